@@ -1,0 +1,1 @@
+"""RankTrace to RankFacts: one rank at a time, no other rank in sight."""

@@ -1,0 +1,1 @@
+"""RankFacts of all ranks to JobFacts: clocks, matching, blame, ledger."""

@@ -1,0 +1,1 @@
+"""What-if: simulate the recorded run with a cause removed."""

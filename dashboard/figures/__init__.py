@@ -1,0 +1,1 @@
+"""Table to figure, pure functions."""

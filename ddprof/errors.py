@@ -1,0 +1,27 @@
+"""Errors meant for the user: one line on stderr, one exit code, never a traceback."""
+
+from __future__ import annotations
+
+
+class DdprofError(Exception):
+    """A failure the user can act on. `exit_code` is what the command returns (see `ddprof --help`)."""
+
+    exit_code = 1
+
+
+class UsageError(DdprofError):
+    """The command was called with options that cannot work together."""
+
+    exit_code = 2
+
+
+class GateFailed(DdprofError):
+    """A CI gate (`--fail-on`, `--max-regression`) found what it was told to look for."""
+
+    exit_code = 3
+
+
+class NoUsableInput(DdprofError):
+    """Nothing that was given can be analyzed, or, under `--strict`, it is incomplete."""
+
+    exit_code = 4

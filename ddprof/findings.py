@@ -1,0 +1,83 @@
+"""What a rule says: findings with evidence, fixes and a price, and how a rule presents itself to the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+CRITICAL_SHARE = 0.10  # of the step recoverable (REPORT_CONTRACT.md)
+WARNING_SHARE = 0.03
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One observation, with enough to jump to the spot in a timeline viewer (times relative to the first step of the run)."""
+
+    text: str
+    rank: int | None = None
+    start_us: float | None = None
+    end_us: float | None = None
+    event: str | None = None
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A concrete change: the setting, its value now and the suggested one, a paste-ready patch, why, and the source."""
+
+    setting: str
+    suggested: str
+    why: str
+    source: str
+    current: str | None = None
+    patch: str | None = None
+
+
+@dataclass(frozen=True)
+class Recoverable:
+    """Step time that disappears when the cause is removed: microseconds per step, with the interval it is believed in."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A cause of lost time, as a rule states it (units: microseconds per step)."""
+
+    id: str
+    summary: str
+    ranks: tuple[int, ...]
+    lost_us: float
+    recoverable_us: Recoverable
+    confidence: float
+    evidence: tuple[Evidence, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+
+
+@dataclass(frozen=True)
+class Abstention:
+    """A rule that could not judge, and why: "not measured" must never read as "fine"."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One diagnosis. `needs` names the facts without which it abstains; `detect` is plain arithmetic on fact tables."""
+
+    id: str
+    title: str
+    detect: Callable[[Any], Iterator[Finding]]
+    needs: tuple[str, ...] = field(default=())
+    bound: str = "compute"  # verdict.bound when this finding leads
+
+
+def severity(recoverable_us: float, step_us: float) -> str:
+    """Severity from the share of the step that can be recovered."""
+    share = recoverable_us / step_us if step_us > 0 else 0.0
+    if share >= CRITICAL_SHARE:
+        return "critical"
+    return "warning" if share >= WARNING_SHARE else "info"

@@ -1,0 +1,176 @@
+"""The vocabulary of the whole product: what a rank's trace is, and the columns of every table made from it.
+
+`RankTrace` is one rank as columns, straight from a reader. Facts, job tables and the report are built from it and only from it.
+Times are int64 nanoseconds on the rank's own clock (unix time where the trace states its base). Missing is `tables.NULL` in
+memory and null on disk, never -1 or 0.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddprof.tables import Column, Schema, Table
+
+
+class Kind(enum.IntEnum):
+    """What an event is. Readers map every vendor's categories onto these."""
+
+    CPU_OP = 0  # an operator on a host thread (aten::, autograd, c10d::)
+    ANNOTATION = 1  # record_function, ProfilerStep, NVTX on a host thread
+    GPU_ANNOTATION = 2  # the projection of an annotation on a device stream: never device work itself
+    KERNEL = 3
+    MEMCPY = 4
+    MEMSET = 5
+    RUNTIME = 6  # CUDA / HIP runtime and driver calls on a host thread
+    PYTHON = 7  # python_function frames, Python GC
+    SYNC = 8  # cuda_sync activity: a wait, not work
+    OVERHEAD = 9  # profiler overhead (buffer flushes, command buffer full)
+    OTHER = 10
+
+
+DEVICE_KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
+
+EVENTS = Schema(
+    "events",
+    (
+        Column("kind", "uint8", "model.Kind"),
+        Column("name", "int32", "index into RankTrace.strings"),
+        Column("track", "int32", "row of the tracks table"),
+        Column("ts_ns", "int64", "start"),
+        Column("dur_ns", "int64", "duration, >= 0"),
+        Column("correlation", "int64", "joins a runtime call and the device operation it launched", nullable=True),
+        Column("external_id", "int64", "joins a device operation or runtime call and the CPU operator above it", nullable=True),
+    ),
+)
+
+TRACKS = Schema(
+    "tracks",
+    (
+        Column("pid", "str", "process as written in the trace; the device number for device tracks"),
+        Column("tid", "str", "thread as written in the trace; the stream number for device tracks"),
+        Column("name", "str", "thread_name metadata, '' if there is none"),
+        Column("device", "int64", "device index of a device track", nullable=True),
+        Column("stream", "int64", "stream of a device track", nullable=True),
+    ),
+)
+
+COLLECTIVES = Schema(
+    "collectives",
+    (
+        Column("row", "int64", "event that carries the arguments: a record_param_comms operator, a kernel or an annotation"),
+        Column("op", "int32", "index into strings: the collective name as written (allreduce, _allgather_base, send, ...)"),
+        Column("group", "int32", "index into RankTrace.process_groups; missing: -2147483648"),
+        Column("seq", "int64", "sequence number within the group", nullable=True),
+        Column("in_bytes", "int64", "input message of this rank", nullable=True),
+        Column("out_bytes", "int64", "output message of this rank", nullable=True),
+        Column("dtype", "int32", "index into strings; '' if unknown"),
+        Column("group_size", "int64", "ranks in the group", nullable=True),
+        Column("src", "int64", "source rank of a point-to-point operation, global where known", nullable=True),
+        Column("dst", "int64", "destination rank of a point-to-point operation, global where known", nullable=True),
+    ),
+)
+
+COPIES = Schema(
+    "copies",
+    (Column("row", "int64", "memcpy or memset event"), Column("size_bytes", "int64", "bytes moved", nullable=True)),
+)
+
+OPERATORS = Schema(
+    "operators",
+    (
+        Column("row", "int64", "CPU operator with recorded shapes"),
+        Column("dims", "int32", "index into strings: JSON text of 'Input Dims'"),
+        Column("types", "int32", "index into strings: JSON text of 'Input type'"),
+    ),
+)
+
+SYNCS = Schema(
+    "syncs",
+    (
+        Column("row", "int64", "cuda_sync event or the runtime call it describes"),
+        Column("wait_stream", "int64", "stream whose work is waited for", nullable=True),
+        Column("wait_correlation", "int64", "correlation of the cudaEventRecord that is waited for", nullable=True),
+    ),
+)
+
+MEMORY = Schema(
+    "memory",
+    (
+        Column("ts_ns", "int64", "when"),
+        Column("device", "int64", "device index; missing for host memory", nullable=True),
+        Column("allocated_bytes", "int64", "held by tensors", nullable=True),
+        Column("reserved_bytes", "int64", "held by the caching allocator", nullable=True),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class HealthNote:
+    """A defect of the input: which rank (None: the run), what is wrong, and what cannot be concluded because of it."""
+
+    issue: str
+    effect: str
+    severity: str = "warning"  # "info" | "warning" | "error"
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """A process group as the trace names it. `ranks` is () where the trace does not say, or says it only in part."""
+
+    name: str
+    description: str = ""
+    ranks: tuple[int, ...] = ()
+    size: int | None = None
+    backend: str = ""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who wrote the trace, and how we know (`source`: "distributedInfo" | "sidecar" | "file name" | "content" | "order")."""
+
+    rank: int | None
+    source: str
+    world_size: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    backend: str | None = None
+    local_device: int | None = None
+
+
+@dataclass(frozen=True)
+class Device:
+    """The accelerator of the rank. `kind` is "cuda" (NVIDIA), "rocm" (AMD), "npu", "xpu", "cpu"."""
+
+    kind: str
+    name: str | None = None
+    total_memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    sm_count: int | None = None
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """One rank's trace as columns. `events` is sorted by start; sparse argument tables point into it by row."""
+
+    identity: Identity
+    device: Device
+    path: str
+    format: str  # "kineto", "nsys", "horovod", ...
+    has_base_time: bool  # ts_ns is unix time
+    strings: tuple[str, ...]
+    events: Table
+    tracks: Table
+    collectives: Table
+    copies: Table
+    operators: Table
+    syncs: Table
+    memory: Table
+    process_groups: tuple[ProcessGroup, ...] = ()
+    sidecar: Mapping[str, Any] = field(default_factory=dict)  # what our own capture knows (docs/run-folder.md), {} elsewhere
+    flight_recorder: tuple[Mapping[str, Any], ...] = ()  # entries of a flight-recorder dump of the same window
+    top: Mapping[str, Any] = field(default_factory=dict)  # small header values worth keeping (versions, record_shapes, ...)
+    health: tuple[HealthNote, ...] = ()

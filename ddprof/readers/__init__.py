@@ -1,0 +1,1 @@
+"""Files to RankTrace: one file per format, chosen by content."""

@@ -1,0 +1,1 @@
+"""Report to text, JSON, HTML, Perfetto and parquet."""

@@ -1,0 +1,146 @@
+"""Tables: a documented schema, numpy columns, parquet at the edge.
+
+A `Table` is what every stage hands to the next. In memory a missing integer is `NULL` (the smallest int64, as numpy's own
+NaT) and a missing float is NaN; on disk and in reports both are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+NULL = int(np.iinfo(np.int64).min)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its numpy dtype ("str" for text), what it means (with unit), and whether it may be missing."""
+
+    name: str
+    dtype: str
+    meaning: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, in order. Drives empty tables, validation, parquet and the columns page of the docs."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+    def empty(self) -> Table:
+        """A table with these columns and no rows."""
+        return self.table({c.name: np.empty(0, dtype=_numpy_dtype(c)) for c in self.columns})
+
+    def table(self, columns: Mapping[str, Any]) -> Table:
+        """A table of this schema from one array-like per column, cast to the schema's types.
+
+        Raises ValueError where a column is missing, unknown, or of another length.
+        """
+        wanted = {c.name for c in self.columns}
+        if wanted != set(columns):
+            raise ValueError(f"{self.name}: columns differ from the schema: {sorted(wanted ^ set(columns))}")
+        arrays = {c.name: np.asarray(columns[c.name], dtype=_numpy_dtype(c)) for c in self.columns}
+        if len({len(a) for a in arrays.values()}) > 1:
+            raise ValueError(f"{self.name}: columns of unequal length")
+        return Table(self, arrays)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of one schema. Rows are never changed in place; `take` returns a new table."""
+
+    schema: Schema
+    columns: Mapping[str, Array]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    def __getitem__(self, name: str) -> Array:
+        return self.columns[name]
+
+    def take(self, rows: Array) -> Table:
+        """The rows selected by a boolean mask or an index array."""
+        return Table(self.schema, {name: column[rows] for name, column in self.columns.items()})
+
+    def replace(self, **columns: Any) -> Table:
+        """The same table with some columns exchanged."""
+        return self.schema.table({**self.columns, **columns})
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Rows as dicts of Python values, missing as None. For small tables and output only."""
+        names = list(self.columns)
+        for values in zip(*(_python_values(self.columns[n]) for n in names), strict=True):
+            yield dict(zip(names, values, strict=True))
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table, nulls where the schema allows them and the value is missing."""
+        import pyarrow as pa
+
+        fields = {}
+        for column in self.schema.columns:
+            data = self.columns[column.name]
+            mask = None
+            if column.nullable and data.dtype == np.int64:
+                mask = data == NULL
+            elif column.nullable and data.dtype.kind == "f":
+                mask = np.isnan(data)
+            fields[column.name] = pa.array(data, mask=mask)
+        return pa.table(fields)
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame (pandas is imported here, not before)."""
+        return self.to_arrow().to_pandas()
+
+
+def concat(schema: Schema, tables: list[Table]) -> Table:
+    """All rows of `tables`, in order."""
+    if not tables:
+        return schema.empty()
+    return schema.table({c.name: np.concatenate([t[c.name] for t in tables]) for c in schema.columns})
+
+
+def write_parquet(table: Table, path: Path) -> None:
+    """Write one table as zstd parquet."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(table.to_arrow(), path, compression="zstd")
+
+
+def read_parquet(schema: Schema, path: Path) -> Table:
+    """Read a table written by `write_parquet`; raises ValueError where it does not fit the schema."""
+    import pyarrow.parquet as pq
+
+    return from_arrow(schema, pq.read_table(path))
+
+
+def from_arrow(schema: Schema, arrow: Any) -> Table:
+    """The inverse of `Table.to_arrow`."""
+    columns = {}
+    for column in schema.columns:
+        data = arrow.column(column.name)
+        if column.nullable and column.dtype == "int64":
+            data = data.fill_null(NULL)
+        elif column.nullable and column.dtype.startswith("float"):
+            data = data.fill_null(float("nan"))
+        columns[column.name] = data.to_numpy()
+    return schema.table(columns)
+
+
+def _numpy_dtype(column: Column) -> Any:
+    return object if column.dtype == "str" else column.dtype
+
+
+def _python_values(data: Array) -> list[Any]:
+    if data.dtype == np.int64:
+        return [None if v == NULL else v for v in data.tolist()]
+    if data.dtype.kind == "f":
+        return [None if v != v else v for v in data.tolist()]
+    return list(data.tolist())

@@ -1,0 +1,46 @@
+"""The only place that formats times, bytes and rates for people."""
+
+from __future__ import annotations
+
+
+def format_us(value_us: float) -> str:
+    """Microseconds with three significant digits and the unit a person would pick."""
+    magnitude = abs(value_us)
+    if magnitude >= 1e6:
+        return f"{value_us / 1e6:.3g} s"
+    if magnitude >= 1e3:
+        return f"{value_us / 1e3:.3g} ms"
+    return f"{value_us:.3g} µs"
+
+
+def format_share(share: float) -> str:
+    """A share in [0, 1] as a percentage, without false precision."""
+    percent = share * 100
+    return f"{percent:.1f} %" if abs(percent) < 10 else f"{percent:.0f} %"
+
+
+def format_bytes(size_bytes: float) -> str:
+    """Bytes in binary units."""
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.3g} {unit}"
+        value /= 1024
+    return f"{value:.3g} TiB"
+
+
+def format_ranks(ranks: tuple[int, ...] | list[int]) -> str:
+    """Ranks as a short list: "rank 3", "ranks 0-3, 7"."""
+    if not ranks:
+        return "all ranks"
+    ordered = sorted(set(ranks))
+    parts: list[str] = []
+    start = previous = ordered[0]
+    for rank in [*ordered[1:], None]:
+        if rank is not None and rank == previous + 1:
+            previous = rank
+            continue
+        parts.append(str(start) if start == previous else f"{start}-{previous}" if previous > start + 1 else f"{start}, {previous}")
+        if rank is not None:
+            start = previous = rank
+    return ("rank " if len(ordered) == 1 else "ranks ") + ", ".join(parts)

@@ -52,10 +52,11 @@ def complement(a: Intervals, lo_ns: int, hi_ns: int) -> Intervals:
     return gap_start[keep], gap_end[keep]
 
 
-def intersect(a: Intervals, b: Intervals) -> Intervals:
-    """The instants in both sets."""
+def intersect_rows(a: Intervals, b: Intervals) -> tuple[Int64, Int64, Int64, Int64]:
+    """Every non-empty intersection of a member of `a` with one of `b`: start, end, row of a, row of b."""
     if not len(a[0]) or not len(b[0]):
-        return EMPTY
+        none = np.empty(0, np.int64)
+        return none, none, none, none
     first = np.searchsorted(b[1], a[0], side="right")
     last = np.searchsorted(b[0], a[1], side="left")
     counts = np.maximum(last - first, 0)
@@ -64,7 +65,12 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     other = np.repeat(first, counts) + offset
     start, end = np.maximum(a[0][row], b[0][other]), np.minimum(a[1][row], b[1][other])
     keep = end > start
-    return start[keep], end[keep]
+    return start[keep], end[keep], row[keep], other[keep]
+
+
+def intersect(a: Intervals, b: Intervals) -> Intervals:
+    """The instants in both sets."""
+    return intersect_rows(a, b)[:2]
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:

@@ -1,0 +1,154 @@
+"""Communication of one rank: each kernel with its operation, group, sequence and bytes, and the messages inside send/recv kernels."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ddprof.analyzers.facts.device import lookup
+from ddprof.analyzers.facts.model import COMMS, MESSAGES, NO_STRING, Work
+from ddprof.analyzers.facts.names import (
+    OP_CODE,
+    POINT_TO_POINT,
+    collective_op,
+    is_comm_annotation,
+    matches,
+)
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Table
+
+_GATHER = OP_CODE["all_gather"]
+_C10D = re.compile(r"^c10d::")
+
+
+def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Table, Table]:
+    """Communication kernels as (device_ops with their `comm` filled in, COMMS, MESSAGES); `rows` as `device_ops` returns it."""
+    at = np.flatnonzero(ops["work"] == Work.COMM)
+    if not len(at):
+        return ops, COMMS.empty(), MESSAGES.empty()
+    args = _argument_rows(trace, rows[at], ops["launch_ns"][at], ops["thread"][at])
+    column = _Arguments(trace, args)
+    op = _operation(trace, ops, at, args)
+    comms = COMMS.table(
+        {
+            "op": op,
+            "group": column.of("group", NO_STRING),
+            "seq": column.of("seq", NULL),
+            "start_ns": ops["start_ns"][at],
+            "end_ns": ops["end_ns"][at],
+            "launch_ns": ops["launch_ns"][at],
+            "size_bytes": _total_bytes(op, column),
+            "in_bytes": column.of("in_bytes", NULL),
+            "group_size": column.of("group_size", NULL),
+            "dtype": column.of("dtype", NO_STRING),
+            "name": ops["name"][at],
+            "device_op": at,
+        }
+    )
+    comm_column = ops["comm"].copy()
+    comm_column[at] = np.arange(len(at))
+    return ops.replace(comm=comm_column), comms, _messages(trace, comms, args)
+
+
+class _Arguments:
+    """Columns of the collectives table by argument row, with a default where an operation has none."""
+
+    def __init__(self, trace: RankTrace, args: Array) -> None:
+        self._table, self._args = trace.collectives, args
+
+    def of(self, name: str, default: int) -> Array:
+        if not len(self._table):
+            return np.full(len(self._args), default, np.int64)
+        return np.where(self._args >= 0, self._table[name][self._args].astype(np.int64), default)
+
+
+def _argument_rows(trace: RankTrace, events: Array, launch_ns: Array, thread: Array) -> Array:
+    """Row of the collectives table for each kernel: its own, else its CPU operator's, else the operator that spans the launch."""
+    table = trace.collectives
+    found = lookup(table["row"], np.arange(len(table)), events)
+    external = trace.events["external_id"]
+    if len(table):
+        by_id = lookup(external[table["row"]], np.arange(len(table)), external[events])
+        found = np.where(found < 0, by_id, found)
+        found = np.where(found < 0, _spanning(trace, table["row"], launch_ns, thread), found)
+    return found
+
+
+def _spanning(trace: RankTrace, candidates: Array, at_ns: Array, thread: Array) -> Array:
+    """Index into `candidates` (event rows) of the last one on the thread that contains the instant; -1 if none."""
+    events, result = trace.events, np.full(len(at_ns), -1, np.int64)
+    for track in np.unique(thread[thread != NULL]):
+        own = np.flatnonzero(events["track"][candidates] == track)
+        mine = np.flatnonzero((thread == track) & (at_ns != NULL))
+        if not len(own) or not len(mine):
+            continue
+        order = own[np.argsort(events["ts_ns"][candidates[own]], kind="stable")]
+        start = events["ts_ns"][candidates[order]]
+        end = start + events["dur_ns"][candidates[order]]
+        at = np.searchsorted(start, at_ns[mine], side="right") - 1
+        inside = (at >= 0) & (end[np.maximum(at, 0)] >= at_ns[mine])
+        result[mine[inside]] = order[at[inside]]
+    return result
+
+
+def _operation(trace: RankTrace, ops: Table, at: Array, args: Array) -> Array:
+    """Canonical operation: from the arguments, else the annotation around the launch, else the kernel's name."""
+    code_of = np.fromiter((collective_op(s) for s in trace.strings), np.int64, len(trace.strings))
+    by_name = code_of[ops["name"][at]]
+    annotations = np.flatnonzero(
+        ((trace.events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[trace.events["name"]])
+        | ((trace.events["kind"] == Kind.CPU_OP) & matches(_C10D, trace.strings)[trace.events["name"]])
+    )
+    around = _spanning(trace, annotations, ops["launch_ns"][at], ops["thread"][at])
+    # A SendRecv kernel is what all_to_all is made of: only the call above tells.
+    by_call = np.where(around >= 0, code_of[trace.events["name"][annotations[around]]] if len(annotations) else 0, 0)
+    table = trace.collectives
+    by_args = np.where(args >= 0, code_of[table["op"][args]] if len(table) else 0, 0)
+    op = np.where(by_args > 0, by_args, np.where(by_call > 0, by_call, by_name))
+    point = np.isin(op, POINT_TO_POINT)
+    return np.where(point, OP_CODE["send_recv"], op)
+
+
+def _total_bytes(op: Array, column: _Arguments) -> Array:
+    """Size S of the bus bandwidth rule: the total array, i.e. the output of an all-gather and the input of everything else."""
+    sent, received = column.of("in_bytes", NULL), column.of("out_bytes", NULL)
+    return np.where(op == _GATHER, received, np.where(sent == NULL, received, sent))
+
+
+def _messages(trace: RankTrace, comms: Table, args: Array) -> Table:
+    """Point-to-point payloads: a coalesced batch is ONE kernel, so every send/recv call since the last such kernel belongs to it."""
+    p2p = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
+    table = trace.collectives
+    if not len(p2p) or not len(table):
+        return MESSAGES.empty()
+    code_of = {int(n): collective_op(trace.strings[n]) for n in np.unique(table["op"])}
+    code = np.array([code_of[int(n)] for n in table["op"]], np.int64)
+    is_call = trace.events["kind"][table["row"]] != Kind.KERNEL
+    calls = np.flatnonzero(is_call & np.isin(code, (OP_CODE["send"], OP_CODE["recv"])))
+    if not len(calls):  # kernel arguments only
+        own = p2p[args[p2p] >= 0]
+        return _message_table(table, args[own], own, code)
+    calls = calls[np.argsort(trace.events["ts_ns"][table["row"][calls]], kind="stable")]
+    owner = np.full(len(calls), -1, np.int64)
+    for group in np.unique(table["group"][calls]):
+        mine = np.flatnonzero(table["group"][calls] == group)
+        kernels = p2p[(comms["group"][p2p] == group) & (comms["launch_ns"][p2p] != NULL)]
+        kernels = kernels[np.argsort(comms["launch_ns"][kernels], kind="stable")]
+        at = np.searchsorted(comms["launch_ns"][kernels], trace.events["ts_ns"][table["row"][calls[mine]]])
+        owner[mine[at < len(kernels)]] = kernels[at[at < len(kernels)]]
+    kept = owner >= 0
+    return _message_table(table, calls[kept], owner[kept], code)
+
+
+def _message_table(table: Table, args: Array, owner: Array, code: Array) -> Table:
+    is_send = code[args] == OP_CODE["send"]
+    return MESSAGES.table(
+        {
+            "comm": owner,
+            "is_send": is_send,
+            "peer": np.where(is_send, table["dst"][args], table["src"][args]),
+            "group": table["group"][args],
+            "size_bytes": table["in_bytes"][args],
+        }
+    )

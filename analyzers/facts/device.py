@@ -1,0 +1,87 @@
+"""Device operations of a rank: what ran on which stream, and which host call launched it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import DEVICE_OPS, NO_STRING, Work
+from ddprof.analyzers.facts.names import is_comm_kernel, matches
+from ddprof.model import DEVICE_KINDS, Kind, RankTrace
+from ddprof.tables import NULL, Array, Table
+
+_HOST_COPY = re.compile(r"HtoD|DtoH|HostToDevice|DeviceToHost|HtoA|AtoH|HtoH|H2D|D2H", re.IGNORECASE)
+_PEER_COPY = re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)
+
+
+def device_ops(trace: RankTrace) -> tuple[Table, Array]:
+    """Device operations sorted by start, and for each the event row it comes from (shape (n,), int64).
+
+    Memsets and copies inside the device count as compute; copies between devices as communication.
+    """
+    events = trace.events
+    rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS) & (events["dur_ns"] >= 0))
+    launch = _launch_rows(trace, rows)
+    found = launch >= 0
+    size_bytes = np.full(len(rows), NULL, np.int64)
+    if len(trace.copies):
+        at = np.searchsorted(trace.copies["row"], rows)
+        at = np.minimum(at, len(trace.copies) - 1)
+        hit = trace.copies["row"][at] == rows
+        size_bytes[hit] = trace.copies["size_bytes"][at[hit]]
+    start = events["ts_ns"][rows]
+    table = DEVICE_OPS.table(
+        {
+            "start_ns": start,
+            "end_ns": start + events["dur_ns"][rows],
+            "track": events["track"][rows],
+            "work": _work(trace, rows),
+            "name": events["name"][rows],
+            "launch_ns": np.where(found, events["ts_ns"][launch], NULL),
+            "launch_end_ns": np.where(found, events["ts_ns"][launch] + events["dur_ns"][launch], NULL),
+            "thread": np.where(found, events["track"][launch].astype(np.int64), NULL),
+            "operator": _operators(trace, rows, launch),
+            "comm": np.full(len(rows), NULL, np.int64),
+            "size_bytes": size_bytes,
+        }
+    )
+    return table, rows
+
+
+def _work(trace: RankTrace, rows: Array) -> Array:
+    events = trace.events
+    kind, name = events["kind"][rows], events["name"][rows]
+    comm = is_comm_kernel(trace.strings)[name] & (kind == Kind.KERNEL)
+    comm |= (kind == Kind.KERNEL) & np.isin(rows, trace.collectives["row"])
+    comm |= (kind == Kind.MEMCPY) & matches(_PEER_COPY, trace.strings)[name]
+    copy = (kind == Kind.MEMCPY) & matches(_HOST_COPY, trace.strings)[name]
+    return np.where(comm, Work.COMM, np.where(copy, Work.COPY, Work.COMPUTE))
+
+
+def _launch_rows(trace: RankTrace, rows: Array) -> Array:
+    """Event row of the runtime call with the same correlation; -1 where there is none."""
+    events = trace.events
+    runtime = np.flatnonzero((events["kind"] == Kind.RUNTIME) & (events["correlation"] != NULL) & (events["correlation"] != 0))
+    return lookup(events["correlation"][runtime], runtime, events["correlation"][rows])
+
+
+def lookup(keys: Array, values: Array, wanted: Array) -> Array:
+    """`values` of the first equal key for each of `wanted`; -1 where there is none or the key is missing."""
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    order = np.argsort(keys, kind="stable")
+    keys, values = keys[order], values[order]
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where((keys[at] == wanted) & (wanted != NULL), values[at], -1)
+
+
+def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
+    """Name of the CPU operator above each launch, through External id (of the device event, else of the call)."""
+    events = trace.events
+    cpu = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["external_id"] != NULL))
+    external = np.where(
+        (events["external_id"][rows] == NULL) & (launch >= 0), events["external_id"][launch], events["external_id"][rows]
+    )
+    row = lookup(events["external_id"][cpu], cpu, external)
+    return np.where(row >= 0, events["name"][row], NO_STRING)

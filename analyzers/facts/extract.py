@@ -1,0 +1,110 @@
+"""RankTrace to RankFacts: the map step. Pure; one rank at a time; safe to run in any process."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.comms import device_comms
+from ddprof.analyzers.facts.cpu_rank import cpu_facts
+from ddprof.analyzers.facts.device import device_ops
+from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps
+from ddprof.analyzers.facts.host import host_spans, phases, stream_waits
+from ddprof.analyzers.facts.kernels import kernel_groups, memory_summary
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, EXPOSED, GAPS, HOST_WORK, KERNEL_GROUPS, MESSAGES, RankFacts, Work
+from ddprof.analyzers.facts.steps import find_steps
+from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
+from ddprof.tables import NULL, Array, Table
+
+OUTSIDE_SHARE = 0.05  # of the device's work outside every step, before it is worth a note
+
+
+def rank_facts(trace: RankTrace) -> RankFacts:
+    """All facts of one rank. Never raises on odd content: what cannot be judged becomes a health note."""
+    steps, source, main, notes = find_steps(trace)
+    is_device = bool(np.isin(trace.events["kind"], DEVICE_KINDS).any())
+    tables = _device_tables(trace, steps, main) if is_device else _host_tables(trace, steps, main)
+    threads = _training_threads(trace, tables["device_ops"], main)
+    notes += _outside_note(tables["device_ops"], steps)
+    if not len(steps):
+        notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
+    return RankFacts(
+        identity=trace.identity,
+        device=trace.device,
+        path=trace.path,
+        format=trace.format,
+        has_base_time=trace.has_base_time,
+        strings=trace.strings,
+        step_source=source,
+        is_device_rank=is_device,
+        main_thread=main,
+        steps=steps,
+        phases=phases(trace),
+        stream_waits=stream_waits(trace, threads),
+        process_groups=trace.process_groups,
+        memory=memory_summary(trace),
+        counts={"events": len(trace.events), "device_ops": len(tables["device_ops"])},
+        sidecar=trace.sidecar,
+        top=trace.top,
+        health=(*trace.health, *notes),
+        **tables,
+    )
+
+
+def _training_threads(trace: RankTrace, ops: Table, main: int | None) -> Array:
+    """Host tracks that launch device work, and the one that carries the step marks."""
+    tracks = np.unique(ops["thread"][ops["thread"] != NULL]) if len(ops) else np.empty(0, np.int64)
+    return np.union1d(tracks, [] if main is None else [main]).astype(np.int64)
+
+
+def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
+    ops, rows = device_ops(trace)
+    ops, comms, messages = device_comms(trace, ops, rows)
+    spans = host_spans(trace, _training_threads(trace, ops, main))
+    tables = {"device_ops": ops, "comms": comms, "messages": messages, "host_spans": spans, "host_work": HOST_WORK.empty()}
+    tables["kernel_groups"] = kernel_groups(trace, ops, rows, steps)
+    if not len(steps):
+        return {**tables, "exposed": EXPOSED.empty(), "gaps": GAPS.empty()}
+    marks = step_marks(steps)
+    tables["exposed"] = exposed_comm(comms, busy(ops, Work.COMPUTE))
+    tables["gaps"] = find_gaps(ops, spans, marks, intervals.union(comms["start_ns"], comms["end_ns"]))
+    if not (trace.events["kind"] == Kind.RUNTIME).any():
+        tables["gaps"] = _unlinked(tables["gaps"])
+    return tables
+
+
+def _unlinked(gaps: Table) -> Table:
+    """Without host calls in the trace nothing explains a gap: the cause is unknown, not host_launch."""
+    return gaps
+
+
+def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
+    empty = {"device_ops": DEVICE_OPS.empty(), "kernel_groups": KERNEL_GROUPS.empty(), "messages": MESSAGES.empty()}
+    if not len(steps) or main is None:
+        spans = host_spans(trace, np.array([] if main is None else [main], np.int64))
+        return {
+            **empty,
+            "comms": COMMS.empty(),
+            "host_spans": spans,
+            "host_work": HOST_WORK.empty(),
+            "exposed": EXPOSED.empty(),
+            "gaps": GAPS.empty(),
+        }
+    return {**empty, **cpu_facts(trace, steps, main)}
+
+
+def step_marks(steps: Table) -> Array:
+    """Boundaries of the steps as one sorted array: every start and every end, shape (k,)."""
+    return np.unique(np.concatenate((steps["start_ns"], steps["end_ns"])))
+
+
+def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:
+    if not len(ops) or not len(steps):
+        return []
+    everything = intervals.union(ops["start_ns"], ops["end_ns"])
+    inside = intervals.intersect(everything, intervals.union(steps["start_ns"], steps["end_ns"]))
+    total = intervals.length(everything)
+    share = 1 - intervals.length(inside) / total if total else 0.0
+    if share <= OUTSIDE_SHARE:
+        return []
+    return [HealthNote(f"{share:.0%} of the device work lies outside every step", "it is in no number of this report", "info")]

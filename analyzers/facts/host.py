@@ -1,0 +1,103 @@
+"""What the host of a rank did: loader fetches, blocking calls, allocation, collection, saving, phases, stream waits."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ddprof.analyzers.facts.device import lookup
+from ddprof.analyzers.facts.model import CAUSE, HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase
+from ddprof.analyzers.facts.names import (
+    is_allocator_call,
+    is_checkpoint,
+    is_comm_annotation,
+    is_dataloader,
+    is_gc,
+    is_sync_call,
+    is_wait_event,
+    matches,
+)
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Table, concat
+
+_PHASES = (
+    (Phase.FORWARD, re.compile(r"^ddprof::forward$|DataParallel\.forward$|^DeepSpeedEngine\.forward|^##? ?forward|^forward$", re.I)),
+    (Phase.BACKWARD, re.compile(r"^ddprof::backward$|^##? ?backward|^backward$", re.I)),
+    (Phase.OPTIMIZER, re.compile(r"^ddprof::optimizer$|^Optimizer\.step#|^##? ?optimizer", re.I)),
+)
+
+
+def host_spans(trace: RankTrace, threads: Array) -> Table:
+    """Spans that explain idle time, on the training threads (`threads`: host tracks); sorted by start.
+
+    Spans of one cause may nest; causes may overlap, the ledger decides precedence.
+    """
+    events, strings = trace.events, trace.strings
+    kind, name = events["kind"], events["name"]
+    here = np.isin(events["track"], threads)
+    ranges = here & np.isin(kind, (Kind.ANNOTATION, Kind.CPU_OP))
+    annotated = here & np.isin(kind, (Kind.ANNOTATION, Kind.PYTHON))
+    calls = here & (kind == Kind.RUNTIME)
+    selected = (
+        ("dataloader", ranges & is_dataloader(strings)[name]),
+        ("host_sync", calls & is_sync_call(strings)[name]),
+        ("allocator", calls & is_allocator_call(strings)[name]),
+        ("gc", annotated & is_gc(strings)[name]),
+        ("checkpoint", annotated & is_checkpoint(strings)[name]),
+    )
+    tables = [_spans(trace, np.flatnonzero(mask), cause) for cause, mask in selected]
+    spans = concat(HOST_SPANS, tables)
+    return spans.take(np.argsort(spans["start_ns"], kind="stable"))
+
+
+def _spans(trace: RankTrace, rows: Array, cause: str) -> Table:
+    events = trace.events
+    cpu = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["external_id"] != NULL))
+    above = lookup(events["external_id"][cpu], cpu, events["external_id"][rows])
+    return HOST_SPANS.table(
+        {
+            "start_ns": events["ts_ns"][rows],
+            "end_ns": events["ts_ns"][rows] + events["dur_ns"][rows],
+            "thread": events["track"][rows],
+            "cause": np.full(len(rows), CAUSE[cause]),
+            "name": events["name"][rows],
+            "operator": np.where(above >= 0, events["name"][above], NO_STRING),
+        }
+    )
+
+
+def phases(trace: RankTrace) -> Table:
+    """Forward, backward and optimizer ranges on the host, where annotated; sorted by start."""
+    events = trace.events
+    tables = []
+    for phase, pattern in _PHASES:
+        rows = np.flatnonzero((events["kind"] == Kind.ANNOTATION) & matches(pattern, trace.strings)[events["name"]])
+        start = events["ts_ns"][rows]
+        columns = {
+            "start_ns": start,
+            "end_ns": start + events["dur_ns"][rows],
+            "phase": np.full(len(rows), phase),
+            "name": events["name"][rows],
+        }
+        tables.append(PHASES.table(columns))
+    table = concat(PHASES, tables)
+    return table.take(np.argsort(table["start_ns"], kind="stable"))
+
+
+def stream_waits(trace: RankTrace, threads: Array) -> Table:
+    """cudaStreamWaitEvent calls of the training threads that are not part of launching a collective itself."""
+    events = trace.events
+    rows = np.flatnonzero((events["kind"] == Kind.RUNTIME) & is_wait_event(trace.strings)[events["name"]])
+    rows = rows[np.isin(events["track"][rows], threads)]
+    launching = np.zeros(len(rows), bool)
+    comm = np.flatnonzero((events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]])
+    comm = np.union1d(comm, trace.collectives["row"][events["kind"][trace.collectives["row"]] == Kind.CPU_OP])
+    for track in np.unique(events["track"][rows]):
+        own = comm[events["track"][comm] == track]
+        mine = events["track"][rows] == track
+        start, reach = events["ts_ns"][own], np.maximum.accumulate(events["ts_ns"][own] + events["dur_ns"][own])
+        at = np.searchsorted(start, events["ts_ns"][rows[mine]], side="right") - 1
+        launching[mine] = (at >= 0) & (reach[np.maximum(at, 0)] >= events["ts_ns"][rows[mine]]) if len(own) else False
+    rows = rows[~launching]
+    return STREAM_WAITS.table({"call_ns": events["ts_ns"][rows], "thread": events["track"][rows]})

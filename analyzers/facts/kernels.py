@@ -1,0 +1,136 @@
+"""Kernels grouped by name and shapes: what two ranks must share before one can be called slower, and the FLOPs behind MFU."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from ddprof.analyzers.facts.device import lookup
+from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, Work
+from ddprof.analyzers.facts.names import is_gemm
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Table
+
+
+def kernel_groups(trace: RankTrace, ops: Table, rows: Array, steps: Table) -> Table:
+    """Compute kernels inside the steps by (name, shapes): count, total and median time, FLOPs where shapes allow."""
+    if not len(steps) or not len(ops):
+        return KERNEL_GROUPS.empty()
+    inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][-1])
+    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
+    if not len(mine):
+        return KERNEL_GROUPS.empty()
+    shape = _shape_of(trace, ops, mine, rows[mine])
+    key = ops["name"][mine].astype(np.int64) * (len(trace.strings) + 1) + np.where(shape == NO_STRING, -1, shape) + 1
+    order = np.lexsort((ops["end_ns"][mine] - ops["start_ns"][mine], key))
+    mine, key, shape = mine[order], key[order], shape[order]
+    first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    count = np.diff(np.append(first, len(key)))
+    dur = ops["end_ns"][mine] - ops["start_ns"][mine]
+    operator = ops["operator"][mine][first]
+    flops = [_flops(trace, int(o), int(s)) for o, s in zip(operator, shape[first], strict=True)]
+    types = _types_by_shape(trace)
+    fp32 = [_is_fp32(trace, int(n), types.get(int(s))) for n, s in zip(ops["name"][mine][first], shape[first], strict=True)]
+    return KERNEL_GROUPS.table(
+        {
+            "name": ops["name"][mine][first],
+            "shape": shape[first],
+            "count": count,
+            "total_ns": np.add.reduceat(dur, first),
+            "median_ns": dur[first + count // 2],
+            "flops": np.array(flops) * count,
+            "is_fp32": fp32,
+        }
+    )
+
+
+def _shape_of(trace: RankTrace, ops: Table, mine: Array, rows: Array) -> Array:
+    """Recorded shapes (string index) of the operator above each kernel; NO_STRING where none were recorded."""
+    operators = trace.operators
+    if not len(operators):
+        return np.full(len(mine), NO_STRING, np.int64)
+    external = trace.events["external_id"]
+    at = lookup(external[operators["row"]], np.arange(len(operators)), external[rows])
+    return np.where(at >= 0, operators["dims"][at].astype(np.int64), NO_STRING)
+
+
+def _types_by_shape(trace: RankTrace) -> dict[int, str]:
+    operators = trace.operators
+    return {int(d): trace.strings[t] for d, t in zip(operators["dims"], operators["types"], strict=True)}
+
+
+def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
+    """A matrix kernel on single precision operands: by recorded types, else by the library's own kernel name."""
+    text = trace.strings[name]
+    if not is_gemm([text])[0]:
+        return False
+    lowered = text.lower()
+    if any(mark in lowered for mark in ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8", "_h_", "hhs", "hss", "bbs")):
+        return False
+    if types is not None and '"float' in types.lower():
+        return '"c10::bfloat16' not in types.lower() and '"c10::half' not in types.lower()
+    return "sgemm" in lowered or "f32f32_f32f32" in lowered or "_s_" in lowered
+
+
+def _flops(trace: RankTrace, operator: int, shape: int) -> float:
+    """FLOPs of one call: 2 * m * n * k for products (science.md E5); NaN where the operator or its shapes do not say."""
+    if operator == NO_STRING or shape == NO_STRING:
+        return math.nan
+    try:
+        dims = json.loads(trace.strings[shape])
+    except ValueError:
+        return math.nan
+    return _operator_flops(trace.strings[operator], dims)
+
+
+def _operator_flops(operator: str, dims: Any) -> float:
+    tensors = [d for d in dims if isinstance(d, list) and d and all(isinstance(x, int) for x in d)]
+    name = operator.removeprefix("aten::")
+    if name in {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}:
+        pair = tensors[-2:] if name in {"addmm", "baddbmm"} else tensors[:2]
+        if len(pair) < 2 or min(len(pair[0]), len(pair[1])) < 2:
+            return math.nan
+        left, right = pair
+        columns = right[0] if name == "linear" else right[-1]
+        return 2.0 * math.prod(left) * columns
+    if "scaled_dot_product" in name or "flash_attention" in name:
+        if len(tensors) < 2 or len(tensors[0]) != 4:
+            return math.nan
+        batch, heads, queries, width = tensors[0]
+        keys = tensors[1][2]
+        factor = 10.0 if "backward" in name else 4.0
+        return factor * batch * heads * queries * keys * width
+    if name.startswith(("conv", "cudnn_conv", "miopen_conv", "_convolution")) and len(tensors) >= 2 and len(tensors[1]) >= 3:
+        image, weight = tensors[0], tensors[1]
+        return 2.0 * image[0] * math.prod(weight) * math.prod(image[2:])  # stride 1, same padding: an upper bound
+    return math.nan
+
+
+def memory_summary(trace: RankTrace) -> dict[str, int]:
+    """Peak device memory as the allocator reported it: `peak_allocated_bytes`, `peak_reserved_bytes`; {} if not recorded."""
+    table = trace.memory
+    device = table["device"] != NULL
+    found = {}
+    for column in ("allocated_bytes", "reserved_bytes"):
+        values = table[column][device & (table[column] != NULL)]
+        if len(values):
+            found[f"peak_{column}"] = int(values.max())
+    if found and trace.device.total_memory_bytes:
+        found["total_bytes"] = trace.device.total_memory_bytes
+    return found
+
+
+def optimizer_kernels(ops: Table, phases: Table, optimizer_phase: int, kinds: Kind | None = None) -> tuple[int, int]:
+    """Kernels launched inside optimizer ranges and their total time in ns."""
+    mine = phases["phase"] == optimizer_phase
+    start, end = phases["start_ns"][mine], phases["end_ns"][mine]
+    if not len(start) or not len(ops):
+        return 0, 0
+    launch = ops["launch_ns"]
+    at = np.searchsorted(start, launch, side="right") - 1
+    reach = np.maximum.accumulate(end)
+    inside = (launch != NULL) & (at >= 0) & (reach[np.maximum(at, 0)] >= launch) & (ops["work"] == Work.COMPUTE)
+    return int(inside.sum()), int((ops["end_ns"] - ops["start_ns"])[inside].sum())

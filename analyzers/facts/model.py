@@ -1,0 +1,226 @@
+"""RankFacts: what is kept of one rank after its raw events are dropped (a few MB at most).
+
+All times are int64 ns on the rank's own clock. Tables refer to one another by row number; text is dictionary-encoded in
+`RankFacts.strings`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddprof.model import Device, HealthNote, Identity, ProcessGroup
+from ddprof.tables import Column, Schema, Table
+
+CAUSES = (
+    "compute",
+    "comm_transfer",
+    "comm_wait",
+    "memcpy",
+    "dataloader",
+    "host_launch",
+    "host_sync",
+    "allocator",
+    "gc",
+    "checkpoint",
+    "pipeline_bubble",
+    "other",
+    "unknown",
+)
+CAUSE = {name: code for code, name in enumerate(CAUSES)}
+
+
+class Work(enum.IntEnum):
+    """What a device operation is, in order of precedence: compute hides communication, communication hides copies."""
+
+    COMPUTE = 0
+    COMM = 1
+    COPY = 2  # between host and device; copies inside the device are compute
+
+
+class Phase(enum.IntEnum):
+    """Part of a training step on the host."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    OPTIMIZER = 2
+
+
+STEPS = Schema(
+    "steps",
+    (
+        Column("index", "int64", "step number as marked; 0, 1, ... where inferred"),
+        Column("start_ns", "int64", "mark that opens the step"),
+        Column("end_ns", "int64", "mark of the next step, or the end of this one"),
+    ),
+)
+
+DEVICE_OPS = Schema(
+    "device_ops",
+    (
+        Column("start_ns", "int64", "start on the device"),
+        Column("end_ns", "int64", "end on the device"),
+        Column("track", "int32", "stream, as a row of the trace's tracks"),
+        Column("work", "uint8", "facts.model.Work"),
+        Column("name", "int32", "kernel name"),
+        Column("launch_ns", "int64", "start of the host call that launched it", nullable=True),
+        Column("launch_end_ns", "int64", "end of that call", nullable=True),
+        Column("thread", "int64", "host track of that call", nullable=True),
+        Column("operator", "int32", "innermost CPU operator above the launch; -2147483648 if unknown"),
+        Column("comm", "int64", "row of the comms table", nullable=True),
+        Column("size_bytes", "int64", "bytes of a copy", nullable=True),
+    ),
+)
+
+COMMS = Schema(
+    "comms",
+    (
+        Column("op", "uint8", "index into names.COLLECTIVE_OPS"),
+        Column("group", "int32", "index into RankFacts.process_groups; -2147483648 if unknown"),
+        Column("seq", "int64", "sequence number within the group", nullable=True),
+        Column("start_ns", "int64", "start: of the kernel, or of the call on a CPU rank (its arrival)"),
+        Column("end_ns", "int64", "end"),
+        Column("launch_ns", "int64", "host call", nullable=True),
+        Column("size_bytes", "int64", "message size S of the bus bandwidth rule (total array)", nullable=True),
+        Column("in_bytes", "int64", "input of this rank", nullable=True),
+        Column("group_size", "int64", "ranks that take part", nullable=True),
+        Column("dtype", "int32", "element type"),
+        Column("name", "int32", "kernel or annotation name"),
+        Column("device_op", "int64", "row of device_ops", nullable=True),
+    ),
+)
+
+MESSAGES = Schema(
+    "messages",
+    (
+        Column("comm", "int64", "row of comms whose kernel carries the message"),
+        Column("is_send", "bool", "sent (true) or received (false)"),
+        Column("peer", "int64", "the other rank, global", nullable=True),
+        Column("group", "int32", "index into process_groups; -2147483648 if unknown"),
+        Column("size_bytes", "int64", "payload", nullable=True),
+    ),
+)
+
+EXPOSED = Schema(
+    "exposed",
+    (
+        Column("comm", "int64", "row of comms: the communication that holds the device"),
+        Column("start_ns", "int64", "no compute runs from here"),
+        Column("end_ns", "int64", "to here"),
+    ),
+)
+
+GAPS = Schema(
+    "gaps",
+    (
+        Column("start_ns", "int64", "start of a piece of idle or copy time"),
+        Column("end_ns", "int64", "end"),
+        Column("cause", "uint8", "index into CAUSES"),
+        Column("next_op", "int64", "device operation that ends the gap", nullable=True),
+    ),
+)
+
+HOST_SPANS = Schema(
+    "host_spans",
+    (
+        Column("start_ns", "int64", "start"),
+        Column("end_ns", "int64", "end"),
+        Column("thread", "int32", "host track"),
+        Column("cause", "uint8", "index into CAUSES: dataloader, host_sync, allocator, gc, checkpoint"),
+        Column("name", "int32", "range, call or operator"),
+        Column("operator", "int32", "innermost CPU operator above a call; -2147483648 if none"),
+    ),
+)
+
+PHASES = Schema(
+    "phases",
+    (
+        Column("start_ns", "int64", "start"),
+        Column("end_ns", "int64", "end"),
+        Column("phase", "uint8", "facts.model.Phase"),
+        Column("name", "int32", "range"),
+    ),
+)
+
+STREAM_WAITS = Schema(
+    "stream_waits",
+    (
+        Column("call_ns", "int64", "host call that makes a stream wait, outside any collective's own launch"),
+        Column("thread", "int32", "host track"),
+    ),
+)
+
+HOST_WORK = Schema(
+    "host_work",
+    (
+        Column("start_ns", "int64", "start of busy time on the training threads of a CPU rank"),
+        Column("end_ns", "int64", "end"),
+    ),
+)
+
+KERNEL_GROUPS = Schema(
+    "kernel_groups",
+    (
+        Column("name", "int32", "kernel"),
+        Column("shape", "int32", "shapes of the operator above it; -2147483648 if not recorded"),
+        Column("count", "int64", "launches inside steps"),
+        Column("total_ns", "int64", "time"),
+        Column("median_ns", "int64", "median duration"),
+        Column("flops", "float64", "floating-point operations, from shapes", nullable=True),
+        Column("is_fp32", "bool", "operands are single precision"),
+    ),
+)
+
+NO_STRING = -(2**31)
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """Everything later stages know of one rank."""
+
+    identity: Identity
+    device: Device
+    path: str
+    format: str
+    has_base_time: bool
+    strings: tuple[str, ...]
+    step_source: str  # "profiler_step" | "annotation" | "inferred"
+    is_device_rank: bool  # False: the training threads are the device (CPU run)
+    main_thread: int | None
+    steps: Table
+    device_ops: Table
+    comms: Table
+    messages: Table
+    exposed: Table
+    gaps: Table
+    host_spans: Table
+    phases: Table
+    stream_waits: Table
+    kernel_groups: Table
+    host_work: Table
+    process_groups: tuple[ProcessGroup, ...] = ()
+    memory: Mapping[str, Any] = field(default_factory=dict)  # peak_allocated_bytes, peak_reserved_bytes, total_bytes
+    counts: Mapping[str, int] = field(default_factory=dict)  # events seen, kernels per step, ...
+    sidecar: Mapping[str, Any] = field(default_factory=dict)
+    top: Mapping[str, Any] = field(default_factory=dict)
+    health: tuple[HealthNote, ...] = ()
+
+
+TABLES: dict[str, Schema] = {
+    schema.name: schema
+    for schema in (
+        STEPS,
+        DEVICE_OPS,
+        COMMS,
+        MESSAGES,
+        EXPOSED,
+        GAPS,
+        HOST_SPANS,
+        PHASES,
+        STREAM_WAITS,
+        KERNEL_GROUPS,
+        HOST_WORK,
+    )
+}

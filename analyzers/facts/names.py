@@ -1,0 +1,147 @@
+"""What names mean: one table for kernels, collectives and host occupants of every vendor.
+
+Names drift between releases (HTA issue 360: `ncclKernel_*` became `ncclDevKernel_*`), so each pattern states where it was seen and
+everything is matched once per distinct name, not once per event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.tables import Array
+
+COLLECTIVE_OPS = (
+    "unknown",
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "all_to_all",
+    "gather",
+    "scatter",
+    "send",
+    "recv",
+    "send_recv",
+    "barrier",
+)
+OP_CODE = {name: code for code, name in enumerate(COLLECTIVE_OPS)}
+POINT_TO_POINT = tuple(OP_CODE[name] for name in ("send", "recv", "send_recv"))
+# Root semantics or unequal bytes: the shortest member's duration is not the transfer (science.md B3).
+ROOTED = tuple(OP_CODE[name] for name in ("broadcast", "reduce", "gather", "scatter"))
+
+# Order matters: the first pattern that matches wins.
+_OP_PATTERNS: tuple[tuple[str, str], ...] = (
+    ("reduce_scatter", r"reduce_?scatter"),
+    ("all_to_all", r"all_?to_?all|dispatch|combine"),
+    ("all_reduce", r"all_?reduce|cross_device_reduce|multimem_(all_)?reduce|(one|two)_shot|pushpull"),
+    ("all_gather", r"all_?gather"),
+    ("barrier", r"barrier"),
+    ("broadcast", r"broadcast"),
+    ("send_recv", r"send_?recv|coalesced|sendrecv"),
+    ("reduce", r"reduce"),
+    ("gather", r"gather"),
+    ("scatter", r"scatter"),
+    ("recv", r"recv"),
+    ("send", r"send"),
+)
+_OP_REGEX = tuple((OP_CODE[op], re.compile(pattern, re.IGNORECASE)) for op, pattern in _OP_PATTERNS)
+
+_COMM_KERNEL = re.compile(
+    r"^(?:void\s+)?(?:"
+    r"nccl(?:Dev)?Kernel|ncclKern|ncclSymk|nccl_|nccl:"  # NCCL < 2.19, >= 2.19, symmetric kernels >= 2.27
+    r"|rccl|mscclpp|mscclKernel|msccl"  # RCCL and MSCCL on AMD
+    r"|hccl|hcom_"  # Ascend
+    r"|(?:one)?ccl_|onecclKernel|sycl.*allreduce"  # Intel
+    r"|deep_?ep|nvshmem|(?:.*::)?(?:internode|intranode)::(?:dispatch|combine|notify)"  # expert-parallel libraries
+    r"|(?:.*::)?cross_device_reduce|(?:.*::)?(?:multimem|one_shot|two_shot|stream_write)_?all_?reduce"  # custom all-reduce
+    r"|horovod|gloo:|mpi[:_])",
+    re.IGNORECASE,
+)
+_COMM_ANNOTATION = re.compile(r"^(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl):", re.IGNORECASE)
+
+_DATALOADER = re.compile(
+    r"^enumerate\(DataLoader\)|^enumerate\(DataPipe\)|^ddprof::data$|data_?loader|dataload|next_batch|get_batch"
+    r"|fetch_batch|load_batch|\[pl\]\[profile\].*(?:train_)?dataloader_next|\.train_dataloader_next",
+    re.IGNORECASE,
+)
+_SYNC_CALL = re.compile(
+    r"^(?:cuda|hip|cu|acl|aclrt|mu|xpu)\w*Synchronize(?:_v\d+)?$|^(?:cuda|hip)Memcpy(?:2D|DtoH|HtoD|ToSymbol|FromSymbol)?$"
+    r"|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$|^hipMemcpyWithStream$|^zeEventHostSynchronize$|^zeCommandListHostSynchronize$"
+)
+_ALLOCATOR_CALL = re.compile(
+    r"^(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostFree|MallocHost|FreeHost|ExtMallocWithFlags|MallocManaged)(?:_v\d+)?$"
+    r"|^cuMem(?:Create|Map|Unmap|Release|SetAccess|AddressReserve|AddressFree|Alloc|Free)(?:_v2)?$|^aclrtMalloc|^aclrtFree"
+)
+_GC = re.compile(r"^Python GC$|^ddprof::gc$|^gc\.collect|\bgc:? ?collect|^gc$", re.IGNORECASE)
+_CHECKPOINT = re.compile(
+    r"checkpoint|ckpt|state_dict|torch[._]save|torch[._]load|save_model|save_state|save_pretrained|\bevaluat|\bvalidat"
+    r"|^eval\b|tensorboard|wandb|mlflow|\blog_metrics|\blogging\b",
+    re.IGNORECASE,
+)
+_NOT_CHECKPOINT = re.compile(r"activation|recompute|CheckpointFunction|CheckpointWrapper|checkpoint_wrapped|^nccl:|^gloo:", re.IGNORECASE)
+_LAUNCH_CALL = re.compile(r"Launch|Memcpy|Memset|GraphLaunch|EnqueueKernel", re.IGNORECASE)
+_WAIT_EVENT = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent$")
+_EVENT_RECORD = re.compile(r"^(?:cuda|hip|cu)EventRecord")
+_GEMM = re.compile(r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|mma_|tensorop", re.IGNORECASE)
+
+
+def matches(regex: re.Pattern[str], strings: Sequence[str]) -> Array:
+    """Boolean per string of the dictionary: does the pattern occur in it. shape (len(strings),)."""
+    return np.fromiter((regex.search(s) is not None for s in strings), bool, len(strings))
+
+
+def is_comm_kernel(strings: Sequence[str]) -> Array:
+    """Kernel names that move data between ranks."""
+    return matches(_COMM_KERNEL, strings)
+
+
+def is_comm_annotation(strings: Sequence[str]) -> Array:
+    """Annotations that wrap one collective (`nccl:all_reduce`, `gloo:broadcast`)."""
+    return matches(_COMM_ANNOTATION, strings)
+
+
+def is_dataloader(strings: Sequence[str]) -> Array:
+    """Host ranges in which the next batch is fetched."""
+    return matches(_DATALOADER, strings)
+
+
+def is_sync_call(strings: Sequence[str]) -> Array:
+    """Runtime calls that block the host until the device has caught up."""
+    return matches(_SYNC_CALL, strings)
+
+
+def is_allocator_call(strings: Sequence[str]) -> Array:
+    """Runtime calls that allocate or free device or pinned memory."""
+    return matches(_ALLOCATOR_CALL, strings)
+
+
+def is_gc(strings: Sequence[str]) -> Array:
+    """Python garbage collection."""
+    return matches(_GC, strings)
+
+
+def is_checkpoint(strings: Sequence[str]) -> Array:
+    """Ranges that save or load state, evaluate, or write logs; activation checkpointing is not one."""
+    return matches(_CHECKPOINT, strings) & ~matches(_NOT_CHECKPOINT, strings)
+
+
+def is_wait_event(strings: Sequence[str]) -> Array:
+    """Runtime calls that make one stream wait for another."""
+    return matches(_WAIT_EVENT, strings)
+
+
+def is_gemm(strings: Sequence[str]) -> Array:
+    """Kernels that are matrix products or convolutions."""
+    return matches(_GEMM, strings)
+
+
+def collective_op(name: str) -> int:
+    """The canonical operation (index into COLLECTIVE_OPS) of a collective, kernel or annotation name."""
+    for code, regex in _OP_REGEX:
+        if regex.search(name):
+            return code
+    return OP_CODE["unknown"]

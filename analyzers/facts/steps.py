@@ -1,0 +1,122 @@
+"""Steps of a rank: ProfilerStep marks, else training annotations, else the whole window as one step, and said so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import STEPS
+from ddprof.analyzers.facts.names import is_dataloader, matches
+from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
+from ddprof.tables import Array, Table
+
+_PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
+_OPTIMIZER = re.compile(r"^Optimizer\.step#|^ddprof::optimizer$|^optimizer[._ ]?step|optimizer_step", re.IGNORECASE)
+_FORWARD = re.compile(r"DataParallel\.forward|^ddprof::forward$|^forward$|^## ?forward", re.IGNORECASE)
+MIN_MARKS = 2  # one repetition is needed before a mark can be called periodic
+
+
+def find_steps(trace: RankTrace) -> tuple[Table, str, int | None, list[HealthNote]]:
+    """The steps, where they come from, the host track that carries the marks, and what is wrong with them."""
+    events = trace.events
+    host = np.isin(events["kind"], (Kind.ANNOTATION, Kind.CPU_OP, Kind.PYTHON))
+    marks = host & matches(_PROFILER_STEP, trace.strings)[events["name"]]
+    if marks.any():
+        return _from_marks(trace, np.flatnonzero(marks))
+    main = _main_thread(trace, host)
+    found = _from_annotations(trace, host)
+    if found is not None:
+        return found, "annotation", main, []
+    return (*_whole_window(trace), main, [])
+
+
+def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, list[HealthNote]]:
+    events, notes = trace.events, []
+    tracks, counts = np.unique(events["track"][rows], return_counts=True)
+    main = int(tracks[np.argmax(counts)])
+    rows = rows[events["track"][rows] == main]
+    rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
+    index = np.array([_step_number(trace.strings, events["name"][r]) for r in rows], np.int64)
+    start = events["ts_ns"][rows]
+    end = start + events["dur_ns"][rows]
+    consecutive = index[1:] == index[:-1] + 1
+    end[:-1] = np.where(consecutive, start[1:], np.minimum(end[:-1], start[1:]))
+    keep = end > start
+    if not keep.all():
+        notes.append(HealthNote(f"{int((~keep).sum())} step marks without length", "those steps are not counted", "warning"))
+    steps = STEPS.table({"index": index[keep], "start_ns": start[keep], "end_ns": end[keep]})
+    return steps, "profiler_step", main, notes
+
+
+def _step_number(strings: Sequence[str], name: int) -> int:
+    found = _PROFILER_STEP.match(strings[name])
+    return int(found.group(1)) if found else 0
+
+
+def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
+    """Step boundary = first loader fetch (else first forward) after an optimizer step; else successive optimizer steps."""
+    events = trace.events
+    optimizer_ns = _outermost_starts(trace, host & matches(_OPTIMIZER, trace.strings)[events["name"]])
+    loader_ns = _outermost_starts(trace, host & is_dataloader(trace.strings)[events["name"]])
+    forward_ns = _outermost_starts(trace, host & matches(_FORWARD, trace.strings)[events["name"]])
+    last = _window(trace)[1]
+    for anchors in (loader_ns, forward_ns):
+        if len(anchors) < MIN_MARKS:
+            continue
+        if len(optimizer_ns):
+            group = np.searchsorted(optimizer_ns, anchors, side="right")
+            first = np.concatenate(([True], group[1:] > group[:-1]))
+            anchors = anchors[first]
+        if len(anchors) >= MIN_MARKS:
+            return _steps_from_boundaries(np.append(anchors, last))
+    if len(optimizer_ns) >= MIN_MARKS:
+        return _steps_from_boundaries(optimizer_ns)
+    return None
+
+
+def _outermost_starts(trace: RankTrace, selected: Array) -> Array:
+    rows = np.flatnonzero(selected)
+    start = trace.events["ts_ns"][rows]
+    reach = np.maximum.accumulate(start + trace.events["dur_ns"][rows]) if len(rows) else start
+    outer = np.ones(len(rows), bool)
+    outer[1:] = start[1:] >= reach[:-1]
+    return start[outer]
+
+
+def _steps_from_boundaries(boundaries: Array) -> Table:
+    keep = boundaries[1:] > boundaries[:-1]
+    start, end = boundaries[:-1][keep], boundaries[1:][keep]
+    return STEPS.table({"index": np.arange(len(start)), "start_ns": start, "end_ns": end})
+
+
+def _window(trace: RankTrace) -> tuple[int, int]:
+    """First start and last end of host and device work, profiler bookkeeping left out."""
+    events = trace.events
+    keep = ~np.isin(events["kind"], (Kind.OVERHEAD, Kind.OTHER, Kind.GPU_ANNOTATION))
+    if not keep.any():
+        keep = np.ones(len(events), bool)
+    start = events["ts_ns"][keep]
+    return int(start.min()), int((start + events["dur_ns"][keep]).max())
+
+
+def _whole_window(trace: RankTrace) -> tuple[Table, str]:
+    if not len(trace.events):
+        return STEPS.empty(), "inferred"
+    first, last = _window(trace)
+    if last <= first:
+        return STEPS.empty(), "inferred"
+    return STEPS.table({"index": [0], "start_ns": [first], "end_ns": [last]}), "inferred"
+
+
+def _main_thread(trace: RankTrace, host: Array) -> int | None:
+    """The host track that launches most device work, else the one with most host time."""
+    events = trace.events
+    runtime = events["kind"] == Kind.RUNTIME
+    device = np.isin(events["kind"], DEVICE_KINDS)
+    chosen = runtime if runtime.any() and device.any() else host
+    if not chosen.any():
+        return None
+    tracks, counts = np.unique(events["track"][chosen], return_counts=True)
+    return int(tracks[np.argmax(counts)])

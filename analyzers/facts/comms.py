@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-
 from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import COMMS, MESSAGES, NO_STRING, Work
 from ddprof.analyzers.facts.names import (
@@ -15,6 +14,7 @@ from ddprof.analyzers.facts.names import (
     is_comm_annotation,
     matches,
 )
+
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 

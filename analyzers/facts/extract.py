@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
-
-from ddprof import intervals
 from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.cpu_rank import cpu_facts
 from ddprof.analyzers.facts.device import device_ops
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups, memory_summary
-from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, EXPOSED, GAPS, HOST_WORK, KERNEL_GROUPS, MESSAGES, RankFacts, Work
+from ddprof.analyzers.facts.model import (
+    COMMS,
+    DEVICE_OPS,
+    EXPOSED,
+    GAPS,
+    HOST_WORK,
+    KERNEL_GROUPS,
+    MESSAGES,
+    RankFacts,
+    Work,
+)
 from ddprof.analyzers.facts.steps import find_steps
+
+from ddprof import intervals
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 

@@ -8,9 +8,9 @@ remainder of the host part is host_launch. Time after the launch is launch laten
 from __future__ import annotations
 
 import numpy as np
+from ddprof.analyzers.facts.model import CAUSE, CAUSES, EXPOSED, GAPS, Work
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import CAUSE, CAUSES, EXPOSED, GAPS, Work
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table, concat
 

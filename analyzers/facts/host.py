@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-
 from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import CAUSE, HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase
 from ddprof.analyzers.facts.names import (
@@ -18,6 +17,7 @@ from ddprof.analyzers.facts.names import (
     is_wait_event,
     matches,
 )
+
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, concat
 

@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 import numpy as np
-
 from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, Work
 from ddprof.analyzers.facts.names import is_gemm
+
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 

@@ -1,0 +1,83 @@
+"""All ranks' facts to JobFacts: the reduce step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.blame import charge
+from ddprof.analyzers.job.clock import align
+from ddprof.analyzers.job.groups import comm_group_ids, groups_table
+from ddprof.analyzers.job.ledger import build_ledger
+from ddprof.analyzers.job.matching import match
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.pipeline import bubble_allowance, find_pipeline
+from ddprof.analyzers.job.waits import split_waits
+from ddprof.model import HealthNote
+
+
+def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
+    """The job, from the facts of its ranks (in any order; ranks must be distinct)."""
+    ranks = tuple(sorted(facts, key=lambda f: (f.identity.rank is None, f.identity.rank or 0)))
+    rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(ranks))
+    sizes = [f.identity.world_size for f in ranks if f.identity.world_size]
+    world_size = max([*sizes, max(rank_ids, default=0) + 1 if len(rank_ids) > 1 else 1])
+    missing = tuple(r for r in range(world_size) if r not in set(rank_ids))
+    group_ids, keys = comm_group_ids(ranks)
+    matched = match(ranks, group_ids, keys)
+    clock, notes = align(ranks, matched)
+    size_of = np.array([len(members) for members, _ in keys], np.int64)
+    wanted = np.where(matched.is_message, 2, size_of[matched.group] if len(size_of) else 0)
+    instances, members = split_waits(ranks, matched, clock, wanted)
+    pipeline = find_pipeline(ranks, matched)
+    ledger = build_ledger(ranks, members, bubble_allowance(ranks, pipeline))
+    per_step = _per_step(ranks)
+    return JobFacts(
+        ranks=ranks,
+        rank_ids=rank_ids,
+        world_size=world_size,
+        missing_ranks=missing,
+        clock=clock,
+        groups=groups_table(keys, ranks, group_ids, world_size),
+        instances=instances,
+        members=members,
+        ledger=ledger,
+        blame=charge(ranks, instances, members, clock),
+        pipeline=pipeline,
+        health=tuple([*notes, *matched.notes, *_health(ranks, missing, world_size)]),
+        step_ns=round(float(np.mean(per_step))) if per_step else 0,
+        per_step_ns=tuple(per_step),
+    )
+
+
+def _per_step(ranks: Sequence[RankFacts]) -> list[int]:
+    """Mean over ranks of each step's wall time, by step number where steps are marked, else by position."""
+    walls: dict[int, list[int]] = {}
+    for facts in ranks:
+        length = facts.steps["end_ns"] - facts.steps["start_ns"]
+        for index, wall in zip(facts.steps["index"].tolist(), length.tolist(), strict=True):
+            walls.setdefault(index, []).append(wall)
+    most = max((len(w) for w in walls.values()), default=0)
+    shared = [index for index in sorted(walls) if len(walls[index]) == most]
+    return [round(sum(walls[index]) / len(walls[index])) for index in shared]
+
+
+def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: int) -> list[HealthNote]:
+    notes = []
+    if missing:
+        shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+        notes.append(
+            HealthNote(
+                f"{len(missing)} of {world_size} ranks were not traced: {shown}",
+                "a missing rank cannot be named as the cause; waits for it are charged to nobody",
+            )
+        )
+    counts = {len(f.steps) for f in ranks}
+    if len(counts) > 1:
+        notes.append(HealthNote(f"ranks hold {min(counts)} to {max(counts)} steps", "means are over each rank's own steps", "info"))
+    sources = {f.step_source for f in ranks}
+    if "inferred" in sources:
+        notes.append(HealthNote("no step marks in the trace", "the whole window counts as one step"))
+    return notes

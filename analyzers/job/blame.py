@@ -1,0 +1,250 @@
+"""Blame: every exposed wait is charged to the rank that came late, and to what made it late.
+
+Between the last instant both ranks were released together and their arrivals, the late rank's timeline is longer than the
+victim's by exactly the wait. What it spent more time on is the cause (Scalasca's delay analysis, science.md A2 and B4). If that
+is waiting for a third rank in another group, the charge passes on to whom that wait was charged: recursion to the first cause.
+Charged time over all culprits and causes equals the waited time, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts
+from ddprof.analyzers.job.ledger import cause_intervals
+from ddprof.analyzers.job.matching import step_of
+from ddprof.analyzers.job.model import BLAME, Clock
+from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.intervals import Intervals
+from ddprof.tables import NULL, Array, Table, concat
+
+Mix = dict[tuple[int, int], float]  # (culprit position, cause) -> ns
+_WAIT = CAUSE["comm_wait"]
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """One rank, prepared for window queries (own clock)."""
+
+    facts: RankFacts
+    causes: dict[str, Intervals]
+    instance: Array  # of each membership, sorted by end
+    end_ns: Array
+    released: Array  # no compute runs when the operation ends: what follows had to wait for it
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """Pieces of exposed waiting of all ranks, in the order of the reference clock."""
+
+    victim: Array
+    instance: Array
+    arrival_ns: Array  # victim's own clock: start of the operation
+    late_arrival_ns: Array  # late rank's own clock
+    late: Array
+    step: Array
+    dur_ns: Array
+    until_ns: Array  # victim's own clock: end of the piece
+
+
+def charge(ranks: Sequence[RankFacts], instances: Table, members: Table, clock: Clock) -> Table:
+    """BLAME for all exposed waits of the job."""
+    prepared = [_prepare(p, facts, members) for p, facts in enumerate(ranks)]
+    waits = _waits(ranks, instances, members, clock, prepared)
+    if not len(waits.victim):
+        return BLAME.empty()
+    excess = _excess(prepared, waits, clock)
+    mixes: list[Mix] = []
+    history: list[tuple[list[int], list[int]]] = [([], []) for _ in ranks]  # per rank: piece ends, piece numbers
+    windows = _late_windows(prepared, waits, clock)
+    for piece in range(len(waits.victim)):
+        mix = _resolve(piece, waits, excess[piece], windows, history, mixes)
+        mixes.append(mix)
+        ends, numbers = history[int(waits.victim[piece])]
+        ends.append(int(waits.until_ns[piece]))
+        numbers.append(piece)
+    return _table(waits, mixes)
+
+
+def _prepare(position: int, facts: RankFacts, members: Table) -> _Rank:
+    causes = cause_intervals(facts, ready_by_comm(members, position, facts))
+    mine = np.flatnonzero(members["rank"] == position)
+    mine = mine[np.argsort(members["end_ns"][mine], kind="stable")]
+    end = members["end_ns"][mine]
+    released = intervals.overlap(causes["compute"], end - 1, end) == 0
+    return _Rank(facts, causes, members["instance"][mine], end, released)
+
+
+def _waits(
+    ranks: Sequence[RankFacts], instances: Table, members: Table, clock: Clock, prepared: Sequence[_Rank]
+) -> _Waits:
+    columns: list[dict[str, Array]] = []
+    for position, facts in enumerate(ranks):
+        if not len(facts.exposed) or not len(facts.steps):
+            continue
+        owner = facts.exposed
+        start, end, row, _ = intervals.intersect_rows(
+            (owner["start_ns"], owner["end_ns"]), prepared[position].causes["comm_wait"]
+        )
+        # The membership whose partner came last is what the kernel waited for.
+        mine = np.flatnonzero(members["rank"] == position)
+        order = mine[np.lexsort((members["ready_ns"][mine], members["comm"][mine]))]
+        at = np.searchsorted(members["comm"][order], owner["comm"][row], side="right") - 1
+        member = order[at]
+        step = step_of(facts, start)
+        keep = (step >= 0) & (step < len(facts.steps))
+        columns.append(
+            {
+                "victim": np.full(keep.sum(), position),
+                "instance": members["instance"][member][keep],
+                "arrival": members["start_ns"][member][keep],
+                "step": step[keep],
+                "dur": (end - start)[keep],
+                "until": end[keep],
+            }
+        )
+    if not columns:
+        none = np.empty(0, np.int64)
+        return _Waits(none, none, none, none, none, none, none, none)
+    merged = {name: np.concatenate([c[name] for c in columns]) for name in columns[0]}
+    offset = np.array([clock.offset_ns(p) for p in range(len(ranks))])
+    order = np.argsort(merged["until"] - offset[merged["victim"]], kind="stable")
+    merged = {name: values[order] for name, values in merged.items()}
+    late = instances["late"][merged["instance"]]
+    return _Waits(
+        merged["victim"],
+        merged["instance"],
+        merged["arrival"],
+        _arrival_of(late, merged["instance"], members),
+        late,
+        merged["step"],
+        merged["dur"],
+        merged["until"],
+    )
+
+
+def _arrival_of(late: Array, instance: Array, members: Table) -> Array:
+    order = np.lexsort((members["rank"], members["instance"]))
+    width = int(members["rank"].max(initial=0)) + 2
+    key = members["instance"][order] * width + members["rank"][order]
+    at = np.searchsorted(key, instance * width + np.where(late == NULL, 0, late))
+    at = np.minimum(at, len(key) - 1)
+    return np.where(late == NULL, NULL, members["start_ns"][order][at])
+
+
+def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple[Array, Array]:
+    """For each piece, when victim and late rank were last released together, on either's own clock."""
+    victim_ref = np.zeros(len(waits.victim), np.int64)
+    late_ref = np.zeros(len(waits.victim), np.int64)
+    origin = max(int(r.facts.steps["start_ns"][0]) - clock.offset_ns(p) for p, r in enumerate(prepared) if len(r.facts.steps))
+    pairs = np.stack((waits.victim, np.where(waits.late == NULL, waits.victim, waits.late)))
+    for v, l in np.unique(pairs, axis=1).T.tolist():
+        mine = np.flatnonzero((pairs[0] == v) & (pairs[1] == l))
+        a, b = prepared[v], prepared[l]
+        _, at_a, at_b = np.intersect1d(a.instance, b.instance, return_indices=True)
+        both = a.released[at_a] & b.released[at_b]
+        at_a, at_b = at_a[both], at_b[both]
+        order = np.argsort(a.end_ns[at_a], kind="stable")
+        ends_a, ends_b = a.end_ns[at_a][order], b.end_ns[at_b][order]
+        ends_a = np.concatenate(([origin + clock.offset_ns(v)], ends_a))
+        ends_b = np.concatenate(([origin + clock.offset_ns(l)], ends_b))
+        at = np.maximum(np.searchsorted(ends_a[1:], waits.arrival_ns[mine], side="right"), 0)
+        victim_ref[mine], late_ref[mine] = ends_a[at], ends_b[at]
+    return victim_ref, late_ref
+
+
+def _excess(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> Array:
+    """What the late rank spent more time on than the victim, ns, shape (pieces, causes); waits of its own included."""
+    victim_ref, late_ref = _references(prepared, waits, clock)
+    total = np.zeros((len(waits.victim), len(CAUSES)))
+    for p, rank in enumerate(prepared):
+        for sign, who, lo, hi in (
+            (1, waits.late == p, late_ref, waits.late_arrival_ns),
+            (-1, waits.victim == p, victim_ref, waits.arrival_ns),
+        ):
+            rows = np.flatnonzero(who & (waits.late != NULL))
+            for cause, spans in rank.causes.items():
+                total[rows, CAUSE[cause]] += sign * intervals.overlap(spans, lo[rows], np.maximum(hi[rows], lo[rows]))
+    return np.maximum(total, 0.0)
+
+
+def _late_windows(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple[Array, Array]:
+    return _references(prepared, waits, clock)[1], waits.late_arrival_ns
+
+
+def _resolve(
+    piece: int,
+    waits: _Waits,
+    excess: Array,
+    windows: tuple[Array, Array],
+    history: Sequence[tuple[list[int], list[int]]],
+    mixes: Sequence[Mix],
+) -> Mix:
+    duration = float(waits.dur_ns[piece])
+    if waits.late[piece] == NULL:
+        return {(-1, CAUSE["unknown"]): duration}
+    late = int(waits.late[piece])
+    weights: Mix = {(late, c): float(excess[c]) for c in np.flatnonzero(excess) if c != _WAIT}
+    if excess[_WAIT] > 0:
+        for key, value in _passed_on(piece, late, windows, history, mixes, float(excess[_WAIT])).items():
+            weights[key] = weights.get(key, 0.0) + value
+    total = sum(weights.values())
+    if total <= 0:
+        return {(late, CAUSE["unknown"]): duration}
+    return {key: value / total * duration for key, value in weights.items()}
+
+
+def _passed_on(
+    piece: int,
+    late: int,
+    windows: tuple[Array, Array],
+    history: Sequence[tuple[list[int], list[int]]],
+    mixes: Sequence[Mix],
+    amount: float,
+) -> Mix:
+    """The late rank's own waits in its window, as they were charged, scaled to `amount`."""
+    ends, numbers = history[late]
+    lo, hi = np.searchsorted(ends, (windows[0][piece], windows[1][piece] + 1))
+    merged: Mix = {}
+    for number in numbers[lo:hi]:
+        for key, value in mixes[number].items():
+            merged[key] = merged.get(key, 0.0) + value
+    total = sum(merged.values())
+    if total <= 0:
+        return {(late, CAUSE["unknown"]): amount}
+    return {key: value / total * amount for key, value in merged.items()}
+
+
+def _table(waits: _Waits, mixes: Sequence[Mix]) -> Table:
+    """Round to whole ns so that each piece's parts still add up to its duration."""
+    pieces, culprits, causes, durations = [], [], [], []
+    for piece, mix in enumerate(mixes):
+        left = int(waits.dur_ns[piece])
+        items = sorted(mix.items(), key=lambda item: item[1])
+        for index, ((culprit, cause), value) in enumerate(items):
+            share = left if index == len(items) - 1 else min(left, round(value))
+            left -= share
+            pieces.append(piece)
+            culprits.append(culprit if culprit >= 0 else NULL)
+            causes.append(cause)
+            durations.append(share)
+    at = np.array(pieces, np.int64)
+    return concat(
+        BLAME,
+        [
+            BLAME.table(
+                {
+                    "instance": waits.instance[at],
+                    "victim": waits.victim[at],
+                    "culprit": culprits,
+                    "cause": causes,
+                    "step": waits.step[at],
+                    "dur_ns": durations,
+                }
+            )
+        ],
+    )

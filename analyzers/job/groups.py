@@ -1,0 +1,103 @@
+"""Process groups of the job: one identity for all ranks, and the parallelism each serves."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS, POINT_TO_POINT
+from ddprof.analyzers.job.model import GROUPS
+
+from ddprof.tables import Table
+
+GroupKey = tuple[tuple[int, ...], str]
+
+_ROLE_BY_NAME = (
+    ("pp", re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)|pipeline_model|PIPELINE", re.I)),
+    ("tp", re.compile(r"(^|[_\W])(tp|tensor)([_\W\d]|$)|tensor_(model_)?parallel|TENSOR_MODEL", re.I)),
+    ("ep", re.compile(r"(^|[_\W])(ep|expert)([_\W\d]|$)|EXPERT", re.I)),
+    ("cp", re.compile(r"(^|[_\W])(cp|sp|context|sequence)([_\W\d]|$)|CONTEXT_PARALLEL", re.I)),
+    ("replicate", re.compile(r"replicate", re.I)),
+    ("fsdp_shard", re.compile(r"shard|fsdp", re.I)),
+    ("dp", re.compile(r"(^|[_\W])(dp|data|ddp)([_\W\d]|$)|data_parallel|DATA_PARALLEL", re.I)),
+)
+
+
+def group_keys(ranks: Sequence[RankFacts]) -> list[list[GroupKey]]:
+    """For each rank, the job-wide key of each of its process groups (by the rank's own group index).
+
+    Members identify a group; where ranks run several groups over the same members, the name tells them apart if all agree on it.
+    """
+    everyone = tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None))
+    names: dict[tuple[int, ...], Counter[str]] = defaultdict(Counter)
+    for facts in ranks:
+        for group in facts.process_groups:
+            names[group.ranks or ()][group.name] += 1
+    keys = []
+    for facts in ranks:
+        own: list[GroupKey] = []
+        position: Counter[tuple[int, ...]] = Counter()
+        for group in facts.process_groups:
+            members = tuple(sorted(group.ranks))
+            if not members:
+                own.append((everyone if group.size in (None, len(everyone)) else (), group.name))
+                continue
+            shared = names[group.ranks][group.name] > 1 or len(members) == 1
+            own.append((members, group.name if shared else f"#{position[members]}"))
+            position[members] += 1
+        keys.append(own)
+    return keys
+
+
+def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[GroupKey]]:
+    """For each rank, the job-wide group id of every row of its comms table (shape (rows,)), and the key of each id.
+
+    A communication without a named group is taken to be of the whole world (old traces carry no arguments).
+    """
+    keys = group_keys(ranks)
+    everyone: GroupKey = (tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None)), "world")
+    ids: dict[GroupKey, int] = {}
+    result = []
+    for facts, own in zip(ranks, keys, strict=True):
+        column = facts.comms["group"]
+        mapped = np.empty(len(column), np.int64)
+        for group in np.unique(column):
+            key = everyone if group == NO_STRING or group >= len(own) else own[int(group)]
+            mapped[column == group] = ids.setdefault(key, len(ids))
+        result.append(mapped)
+    return result, list(ids)
+
+
+def groups_table(keys: Sequence[GroupKey], ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], world_size: int) -> Table:
+    """GROUPS, one row per id, with the role read off the name, else off what the group is used for."""
+    used: dict[int, Counter[str]] = defaultdict(Counter)
+    for facts, column in zip(ranks, ids, strict=True):
+        for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
+            used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += 1
+    described = {(tuple(sorted(g.ranks)), g.name): g.description for f in ranks for g in f.process_groups}
+    roles = [_role(key, described.get(key, ""), used[i], world_size) for i, key in enumerate(keys)]
+    return GROUPS.table(
+        {
+            "size": [len(members) for members, _ in keys],
+            "ranks": [",".join(map(str, members)) for members, _ in keys],
+            "role": roles,
+            "name": [name for _, name in keys],
+        }
+    )
+
+
+def _role(key: GroupKey, description: str, used: Counter[str], world_size: int) -> str:
+    for text in (description, key[1]):
+        for role, pattern in _ROLE_BY_NAME:
+            if pattern.search(text):
+                return role
+    if used["send_recv"] and used["send_recv"] >= sum(used.values()) / 2:
+        return "pp"
+    if used["all_gather"] and used["reduce_scatter"]:
+        return "fsdp_shard"
+    if used["all_to_all"] > used["all_reduce"]:
+        return "ep"
+    return "dp" if len(key[0]) == world_size else ""

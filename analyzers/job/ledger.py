@@ -1,0 +1,95 @@
+"""The ledger: per rank and step, every nanosecond in exactly one cause. Sums are exact by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.gaps import busy
+from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts, Work
+from ddprof.analyzers.job.model import LEDGER
+from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.intervals import Intervals
+from ddprof.tables import Array, Table, concat
+
+
+def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
+    """For one rank, the disjoint interval sets of every cause except pipeline_bubble (own clock).
+
+    `ready_ns`: when each comm had all its members, shape (comms,).
+    """
+    compute = busy(facts.device_ops, Work.COMPUTE) if facts.is_device_rank else _host_work(facts)
+    moving = intervals.union(ready_ns, facts.comms["end_ns"])  # some communication has all its members
+    exposed = (facts.exposed["start_ns"], facts.exposed["end_ns"])
+    sets = {
+        "compute": compute,
+        "comm_wait": intervals.subtract(exposed, moving),
+        "comm_transfer": intervals.intersect(exposed, moving),
+    }
+    for cause in CAUSES:
+        if cause not in sets and cause != "pipeline_bubble":
+            mine = facts.gaps["cause"] == CAUSE[cause]
+            sets[cause] = (facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine])
+    return sets
+
+
+def _host_work(facts: RankFacts) -> Intervals:
+    return facts.host_work["start_ns"], facts.host_work["end_ns"]
+
+
+def build_ledger(ranks: Sequence[RankFacts], members: Table, bubble_ns: Array) -> Table:
+    """LEDGER with one row per (rank, step, cause). `bubble_ns`: unavoidable pipeline wait each rank may book per step, shape (ranks,).
+
+    Waiting on another pipeline stage is pipeline_bubble up to that allowance and comm_wait beyond it.
+    """
+    tables = [LEDGER.empty()]
+    for position, facts in enumerate(ranks):
+        if not len(facts.steps):
+            continue
+        booked = rank_ledger(facts, ready_by_comm(members, position, facts))
+        if bubble_ns[position] > 0:
+            _book_bubble(booked, stage_waits(facts, members, position), int(bubble_ns[position]))
+        tables.append(_rows(position, booked))
+    return concat(LEDGER, tables)
+
+
+def rank_ledger(facts: RankFacts, ready_ns: Array) -> dict[str, Array]:
+    """Nanoseconds per step for each cause, shape (steps,)."""
+    lo, hi = facts.steps["start_ns"], facts.steps["end_ns"]
+    booked = {cause: intervals.overlap(a, lo, hi) for cause, a in cause_intervals(facts, ready_ns).items()}
+    booked["pipeline_bubble"] = np.zeros(len(lo), np.int64)
+    return booked
+
+
+def stage_waits(facts: RankFacts, members: Table, position: int) -> Array:
+    """Exposed waiting inside point-to-point kernels per step, ns, shape (steps,)."""
+    ready = ready_by_comm(members, position, facts)
+    row = facts.exposed["comm"]
+    message = np.zeros(len(facts.comms), bool)
+    message[facts.messages["comm"]] = True
+    keep = message[row]
+    waiting = intervals.subtract(
+        (facts.exposed["start_ns"][keep], facts.exposed["end_ns"][keep]),
+        intervals.union(ready, facts.comms["end_ns"]),
+    )
+    return intervals.overlap(waiting, facts.steps["start_ns"], facts.steps["end_ns"])
+
+
+def _book_bubble(booked: dict[str, Array], waits: Array, allowance_ns: int) -> None:
+    bubble = np.minimum(np.minimum(waits, booked["comm_wait"]), allowance_ns)
+    booked["pipeline_bubble"] = bubble
+    booked["comm_wait"] = booked["comm_wait"] - bubble
+
+
+def _rows(position: int, booked: dict[str, Array]) -> Table:
+    steps = len(booked["compute"])
+    return LEDGER.table(
+        {
+            "rank": np.full(steps * len(CAUSES), position),
+            "step": np.tile(np.arange(steps), len(CAUSES)),
+            "cause": np.repeat(np.arange(len(CAUSES)), steps),
+            "dur_ns": np.concatenate([booked[cause] for cause in CAUSES]),
+        }
+    )

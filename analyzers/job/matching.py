@@ -1,0 +1,209 @@
+"""The same collective on every rank: by (group, sequence), else by order within the step, never by name or duration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import POINT_TO_POINT
+from ddprof.analyzers.job.groups import GroupKey
+
+from ddprof.model import HealthNote
+from ddprof.tables import NULL, Array
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Parallel arrays, one entry per (instance, member): see model.MEMBERS; plus what each instance is."""
+
+    instance: Array
+    rank: Array
+    comm: Array
+    side: Array  # 1 for the sender of a message, 0 otherwise
+    op: Array  # per instance
+    group: Array  # per instance
+    is_message: Array  # per instance
+    size_bytes: Array  # per instance
+    notes: tuple[HealthNote, ...] = ()
+
+
+def step_of(facts: RankFacts, at_ns: Array) -> Array:
+    """Position of the step that contains each instant; -1 before the first, len(steps) after the last."""
+    inside = np.searchsorted(facts.steps["start_ns"], at_ns, side="right") - 1
+    after = len(facts.steps) > 0 and at_ns >= (facts.steps["end_ns"][-1] if len(facts.steps) else 0)
+    return np.where(after, len(facts.steps), inside)
+
+
+def match(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> Matched:
+    """All instances of the job, collectives first, then point-to-point messages."""
+    parts = [_collective_rows(position, facts, group_ids[position]) for position, facts in enumerate(ranks)]
+    rows = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]} if parts else {}
+    notes: list[HealthNote] = []
+    collective = _instances(rows, _collective_key(rows, notes))
+    messages = _message_rows(ranks, group_ids, keys)
+    matched = _instances(messages, _ordinal_key(messages, ("src", "dst", "group", "step")))
+    shift = len(collective["op"])
+    return Matched(
+        instance=np.concatenate((collective["instance"], matched["instance"] + shift)),
+        rank=np.concatenate((collective["rank"], matched["rank"])),
+        comm=np.concatenate((collective["comm"], matched["comm"])),
+        side=np.concatenate((collective["side"], matched["side"])),
+        op=np.concatenate((collective["op"], matched["op"])),
+        group=np.concatenate((collective["group"], matched["group"])),
+        is_message=np.arange(shift + len(matched["op"])) >= shift,
+        size_bytes=np.concatenate((collective["size_bytes"], matched["size_bytes"])),
+        notes=tuple(notes),
+    )
+
+
+def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[str, Array]:
+    comms = facts.comms
+    mine = np.flatnonzero(~np.isin(comms["op"], POINT_TO_POINT))
+    when = np.where(comms["launch_ns"][mine] != NULL, comms["launch_ns"][mine], comms["start_ns"][mine])
+    mine = mine[np.argsort(when, kind="stable")]
+    when = np.sort(when, kind="stable")
+    return {
+        "rank": np.full(len(mine), position),
+        "comm": mine,
+        "group": group_ids[mine],
+        "seq": comms["seq"][mine],
+        "step": _step_label(facts, when),
+        "op": comms["op"][mine].astype(np.int64),
+        "size_bytes": comms["size_bytes"][mine],
+        "side": np.zeros(len(mine), np.int64),
+    }
+
+
+def _step_label(facts: RankFacts, when: Array) -> Array:
+    """The number a step is marked with (shared by ranks), -1 outside; 0 for all where steps are not marks of the profiler."""
+    if facts.step_source != "profiler_step" or not len(facts.steps):
+        return np.zeros(len(when), np.int64)
+    position = step_of(facts, when)
+    inside = (position >= 0) & (position < len(facts.steps))
+    return np.where(inside, facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)], np.where(position < 0, -1, -2))
+
+
+def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
+    """Instance key per row: sequence numbers for groups that carry them on every row, order within the step elsewhere."""
+    ordinal = _ordinal_key(rows, ("group", "step"))
+    if not len(rows["group"]):
+        return ordinal
+    lacking = np.unique(rows["group"][rows["seq"] == NULL])
+    by_seq = ~np.isin(rows["group"], lacking)
+    if by_seq.any():
+        key = _combine(rows["group"], rows["seq"])
+        repeated = _repeats(_combine(key, rows["rank"])) & by_seq
+        # Coalesced collectives share one number: order among the equal ones tells them apart.
+        order = _running_count(_combine(key, rows["rank"]))
+        key = _combine(key, np.where(repeated, order, 0))
+        ordinal = np.where(by_seq, key, ordinal + int(key.max()) + 1)
+    _check_counts(rows, by_seq, notes)
+    return ordinal
+
+
+def _check_counts(rows: dict[str, Array], by_seq: Array, notes: list[HealthNote]) -> None:
+    loose = ~by_seq
+    for group in np.unique(rows["group"][loose]):
+        mine = loose & (rows["group"] == group)
+        counts = np.unique(_combine(rows["rank"][mine], rows["step"][mine]), return_counts=True)[1]
+        if len(np.unique(counts)) > 1 and (rows["step"][mine] >= 0).all():
+            notes.append(
+                HealthNote(
+                    "ranks recorded different numbers of collectives and no sequence numbers",
+                    "collectives are matched by order; waits of that group may be wrong",
+                )
+            )
+            return
+
+
+def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...]) -> Array:
+    """Key of the nth row of a rank (and side) within equal `fields`: rows must be in launch order per rank."""
+    if not len(rows["rank"]):
+        return np.empty(0, np.int64)
+    key = rows[fields[0]]
+    for name in fields[1:]:
+        key = _combine(key, rows[name])
+    return _combine(key, _running_count(_combine(_combine(key, rows["rank"]), rows["side"])))
+
+
+def _combine(a: Array, b: Array) -> Array:
+    """One dense integer key per distinct pair."""
+    _, a_id = np.unique(a, return_inverse=True)
+    _, b_id = np.unique(b, return_inverse=True)
+    _, both = np.unique(a_id.astype(np.int64) * (int(b_id.max(initial=0)) + 1) + b_id, return_inverse=True)
+    return both.astype(np.int64)
+
+
+def _running_count(key: Array) -> Array:
+    """How many earlier rows have the same key."""
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    start = np.maximum.accumulate(np.where(first, np.arange(len(ordered)), 0))
+    result = np.empty(len(key), np.int64)
+    result[order] = np.arange(len(ordered)) - start
+    return result
+
+
+def _repeats(key: Array) -> Array:
+    _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+    return np.asarray(counts[inverse] > 1)
+
+
+def _instances(rows: dict[str, Array], key: Array) -> dict[str, Array]:
+    if not len(key):
+        none = np.empty(0, np.int64)
+        return dict.fromkeys(("instance", "rank", "comm", "side", "op", "group", "size_bytes"), none)
+    _, first, instance = np.unique(key, return_index=True, return_inverse=True)
+    return {
+        "instance": instance.astype(np.int64),
+        "rank": rows["rank"],
+        "comm": rows["comm"],
+        "side": rows["side"],
+        "op": rows["op"][first],
+        "group": rows["group"][first],
+        "size_bytes": rows["size_bytes"][first],
+    }
+
+
+def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> dict[str, Array]:
+    """One row per payload and side; `src`, `dst` are rank numbers, `side` 1 for the sender."""
+    numbers = {f.identity.rank for f in ranks}
+    columns: dict[str, list[Array]] = {n: [] for n in ("rank", "comm", "group", "step", "op", "size_bytes", "side", "src", "dst")}
+    for position, facts in enumerate(ranks):
+        messages, comms = facts.messages, facts.comms
+        if not len(messages):
+            continue
+        me = facts.identity.rank if facts.identity.rank is not None else position
+        group = group_ids[position][messages["comm"]]
+        peer = _global_peer(messages["peer"], group, keys, me, numbers)
+        launch = comms["launch_ns"][messages["comm"]]
+        when = np.where(launch != NULL, launch, comms["start_ns"][messages["comm"]])
+        order = np.argsort(when, kind="stable")
+        is_send = messages["is_send"][order]
+        columns["rank"].append(np.full(len(order), position))
+        columns["comm"].append(messages["comm"][order])
+        columns["group"].append(group[order])
+        columns["step"].append(_step_label(facts, when[order]))
+        columns["op"].append(comms["op"][messages["comm"][order]].astype(np.int64))
+        columns["size_bytes"].append(messages["size_bytes"][order])
+        columns["side"].append(is_send.astype(np.int64))
+        columns["src"].append(np.where(is_send, me, peer[order]))
+        columns["dst"].append(np.where(is_send, peer[order], me))
+    return {n: np.concatenate(c) if c else np.empty(0, np.int64) for n, c in columns.items()}
+
+
+def _global_peer(peer: Array, group: Array, keys: Sequence[GroupKey], me: int, numbers: set[int | None]) -> Array:
+    """Peers as global rank numbers. Traces write them global or relative to the group; members that include us decide."""
+    result = peer.copy()
+    for g in np.unique(group):
+        members = keys[int(g)][0]
+        mine = group == g
+        values = np.unique(peer[mine][peer[mine] != NULL])
+        is_global = bool(np.all(np.isin(values, members))) and me not in values.tolist()
+        is_relative = bool(len(values)) and values.max() < len(members) and all(members[int(v)] != me for v in values)
+        if not is_global and is_relative:
+            result[mine] = np.array([members[int(v)] if v != NULL else NULL for v in peer[mine]], np.int64)
+    return result

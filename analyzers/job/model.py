@@ -1,0 +1,123 @@
+"""JobFacts: what is known only once every rank's facts lie side by side.
+
+`RankFacts` keep their own clocks; `JobFacts.clock` maps them onto one. Member rows point into the comms table of their rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ddprof.analyzers.facts.model import RankFacts
+
+from ddprof.model import HealthNote
+from ddprof.tables import Column, Schema, Table
+
+GROUPS = Schema(
+    "groups",
+    (
+        Column("size", "int64", "ranks in the group"),
+        Column("ranks", "str", "members, comma separated"),
+        Column("role", "str", "dp, tp, pp, ep, fsdp_shard, replicate, world, or ''"),
+        Column("name", "str", "process group name"),
+    ),
+)
+
+INSTANCES = Schema(
+    "instances",
+    (
+        Column("op", "uint8", "index into names.COLLECTIVE_OPS"),
+        Column("group", "int64", "row of the groups table"),
+        Column("is_message", "bool", "one point-to-point payload, not a collective"),
+        Column("size_bytes", "int64", "message size", nullable=True),
+        Column("members", "int64", "members seen"),
+        Column("transfer_ns", "int64", "time with every member present: the shortest member's duration"),
+        Column("complete", "bool", "every member of the group was traced"),
+        Column("late", "int64", "position of the rank that came last", nullable=True),
+    ),
+)
+
+MEMBERS = Schema(
+    "members",
+    (
+        Column("instance", "int64", "row of instances"),
+        Column("rank", "int64", "position in JobFacts.ranks, not the rank number"),
+        Column("comm", "int64", "row of that rank's comms"),
+        Column("start_ns", "int64", "arrival, own clock"),
+        Column("end_ns", "int64", "end, own clock"),
+        Column("ready_ns", "int64", "when the last member had arrived, own clock, within [start, end]"),
+    ),
+)
+
+LEDGER = Schema(
+    "ledger",
+    (
+        Column("rank", "int64", "position in JobFacts.ranks"),
+        Column("step", "int64", "position in the rank's steps"),
+        Column("cause", "uint8", "index into facts.model.CAUSES"),
+        Column("dur_ns", "int64", "time booked"),
+    ),
+)
+
+BLAME = Schema(
+    "blame",
+    (
+        Column("instance", "int64", "row of instances where the wait happened"),
+        Column("victim", "int64", "position of the rank that waited"),
+        Column("culprit", "int64", "position of the rank the wait is charged to; missing: a rank that was not traced", nullable=True),
+        Column("cause", "uint8", "what the culprit spent the time on; index into facts.model.CAUSES"),
+        Column("step", "int64", "position in the victim's steps", nullable=True),
+        Column("dur_ns", "int64", "charged time; sums over causes and culprits equal the exposed wait"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class HostClock:
+    """One clock domain: offset (local = reference + offset), drift, and the half-width of what causality allows."""
+
+    offset_ns: int = 0
+    drift_ppm: float = 0.0
+    error_ns: int | None = 0
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Clock domains by name, and the domain of each rank (by position)."""
+
+    domains: Mapping[str, HostClock]
+    domain_of: tuple[str, ...]
+    method: str
+
+    def offset_ns(self, position: int) -> int:
+        """What to subtract from the rank's times to get the reference clock's."""
+        return self.domains[self.domain_of[position]].offset_ns
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline found in the point-to-point traffic: stages in order, each a tuple of rank positions."""
+
+    stages: tuple[tuple[int, ...], ...]
+    microbatches: int
+    interleave: int = 1
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """Everything the rules and the replay read."""
+
+    ranks: tuple[RankFacts, ...]  # sorted by rank number
+    rank_ids: tuple[int, ...]
+    world_size: int
+    missing_ranks: tuple[int, ...]
+    clock: Clock
+    groups: Table
+    instances: Table
+    members: Table
+    ledger: Table
+    blame: Table
+    pipeline: Pipeline | None = None
+    health: tuple[HealthNote, ...] = ()
+    step_ns: int = 0  # mean job step
+    per_step_ns: tuple[int, ...] = field(default=())

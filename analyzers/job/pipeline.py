@@ -1,0 +1,103 @@
+"""Pipelines found in the point-to-point traffic, and the wait their schedule makes unavoidable.
+
+The bubble of GPipe and 1F1B is (p - 1) slots of one microbatch's forward + backward, (p - 1) / m of the ideal compute time;
+interleaving v chunks divides it by v (science.md E5).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.job.matching import Matched
+from ddprof.analyzers.job.model import Pipeline
+from ddprof.tables import NULL, Array
+
+
+def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | None:
+    """The pipeline(s) of the job with their stages in rank order; None without regular point-to-point traffic."""
+    traffic = _traffic(ranks, matched)
+    chains = _chains(traffic)
+    if not chains:
+        return None
+    depth = max(len(c) for c in chains)
+    chains = [c for c in chains if len(c) == depth]
+    stages = tuple(tuple(chain[s] for chain in chains) for s in range(depth))
+    steps = max(1, min(len(ranks[p].steps) for c in chains for p in c))
+    first = chains[0]
+    forward = traffic[first[0], first[1]] / steps
+    backward_wrap = traffic[first[-1], first[0]] / steps if depth > 2 else 0.0
+    microbatches = max(1, round(forward - backward_wrap))
+    return Pipeline(stages, microbatches, max(1, round(forward / microbatches)))
+
+
+def _traffic(ranks: Sequence[RankFacts], matched: Matched) -> Counter[tuple[int, int]]:
+    """Payloads per (sender position, receiver position); a message counts where both sides were traced."""
+    traffic: Counter[tuple[int, int]] = Counter()
+    rows = np.flatnonzero(matched.is_message[matched.instance])
+    order = rows[np.argsort(matched.instance[rows], kind="stable")]
+    instance = matched.instance[order]
+    both = np.flatnonzero(instance[1:] == instance[:-1])
+    for first, second in zip(order[both].tolist(), order[both + 1].tolist(), strict=True):
+        sender, receiver = (first, second) if matched.side[first] else (second, first)
+        traffic[int(matched.rank[sender]), int(matched.rank[receiver])] += 1
+    return traffic
+
+
+def _chains(traffic: Counter[tuple[int, int]]) -> list[list[int]]:
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for a, b in traffic:
+        neighbours[a].add(b)
+        neighbours[b].add(a)
+    chains, seen = [], set()
+    for start in sorted(neighbours):
+        if start in seen:
+            continue
+        component, queue = {start}, [start]
+        while queue:
+            for other in neighbours[queue.pop()] - component:
+                component.add(other)
+                queue.append(other)
+        seen |= component
+        chains.append(sorted(component))
+    return chains
+
+
+def stage_work_ns(facts: RankFacts) -> float:
+    """Forward and backward compute per step, optimizer left out."""
+    if not len(facts.steps):
+        return 0.0
+    ops, phases = facts.device_ops, facts.phases
+    if not facts.is_device_rank:
+        work = intervals.overlap((facts.host_work["start_ns"], facts.host_work["end_ns"]), *_window(facts))
+        return float(work.sum()) / len(facts.steps)
+    compute = ops["work"] == Work.COMPUTE
+    optimizer = phases["phase"] == Phase.OPTIMIZER
+    start, end = phases["start_ns"][optimizer], phases["end_ns"][optimizer]
+    if len(start):
+        at = np.searchsorted(start, ops["launch_ns"], side="right") - 1
+        inside = (ops["launch_ns"] != NULL) & (at >= 0) & (end[np.maximum(at, 0)] >= ops["launch_ns"])
+        compute = compute & ~inside
+    union = intervals.union(ops["start_ns"][compute], ops["end_ns"][compute])
+    return float(intervals.overlap(union, *_window(facts)).sum()) / len(facts.steps)
+
+
+def _window(facts: RankFacts) -> tuple[Array, Array]:
+    return facts.steps["start_ns"], facts.steps["end_ns"]
+
+
+def bubble_allowance(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Array:
+    """Unavoidable stage wait per step and rank, ns, shape (ranks,): (p - 1) / (m v) of the mean stage's work."""
+    allowance = np.zeros(len(ranks), np.int64)
+    if pipeline is None:
+        return allowance
+    for chain in zip(*pipeline.stages, strict=True):
+        mean = float(np.mean([stage_work_ns(ranks[p]) for p in chain]))
+        share = (len(chain) - 1) / (pipeline.microbatches * pipeline.interleave)
+        for p in chain:
+            allowance[p] = round(mean * share)
+    return allowance

@@ -1,0 +1,89 @@
+"""Wait and transfer: when had the last member arrived?
+
+Default needs no clock: the shortest member's duration is the transfer, the rest of every other member's is waiting (science.md
+B3), so the LATE rank shows the SHORT kernel. Rooted operations and messages between two ranks have no common end; for them the
+partner's arrival is read on the aligned clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import ROOTED
+from ddprof.analyzers.job.matching import Matched
+from ddprof.analyzers.job.model import INSTANCES, MEMBERS, Clock
+
+from ddprof.tables import NULL, Array, Table
+
+
+def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, group_size: Array) -> tuple[Table, Table]:
+    """INSTANCES and MEMBERS. `group_size`: members each instance should have, shape (instances,)."""
+    start, end, offset = _times(ranks, matched, clock)
+    count = len(matched.op)
+    instance = matched.instance
+    seen = np.bincount(instance, minlength=count)
+    duration = end - start
+    shortest = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, instance, duration)
+    arrival = np.full(count, np.iinfo(np.int64).min)
+    np.maximum.at(arrival, instance, start - offset)
+    aligned = matched.is_message | np.isin(matched.op, ROOTED)
+    ready_free = end - shortest[instance]
+    ready_aligned = np.clip(arrival[instance] + offset, start, end)
+    ready = np.where(aligned[instance], ready_aligned, np.clip(ready_free, start, end))
+    late = _latest(instance, matched.rank, np.where(aligned[instance], start - offset, -duration), count)
+    transfer = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(transfer, instance, end - ready)
+    complete = seen >= np.maximum(group_size, 2)
+    instances = INSTANCES.table(
+        {
+            "op": matched.op,
+            "group": matched.group,
+            "is_message": matched.is_message,
+            "size_bytes": matched.size_bytes,
+            "members": seen,
+            "transfer_ns": np.where(seen > 0, transfer, 0),
+            "complete": complete,
+            "late": np.where(seen > 1, late, NULL),
+        }
+    )
+    members = MEMBERS.table(
+        {
+            "instance": instance,
+            "rank": matched.rank,
+            "comm": matched.comm,
+            "start_ns": start,
+            "end_ns": end,
+            "ready_ns": np.where(seen[instance] > 1, ready, start),
+        }
+    )
+    return instances, members
+
+
+def _times(ranks: Sequence[RankFacts], matched: Matched, clock: Clock) -> tuple[Array, Array, Array]:
+    start, end = np.zeros(len(matched.rank), np.int64), np.zeros(len(matched.rank), np.int64)
+    offset = np.zeros(len(matched.rank), np.int64)
+    for position, facts in enumerate(ranks):
+        mine = matched.rank == position
+        start[mine] = facts.comms["start_ns"][matched.comm[mine]]
+        end[mine] = facts.comms["end_ns"][matched.comm[mine]]
+        offset[mine] = clock.offset_ns(position)
+    return start, end, offset
+
+
+def _latest(instance: Array, rank: Array, lateness: Array, count: int) -> Array:
+    """Rank position with the largest lateness per instance."""
+    order = np.lexsort((lateness, instance))
+    last = np.full(count, NULL)
+    last[instance[order]] = rank[order]
+    return last
+
+
+def ready_by_comm(members: Table, position: int, facts: RankFacts) -> Array:
+    """When each comm of a rank had all its partners: the last of its memberships; its own start where it is unmatched."""
+    ready = facts.comms["start_ns"].copy()
+    mine = members["rank"] == position
+    np.maximum.at(ready, members["comm"][mine], members["ready_ns"][mine])
+    return ready

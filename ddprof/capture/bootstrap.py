@@ -1,0 +1,79 @@
+"""Starts capture in a process, once torch has been imported there. Called by the shim's sitecustomize."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ddprof.capture.config import CaptureConfig
+from ddprof.capture.flight_recorder import enable_on_old_torch
+from ddprof.capture.import_hook import ImportHook
+from ddprof.capture.instruments.backward import Backward
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
+from ddprof.capture.instruments.collectives import Collectives
+from ddprof.capture.instruments.dataloader import DataLoading
+from ddprof.capture.instruments.forward import Compiled, DeepSpeed, ForwardPasses, Fsdp1, Fsdp2
+from ddprof.capture.instruments.garbage import GarbageCollection
+from ddprof.capture.instruments.optimizer import OptimizerSteps
+from ddprof.capture.instruments.profilers import UserProfilers
+from ddprof.capture.instruments.syncs import HostSyncs
+from ddprof.capture.processes import follow_children
+from ddprof.capture.session import Session
+from ddprof.capture.signals import Watchdog
+from ddprof.capture.window import warm_import
+
+MIN_TORCH = (2, 4)
+
+
+def start(config_path: str) -> Session:
+    """Read the settings beside the shim and install every instrumentor. Raises OSError, ValueError, TypeError on a
+    broken shim."""
+    session = Session(CaptureConfig.load(Path(config_path)))
+    begin = session.guard.wrap(_begin)
+    begin(session)
+    return session
+
+
+def _begin(session: Session) -> None:
+    version = sys.modules["torch"].__version__
+    major, minor = (int("".join(c for c in part if c.isdigit()) or 0) for part in version.split(".")[:2])
+    if (major, minor) < MIN_TORCH:
+        raise RuntimeError(f"torch {version} is older than {MIN_TORCH[0]}.{MIN_TORCH[1]}")
+    warm_import()
+    note = enable_on_old_torch()
+    if note:
+        session.journal.note(note)
+    hook = ImportHook()
+    for instrumentor in instrumentors(session):
+        session.instrumentors.append(instrumentor)
+        install = session.guard.wrap(instrumentor.install)
+        if instrumentor.module == "torch":
+            install(sys.modules["torch"])  # its import has just ended, though its spec still says it is initializing
+        else:
+            hook.when_imported(instrumentor.module, install)
+    follow_children(session)
+    session.watchdog = Watchdog(session)
+
+
+def instrumentors(session: Session) -> list[Instrumentor]:
+    """One of each, in the order of installation."""
+    forward = ForwardPasses(session)
+    syncs = HostSyncs(session)
+    session.forward, session.syncs = forward, syncs
+    return [
+        UserProfilers(session),
+        DataLoading(session),
+        forward,
+        Backward(session),
+        OptimizerSteps(session),
+        Collectives(session),
+        GarbageCollection(session),
+        TorchSave(session),
+        syncs,
+        Fsdp1(session, forward),
+        Fsdp2(session, forward),
+        Compiled(session, forward),
+        DeepSpeed(session, forward),
+        DistributedCheckpoint(session),
+    ]

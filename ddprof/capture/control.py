@@ -1,0 +1,62 @@
+"""Requests to a running job: a small file in the run folder, polled by a thread, seen by the step path as one
+comparison."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.layout import CONTROL
+
+_POLL_S = 0.5
+
+
+class ControlReader:
+    """Reads `control.json` twice a second. A request is `{"id": n, "action": "trace", "first_step": s, "steps": k}`."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / CONTROL
+        self._request: tuple[int, int] | None = None
+        self._seen_id = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin polling. Idempotent."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ddprof-control", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End polling and wait for the thread: a daemon thread in a call at exit can abort the interpreter."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(2.0)
+
+    def abandon(self) -> None:
+        """After a fork: the thread did not come along."""
+        self._thread = None
+        self._stop = threading.Event()
+
+    def take(self) -> tuple[int, int] | None:
+        """A new request as (first step, steps), once."""
+        if self._request is None:
+            return None
+        request, self._request = self._request, None
+        return request
+
+    def _run(self) -> None:
+        while not self._stop.wait(_POLL_S):
+            self._poll()
+
+    def _poll(self) -> None:
+        try:
+            content: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+            identifier, first_step, steps = int(content["id"]), int(content["first_step"]), int(content["steps"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # no request, or one that is being written: the next poll sees it whole
+        if identifier > self._seen_id and content.get("action") == "trace":
+            self._seen_id = identifier
+            self._request = (first_step, steps)

@@ -1,0 +1,101 @@
+"""The process around the model: device, versions, precision, process groups, communication settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import Any
+
+from ddprof._version import __version__
+
+_COMMUNICATION_PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "TORCH_NCCL_", "FI_", "UCX_")
+_SECRET_MARKERS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
+
+
+def device() -> dict[str, Any]:
+    """The accelerator this process uses. Asks only a device context that already exists: asking must not create one."""
+    torch = sys.modules["torch"]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        return {
+            "kind": "rocm" if torch.version.hip else "cuda",
+            "name": properties.name,
+            "total_memory_bytes": properties.total_memory,
+            "index": torch.cuda.current_device(),
+            "compute_capability": [properties.major, properties.minor],
+            "sm_count": properties.multi_processor_count,
+        }
+    xpu = getattr(torch, "xpu", None)
+    if xpu is not None and xpu.is_available() and xpu.is_initialized():
+        properties = xpu.get_device_properties(xpu.current_device())
+        return {"kind": "xpu", "name": properties.name, "total_memory_bytes": properties.total_memory}
+    return {"kind": "cpu", "name": platform.processor() or platform.machine(), "total_memory_bytes": None}
+
+
+def versions() -> dict[str, Any]:
+    """torch, Python, ddprof, and NCCL where the build has it."""
+    torch = sys.modules["torch"]
+    nccl = None
+    if torch.cuda.is_available() and not torch.version.hip:
+        nccl = ".".join(str(part) for part in torch.cuda.nccl.version())
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "ddprof": __version__,
+        "nccl": nccl,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+    }
+
+
+def precision() -> dict[str, Any]:
+    """What decides the number format of large matrix products, as set now."""
+    torch = sys.modules["torch"]
+    return {
+        "autocast": torch.is_autocast_enabled(),
+        "autocast_dtype": str(torch.get_autocast_gpu_dtype()).removeprefix("torch.")
+        if torch.is_autocast_enabled()
+        else None,
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "allow_tf32": torch.get_float32_matmul_precision() != "highest",
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "num_threads": torch.get_num_threads(),
+    }
+
+
+def backend() -> str | None:
+    """The default process group's backend."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return str(distributed.get_backend())
+
+
+def process_groups() -> list[dict[str, Any]]:
+    """Every process group this rank is a member of, with its global ranks."""
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is None or not c10d.is_initialized():
+        return []
+    found = []
+    for group, names in list(c10d._world.pg_map.items()):
+        ranks = c10d._world.pg_group_ranks.get(group) or {}
+        found.append(
+            {
+                "name": c10d._world.pg_names.get(group, getattr(group, "group_name", None)),
+                "desc": getattr(group, "group_desc", None),
+                "ranks": sorted(ranks),
+                "backend": names[0] if names else None,
+            }
+        )
+    return found
+
+
+def communication_environment() -> dict[str, str]:
+    """NCCL_* and the like as the process sees them."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_COMMUNICATION_PREFIXES) and not any(marker in name for marker in _SECRET_MARKERS)
+    }

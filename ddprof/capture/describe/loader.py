@@ -1,0 +1,101 @@
+"""A DataLoader's settings and its sampler."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_MAX_NESTING = 4  # sampler inside batch sampler inside a framework's shard wrapper
+
+
+def describe(loader: Any) -> dict[str, Any]:
+    """Settings as the loader holds them. `dataset_length` is null for iterable datasets."""
+    return {
+        "num_workers": getattr(loader, "num_workers", None),
+        "prefetch_factor": getattr(loader, "prefetch_factor", None),
+        "pin_memory": getattr(loader, "pin_memory", None),
+        "persistent_workers": getattr(loader, "persistent_workers", None),
+        "batch_size": _batch_size(loader),
+        "drop_last": getattr(loader, "drop_last", None),
+        "dataset": type(getattr(loader, "dataset", None)).__name__,
+        "dataset_length": _length(getattr(loader, "dataset", None)),
+        "multiprocessing_context": getattr(getattr(loader, "multiprocessing_context", None), "_name", None),
+        "sampler": _sampler(loader),
+    }
+
+
+def _batch_size(loader: Any) -> int | None:
+    size = getattr(loader, "batch_size", None)
+    if size is None:
+        size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) else None
+
+
+def _length(dataset: Any) -> int | None:
+    """Only of torch's own map-style protocol, and only where asking is free of side effects by contract."""
+    if dataset is None or not hasattr(type(dataset), "__len__"):
+        return None
+    try:
+        return len(dataset)
+    except TypeError:
+        return None
+
+
+def _sampler(loader: Any) -> dict[str, Any] | None:
+    """The innermost sampler; `sharded` is null where the sampler is none we can read."""
+    chain = _chain(loader)
+    if not chain:
+        return None
+    world_size = _world_size()
+    by_name = {type(sampler).__name__: sampler for sampler in chain}
+    for sampler in chain:
+        replicas = getattr(sampler, "num_replicas", None) or getattr(sampler, "num_processes", None)
+        if isinstance(replicas, int):
+            return _sharded(sampler, chain[-1], replicas)
+    name = type(chain[-1]).__name__
+    plain = name in ("SequentialSampler", "RandomSampler", "WeightedRandomSampler", "SubsetRandomSampler")
+    return {
+        "class": name,
+        "num_replicas": None,
+        "rank": None,
+        "shuffle": "RandomSampler" in by_name if plain else None,
+        "sharded": world_size == 1 if plain else None,
+        "even": True if plain else None,
+    }
+
+
+def _sharded(sampler: Any, innermost: Any, replicas: int) -> dict[str, Any]:
+    shuffle = getattr(sampler, "shuffle", None)
+    if not isinstance(shuffle, bool):
+        shuffle = type(innermost).__name__ == "RandomSampler"
+    total, dataset = getattr(sampler, "total_size", None), _length(getattr(sampler, "dataset", None))
+    return {
+        "class": type(sampler).__name__,
+        "num_replicas": replicas,
+        "rank": getattr(sampler, "rank", getattr(sampler, "process_index", None)),
+        "shuffle": shuffle,
+        "sharded": replicas > 1,
+        # Every rank gets the same count by padding or dropping; samples are repeated where the total is above the
+        # data set.
+        "even": None if total is None or dataset is None else total == dataset,
+        "epoch": getattr(sampler, "epoch", None),
+    }
+
+
+def _chain(loader: Any) -> list[Any]:
+    found: list[Any] = []
+    current = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
+    for _ in range(_MAX_NESTING):
+        if current is None:
+            break
+        found.append(current)
+        inner = getattr(current, "batch_sampler", None) or getattr(current, "sampler", None)
+        current = inner if inner is not current else None
+    return found
+
+
+def _world_size() -> int:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size())
+    return 1

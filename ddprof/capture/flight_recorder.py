@@ -1,0 +1,68 @@
+"""c10d's flight recorder: (process group, sequence number) of every collective, C++ DDP buckets included.
+
+On by default since torch 2.13, for gloo too; older versions keep it for NCCL when TORCH_NCCL_TRACE_BUFFER_SIZE is set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.files import write_json
+
+_SLACK_NS = 2_000_000  # entries are created just before the operator that a window still sees
+
+
+def dump_window(path: Path, start_ns: int, end_ns: int) -> str | None:
+    """Write the entries created inside the window. Returns None, or why there is nothing to write. Raises OSError."""
+    dump = read_entries()
+    if dump is None:
+        return "this torch build has no flight recorder"
+    entries = dump.get("entries", [])
+    first_id = entries[0].get("record_id", 0) if entries else 0
+    inside = [e for e in entries if start_ns - _SLACK_NS <= int(e.get("time_created_ns", 0)) <= end_ns + _SLACK_NS]
+    wrapped = bool(inside) and first_id > 0 and inside[0] is entries[0]
+    if not inside:
+        return "the flight recorder holds no collective of this window"
+    write_json(
+        path, {**dump, "entries": inside, "ddprof": {"start_ns": start_ns, "end_ns": end_ns, "wrapped": wrapped}}
+    )
+    return (
+        "the flight recorder's ring is shorter than the window: its first collectives are missing" if wrapped else None
+    )
+
+
+def dump_all(path: Path) -> None:
+    """Write every entry, also of collectives that never finished: what explains a hang. Raises OSError."""
+    dump = read_entries()
+    if dump is not None and dump.get("entries"):
+        write_json(path, dump)
+
+
+def read_entries() -> dict[str, Any] | None:
+    """The dump as plain data without Python stacks (they hold paths), or None where this torch has none."""
+    c10d = sys.modules.get("torch._C._distributed_c10d")
+    if c10d is None:
+        return None
+    dump = getattr(c10d, "_dump_fr_trace", None) or getattr(c10d, "_dump_nccl_trace", None)
+    if dump is None:
+        return None
+    raw = dump(includeCollectives=True, includeStackTraces=False, onlyActive=False)
+    content = pickle.loads(raw)  # made by this very process a moment ago
+    plain: dict[str, Any] = json.loads(json.dumps(content, default=str))
+    return plain
+
+
+def enable_on_old_torch() -> str | None:
+    """Switch the recorder on where it is off by default. Must run before the first process group. Returns a note."""
+    version = getattr(sys.modules.get("torch"), "__version__", "0")
+    major, minor = (int("".join(c for c in part if c.isdigit()) or 0) for part in version.split(".")[:2])
+    names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+    if (major, minor) >= (2, 13) or any(name in os.environ for name in names):
+        return None
+    os.environ["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
+    return "set TORCH_NCCL_TRACE_BUFFER_SIZE=2000: this torch keeps no flight recorder without it"

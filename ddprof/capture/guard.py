@@ -1,0 +1,76 @@
+"""The one place where ddprof swallows its own errors: a defect of the tool must never become a defect of the job.
+
+Only the tool's own work runs under a guard, never the user's call. The first error switches capture off in this
+process, is printed
+as one line on stderr and kept for the sidecar.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MAX_KEPT = 8  # enough to diagnose; a fault in a hook would otherwise repeat on every step
+
+
+class Guard:
+    """Wraps the tool's own functions. `enabled` is False after the first fault or `disable`."""
+
+    def __init__(self) -> None:
+        self.enabled = True
+        self.swallowed = 0
+        self.faults: list[str] = []
+
+    def wrap(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """`function`, returning None instead of raising, and doing nothing once capture is off."""
+
+        @functools.wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            if not self.enabled:
+                return None
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                self.fault(function.__qualname__, error)
+                return None
+
+        return guarded
+
+    def attempt(self, what: str, function: Callable[[], R]) -> R | None:
+        """Run an optional piece of work (a description, a dump): its error is kept, and capture goes on without it."""
+        try:
+            return function()
+        except Exception as error:
+            self._keep(what, error)
+            return None
+
+    def fault(self, where: str, error: BaseException) -> None:
+        """Book an error of the tool and switch capture off."""
+        self._keep(where, error)
+        if self.enabled:
+            self.enabled = False
+            say(f"capture is off in this process, the job goes on: {self.faults[-1]}")
+
+    def disable(self) -> None:
+        """Stop doing anything, without an error."""
+        self.enabled = False
+
+    def _keep(self, where: str, error: BaseException) -> None:
+        self.swallowed += 1
+        if len(self.faults) < _MAX_KEPT:
+            message = " ".join(str(error).split())[:300]
+            self.faults.append(f"{where}: {type(error).__name__}: {message}")
+
+
+def say(line: str) -> None:
+    """One line on stderr, if there is one to write to."""
+    try:
+        sys.stderr.write(f"ddprof: {line}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        return

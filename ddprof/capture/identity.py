@@ -1,0 +1,78 @@
+"""Which rank this process is. Read from c10d, else from what the launcher put into the environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddprof.capture.layout import host_label, rank_stem
+
+# (rank, world size, local rank) as each launcher spells them, most specific first: under Horovod or MPI a stale RANK
+# may also be set.
+_LAUNCHERS = (
+    ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"),
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+
+
+@dataclass(frozen=True)
+class RankIdentity:
+    """A rank's process. `source` says where the rank came from: "c10d", an environment variable, or "single"."""
+
+    rank: int
+    world_size: int
+    local_rank: int | None
+    host: str
+    pid: int
+    restart: int
+    source: str
+    boot_id: str | None
+
+    @property
+    def stem(self) -> str:
+        """The start of every file name of this process."""
+        return rank_stem(self.rank, self.host, self.pid, self.restart)
+
+
+def identify() -> RankIdentity:
+    """The identity as known now: exact once a process group exists."""
+    rank, world_size, local_rank, source = _from_environment()
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        rank, world_size, source = distributed.get_rank(), distributed.get_world_size(), "c10d"
+    return RankIdentity(
+        rank=rank,
+        world_size=world_size,
+        local_rank=local_rank,
+        host=host_label(),
+        pid=os.getpid(),
+        restart=_integer("TORCHELASTIC_RESTART_COUNT") or 0,
+        source=source,
+        boot_id=boot_id(),
+    )
+
+
+def boot_id() -> str | None:
+    """What tells one running kernel, and so one clock, from another; containers on a host share it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+
+
+def _from_environment() -> tuple[int, int, int | None, str]:
+    for rank_name, size_name, local_name in _LAUNCHERS:
+        rank, size = _integer(rank_name), _integer(size_name)
+        if rank is not None and size is not None:
+            return rank, size, _integer(local_name), rank_name
+    return 0, 1, _integer("LOCAL_RANK"), "single"
+
+
+def _integer(name: str) -> int | None:
+    value = os.environ.get(name, "")
+    return int(value) if value.isdigit() else None

@@ -1,0 +1,36 @@
+"""Backward: `torch.autograd.backward`, through which Tensor.backward, GradScaler, Lightning, DeepSpeed and the
+Trainer all go.
+
+`torch.autograd.grad` is left out on purpose: it computes penalties and Jacobians, not the step's gradients.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.steps import BACKWARD
+
+
+class Backward(Instrumentor):
+    """Times the outermost call; re-entrant checkpointing nests inside it."""
+
+    def _install(self, module: ModuleType) -> None:
+        torch: Any = module
+        session, original = self.session, torch.autograd.backward
+        is_compiling = torch.compiler.is_compiling
+
+        def backward(*args: Any, **kwargs: Any) -> None:
+            if is_compiling():
+                original(*args, **kwargs)
+                return
+            token = session.begin(BACKWARD)
+            try:
+                original(*args, **kwargs)
+            finally:
+                session.end(BACKWARD, token)
+
+        backward.__doc__ = original.__doc__
+        backward.__wrapped__ = original  # type: ignore[attr-defined]
+        self.patches.add(torch.autograd, "backward", backward)

@@ -1,0 +1,86 @@
+"""Collectives called from Python, and the moment a process group exists.
+
+C++ collectives (DDP buckets, FSDP) are in the trace and in the flight recorder; this adds names to what the script
+itself calls and the
+time its training thread spent in the call.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.steps import COLLECTIVE
+
+_OPERATIONS = (
+    "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "irecv",
+    "isend",
+    "monitored_barrier",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "send",
+)
+
+
+class Collectives(Instrumentor):
+    """Wraps the functions of torch.distributed in both modules users reach them through."""
+
+    def _install(self, module: ModuleType) -> None:
+        c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+        if c10d is None:
+            return  # a build without distributed
+        public: Any = sys.modules["torch.distributed"]
+        for name in _OPERATIONS:
+            original = getattr(c10d, name, None)
+            if original is not None:
+                self._replace((c10d, public), name, self._timed(original, name))
+        self._replace((c10d, public), "init_process_group", self._announcing(c10d.init_process_group))
+
+    def _replace(self, owners: tuple[Any, ...], name: str, replacement: Any) -> None:
+        for owner in owners:
+            if hasattr(owner, name):
+                self.patches.add(owner, name, replacement)
+
+    def _timed(self, original: Any, name: str) -> Any:
+        session, label = self.session, f"ddprof::collective.{name}"
+        is_compiling = sys.modules["torch"].compiler.is_compiling
+
+        @functools.wraps(original)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling():
+                return original(*args, **kwargs)
+            token = session.begin(COLLECTIVE, label)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                session.end(COLLECTIVE, token)
+
+        return timed
+
+    def _announcing(self, original: Any) -> Any:
+        session = self.session
+
+        @functools.wraps(original)
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            session.identified()
+            return result
+
+        return init_process_group

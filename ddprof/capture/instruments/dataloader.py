@@ -1,0 +1,59 @@
+"""Data loading: time the training thread waits for a batch, the loader's settings, the shape of a batch."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.steps import DATA
+
+_MAX_TENSORS = 8
+
+
+class DataLoading(Instrumentor):
+    """Times `_BaseDataLoaderIter.__next__`: the one door through which every DataLoader hands out batches."""
+
+    def _install(self, module: ModuleType) -> None:
+        source = sys.modules["torch.utils.data.dataloader"]
+        session = self.session
+        fetch: Any = source._BaseDataLoaderIter.__next__  # type: ignore[attr-defined]
+        iterate: Any = source.DataLoader.__iter__  # type: ignore[attr-defined]
+        saw_loader = session.guard.wrap(session.observed.saw_loader)
+        saw_batch = session.guard.wrap(self._saw_batch)
+
+        def __next__(iterator: Any) -> Any:
+            token = session.begin(DATA)
+            try:
+                batch = fetch(iterator)
+            finally:
+                session.end(DATA, token)
+            if session.journal.batch is None:
+                saw_batch(batch)
+            return batch
+
+        def __iter__(loader: Any) -> Any:
+            saw_loader(loader)
+            return iterate(loader)
+
+        self.patches.add(source._BaseDataLoaderIter, "__next__", __next__)  # type: ignore[attr-defined]
+        self.patches.add(source.DataLoader, "__iter__", __iter__)  # type: ignore[attr-defined]
+
+    def _saw_batch(self, batch: Any) -> None:
+        self.session.journal.batch = {"tensors": _tensors(batch)}
+
+
+def _tensors(batch: Any) -> list[dict[str, Any]]:
+    """Shape and dtype of the tensors in a batch; nothing is read from them."""
+    if isinstance(batch, dict):
+        items = list(batch.values())
+    elif isinstance(batch, (list, tuple)):
+        items = list(batch)
+    else:
+        items = [batch]
+    tensors = [item for item in items if hasattr(item, "dtype") and hasattr(item, "shape")]
+    return [
+        {"shape": [int(n) for n in tensor.shape], "dtype": str(tensor.dtype).removeprefix("torch.")}
+        for tensor in tensors[:_MAX_TENSORS]
+    ]

@@ -1,0 +1,169 @@
+"""The root module's forward.
+
+Wrappers (DDP, FSDP, compiled modules) are timed by a `__call__` on their class. Instance hooks would do too, but they
+travel with the
+module: `torch.save(model)` and `copy.deepcopy` would meet our functions in the user's pickles. Where no wrapper is
+met, the first module
+called from outside any other is learnt as the root during the first step, and its class is timed from then on.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.steps import FORWARD
+
+
+class ForwardPasses(Instrumentor):
+    """Times root forwards; `watch_class` is how instrumentors of frameworks add theirs."""
+
+    def _install(self, module: ModuleType) -> None:
+        self._torch: Any = module
+        self._watched: set[type] = set()
+        self._learner: Any = None
+        self.watch_class(self._torch.nn.parallel.DistributedDataParallel, "ddp")
+        self.watch_class(self._torch.nn.DataParallel, "dp")
+        self._learn_root()
+
+    def _uninstall(self) -> None:
+        self._stop_learning()
+        self._watched.clear()
+
+    def watch_class(self, cls: type, kind: str) -> None:
+        """Time calls of instances of `cls` that are not inside another timed call. `kind` names it in the sidecar."""
+        if cls in self._watched:
+            return
+        self._watched.add(cls)
+        session = self.session
+        is_compiling = _is_compiling(self._torch)
+        own_call = vars(cls).get("__call__")
+        saw = session.guard.wrap(self._saw)
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+            # Looked up at call time, not kept: torch.fx and others swap nn.Module.__call__ while they trace.
+            inherited = own_call.__get__(module) if own_call is not None else super(cls, module).__call__  # type:
+            ignore[misc]
+            if is_compiling():
+                return inherited(*args, **kwargs)  # dynamo sees through us: no graph break
+            token = session.begin(FORWARD)
+            if token is not None and token[0]:
+                saw(kind, module)
+            try:
+                return inherited(*args, **kwargs)
+            finally:
+                session.end(FORWARD, token)
+
+        self.patches.add(cls, "__call__", __call__)
+
+    def _saw(self, kind: str, module: Any) -> None:
+        self.session.observed.saw_root(kind, module)
+        if kind not in ("module", "compiled"):
+            self.session.observed.saw_framework("fsdp" if kind.startswith("fsdp") else kind)
+        self._stop_learning()
+
+    def _learn_root(self) -> None:
+        """Until the first optimizer step every module call passes here; the outermost one that trains is the root."""
+        base = self._torch.nn.Module
+        inherited = base.__call__
+        is_compiling = _is_compiling(self._torch)
+        tracker = self.session.tracker
+        learn = self.session.guard.wrap(self._learned)
+        inside: list[Any] = []
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if inside or is_compiling():
+                return inherited(module, *args, **kwargs)
+            inside.append(module)
+            started = tracker.begin(FORWARD)
+            try:
+                result = inherited(module, *args, **kwargs)
+            finally:
+                tracker.end(FORWARD, started)
+                inside.clear()
+            if started and getattr(result, "requires_grad", True):
+                learn(module)
+            return result
+
+        self._learner = __call__
+        self._inherited = inherited
+        base.__call__ = __call__
+
+    def _learned(self, module: Any) -> None:
+        """The class of the first root is timed from here on."""
+        if self._learner is None or not any(p.requires_grad for p in module.parameters()):
+            return
+        if type(module) in self._watched or any(isinstance(module, cls) for cls in self._watched):
+            return
+        if type(module).__module__.startswith("torch.nn.modules.loss"):
+            return
+        self.watch_class(type(module), "module")
+        self.session.observed.saw_root("module", module)
+
+    def _stop_learning(self) -> None:
+        base = self._torch.nn.Module
+        if self._learner is not None and vars(base).get("__call__") is self._learner:
+            base.__call__ = self._inherited
+        self._learner = None
+
+    def step_done(self) -> None:
+        """After the first optimizer step the roots are known."""
+        self._stop_learning()
+
+
+class Fsdp1(Instrumentor):
+    """FullyShardedDataParallel."""
+
+    module = "torch.distributed.fsdp.fully_sharded_data_parallel"
+
+    def __init__(self, session: Any, forward: ForwardPasses) -> None:
+        super().__init__(session)
+        self._forward = forward
+
+    def _install(self, module: ModuleType) -> None:
+        self._forward.watch_class(module.FullyShardedDataParallel, "fsdp1")
+
+
+class Fsdp2(Instrumentor):
+    """`fully_shard`: every sharded module's class gains FSDPModule as a base."""
+
+    module = "torch.distributed.fsdp._fully_shard._fully_shard"
+
+    def __init__(self, session: Any, forward: ForwardPasses) -> None:
+        super().__init__(session)
+        self._forward = forward
+
+    def _install(self, module: ModuleType) -> None:
+        self._forward.watch_class(module.FSDPModule, "fsdp2")
+
+
+class Compiled(Instrumentor):
+    """torch.compile's module: timed outside the compiled graph."""
+
+    module = "torch._dynamo.eval_frame"
+
+    def __init__(self, session: Any, forward: ForwardPasses) -> None:
+        super().__init__(session)
+        self._forward = forward
+
+    def _install(self, module: ModuleType) -> None:
+        self._forward.watch_class(module.OptimizedModule, "compiled")
+
+
+class DeepSpeed(Instrumentor):
+    """DeepSpeedEngine."""
+
+    module = "deepspeed.runtime.engine"
+
+    def __init__(self, session: Any, forward: ForwardPasses) -> None:
+        super().__init__(session)
+        self._forward = forward
+
+    def _install(self, module: ModuleType) -> None:
+        self._forward.watch_class(module.DeepSpeedEngine, "deepspeed")
+
+
+def _is_compiling(torch: Any) -> Any:
+    compiler = getattr(torch, "compiler", None)
+    return getattr(compiler, "is_compiling", lambda: False)

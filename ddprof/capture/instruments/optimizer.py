@@ -1,0 +1,63 @@
+"""Optimizer steps, by torch's own global hooks; steps a GradScaler skips are steps too."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.session import Token
+from ddprof.capture.steps import OPTIMIZER
+
+
+class OptimizerSteps(Instrumentor):
+    """Pre- and post-hooks of every optimizer, and `GradScaler.step` around them."""
+
+    def _install(self, module: ModuleType) -> None:
+        source: Any = sys.modules["torch.optim.optimizer"]
+        self._tokens: list[Token | None] = []
+        self._stepped: set[int] = set()
+        self._handles = [
+            source.register_optimizer_step_pre_hook(self._before),
+            source.register_optimizer_step_post_hook(self._after),
+        ]
+        grad_scaler = getattr(sys.modules.get("torch.amp.grad_scaler"), "GradScaler", None)
+        if grad_scaler is not None:
+            self._watch_scaler(grad_scaler)
+
+    def _uninstall(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._tokens.append(self.session.begin(OPTIMIZER))
+
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._tokens:
+            self.session.end(OPTIMIZER, self._tokens.pop())
+        if not self._tokens:  # the innermost of nested optimizers (DeepSpeed, Accelerate) is not a step of its own
+            self._stepped.add(id(optimizer))
+            self.session.optimizer_stepped(optimizer)
+
+    def _watch_scaler(self, cls: Any) -> None:
+        original = cls.step
+        session = self.session
+        before, after = session.guard.wrap(self._scaler_before), session.guard.wrap(self._scaler_after)
+
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before(optimizer)
+            try:
+                return original(scaler, optimizer, *args, **kwargs)
+            finally:
+                after(optimizer)
+
+        self.patches.add(cls, "step", step)
+
+    def _scaler_before(self, optimizer: Any) -> None:
+        self._stepped.discard(id(optimizer))
+
+    def _scaler_after(self, optimizer: Any) -> None:
+        if id(optimizer) not in self._stepped:
+            self.session.journal.skipped_optimizer_steps += 1
+            self.session.optimizer_stepped(optimizer)

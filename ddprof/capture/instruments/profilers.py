@@ -1,0 +1,30 @@
+"""A profiler the script starts itself always wins: our window ends before it begins (trap T1)."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.instruments.base import Instrumentor
+
+
+class UserProfilers(Instrumentor):
+    """Watches the start of torch's autograd profiler, on which torch.profiler and Lightning's and Hugging Face's
+    profilers build."""
+
+    def _install(self, module: ModuleType) -> None:
+        cls: Any = sys.modules["torch.autograd.profiler"].profile  # type: ignore[attr-defined]
+        for name in ("_prepare_trace", "_start_trace"):
+            if hasattr(cls, name):
+                self.patches.add(cls, name, self._warned(getattr(cls, name)))
+
+    def _warned(self, original: Any) -> Any:
+        session = self.session
+
+        def starting(profiler: Any, *args: Any, **kwargs: Any) -> Any:
+            if not session.window.starting:
+                session.user_profiler_starts()
+            return original(profiler, *args, **kwargs)
+
+        return starting

@@ -1,0 +1,74 @@
+"""Calls that make the host wait for the device (`.item()`, `.cpu()`, `float(tensor)`, ...), with the line of the
+script that makes them.
+
+Only while a window is open, and only for tensors on an accelerator: on a CPU-only rank nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.patch import PatchSet
+
+_METHODS = ("item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__float__", "__int__")
+_MAX_LINES = 256
+
+
+class HostSyncs(Instrumentor):
+    """Armed by the session while a window is open; outside windows torch.Tensor is untouched."""
+
+    def _install(self, module: ModuleType) -> None:
+        self._torch: Any = module
+        self._armed = PatchSet()
+        self._book = self.session.guard.wrap(self._booked)
+
+    def _uninstall(self) -> None:
+        self.disarm()
+
+    def arm(self) -> None:
+        """Watch from now on. Nothing to do on machines without an accelerator."""
+        if self._armed or not self._accelerated():
+            return
+        cls = self._torch.Tensor
+        for name in _METHODS:
+            original = getattr(cls, name, None)
+            if original is not None:
+                self._armed.add(cls, name, self._timed(original, name))
+
+    def disarm(self) -> None:
+        """Leave torch.Tensor as it was."""
+        self._armed.clear()
+
+    def _accelerated(self) -> bool:
+        cuda = self._torch.cuda
+        return bool(cuda.is_available() and cuda.is_initialized())
+
+    def _timed(self, original: Any, name: str) -> Any:
+        is_compiling = self._torch.compiler.is_compiling
+        book = self._book
+
+        def synchronising(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or tensor.device.type == "cpu":
+                return original(tensor, *args, **kwargs)
+            started_ns = time.perf_counter_ns()
+            try:
+                return original(tensor, *args, **kwargs)
+            finally:
+                book(name, time.perf_counter_ns() - started_ns, sys._getframe(1))
+
+        return synchronising
+
+    def _booked(self, name: str, duration_ns: int, frame: Any) -> None:
+        while frame is not None and "/torch/" in frame.f_code.co_filename:
+            frame = frame.f_back
+        line = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "?"
+        syncs = self.session.journal.syncs
+        if (line, name) not in syncs and len(syncs) >= _MAX_LINES:
+            return
+        total = syncs.setdefault((line, name), [0, 0])
+        total[0] += 1
+        total[1] += duration_ns

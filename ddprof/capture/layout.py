@@ -1,0 +1,44 @@
+"""Names of everything in a run folder (docs/run-folder.md). The one place where they are spelled."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+SCHEMA = "ddprof.run/1"
+MANIFEST = "manifest.json"
+SHIM_DIR = ".shim"
+SHIM_CONFIG = "config.json"
+CONTROL = "control.json"
+TRACE_SUFFIX = ".pt.trace.json"
+FLIGHT_RECORDER_SUFFIX = ".fr.json"
+SIDECAR_SUFFIX = ".sidecar.json"
+RING_SUFFIX = ".ring"
+WORKERS_SUFFIX = ".workers.bin"
+
+_STEM = re.compile(r"^rank(?P<rank>\d+)\.(?P<host>[^.]+)\.(?P<pid>\d+)\.(?P<restart>\d+)(?:\.(?P<window>\d+))?\.")
+
+
+def host_label() -> str:
+    """This host's name without dots, so that it is one field of a file name."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) or "host"
+
+
+def rank_stem(rank: int, host: str, pid: int, restart: int) -> str:
+    """`rank{R}.{host}.{pid}.{restart}`: unique per process of a job, also after an elastic restart."""
+    return f"rank{rank}.{host}.{pid}.{restart}"
+
+
+def parse_stem(name: str) -> dict[str, str | None] | None:
+    """The fields of a file name of a run folder, or None where it is not one of ours."""
+    match = _STEM.match(name)
+    return match.groupdict() if match else None
+
+
+def sidecar_of(path: Path) -> Path:
+    """The sidecar that belongs to any per-rank file of a run folder. Raises ValueError on a foreign name."""
+    fields = parse_stem(path.name)
+    if fields is None:
+        raise ValueError(f"{path.name} is not a file of a ddprof run folder")
+    return path.with_name(f"rank{fields['rank']}.{fields['host']}.{fields['pid']}.{fields['restart']}{SIDECAR_SUFFIX}")

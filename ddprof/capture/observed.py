@@ -1,0 +1,111 @@
+"""The objects of the job that hooks have met: weakly held, described while they live."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ddprof.capture.describe import environment
+from ddprof.capture.describe import loader as describe_loader
+from ddprof.capture.describe import model as describe_model
+from ddprof.capture.describe import optimizer as describe_optimizer
+from ddprof.capture.guard import Guard
+
+_MAX_LOADERS = 16
+
+
+class Observed:
+    """What the sidecar says about models, optimizers and loaders. Descriptions are refreshed while the objects live."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._roots: list[tuple[str, weakref.ref[Any]]] = []
+        self._optimizers: dict[int, weakref.ref[Any]] = {}
+        self._loaders: dict[int, weakref.ref[Any]] = {}
+        self.frameworks: list[str] = []
+        self._described: dict[str, Any] = {}
+        self._surroundings: dict[str, Any] = {}
+
+    def saw_framework(self, name: str) -> None:
+        """Note a kind of parallelism or a framework."""
+        if name not in self.frameworks:
+            self.frameworks.append(name)
+
+    def saw_root(self, kind: str, model: Any) -> None:
+        """A model wrapper ("ddp", "fsdp1", "fsdp2", "module", ...) was built or called."""
+        if all(reference() is not model for _, reference in self._roots):
+            self._roots.append((kind, weakref.ref(model)))
+
+    def saw_optimizer(self, optimizer: Any) -> None:
+        """An optimizer stepped."""
+        if id(optimizer) not in self._optimizers:
+            self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+
+    def saw_loader(self, loader: Any) -> None:
+        """A DataLoader was iterated. The first one is taken for the training loader."""
+        if id(loader) not in self._loaders and len(self._loaders) < _MAX_LOADERS:
+            key = "dataloader" if not self._loaders else f"dataloader.{len(self._loaders)}"
+            self._loaders[id(loader)] = weakref.ref(loader)
+            self._refresh(
+                key, loader, describe_loader.describe
+            )  # `for batch in DataLoader(..)` keeps only the iterator alive
+
+    def describe(self) -> dict[str, Any]:
+        """The sidecar's keys about the job's objects; what is no longer alive keeps its last description."""
+        self._refresh(
+            "parameters", self._first(("ddp", "fsdp1", "fsdp2", "deepspeed", "module")), describe_model.parameters
+        )
+        self._refresh("ddp", self._first(("ddp",)), describe_model.ddp)
+        self._refresh("fsdp", self._first(("fsdp1",)), describe_model.fsdp1)
+        self._refresh("fsdp", self._first(("fsdp2",)), describe_model.fsdp2)
+        optimizers = [reference() for reference in self._optimizers.values()]
+        for index, optimizer in enumerate(optimizers):
+            key = "optimizer" if index == 0 else f"optimizer.{index}"
+            self._refresh(key, optimizer, describe_optimizer.describe)
+        described = dict(self._described)
+        return {
+            "parallelism": list(self.frameworks),
+            "ddp": described.get("ddp"),
+            "fsdp": described.get("fsdp"),
+            "optimizer": described.get("optimizer"),
+            "more_optimizers": _numbered(described, "optimizer"),
+            "parameters": described.get("parameters"),
+            "dataloader": described.get("dataloader"),
+            "more_dataloaders": _numbered(described, "dataloader"),
+        }
+
+    def surroundings(self) -> dict[str, Any]:
+        """Backend, device, versions, process groups, precision: as last seen, since scripts take their groups down
+        before they end."""
+        readers: dict[str, Callable[[], Any]] = {
+            "backend": environment.backend,
+            "device": environment.device,
+            "versions": environment.versions,
+            "process_groups": environment.process_groups,
+            "precision": environment.precision,
+        }
+        for key, read in readers.items():
+            value = self._guard.attempt(key, read)
+            if value or key not in self._surroundings:
+                self._surroundings[key] = value
+        return dict(self._surroundings)
+
+    def _refresh(self, key: str, thing: Any, describe: Callable[[Any], dict[str, Any]]) -> None:
+        if thing is None:
+            return
+        described = self._guard.attempt(f"describing {key}", lambda: describe(thing))
+        if described is not None:
+            self._described[key] = described
+
+    def _first(self, kinds: tuple[str, ...]) -> Any:
+        for kind in kinds:
+            for seen, reference in self._roots:
+                model = reference()
+                if seen == kind and model is not None:
+                    return model
+        return None
+
+
+def _numbered(described: dict[str, Any], prefix: str) -> list[Any]:
+    return [value for key, value in sorted(described.items()) if key.startswith(prefix + ".")]

@@ -1,0 +1,36 @@
+"""At which steps trace windows open and close."""
+
+from __future__ import annotations
+
+
+class WindowPlan:
+    """Windows of `window_steps` steps: the first after `skip_steps`, then every `every_steps` (0: only one), and on
+    request."""
+
+    def __init__(self, skip_steps: int, window_steps: int, every_steps: int = 0, automatic: bool = True) -> None:
+        self._window_steps = max(window_steps, 1)
+        # A period shorter than the window would leave no step between two windows.
+        self._every_steps = max(every_steps, self._window_steps + 1) if every_steps else 0
+        self._next: int | None = max(skip_steps, 0) if automatic else None
+        self._requested: tuple[int, int] | None = None
+        self._end = 0
+
+    def request(self, first_step: int, steps: int) -> None:
+        """Ask for a window at an absolute step; one that has passed already opens at the next step."""
+        self._requested = (first_step, max(steps, 1))
+
+    def opens_at(self, step: int) -> bool:
+        """Whether a window opens as `step` begins. Asking consumes the opening."""
+        if self._requested is not None and step >= self._requested[0]:
+            self._end = step + self._requested[1]
+            self._requested = None
+            return True
+        if self._next is not None and step >= self._next:
+            self._end = step + self._window_steps
+            self._next = step + self._every_steps if self._every_steps else None
+            return True
+        return False
+
+    def closes_at(self, step: int) -> bool:
+        """Whether the open window ends as `step` begins."""
+        return step >= self._end

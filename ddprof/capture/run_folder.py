@@ -1,0 +1,198 @@
+"""The run folder from the outside: created before the job starts, summed up after it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture import sidecar
+from ddprof.capture.files import write_json
+from ddprof.capture.layout import MANIFEST, RING_SUFFIX, SCHEMA, SIDECAR_SUFFIX, TRACE_SUFFIX, host_label, parse_stem
+from ddprof.capture.ring import read_ring
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run is kept. `fallback_reason` says why it is not where it was asked for."""
+
+    path: Path
+    manifest: Path
+    fallback_reason: str | None = None
+
+
+def create(parent: Path, name: str, now_s: float) -> RunFolder:
+    """Make `<parent>/<utc>-<name>/` and point `latest` at it. A parent that cannot be written is replaced by the
+    temporary
+    folder: a read-only directory must not stop a job. Raises OSError if that fails as well."""
+    label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "run"
+    folder_name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}-{label}"
+    reason = None
+    try:
+        path = _make(parent, folder_name)
+    except OSError as error:
+        reason = f"{parent} cannot be written ({error.strerror})"
+        parent = Path(tempfile.gettempdir()) / "ddprof-runs"
+        path = _make(parent, folder_name)
+    _point_latest(parent, path)
+    manifest = path / MANIFEST
+    if manifest.exists():
+        manifest = path / f"manifest.{host_label()}.{os.getpid()}.json"  # another node of the same job made the folder
+    return RunFolder(path, manifest, reason)
+
+
+def shared_job_id() -> str | None:
+    """What several `ddprof run` of one job have in common, so that they share a folder: one per node under Slurm."""
+    if os.environ.get("SLURM_JOB_ID") and os.environ.get("SLURM_NNODES", "1") != "1":
+        return f"slurm{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_STEP_ID', '0')}"
+    return None
+
+
+def join(path: Path) -> RunFolder:
+    """Use a given folder, created if need be: several `ddprof run` of one job (one per node) write into the same.
+    Raises OSError."""
+    path.mkdir(parents=True, exist_ok=True)
+    manifest = path / MANIFEST
+    if manifest.exists():
+        manifest = path / f"manifest.{host_label()}.{os.getpid()}.json"
+    return RunFolder(path.resolve(), manifest)
+
+
+def _make(parent: Path, folder_name: str) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(100):
+        path = parent / (folder_name if attempt == 0 else f"{folder_name}-{attempt}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path.resolve()
+    raise FileExistsError(17, "a hundred runs of that name began in the same second", folder_name)
+
+
+def _point_latest(parent: Path, path: Path) -> None:
+    temporary = parent / f".{LATEST}.{os.getpid()}"
+    with contextlib.suppress(OSError):  # a file system without links: the folder is still named on stderr
+        temporary.symlink_to(path.name)
+        os.replace(temporary, parent / LATEST)
+
+
+def salvage(folder: Path) -> list[str]:
+    """Make readable what a killed rank left: its step ring becomes part of its sidecar, temporary files go. Returns
+    notes."""
+    notes: list[str] = []
+    for ring_path in sorted(folder.glob(f"*{RING_SUFFIX}")):
+        path = ring_path.with_name(ring_path.name.removesuffix(RING_SUFFIX) + SIDECAR_SUFFIX)
+        with contextlib.suppress(OSError):
+            notes.extend(_complete(path, ring_path))
+    for leftover in folder.glob("*.tmp"):
+        with contextlib.suppress(OSError):
+            leftover.unlink()
+            notes.append(f"{leftover.name}: removed, its writer died in the middle of it")
+    return notes
+
+
+def _complete(path: Path, ring_path: Path) -> list[str]:
+    """Add the ring's steps to a sidecar whose process did not end in order; the ring is removed once it holds nothing
+    more."""
+    content = read_sidecar(path)
+    if content is not None and content.get("state") != "running":
+        ring_path.unlink()
+        return []
+    try:
+        ring = read_ring(ring_path)
+    except ValueError as error:
+        return [f"{error}"]
+    if content is None:
+        content = {"schema": SCHEMA, **ring.identity, "windows": [], "notes": []}
+    known = {step["index"] for step in content.get("steps", [])}
+    added = [sidecar.step_record(step) for step in ring.steps if step.index not in known]
+    content["steps"] = sorted([*content.get("steps", []), *added], key=lambda step: int(step["index"]))
+    content["steps_total"] = max(ring.written, len(content["steps"]))
+    content["state"] = "killed"
+    note = f"rank {content['rank']} did not end in order: its last {len(added)} steps come from its step ring"
+    content["notes"] = [*content.get("notes", []), note]
+    content["windows"] = _with_orphans(path, content)
+    write_json(path, content)
+    ring_path.unlink()
+    return [note]
+
+
+def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:
+    """Windows whose trace was written before the process died, though no sidecar could say so any more."""
+    windows = list(content.get("windows") or [])
+    known = {window.get("trace_path") for window in windows}
+    stem = path.name.removesuffix(SIDECAR_SUFFIX)
+    for trace in sorted(path.parent.glob(f"{stem}.*{TRACE_SUFFIX}*")):
+        name = trace.name if trace.name.endswith(".gz") else trace.name + ".gz"
+        if not trace.name.endswith(".tmp") and not known & {trace.name, name}:
+            windows.append(
+                {"first_step": None, "last_step": None, "start_ns": None, "end_ns": None, "trace_path": trace.name}
+            )
+    return windows
+
+
+def read_sidecar(path: Path) -> dict[str, Any] | None:
+    """A sidecar's content, None if there is none that can be read."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What the ranks wrote."""
+
+    ranks: tuple[int, ...]
+    world_size: int | None
+    hosts: dict[int, str]
+    windows: int
+    versions: dict[str, Any]
+    overhead: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def summarize(folder: Path) -> RunSummary:
+    """Read every sidecar of the folder."""
+    hosts: dict[int, str] = {}
+    versions: dict[str, Any] = {}
+    overheads: list[dict[str, Any]] = []
+    notes: dict[str, list[int]] = {}
+    world_size: int | None = None
+    windows = 0
+    for path in sorted(folder.glob(f"*{SIDECAR_SUFFIX}")):
+        content = read_sidecar(path)
+        if content is None or parse_stem(path.name) is None:
+            continue
+        rank = int(content["rank"])
+        hosts[rank] = str(content["host"])
+        world_size = max(world_size or 0, int(content.get("world_size") or 0)) or None
+        versions = content.get("versions") or versions
+        overheads.append(content.get("overhead") or {})
+        windows += sum(1 for window in content.get("windows") or [] if window.get("trace_path"))
+        for note in content.get("notes") or []:
+            notes.setdefault(str(note), []).append(rank)
+    lines = tuple(f"{note} (ranks {','.join(map(str, ranks))})" for note, ranks in notes.items())
+    return RunSummary(tuple(sorted(hosts)), world_size, hosts, windows, versions, _overhead(overheads), lines)
+
+
+def _overhead(overheads: list[dict[str, Any]]) -> dict[str, Any]:
+    """The worst rank's: a job is as slow as its slowest rank."""
+    merged: dict[str, Any] = {}
+    for key in ("bare_step_ns", "profiled_step_ns", "own_ns_per_step"):
+        values = [overhead[key] for overhead in overheads if overhead.get(key) is not None]
+        merged[key] = max(values) if values else None
+    bare, profiled, own = merged["bare_step_ns"], merged["profiled_step_ns"], merged["own_ns_per_step"]
+    merged["window_frac"] = (profiled - bare) / bare if bare and profiled else None
+    merged["own_frac"] = own / bare if bare and own is not None else None
+    return merged

@@ -1,0 +1,249 @@
+"""Capture in one process: the hub that hooks report to.
+
+Nothing is written before the process has proved to be a rank (a process group, or an optimizer step): launchers,
+DataLoader workers and
+compile workers import torch too, and leave no trace.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddprof.capture import flight_recorder, sidecar
+from ddprof.capture.annotate import Annotator, Range
+from ddprof.capture.clock import ClockSync
+from ddprof.capture.config import CaptureConfig, rank_selected
+from ddprof.capture.control import ControlReader
+from ddprof.capture.guard import Guard, say
+from ddprof.capture.identity import RankIdentity, identify
+from ddprof.capture.journal import Journal
+from ddprof.capture.layout import FLIGHT_RECORDER_SUFFIX, RING_SUFFIX, SIDECAR_SUFFIX
+from ddprof.capture.observed import Observed
+from ddprof.capture.plan import WindowPlan
+from ddprof.capture.ring import StepRing
+from ddprof.capture.steps import PHASE_NAMES, Step, StepTracker
+from ddprof.capture.window import TraceWindow
+
+if TYPE_CHECKING:
+    from ddprof.capture.instruments.base import Instrumentor
+    from ddprof.capture.instruments.forward import ForwardPasses
+    from ddprof.capture.instruments.syncs import HostSyncs
+    from ddprof.capture.signals import Watchdog
+
+_JOIN_S = 20.0  # longest wait for our own compression at exit
+_RANGES = tuple(f"ddprof::{name}" for name in PHASE_NAMES)
+Token = tuple[int, Range | None]
+
+
+class Session:
+    """One per process. Hooks call `begin` and `end` around phases; everything else follows from the step boundaries."""
+
+    def __init__(self, config: CaptureConfig) -> None:
+        self.config = config
+        self.guard = Guard()
+        self.annotator = Annotator()
+        self.observed = Observed(self.guard)
+        self.journal = Journal()
+        self.control = ControlReader(Path(config.run_dir))
+        self.clock = ClockSync(config.clock)
+        self.tracker = StepTracker(self._boundary, lambda: self.window.is_open)
+        self.window = TraceWindow(self.annotator, self.journal.note, config.record_shapes)
+        self.plan = WindowPlan(config.skip_steps, config.window_steps, config.every_steps, config.mode == "trace")
+        self.identity: RankIdentity | None = None
+        self.ring: StepRing | None = None
+        self.finished = False  # the flush has begun
+        self.flushed = False  # and ended
+        self.instrumentors: list[Instrumentor] = []
+        self.forward: ForwardPasses | None = None
+        self.syncs: HostSyncs | None = None
+        self.watchdog: Watchdog | None = None
+        self._windows_allowed = True
+        self._begin = self.guard.wrap(self._begin_phase)
+        self._end = self.guard.wrap(self._end_phase)
+        self.finish = self.guard.wrap(self._finish)
+        self.identified = self.guard.wrap(self._identified)
+        self.user_profiler_starts = self.guard.wrap(self._user_profiler_starts)
+        self.optimizer_stepped = self.guard.wrap(self._optimizer_stepped)
+        atexit.register(self.finish, "exit")
+
+    # ------------------------------------------------------------------ phases
+
+    def begin(self, phase: int, name: str | None = None) -> Token | None:
+        """Enter a phase (steps.DATA, ...). Hand the token to `end`; None where it is not counted."""
+        return self._begin(phase, name)
+
+    def end(self, phase: int, token: Token | None) -> None:
+        """Leave a phase."""
+        if token is not None:
+            self._end(phase, token)
+
+    def _begin_phase(self, phase: int, name: str | None) -> Token:
+        started = self.tracker.begin(phase)
+        opened = self.annotator.open(name or _RANGES[phase]) if started else None
+        return started, opened
+
+    def _end_phase(self, phase: int, token: Token) -> None:
+        started, opened = token
+        if opened is not None:
+            opened.close()
+        self.tracker.end(phase, started)
+
+    def _optimizer_stepped(self, optimizer: object) -> None:
+        if self.identity is None:
+            self._identified()
+        self.observed.saw_optimizer(optimizer)
+        self.tracker.optimizer_stepped(id(optimizer))
+
+    # ------------------------------------------------------------------ becoming a rank
+
+    def _identified(self) -> None:
+        """Called once a process group exists, or at the first optimizer step."""
+        found = identify()
+        if self.identity is not None and (self.identity.source == "c10d" or found.source != "c10d"):
+            return
+        if self.identity is not None and self.identity.rank != found.rank:
+            self._remove_early_files()
+        self.identity = found
+        self._windows_allowed = rank_selected(self.config.ranks, found.rank, found.world_size)
+        self.ring = self.guard.attempt(
+            "step ring", lambda: StepRing(self.path(RING_SUFFIX), sidecar.ring_identity(found))
+        )
+        self.guard.attempt("clock", lambda: self.clock.announce(found))
+        self.control.start()
+        if self.watchdog is not None:
+            self.watchdog.arm()
+        self.write_sidecar("running")
+
+    def _remove_early_files(self) -> None:
+        """The rank was guessed from the environment before the process group told it: the guess leaves no file
+        behind."""
+        if self.ring is not None:
+            self.ring.close()
+        for suffix in (RING_SUFFIX, SIDECAR_SUFFIX):
+            self.path(suffix).unlink(missing_ok=True)
+
+    def path(self, suffix: str, window: int | None = None) -> Path:
+        """A file of this rank in the run folder."""
+        if self.identity is None:
+            raise RuntimeError("the rank is not known yet")
+        middle = "" if window is None else f".{window}"
+        return Path(self.config.run_dir) / f"{self.identity.stem}{middle}{suffix}"
+
+    # ------------------------------------------------------------------ between two steps
+
+    def _boundary(self, step: Step | None, next_index: int) -> bool:
+        """Book the step that ended; close and open windows. True if that took long enough to be kept out of the next
+        step."""
+        started = time.perf_counter_ns()
+        disturbed = self.window.compressing
+        if self.window.is_open and self.plan.closes_at(next_index):
+            self._close_window(next_index - 1)
+        if step is not None:
+            self._book(step, disturbed)
+        request = self.control.take()
+        if request is not None:
+            self.plan.request(*request)
+        if self._windows_allowed and not self.window.is_open and self.plan.opens_at(next_index):
+            self._open_window(next_index)
+        if self.window.is_open:
+            self.window.mark_step(next_index)
+        self.clock.step_boundary(self.identity)
+        if self.forward is not None:
+            self.forward.step_done()
+        own_ns = time.perf_counter_ns() - started
+        self.journal.boundary_own(own_ns)
+        return own_ns > 200_000
+
+    def _book(self, step: Step, disturbed: bool) -> None:
+        self.journal.step(step, disturbed)
+        if self.ring is not None:
+            self.ring.write(step)
+
+    def _open_window(self, first_step: int) -> None:
+        if self.window.open(first_step) and self.syncs is not None:
+            self.syncs.arm()
+
+    def _close_window(self, last_step: int, same_thread: bool = True) -> None:
+        """Stop, export, dump the flight recorder, refresh the sidecar."""
+        if self.syncs is not None:
+            self.syncs.disarm()
+        index = len(self.journal.windows)
+        stem = self.path("", index)
+        record = self.window.close(stem, last_step, same_thread)
+        if record is None:
+            return
+        self.journal.windows.append(record)
+        reason = self.guard.attempt(
+            "flight recorder",
+            lambda: flight_recorder.dump_window(
+                self.path(FLIGHT_RECORDER_SUFFIX, index), record["start_ns"], record["end_ns"]
+            ),
+        )
+        if reason:
+            self.journal.note(f"window {index}: {reason}")
+        if same_thread:
+            self.write_sidecar("running")
+            self.clock.ping_again(f"window{index}")
+        record["export_pause_ns"] = time.time_ns() - record["end_ns"]
+
+    def _user_profiler_starts(self) -> None:
+        """The script starts its own profiler: ours ends first, or neither would record (trap T1)."""
+        if self.window.is_open and not self.window.starting:
+            self._close_window(self.tracker.index)
+            self.journal.note(
+                f"the trace window ended in step {self.tracker.index}: the script started its own profiler"
+            )
+
+    # ------------------------------------------------------------------ the end
+
+    def _finish(self, reason: str) -> None:
+        """Flush everything that is still open: at exit, and before a signal kills the process."""
+        if self.finished or self.identity is None:
+            return
+        self.finished = True
+        same_thread = reason != "watchdog"
+        self.control.stop()
+        if self.window.is_open:
+            self._close_window(self.tracker.index, same_thread)
+        last = self.tracker.finish()
+        if last is not None:
+            self._book(last, disturbed=True)
+        if reason in ("watchdog", "signal"):
+            self.guard.attempt("flight recorder", lambda: flight_recorder.dump_all(self.path(FLIGHT_RECORDER_SUFFIX)))
+        self.clock.stop()
+        self.write_sidecar(reason)
+        self.window.join(_JOIN_S)
+        self.flushed = True
+        if self.watchdog is not None:
+            self.watchdog.flushed()
+
+    def write_sidecar(self, state: str) -> None:
+        """Write or refresh the sidecar; a folder that cannot be written costs one line on stderr."""
+        try:
+            sidecar.write(self.path(SIDECAR_SUFFIX), self, state)
+        except OSError as error:
+            if self.journal.first_time("sidecar"):
+                say(f"rank {self.identity.rank if self.identity else '?'}: nothing can be written: {error}")
+
+    def restart_in_child(self) -> None:
+        """After a fork: the child shares nothing with its parent's capture, and may become a rank of its own."""
+        inherited = self.window.is_open
+        self.window.abandon()
+        torch = sys.modules.get("torch")
+        if inherited and torch is not None:
+            # A forked DataLoader worker would record every operator into memory nobody ever reads (trap T3).
+            torch.autograd._enable_record_function(False)
+        self.identity = None
+        self.ring = None
+        self.finished = self.flushed = False
+        self.journal = Journal()
+        self.window.rebind(self.journal.note)
+        self.tracker.restart()
+        self.control.abandon()
+        if self.watchdog is not None:
+            self.watchdog.disarm_in_child()
+        self.clock = ClockSync(self.config.clock)

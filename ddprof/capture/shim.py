@@ -1,0 +1,41 @@
+"""The shim folder: what has to be on PYTHONPATH for a child process to be captured."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from ddprof.capture.config import CaptureConfig
+from ddprof.capture.layout import SHIM_CONFIG, SHIM_DIR
+
+ENV_SHIM = "DDPROF_SHIM"  # for the .pth route, where PYTHONPATH is ignored (python -E, -I)
+
+
+def write_shim(config: CaptureConfig) -> Path:
+    """Create `<run>/.shim` and return it. Raises OSError.
+
+    It holds a copy of our sitecustomize and the settings, nothing else: a remote rank needs only PYTHONPATH to find
+    both.
+    """
+    shim = Path(config.run_dir) / SHIM_DIR
+    shim.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(Path(__file__).with_name("_sitecustomize.py"), shim / "sitecustomize.py")
+    config.save(shim / SHIM_CONFIG)
+    return shim
+
+
+def child_environment(shim: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """The environment for the child: `base` with the shim first on PYTHONPATH. Nothing else of the user's job is
+    touched."""
+    environment = dict(base)
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join([str(shim), inherited] if inherited else [str(shim)])
+    environment[ENV_SHIM] = str(shim)
+    return environment
+
+
+def package_dir() -> Path:
+    """The folder that holds the `ddprof` package."""
+    return Path(__file__).resolve().parent.parent.parent

@@ -1,0 +1,87 @@
+"""The sidecar: everything about a rank that its trace does not say (docs/run-folder.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ddprof.capture.annotate import Annotator
+from ddprof.capture.describe import environment
+from ddprof.capture.files import write_json
+from ddprof.capture.identity import RankIdentity
+from ddprof.capture.layout import SCHEMA
+from ddprof.capture.steps import FORWARD, Step, StepTracker
+
+if TYPE_CHECKING:
+    from ddprof.capture.session import Session
+
+_CALIBRATION_ROUNDS = 200
+
+
+def write(path: Path, session: Session, state: str) -> None:
+    """Write the sidecar of `session`, whole or not at all. `state`: "running", "exit", "signal", "watchdog". Raises
+    OSError."""
+    write_json(path, build(session, state))
+
+
+def build(session: Session, state: str) -> dict[str, Any]:
+    """The sidecar's content. What is missing is null."""
+    identity, journal, guard = session.identity, session.journal, session.guard
+    if identity is None:
+        raise RuntimeError("a sidecar needs a rank")
+    return {
+        "schema": SCHEMA,
+        "state": state,
+        **_who(identity),
+        **session.observed.surroundings(),
+        **session.observed.describe(),
+        "communication_environment": environment.communication_environment(),
+        "clock_pings": session.clock.pings(),
+        "steps_total": journal.step_count,
+        "steps": [step_record(step) for step in journal.steps()],
+        "windows": list(journal.windows),
+        "gc": list(journal.gc),
+        "checkpoints": list(journal.checkpoints),
+        "syncs": [
+            {"source_line": line, "what": what, "count": count, "total_ns": total}
+            for (line, what), (count, total) in sorted(journal.syncs.items(), key=lambda item: -item[1][1])[:256]
+        ],
+        "batch": journal.batch,
+        "skipped_optimizer_steps": journal.skipped_optimizer_steps,
+        "overhead": journal.overhead(timer_pair_ns(), session.tracker.calls),
+        "notes": [*journal.notes, *guard.faults],
+    }
+
+
+def ring_identity(identity: RankIdentity) -> dict[str, Any]:
+    """What the step ring needs to be read on its own."""
+    return {**_who(identity), "started_ns": time.time_ns()}
+
+
+def step_record(step: Step) -> dict[str, Any]:
+    """A step as JSON."""
+    return step._asdict()
+
+
+def _who(identity: RankIdentity) -> dict[str, Any]:
+    fields = dataclasses.asdict(identity)
+    fields["rank_source"] = fields.pop("source")
+    return fields
+
+
+_pair_ns: list[int] = []
+
+
+def timer_pair_ns() -> int:
+    """What one phase timer costs here with no window open (ns), measured once per process on a tracker of its own."""
+    if not _pair_ns:
+        tracker, annotator = StepTracker(lambda step, index: False, lambda: False), Annotator()
+        started = time.perf_counter_ns()
+        for _ in range(_CALIBRATION_ROUNDS):
+            entered = tracker.begin(FORWARD)
+            annotator.open("ddprof::calibration")
+            tracker.end(FORWARD, entered)
+        _pair_ns.append((time.perf_counter_ns() - started) // _CALIBRATION_ROUNDS)
+    return _pair_ns[0]

@@ -1,0 +1,116 @@
+"""What was captured survives SIGTERM and SIGHUP, also while the training thread is blocked in a collective.
+
+A Python signal handler runs only when the main thread returns to the interpreter, and under `ddprof run` a hanging
+rank would then
+outlive the signal that ends it today. So a watchdog thread wakes up by the wakeup descriptor, flushes, and lets the
+signal kill the
+process exactly as it would have. A handler of the script's own is left in place and in charge.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ddprof.capture.session import Session
+
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_MAIN_THREAD_S = 0.5  # how long the main thread may take to reach its handler before it counts as blocked
+_FLUSH_S = 15.0  # launchers send SIGKILL 30 s after SIGTERM
+
+
+class Watchdog:
+    """Armed once the process is known to be a rank."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+        self._armed: set[int] = set()
+        self._pipe: tuple[int, int] | None = None
+        self._reached = threading.Event()
+        self._pending: int | None = None
+
+    def arm(self) -> None:
+        """Take over the signals nobody handles. Does nothing off the main thread, or where another wakeup descriptor
+        is in use."""
+        if self._libc is None or self._armed or threading.current_thread() is not threading.main_thread():
+            return
+        free = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+        if not free:
+            return
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        if previous != -1:
+            signal.set_wakeup_fd(previous)
+            os.close(reader)
+            os.close(writer)
+            return
+        self._pipe = (reader, writer)
+        threading.Thread(target=self._watch, args=(reader,), name="ddprof-watchdog", daemon=True).start()
+        for number in free:
+            signal.signal(number, self._handle)
+            self._armed.add(number)
+
+    def disarm_in_child(self) -> None:
+        """After a fork: the descriptor is the parent's, a byte in it would wake the parent."""
+        if self._pipe is None:
+            return
+        signal.set_wakeup_fd(-1)
+        for number in self._armed:
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, signal.SIG_DFL)
+        for descriptor in self._pipe:
+            os.close(descriptor)
+        self._pipe = None
+        self._armed = set()
+        self._reached = threading.Event()
+        self._pending = None
+
+    def flushed(self) -> None:
+        """The session is flushed: a signal that arrived meanwhile now takes its course."""
+        if self._pending is not None:
+            self._die(self._pending)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """On the main thread."""
+        self._reached.set()
+        composed = signal.getsignal(number) != self._handle  # somebody's handler called ours: the process is his to end
+        if self._session.finished and not self._session.flushed:
+            self._pending = None if composed else number  # our own flush was interrupted: let it end first
+            return
+        self._session.finish("signal")
+        if not composed:
+            self._die(number)
+
+    def _watch(self, reader: int) -> None:
+        """On the watchdog thread: bytes are signal numbers."""
+        while True:
+            try:
+                data = os.read(reader, 1)
+            except OSError:
+                return
+            if not data:
+                return
+            number = data[0]
+            if number in self._armed and signal.getsignal(number) == self._handle:
+                if self._reached.wait(_MAIN_THREAD_S):
+                    continue
+                flush = threading.Thread(target=self._session.finish, args=("watchdog",), daemon=True)
+                flush.start()
+                flush.join(_FLUSH_S)
+                self._die(number)
+
+    def _die(self, number: int) -> None:
+        """End as the signal's default action would have: by the signal, not by an exit code."""
+        if self._libc is None or sys.is_finalizing():
+            return
+        # signal.signal() works on the main thread only, and that thread may be blocked: ask the C library.
+        self._libc.signal(number, 0)
+        os.kill(os.getpid(), number)

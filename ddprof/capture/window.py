@@ -1,0 +1,188 @@
+"""A trace window: torch.profiler from one step boundary to another, exported per rank.
+
+Traps met on the way are numbered as in reference/capture.md: T1 a second profiler steals the session and the export
+of the first
+crashes the process; T2 stopping from another thread; a full disk makes the export fail without an exception.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.annotate import Annotator, Range
+from ddprof.capture.files import compress, free_bytes
+from ddprof.capture.layout import TRACE_SUFFIX
+
+_MIN_FREE_BYTES = 16 << 20  # below this an export would most likely fill the disk the job writes its checkpoints to
+_EXPORT_LOCK_S = 10.0
+
+
+class TraceWindow:
+    """At most one open window of this process. Every method is called under the session's guard."""
+
+    def __init__(self, annotator: Annotator, note: Callable[[str], None], record_shapes: bool) -> None:
+        self._annotator = annotator
+        self._note = note
+        self._record_shapes = record_shapes
+        self._profiler: Any = None
+        self._step_mark: Range | None = None
+        self._lock = threading.Lock()
+        self._compressors: list[threading.Thread] = []
+        self.starting = False
+        self.first_step = 0
+        self.start_ns = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the profiler records now."""
+        return self._profiler is not None
+
+    def open(self, first_step: int) -> bool:
+        """Start recording at a step boundary. False, with a note, where another profiler is already running (T1)."""
+        torch = sys.modules["torch"]
+        if torch.autograd._profiler_enabled():
+            self._note(f"no trace window at step {first_step}: the script's own profiler was running")
+            return False
+        self.starting = True
+        try:
+            profiler = torch.profiler.profile(
+                activities=list(torch.profiler.supported_activities()),
+                record_shapes=self._record_shapes,
+                experimental_config=_experimental_config(torch),
+            )
+            profiler.start()
+        finally:
+            self.starting = False
+        self._profiler = profiler
+        self._annotator.active = True
+        self.first_step = first_step
+        self.start_ns = time.time_ns()
+        return True
+
+    def mark_step(self, index: int) -> None:
+        """End the step mark of the last step and begin that of step `index`."""
+        self.end_step_mark()
+        self._step_mark = self._annotator.open(f"ProfilerStep#{index}")
+
+    def end_step_mark(self) -> None:
+        """End the open step mark, if any."""
+        mark, self._step_mark = self._step_mark, None
+        if mark is not None:
+            mark.close()
+
+    def close(self, stem: Path, last_step: int, same_thread: bool = True) -> dict[str, Any] | None:
+        """Stop, export to `<stem>.pt.trace.json`, compress beside the training. Returns the sidecar's window record.
+
+        `same_thread` False (a watchdog) leaves the step mark alone: its owner thread is stuck. Safe to race with
+        itself.
+        """
+        if not self._lock.acquire(timeout=_EXPORT_LOCK_S):
+            return None
+        try:
+            profiler, self._profiler = self._profiler, None
+            if profiler is None:
+                return None
+            if same_thread:
+                self.end_step_mark()
+            self._annotator.active = False
+            end_ns = time.time_ns()
+            profiler.stop()
+            path = self._export(profiler, stem)
+            return {
+                "first_step": self.first_step,
+                "last_step": last_step,
+                "start_ns": self.start_ns,
+                "end_ns": end_ns,
+                "export_pause_ns": time.time_ns() - end_ns,
+                "trace_path": path.name if path is not None else None,
+            }
+        finally:
+            self._lock.release()
+
+    def _export(self, profiler: Any, stem: Path) -> Path | None:
+        """Write the trace. None, with a note, where it could not be."""
+        path = stem.with_name(stem.name + TRACE_SUFFIX)
+        results = getattr(profiler.profiler, "kineto_results", None)
+        if results is None or not results.trace_start_ns():
+            self._note(f"window from step {self.first_step}: another profiler took the session, nothing was recorded")
+            return None
+        free = free_bytes(path.parent)
+        if free is not None and free < _MIN_FREE_BYTES:
+            self._note(f"{path.name}: not written, {free >> 10} KiB free on the disk of the run folder")
+            return None
+        try:
+            profiler.export_chrome_trace(str(path))
+        except (OSError, RuntimeError) as error:
+            self._note(f"{path.name}: export failed: {error}")
+        if not path.is_file() or not path.stat().st_size:
+            self._note(f"{path.name}: not written, the disk of the run folder is full or read-only")
+            _remove_leftovers(path)
+            return None
+        return self._compress_later(path)
+
+    def _compress_later(self, path: Path) -> Path:
+        """Compression runs beside the training; a process that dies meanwhile leaves the plain file, which is as
+        good."""
+        thread = threading.Thread(target=self._compress, args=(path,), name="ddprof-compress", daemon=True)
+        self._compressors.append(thread)
+        thread.start()
+        return path.with_name(path.name + ".gz")
+
+    def _compress(self, path: Path) -> None:
+        try:
+            compress(path)
+        except OSError as error:
+            self._note(f"{path.name}: left uncompressed: {error.strerror or error}")
+
+    @property
+    def compressing(self) -> bool:
+        """Whether our own work still runs beside the training."""
+        return any(thread.is_alive() for thread in self._compressors)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the compression to end, at most this long."""
+        for thread in self._compressors:
+            if thread is not threading.current_thread():
+                thread.join(timeout_s)
+
+    def rebind(self, note: Callable[[str], None]) -> None:
+        """Report to another journal."""
+        self._note = note
+
+    def abandon(self) -> None:
+        """Forget the window without touching the profiler: a forked child only inherited it."""
+        self._profiler = None
+        self._step_mark = None
+        self._annotator.active = False
+        self._lock = threading.Lock()
+        self._compressors = []
+
+
+def _experimental_config(torch: Any) -> Any:
+    """Record all threads, so that a watchdog may stop the profiler while the training thread is blocked (T2)."""
+    config = torch._C._profiler._ExperimentalConfig
+    try:
+        return config(profile_all_threads=True)
+    except TypeError:
+        return config()
+
+
+def _remove_leftovers(path: Path) -> None:
+    for leftover in (path, path.with_name(path.name + ".tmp")):
+        try:
+            leftover.unlink(missing_ok=True)
+        except OSError:
+            return
+
+
+def warm_import() -> None:
+    """Import what opening a window needs, so that the first one costs the job nothing between two steps."""
+    importlib.import_module("torch.profiler")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # Kineto writes USDT lines to the job's stderr otherwise

@@ -1,0 +1,79 @@
+"""Where and on what the host blocked: synchronising calls, full launch queues, loaders, and on CPU ranks communication itself."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import CAUSE, RankFacts
+from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.replay.model import NEVER, Anchor, Anchors
+from ddprof.tables import NULL, Array
+
+_WORKERS = re.compile(r"MultiProcessing|ddprof::data", re.IGNORECASE)
+# A batch that took longer than this was not there when asked for; a hit in the prefetch queue takes ~0.1 ms.
+BLOCKED_FETCH_NS = 500_000
+FULL_QUEUE_NS = 300_000  # a launch call normally takes ~3 us; this long means the queue was full
+SLACK_NS = 20_000  # a blocked call may return this long before the timestamp of the end it waited for
+
+
+def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int) -> Anchors:
+    """Anchors of one rank in time order, none nested in another."""
+    end = base["start"] + base["dur"]
+    spans = [_syncs(facts), _loader_waits(facts), _full_queue(facts), _host_comm_waits(facts)]
+    kind = np.concatenate([np.full(len(s), k) for k, s, _ in spans])
+    start = np.concatenate([s for _, s, _ in spans])
+    stop = np.concatenate([e for _, _, e in spans])
+    keep = (start >= origin) & (start < facts.steps["end_ns"][-1])
+    order = np.lexsort((-stop[keep], start[keep]))
+    kind, start, stop = kind[keep][order], start[keep][order], stop[keep][order]
+    reach = np.maximum.accumulate(stop) if len(stop) else stop
+    outer = np.ones(len(start), bool)
+    outer[1:] = start[1:] >= reach[:-1]
+    kind, start, stop = kind[outer], start[outer], stop[outer]
+    target = np.array([_target(base, end, s, e) if k == Anchor.SYNC else -1 for k, s, e in zip(kind, start, stop, strict=True)], np.int64)
+    released = np.where(target >= 0, end[target] if len(end) else 0, NEVER)
+    tail = np.where(kind == Anchor.LOADER, stop - start, stop - np.maximum(start, released))
+    return Anchors(kind, start, stop, target, np.maximum(tail, 0))
+
+
+def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
+    mine = facts.host_spans["cause"] == CAUSE["host_sync"]
+    return Anchor.SYNC, facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]
+
+
+def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
+    """Fetches that blocked on worker processes: the batch comes when the workers have it, whatever the consumer does."""
+    spans = facts.host_spans
+    mine = (spans["cause"] == CAUSE["dataloader"]) & matches(_WORKERS, facts.strings)[spans["name"]]
+    mine &= spans["end_ns"] - spans["start_ns"] > BLOCKED_FETCH_NS
+    if facts.sidecar and not (facts.sidecar.get("dataloader") or {}).get("num_workers"):
+        mine[:] = False  # fetched in this very process: host work, not a wait
+    return Anchor.LOADER, spans["start_ns"][mine], spans["end_ns"][mine]
+
+
+def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:
+    ops = facts.device_ops
+    slow = (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > FULL_QUEUE_NS)
+    slow &= ops["start_ns"] > ops["launch_end_ns"]
+    return Anchor.SYNC, ops["launch_ns"][slow], ops["launch_end_ns"][slow]
+
+
+def _host_comm_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
+    """CPU ranks: idle host time that lasts until a communication ends is a wait for it."""
+    if facts.is_device_rank or not len(facts.exposed):
+        return Anchor.SYNC, np.empty(0, np.int64), np.empty(0, np.int64)
+    ends = facts.comms["end_ns"][facts.exposed["comm"]]
+    closing = facts.exposed["end_ns"] >= ends - SLACK_NS
+    merged = intervals.union(facts.exposed["start_ns"][closing], facts.exposed["end_ns"][closing])
+    return Anchor.SYNC, merged[0], merged[1]
+
+
+def _target(base: dict[str, Array], end: Array, start: int, stop: int) -> int:
+    """The last operation to end, of those launched before the call, that ended before it returned."""
+    eligible = np.flatnonzero((base["launch"] < start) & (end <= stop + SLACK_NS))
+    if not len(eligible):
+        return -1
+    return int(eligible[np.argmax(end[eligible])])

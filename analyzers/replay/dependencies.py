@@ -1,0 +1,88 @@
+"""Which operation on another stream each operation had to wait for.
+
+Kineto records that a stream was made to wait, rarely for what. Three readings, in order: a collective waits for the compute
+launched before it (c10d records an event on the current stream); the first kernel after a wait call waits for the last finished
+communication launched before that call; and an operation that starts right when another stream's ends, with nothing else to
+hold it, waited for that one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.replay.model import NEVER
+from ddprof.tables import Array
+
+TOLERANCE_NS = 1_000  # timestamps of different streams may disagree by this much
+COINCIDENCE_NS = 25_000  # an event wait releases the next kernel within this
+HELD_NS = 15_000  # idle longer than this although launched: something held it
+
+
+def find_dependencies(facts: RankFacts, base: dict[str, Array]) -> Array:
+    """For each operation (stream order) the index of its cross-stream dependency, -1 where there is none."""
+    count = len(base["start"])
+    dep = np.full(count, -1, np.int64)
+    if not count or not facts.is_device_rank:
+        return dep
+    end = base["start"] + base["dur"]
+    _comm_after_compute(base, end, dep)
+    _compute_after_wait(facts, base, end, dep)
+    _coincident(base, end, dep)
+    return dep
+
+
+def _comm_after_compute(base: dict[str, Array], end: Array, dep: Array) -> None:
+    compute = np.flatnonzero(~base["is_comm"] & ~base["is_copy"] & (base["launch"] != NEVER))
+    comm = np.flatnonzero(base["is_comm"] & (base["launch"] != NEVER))
+    if not len(compute) or not len(comm):
+        return
+    compute = compute[np.argsort(base["launch"][compute], kind="stable")]
+    at = np.searchsorted(base["launch"][compute], base["launch"][comm]) - 1
+    source = compute[np.maximum(at, 0)]
+    valid = (at >= 0) & (end[source] <= base["start"][comm] + TOLERANCE_NS) & (base["track"][source] != base["track"][comm])
+    dep[comm[valid]] = source[valid]
+
+
+def _compute_after_wait(facts: RankFacts, base: dict[str, Array], end: Array, dep: Array) -> None:
+    """The first compute kernel after wait calls waits for the last-ending communication launched before the last of them."""
+    calls = np.sort(facts.stream_waits["call_ns"])
+    compute = np.flatnonzero(~base["is_comm"] & ~base["is_copy"] & (base["launch"] != NEVER))
+    comm = np.flatnonzero(base["is_comm"] & (base["launch"] != NEVER))
+    if not len(calls) or not len(compute) or not len(comm):
+        return
+    compute = compute[np.argsort(base["launch"][compute], kind="stable")]
+    comm = comm[np.argsort(base["launch"][comm], kind="stable")]
+    at = np.searchsorted(base["launch"][compute], calls)
+    known = at < len(compute)
+    target, last_call = compute[at[known]], calls[known]
+    # Later calls before the same kernel replace earlier ones.
+    final = np.append(target[1:] != target[:-1], True) if len(target) else np.empty(0, bool)
+    for kernel, call in zip(target[final].tolist(), last_call[final].tolist(), strict=True):
+        launched = comm[: np.searchsorted(base["launch"][comm], call)]
+        done = launched[end[launched] <= base["start"][kernel] + TOLERANCE_NS]
+        done = done[-64:]  # communications end nearly in launch order: older ones cannot end last
+        if len(done):
+            source = done[np.argmax(end[done])]
+            if base["track"][source] != base["track"][kernel]:
+                dep[kernel] = source
+
+
+def _coincident(base: dict[str, Array], end: Array, dep: Array) -> None:
+    previous = np.full(len(end), NEVER)
+    same = base["track"][1:] == base["track"][:-1]
+    previous[1:][same] = end[:-1][same]
+    free_since = np.maximum(previous, base["launch"])
+    held = np.flatnonzero((dep < 0) & (base["start"] - free_since > HELD_NS) & (free_since != NEVER))
+    if not len(held):
+        return
+    by_end = np.argsort(end, kind="stable")
+    at = np.searchsorted(end[by_end], base["start"][held] + TOLERANCE_NS, side="right") - 1
+    for _ in range(4):  # the few operations that ended just before
+        source = by_end[np.maximum(at, 0)]
+        near = (at >= 0) & (base["start"][held] - end[source] <= COINCIDENCE_NS)
+        other = (base["track"][source] != base["track"][held]) & (source != held) & (end[source] > free_since[held])
+        open_ = dep[held] < 0
+        take = near & other & open_
+        dep[held[take]] = source[take]
+        at = at - 1

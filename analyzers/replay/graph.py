@@ -1,0 +1,209 @@
+"""JobFacts to Graph: dependencies of every rank, contracted. Method: science.md F3, Lumos (inter-stream edges), OSDI'25 (rendezvous)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.replay.anchors import find_anchors
+from ddprof.analyzers.replay.dependencies import find_dependencies
+from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
+from ddprof.tables import NULL, Array
+
+CHAIN, POST, FINISH, ANCHOR, MARK = range(5)
+DEFAULT_LAUNCH_LAG_NS = 6_000
+DEFAULT_QUEUE_LAG_NS = 1_000
+# A communication may overlap its predecessor's end by this much and still have waited for it (timestamp jitter).
+TOLERANCE_NS = 1_000
+
+
+def build_graph(job: JobFacts) -> Graph:
+    """The reduced graph of the whole job. Ranks without steps are left out of the rendezvous."""
+    ranks = tuple(_rank_graph(job, p) for p, facts in enumerate(job.ranks) if len(facts.steps))
+    members = np.zeros(len(job.instances), np.int64)
+    for rank in ranks:
+        for instances in rank.links.values():
+            members[list(instances)] += 1
+    spans = [measured_span_ns(rank) for rank in ranks]
+    return Graph(ranks, members, float(np.mean(spans)) if spans else 0.0)
+
+
+def measured_span_ns(rank: RankGraph) -> int:
+    """From the first step mark to the later of the last mark and the last device operation launched before it."""
+    last = int(rank.marks_ns[-1])
+    ends = (rank.ops.start_ns + rank.ops.dur_ns)[rank.ops.launch_ns < last]
+    return max([last, *([int(ends.max())] if len(ends) else [])]) - rank.origin_ns
+
+
+def _rank_graph(job: JobFacts, position: int) -> RankGraph:
+    facts = job.ranks[position]
+    origin = int(facts.steps["start_ns"][0])
+    base = _device_base(facts, origin) if facts.is_device_rank else _host_base(facts, origin)
+    anchors = find_anchors(facts, base, origin)
+    begins = np.concatenate(([origin], anchors.end_ns))
+    segment = np.maximum(np.searchsorted(begins, base["launch"], side="right") - 1, 0)
+    dep = find_dependencies(facts, base)
+    lags = _lags(base, dep)
+    transfer = _transfers(job, position, base)
+    node, first, last = _chains(base, segment, dep, anchors)
+    ops = Ops(
+        base["row"],
+        base["start"],
+        base["dur"],
+        base["track"],
+        base["launch"],
+        base["is_comm"],
+        base["comm"],
+        dep,
+        *lags,
+        transfer,
+        segment,
+        node,
+    )
+    links = _links(job, position, ops)
+    marks = facts.steps["end_ns"]
+    order = _order(ops, anchors, marks, first, last)
+    offset = job.clock.offset_ns(position)
+    return RankGraph(facts, position, origin, offset, ops, anchors, marks, first, last, links, order)
+
+
+def _device_base(facts: RankFacts, origin: int) -> dict[str, Array]:
+    """Operations in stream order (by track, then start) that start after the first mark and are launched before the last."""
+    ops = facts.device_ops
+    launch = np.where(ops["launch_ns"] == NULL, NEVER, ops["launch_ns"])
+    rows = np.flatnonzero((ops["start_ns"] >= origin) & (launch < facts.steps["end_ns"][-1]))
+    rows = rows[np.lexsort((ops["start_ns"][rows], ops["track"][rows]))]
+    return {
+        "row": rows,
+        "start": ops["start_ns"][rows],
+        "dur": (ops["end_ns"] - ops["start_ns"])[rows],
+        "track": ops["track"][rows].astype(np.int64),
+        "launch": launch[rows],
+        "is_comm": ops["work"][rows] == Work.COMM,
+        "is_copy": ops["work"][rows] == Work.COPY,
+        "comm": np.where(ops["comm"][rows] == NULL, -1, ops["comm"][rows]),
+    }
+
+
+def _host_base(facts: RankFacts, origin: int) -> dict[str, Array]:
+    """A CPU rank has no device queue: each communication runs on its own, launched when the host calls it."""
+    comms = facts.comms
+    rows = np.flatnonzero((comms["start_ns"] >= origin) & (comms["start_ns"] < facts.steps["end_ns"][-1]))
+    return {
+        "row": rows,
+        "start": comms["start_ns"][rows],
+        "dur": (comms["end_ns"] - comms["start_ns"])[rows],
+        "track": np.arange(len(rows)),
+        "launch": comms["start_ns"][rows],
+        "is_comm": np.ones(len(rows), bool),
+        "is_copy": np.zeros(len(rows), bool),
+        "comm": rows,
+    }
+
+
+def _previous_end(base: dict[str, Array]) -> Array:
+    """End of the operation before on the same stream; NEVER for the first."""
+    end = base["start"] + base["dur"]
+    previous = np.full(len(end), NEVER)
+    same = base["track"][1:] == base["track"][:-1]
+    previous[1:][same] = end[:-1][same]
+    return previous
+
+
+def _lags(base: dict[str, Array], dep: Array) -> tuple[Array, Array, Array]:
+    """Least lag behind launch, queue and dependency. The constraint that bound in the recording reproduces the start exactly."""
+    start, launch, previous = base["start"], base["launch"], _previous_end(base)
+    end = start + base["dur"]
+    waited = np.where(dep >= 0, end[dep], NEVER)
+    launch_lag = _typical(start - launch, (launch > previous) & (launch > waited) & (launch != NEVER), DEFAULT_LAUNCH_LAG_NS)
+    queue_lag = _typical(start - previous, (previous > launch + launch_lag) & (previous > waited), DEFAULT_QUEUE_LAG_NS)
+    candidates = np.stack((launch + launch_lag, previous + queue_lag, waited + queue_lag))
+    binding = np.argmax(candidates, axis=0)
+    lags = []
+    for index, since in enumerate((launch, previous, waited)):
+        default = launch_lag if index == 0 else queue_lag
+        exact = start - since
+        lags.append(np.where(since == NEVER, 0, np.where(binding == index, exact, np.minimum(default, exact))))
+    return lags[0], lags[1], lags[2]
+
+
+def _typical(lag: Array, where: Array, default: int) -> int:
+    values = lag[where & (lag >= 0)]
+    return int(np.median(values)) if len(values) >= 8 else default
+
+
+def _transfers(job: JobFacts, position: int, base: dict[str, Array]) -> Array:
+    """From the last arrival to the end, per operation; its whole duration where it has no partner."""
+    members = job.members
+    mine = np.flatnonzero(members["rank"] == position)
+    ready = np.full(len(job.ranks[position].comms), NULL)
+    np.maximum.at(ready, members["comm"][mine], members["ready_ns"][mine])
+    transfer = base["dur"].copy()
+    at = base["comm"] >= 0
+    known = at & (np.where(at, ready[base["comm"]], NULL) != NULL) if len(ready) else np.zeros(len(at), bool)
+    transfer[known] = (base["start"] + base["dur"])[known] - ready[base["comm"][known]]
+    return transfer
+
+
+def _chains(base: dict[str, Array], segment: Array, dep: Array, anchors: Anchors) -> tuple[Array, Array, Array]:
+    """Chain number of each operation and the first and last operation of each chain."""
+    count = len(base["start"])
+    if not count:
+        none = np.empty(0, np.int64)
+        return none, none, none
+    is_source = np.zeros(count, bool)
+    is_source[dep[dep >= 0]] = True
+    is_source[anchors.target[anchors.target >= 0]] = True
+    begins = np.ones(count, bool)
+    begins[1:] = (
+        (base["track"][1:] != base["track"][:-1])
+        | (segment[1:] != segment[:-1])
+        | (dep[1:] >= 0)
+        | base["is_comm"][1:]
+        | base["is_comm"][:-1]
+        | is_source[:-1]
+    )
+    node = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], count) - 1
+    return node, first, last
+
+
+def _links(job: JobFacts, position: int, ops: Ops) -> dict[int, tuple[int, ...]]:
+    """Instances each communication node takes part in; instances with one member seen are no rendezvous."""
+    members = job.members
+    mine = np.flatnonzero((members["rank"] == position) & (job.instances["members"][members["instance"]] > 1))
+    node_of = dict(zip(ops.comm[ops.is_comm].tolist(), ops.node[ops.is_comm].tolist(), strict=True))
+    links: dict[int, list[int]] = {}
+    for comm, instance in zip(members["comm"][mine].tolist(), members["instance"][mine].tolist(), strict=True):
+        if comm in node_of:
+            links.setdefault(node_of[comm], []).append(instance)
+    return {node: tuple(dict.fromkeys(instances)) for node, instances in links.items()}
+
+
+def _order(ops: Ops, anchors: Anchors, marks: Array, first: Array, last: Array) -> tuple[tuple[int, int], ...]:
+    """Nodes by the time they were done: an order in which every dependency precedes its dependants."""
+    end = ops.start_ns + ops.dur_ns
+    is_comm = ops.is_comm[first] if len(first) else np.empty(0, bool)
+    nodes = np.arange(len(first))
+    dep = ops.dep[first] if len(first) else np.empty(0, np.int64)
+    after_dep = np.where(dep >= 0, end[dep] + 1, NEVER) if len(first) else np.empty(0, np.int64)
+    chain_time = np.maximum(end[last], after_dep) if len(first) else np.empty(0, np.int64)
+    start_time = np.maximum(ops.start_ns[first], after_dep) if len(first) else np.empty(0, np.int64)
+    finish_time = np.maximum(chain_time, start_time)
+    kinds = [(CHAIN, nodes[~is_comm], chain_time[~is_comm], 1), (POST, nodes[is_comm], start_time[is_comm], 2)]
+    kinds += [(FINISH, nodes[is_comm], finish_time[is_comm], 3)]
+    kinds += [(ANCHOR, np.arange(len(anchors.end_ns)), anchors.end_ns, 4), (MARK, np.arange(len(marks)), marks, 5)]
+    kind = np.concatenate([np.full(len(i), k) for k, i, _, _ in kinds])
+    index = np.concatenate([i for _, i, _, _ in kinds])
+    time = np.concatenate([t for _, _, t, _ in kinds])
+    rank = np.concatenate([np.full(len(i), r) for _, i, _, r in kinds])
+    order = np.lexsort((index, rank, time))
+    return tuple(zip(kind[order].tolist(), index[order].tolist(), strict=True))
+
+
+def host_cause(facts: RankFacts, cause: str) -> tuple[Array, Array]:
+    """Host spans of one cause, start and end (may nest)."""
+    mine = facts.host_spans["cause"] == CAUSE[cause]
+    return facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]

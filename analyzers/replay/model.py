@@ -1,0 +1,118 @@
+"""The reduced dependency graph: only what can move is a node.
+
+Per rank there is one host timeline, broken where the host blocked (anchors), and one queue per device stream, broken where an
+operation depends on another stream, is depended on, or communicates. Everything between is a chain that contracts to two numbers,
+max-plus: a chain ends at max(previous end + W, host + B). All times int64 ns on the rank's own clock until simulated.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.tables import Array
+
+NEVER = -(2**62)  # "no constraint": earlier than any time
+
+
+class Anchor(enum.IntEnum):
+    """Why the host blocked."""
+
+    SYNC = 0  # waits for a device operation
+    LOADER = 1  # waits for a batch that workers prepare at their own pace
+
+
+@dataclass(frozen=True)
+class Ops:
+    """Device operations of one rank in stream order; on a CPU rank, its communications only."""
+
+    row: Array  # of facts.device_ops (of facts.comms on a CPU rank)
+    start_ns: Array
+    dur_ns: Array
+    track: Array
+    launch_ns: Array  # NEVER where unknown
+    is_comm: Array
+    comm: Array  # row of facts.comms, -1
+    dep: Array  # index of the operation on another stream it waited for, -1
+    launch_lag_ns: Array  # least time from launch to start
+    queue_lag_ns: Array  # least time from the previous end on the stream to the start
+    dep_lag_ns: Array  # least time from the dependency's end to the start
+    transfer_ns: Array  # of a communication: from the last arrival to the end
+    segment: Array  # host segment of the launch
+    node: Array  # chain (or communication) it belongs to
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Where the host blocked, in order; host segment k + 1 begins when anchor k returns, segment 0 at the first step mark."""
+
+    kind: Array
+    start_ns: Array
+    end_ns: Array
+    target: Array  # index into Ops of what a SYNC waited for, -1
+    tail_ns: Array  # from the release (or the call, if it did not block) to the return
+
+
+@dataclass(frozen=True)
+class RankGraph:
+    """One rank, contracted. `order` lists (kind, index) of nodes in an order that respects every edge."""
+
+    facts: RankFacts
+    position: int
+    origin_ns: int  # first step mark
+    offset_ns: int  # own clock - reference clock
+    ops: Ops
+    anchors: Anchors
+    marks_ns: Array  # step marks after the first, host times
+    node_first: Array  # first operation of each chain, index into Ops
+    node_last: Array
+    links: Mapping[int, tuple[int, ...]]  # node -> instances it takes part in
+    order: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The job: rank graphs and how many members each instance must gather."""
+
+    ranks: tuple[RankGraph, ...]
+    members: Array  # per instance
+    measured_ns: float  # mean over ranks of the simulated span, as measured
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is different in a replay. Empty = the recorded run.
+
+    `dur_ns[p]`: new duration per operation of rank p; `transfer_ns[p]`: new transfer per operation of rank p (used where it
+    communicates); `host_scale[p]`: (intervals, factor) pairs by which host time inside the intervals is multiplied;
+    `no_sync`: ranks whose blocking calls return at once; `instant_loader`: ranks whose batches are always there.
+    """
+
+    dur_ns: Mapping[int, Array] = field(default_factory=dict)
+    transfer_ns: Mapping[int, Array] = field(default_factory=dict)
+    host_scale: Mapping[int, tuple[tuple[tuple[Array, Array], float], ...]] = field(default_factory=dict)
+    no_sync: frozenset[int] = frozenset()
+    instant_loader: frozenset[int] = frozenset()
+    no_queue_lag: frozenset[int] = frozenset()
+
+    def __add__(self, other: Scenario) -> Scenario:
+        """Both changes at once; where both give a duration for the same operation, the shorter holds."""
+        return Scenario(
+            _merge(self.dur_ns, other.dur_ns),
+            _merge(self.transfer_ns, other.transfer_ns),
+            {p: self.host_scale.get(p, ()) + other.host_scale.get(p, ()) for p in {*self.host_scale, *other.host_scale}},
+            self.no_sync | other.no_sync,
+            self.instant_loader | other.instant_loader,
+            self.no_queue_lag | other.no_queue_lag,
+        )
+
+
+def _merge(a: Mapping[int, Array], b: Mapping[int, Array]) -> dict[int, Array]:
+    merged = {**a, **b}
+    for position in set(a) & set(b):
+        merged[position] = np.minimum(a[position], b[position])
+    return merged

@@ -1,0 +1,215 @@
+"""Replay: evaluate the graph under a scenario. Ranks advance one at a time and meet at communications.
+
+Cost: contraction is a few numpy passes per rank and scenario; the simulation itself is one Python step per node, and nodes are
+only what can move.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.replay.graph import ANCHOR, CHAIN, FINISH, MARK, POST
+from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
+from ddprof.intervals import Intervals
+from ddprof.tables import Array
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A replayed run: mean span over ranks (ns), and per rank the host time of each step mark (reference clock)."""
+
+    span_ns: float
+    marks_ns: tuple[tuple[int, ...], ...]
+    node_end_ns: tuple[tuple[int, ...], ...]
+
+
+def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
+    """Run the whole job under a scenario (None: as recorded)."""
+    scenario = scenario or Scenario()
+    runs = [_Run(rank, scenario) for rank in graph.ranks]
+    arrived = [0] * len(graph.members)
+    latest = [NEVER] * len(graph.members)
+    needed = graph.members.tolist()
+    waiting: dict[int, list[int]] = {}
+    ready = deque(range(len(runs)))
+    blocked: set[int] = set()
+    while True:
+        while ready:
+            index = ready.popleft()
+            blocked.discard(index)
+            stuck = runs[index].advance(arrived, latest, needed, waiting, ready)
+            if stuck is not None:
+                waiting.setdefault(stuck, []).append(index)
+                blocked.add(index)
+        if not blocked:
+            break
+        _break_deadlock(blocked, waiting, needed, arrived, ready)
+    return Outcome(
+        float(np.mean([run.span() for run in runs])) if runs else 0.0,
+        tuple(tuple(run.marks) for run in runs),
+        tuple(tuple(run.ends) for run in runs),
+    )
+
+
+def _break_deadlock(blocked: set[int], waiting: dict[int, list[int]], needed: list[int], arrived: list[int], ready: deque[int]) -> None:
+    """Members that never arrive (a truncated window) must not hold the others for ever: let the smallest instance go."""
+    instance = min(i for i, who in waiting.items() if who)
+    needed[instance] = arrived[instance]
+    ready.extend(waiting.pop(instance))
+
+
+class _Run:
+    """One rank's state while it is replayed."""
+
+    def __init__(self, rank: RankGraph, scenario: Scenario) -> None:
+        self.rank = rank
+        self.at = 0
+        self.marks: list[int] = []
+        self.last_device = NEVER
+        self.origin = rank.origin_ns - rank.offset_ns
+        self.host = [NEVER] * (len(rank.anchors.kind) + 1)
+        self.host[0] = self.origin
+        self.stream_end: dict[int, int] = {}
+        self.ends = [NEVER] * len(rank.node_first)
+        self.starts = [NEVER] * len(rank.node_first)
+        self._contract(scenario)
+
+    def _contract(self, scenario: Scenario) -> None:
+        rank, ops, p = self.rank, self.rank.ops, self.rank.position
+        dur = scenario.dur_ns.get(p, ops.dur_ns)
+        queue = np.zeros_like(ops.queue_lag_ns) if p in scenario.no_queue_lag else ops.queue_lag_ns
+        transfer = scenario.transfer_ns.get(p, ops.transfer_ns)
+        clock = _HostClock(rank, scenario)
+        offset = np.where(ops.launch_ns == NEVER, NEVER, clock.offset(ops.launch_ns, ops.segment) + ops.launch_lag_ns)
+        first, last = rank.node_first, rank.node_last
+        if len(first):
+            work = dur + queue
+            total = np.add.reduceat(work, first) - queue[first]
+            # Time from an operation's start to the end of its chain: durations and lags that follow.
+            tail = np.cumsum(work[::-1])[::-1]
+            beyond = np.append(tail[1:], 0)[last]
+            to_end = tail - queue - beyond[ops.node]
+            launch_bound = np.maximum.reduceat(np.where(offset == NEVER, NEVER, offset + to_end), first)
+        else:
+            total = launch_bound = np.empty(0, np.int64)
+        self.total, self.launch_bound = total.tolist(), launch_bound.tolist()
+        self.first_offset = offset[first].tolist()
+        self.queue_lag, self.dep_lag = queue[first].tolist(), ops.dep_lag_ns[first].tolist()
+        self.transfer = transfer[first].tolist()
+        self.dep = np.where(ops.dep[first] >= 0, ops.node[ops.dep[first]], -1).tolist() if len(first) else []
+        self.segment, self.track = ops.segment[first].tolist(), ops.track[first].tolist()
+        self.mark_at = list(zip(*clock.locate(rank.marks_ns), strict=True))
+        self._anchors(scenario, clock)
+
+    def _anchors(self, scenario: Scenario, clock: _HostClock) -> None:
+        rank, anchors = self.rank, self.rank.anchors
+        p = rank.position
+        call = clock.offset(anchors.start_ns, np.arange(len(anchors.start_ns)))
+        self.call = call.tolist()
+        self.kind = anchors.kind.tolist()
+        self.tail = anchors.tail_ns.tolist()
+        self.ready_at = (anchors.end_ns - rank.offset_ns).tolist()
+        self.target = np.where(anchors.target >= 0, rank.ops.node[anchors.target], -1).tolist() if len(rank.ops.node) else [-1] * len(call)
+        self.no_sync, self.instant = p in scenario.no_sync, p in scenario.instant_loader
+
+    def span(self) -> int:
+        """From the first step mark to the later of the last mark and the last device operation."""
+        return max([*self.marks[-1:], self.last_device]) - self.origin
+
+    def advance(
+        self, arrived: list[int], latest: list[int], needed: list[int], waiting: dict[int, list[int]], ready: deque[int]
+    ) -> int | None:
+        """Evaluate nodes until one must wait for another rank: its instance, or None at the end."""
+        order, count = self.rank.order, len(self.rank.order)
+        while self.at < count:
+            kind, index = order[self.at]
+            if kind == CHAIN:
+                self._chain(index)
+            elif kind == POST:
+                self._post(index, arrived, latest, needed, waiting, ready)
+            elif kind == FINISH:
+                for instance in self.rank.links.get(index, ()):
+                    if arrived[instance] < needed[instance]:
+                        return instance
+                self._finish(index, latest)
+            elif kind == ANCHOR:
+                self._anchor(index)
+            elif kind == MARK:
+                segment, offset = self.mark_at[index]
+                self.marks.append(self.host[segment] + offset)
+            self.at += 1
+        return None
+
+    def _base(self, node: int) -> int:
+        start = self.stream_end.get(self.track[node], NEVER) + self.queue_lag[node]
+        dep = self.dep[node]
+        if dep >= 0:
+            start = max(start, self.ends[dep] + self.dep_lag[node])
+        return start
+
+    def _chain(self, node: int) -> None:
+        end = max(self._base(node) + self.total[node], self.host[self.segment[node]] + self.launch_bound[node])
+        self._done(node, end)
+
+    def _post(
+        self, node: int, arrived: list[int], latest: list[int], needed: list[int], waiting: dict[int, list[int]], ready: deque[int]
+    ) -> None:
+        start = max(self._base(node), self.host[self.segment[node]] + self.first_offset[node])
+        self.starts[node] = start
+        for instance in self.rank.links.get(node, ()):
+            arrived[instance] += 1
+            latest[instance] = max(latest[instance], start)
+            if arrived[instance] >= needed[instance] and instance in waiting:
+                ready.extend(waiting.pop(instance))
+
+    def _finish(self, node: int, latest: list[int]) -> None:
+        last = max((latest[i] for i in self.rank.links.get(node, ())), default=self.starts[node])
+        self._done(node, max(last, self.starts[node]) + self.transfer[node])
+
+    def _done(self, node: int, end: int) -> None:
+        self.ends[node] = end
+        track = self.track[node]
+        if end > self.stream_end.get(track, NEVER):
+            self.stream_end[track] = end
+        if end > self.last_device:
+            self.last_device = end
+
+    def _anchor(self, index: int) -> None:
+        call = self.host[index] + self.call[index]
+        if self.kind[index] == Anchor.LOADER:
+            fetched = call if self.instant else max(call, self.ready_at[index])
+        elif self.no_sync:
+            fetched = call
+        else:
+            target = self.target[index]
+            fetched = max(call, self.ends[target] if target >= 0 else call) + self.tail[index]
+        self.host[index + 1] = fetched
+
+
+class _HostClock:
+    """Host time as it passes in the scenario: spans the scenario shortens or stretches move everything after them."""
+
+    def __init__(self, rank: RankGraph, scenario: Scenario) -> None:
+        self._begins = np.concatenate(([rank.origin_ns], rank.anchors.end_ns)).astype(np.int64)
+        self._scaled: list[tuple[Intervals, float]] = []
+        for spans, factor in scenario.host_scale.get(rank.position, ()):
+            self._scaled.append((intervals.union(*spans), factor))
+
+    def _passed(self, at_ns: Array) -> Array:
+        passed = at_ns.astype(np.int64)
+        for spans, factor in self._scaled:
+            passed = passed - np.round((1.0 - factor) * intervals.covered(spans, at_ns)).astype(np.int64)
+        return passed
+
+    def offset(self, at_ns: Array, segment: Array) -> Array:
+        """Host time from the beginning of its segment to each instant."""
+        return self._passed(at_ns) - self._passed(self._begins)[segment] if len(at_ns) else at_ns.astype(np.int64)
+
+    def locate(self, at_ns: Array) -> tuple[list[int], list[int]]:
+        """Segment and offset of host instants such as step marks."""
+        segment = np.maximum(np.searchsorted(self._begins, at_ns, side="right") - 1, 0)
+        return segment.tolist(), self.offset(at_ns, segment).tolist()

@@ -102,7 +102,8 @@ class Cnn(nn.Module):
         self._between(x)
         x = torch.relu(self.hidden(x.flatten(1)))
         self._between(x)
-        return self.out(x)
+        scores: Tensor = self.out(x)
+        return scores
 
     def _between(self, x: Tensor) -> None:
         """The host's time between two layers: a quarter of the injected delay."""
@@ -149,8 +150,8 @@ def build(options: argparse.Namespace, rank: int, device: torch.device) -> Distr
     if bucket_cap_mb is None:
         return DistributedDataParallel(model, device_ids=ids)
     # DDP's first bucket has a limit of its own, which would hide the fault.
-    dist._DEFAULT_FIRST_BUCKET_BYTES = int(bucket_cap_mb * 2**20)
-    return DistributedDataParallel(model, device_ids=ids, bucket_cap_mb=bucket_cap_mb)  # type: ignore[arg-type]
+    setattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", int(bucket_cap_mb * 2**20))  # noqa: B010
+    return DistributedDataParallel(model, device_ids=ids, bucket_cap_mb=bucket_cap_mb)
 
 
 def _rounds_for(delay_s: float, model: Cnn, batch_size: int, device: torch.device) -> int:
@@ -237,7 +238,7 @@ def train(options: argparse.Namespace) -> list[float]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
     ballast = garbage_for(2 * options.fault_ms / 1e3) if options.fault == "gc" else []
-    losses: list[float] = []
+    losses: list[Tensor] = []
     for step, (images, labels) in enumerate(batches(loader_of(options, rank, world_size), options.steps)):
         images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
         if options.fault == "imbalance":
@@ -246,7 +247,7 @@ def train(options: argparse.Namespace) -> list[float]:
         loss = loss_of(model(images), labels)
         loss.backward()
         optimizer.step()
-        losses.append(loss.detach())  # type: ignore[arg-type]
+        losses.append(loss.detach())
         after_step(options, step, rank, model, ballast)
     return [float(loss) for loss in losses]
 

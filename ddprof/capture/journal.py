@@ -46,7 +46,7 @@ class Journal:
             self._recent.append(step)
         if step.profiled:
             self._profiled_ns.append(step.end_ns - step.start_ns)
-        elif not disturbed and not self._after_window and step.index >= _WARM_STEPS:
+        elif not disturbed and not self._after_window and step.number >= _WARM_STEPS:
             self._bare_ns.append(step.end_ns - step.start_ns)
         self._after_window = step.profiled  # the step after a window still waits for peers whose export took longer
 

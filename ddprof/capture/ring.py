@@ -86,5 +86,4 @@ def read_ring(path: Path) -> RingContent:
 
 
 def _step(data: bytes, offset: int) -> Step:
-    *numbers, profiled = _RECORD.unpack_from(data, offset)
-    return Step(*numbers, profiled=bool(profiled))
+    return Step._make((*(fields := _RECORD.unpack_from(data, offset))[:-1], bool(fields[-1])))

@@ -114,7 +114,7 @@ def _complete(path: Path, ring_path: Path) -> list[str]:
     if content is None:
         content = {"schema": SCHEMA, **ring.identity, "windows": [], "notes": []}
     known = {step["index"] for step in content.get("steps", [])}
-    added = [sidecar.step_record(step) for step in ring.steps if step.index not in known]
+    added = [sidecar.step_record(step) for step in ring.steps if step.number not in known]
     content["steps"] = sorted([*content.get("steps", []), *added], key=lambda step: int(step["index"]))
     content["steps_total"] = max(ring.written, len(content["steps"]))
     content["state"] = "killed"

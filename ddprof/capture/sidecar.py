@@ -62,7 +62,8 @@ def ring_identity(identity: RankIdentity) -> dict[str, Any]:
 
 def step_record(step: Step) -> dict[str, Any]:
     """A step as JSON."""
-    return step._asdict()
+    fields = step._asdict()
+    return {"index": fields.pop("number"), **fields}
 
 
 def _who(identity: RankIdentity) -> dict[str, Any]:

@@ -21,7 +21,7 @@ PHASE_NAMES = ("data", "forward", "backward", "optimizer", "collective")
 class Step(NamedTuple):
     """One closed step: unix nanoseconds, phase times inclusive of what ran inside them."""
 
-    index: int
+    number: int
     start_ns: int
     end_ns: int
     data_ns: int
@@ -148,4 +148,15 @@ class StepTracker:
         self._fetched = False
 
     def _close(self, end_ns: int) -> Step:
-        return Step(self.index, self.start_ns, end_ns, *self._spent_ns, self._is_profiled())
+        data_ns, forward_ns, backward_ns, optimizer_ns, collective_ns = self._spent_ns
+        return Step(
+            self.index,
+            self.start_ns,
+            end_ns,
+            data_ns,
+            forward_ns,
+            backward_ns,
+            optimizer_ns,
+            collective_ns,
+            self._is_profiled(),
+        )

@@ -18,8 +18,8 @@ class DataLoading(Instrumentor):
     def _install(self, module: ModuleType) -> None:
         source = sys.modules["torch.utils.data.dataloader"]
         session = self.session
-        fetch: Any = source._BaseDataLoaderIter.__next__  # type: ignore[attr-defined]
-        iterate: Any = source.DataLoader.__iter__  # type: ignore[attr-defined]
+        fetch: Any = source._BaseDataLoaderIter.__next__
+        iterate: Any = source.DataLoader.__iter__
         saw_loader = session.guard.wrap(session.observed.saw_loader)
         saw_batch = session.guard.wrap(self._saw_batch)
 
@@ -37,8 +37,8 @@ class DataLoading(Instrumentor):
             saw_loader(loader)
             return iterate(loader)
 
-        self.patches.add(source._BaseDataLoaderIter, "__next__", __next__)  # type: ignore[attr-defined]
-        self.patches.add(source.DataLoader, "__iter__", __iter__)  # type: ignore[attr-defined]
+        self.patches.add(source._BaseDataLoaderIter, "__next__", __next__)
+        self.patches.add(source.DataLoader, "__iter__", __iter__)
 
     def _saw_batch(self, batch: Any) -> None:
         self.session.journal.batch = {"tensors": _tensors(batch)}

@@ -21,7 +21,7 @@ class ForwardPasses(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         self._torch: Any = module
-        self._watched: set[type] = set()
+        self._watched: set[Any] = set()
         self._learner: Any = None
         self.watch_class(self._torch.nn.parallel.DistributedDataParallel, "ddp")
         self.watch_class(self._torch.nn.DataParallel, "dp")
@@ -31,7 +31,7 @@ class ForwardPasses(Instrumentor):
         self._stop_learning()
         self._watched.clear()
 
-    def watch_class(self, cls: type, kind: str) -> None:
+    def watch_class(self, cls: Any, kind: str) -> None:
         """Time calls of instances of `cls` that are not inside another timed call. `kind` names it in the sidecar."""
         if cls in self._watched:
             return
@@ -43,8 +43,8 @@ class ForwardPasses(Instrumentor):
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
             # Looked up at call time, not kept: torch.fx and others swap nn.Module.__call__ while they trace.
-            inherited = own_call.__get__(module) if own_call is not None else super(cls, module).__call__  # type:
-            ignore[misc]
+            parent: Any = super(cls, module)
+            inherited = own_call.__get__(module) if own_call is not None else parent.__call__
             if is_compiling():
                 return inherited(*args, **kwargs)  # dynamo sees through us: no graph break
             token = session.begin(FORWARD)

@@ -14,7 +14,7 @@ class UserProfilers(Instrumentor):
     profilers build."""
 
     def _install(self, module: ModuleType) -> None:
-        cls: Any = sys.modules["torch.autograd.profiler"].profile  # type: ignore[attr-defined]
+        cls: Any = sys.modules["torch.autograd.profiler"].profile
         for name in ("_prepare_trace", "_start_trace"):
             if hasattr(cls, name):
                 self.patches.add(cls, name, self._warned(getattr(cls, name)))

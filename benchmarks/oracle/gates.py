@@ -1,0 +1,32 @@
+"""Whether a job is healthy: nothing that could be changed would save three percent of the step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks.oracle.faults import build
+from benchmarks.oracle.ledger import ledger
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.spec import Scenario
+
+MAX_RECOVERABLE = 0.026  # below the contract's warning threshold of 3 %, with some room
+CAUSES = ("dataloader", "host_launch", "host_sync", "memcpy", "gc", "comm_transfer")
+MAX_WAIT = 0.035  # mean over ranks of waiting for others: what equal ranks would save is less
+
+
+def is_healthy(scenario: Scenario) -> bool:
+    """True when every cause costs little, communication hides, and no rank is late for a reason."""
+    run = simulate(scenario)
+    step = run.step_us()
+    if 1.0 - simulate(scenario, build(scenario, comm_free=True)).step_us() / step > MAX_RECOVERABLE:
+        return False
+    if not scenario.faults and scenario.quirks and _quirk_gain(scenario, step) > MAX_RECOVERABLE:
+        return False
+    job = ledger(run)["job"]
+    costs = {cause: float(job[cause]) / step for cause in CAUSES}  # type: ignore[arg-type]
+    small = all(cost <= MAX_RECOVERABLE for cause, cost in costs.items() if cause != "host_launch" or scenario.parallel.pp < 2)
+    return small and float(job["comm_wait"]) / step <= MAX_WAIT  # type: ignore[arg-type]
+
+
+def _quirk_gain(scenario: Scenario, step: float) -> float:
+    return 1.0 - simulate(replace(scenario, quirks=())).step_us() / step

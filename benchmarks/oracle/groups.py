@@ -1,0 +1,86 @@
+"""Process groups and what a transfer inside one costs (alpha-beta model with ring factors)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.oracle.spec import Parallel
+from benchmarks.oracle.world import World
+
+BYTES_PER_US_PER_GBPS = 1e3  # 1 GB/s = 1000 bytes per microsecond
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group as the trace names it."""
+
+    name: str
+    desc: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a rank sits, and its groups by role ("world", "dp", "tp", "pp", "shard", "replicate")."""
+
+    groups: dict[str, Group]
+    stage: int = 0
+
+
+def layout(parallel: Parallel, world_size: int, rank: int) -> Layout:
+    """The groups of a rank. TP is innermost, then DP, then PP, as Megatron and torch DeviceMesh order them."""
+    default = Group("0", "default_pg", tuple(range(world_size)))
+    if parallel.kind in ("ddp", "fsdp"):
+        return Layout({"world": default, "dp": default, "shard": default})
+    if parallel.kind == "hsdp":
+        shard = world_size // parallel.replicas
+        block, offset = divmod(rank, shard)
+        return Layout(
+            {
+                "world": default,
+                "shard": Group(str(1 + block), "mesh_dp_shard", tuple(range(block * shard, (block + 1) * shard))),
+                "replicate": Group(
+                    str(1 + parallel.replicas + offset), "mesh_dp_replicate", tuple(range(offset, world_size, shard))
+                ),
+            }
+        )
+    tp, dp = parallel.tp, parallel.dp
+    column, row, stage = rank % tp, (rank // tp) % dp, rank // (tp * dp)
+    per_stage = tp * dp
+    groups = {"world": default}
+    if tp > 1:
+        first = stage * per_stage + row * tp
+        groups["tp"] = Group(str(1 + stage * dp + row), "mesh_tp", tuple(range(first, first + tp)))
+    if dp > 1 or parallel.kind == "pp":
+        members = tuple(stage * per_stage + r * tp + column for r in range(dp))
+        groups["dp"] = Group(str(1 + parallel.pp * dp + stage * tp + column), "mesh_dp", members)
+    if parallel.pp > 1:
+        members = tuple(s * per_stage + row * tp + column for s in range(parallel.pp))
+        groups["pp"] = Group(str(1 + parallel.pp * (dp + tp) + row * tp + column), "mesh_pp", members)
+    return Layout(groups, stage)
+
+
+RING_FACTOR = {
+    "allreduce": lambda n: 2.0 * (n - 1) / n,
+    "_allgather_base": lambda n: (n - 1) / n,
+    "_reduce_scatter_base": lambda n: (n - 1) / n,
+    "send": lambda n: 1.0,
+}
+
+
+def transfer_us(world: World, collective: str, size_bytes: float, ranks: tuple[int, ...]) -> float:
+    """Time from the last arrival to the end, without noise; `size_bytes` is the full (gathered) buffer."""
+    if world.comm_free or len(ranks) < 2:
+        return 0.0
+    cluster = world.cluster
+    crosses = len({cluster.hosts[r] for r in ranks}) > 1
+    alpha, gbps = (
+        (cluster.inter_alpha_us, cluster.inter_gbps) if crosses else (cluster.intra_alpha_us, cluster.intra_gbps)
+    )
+    if collective == "send":
+        alpha *= 0.7
+    else:
+        alpha += 1.2 * (len(ranks) - 2) ** 0.7 if len(ranks) > 2 else 0.0
+    moved = RING_FACTOR[collective](len(ranks)) * size_bytes * world.bytes_scale
+    slowest = max(world.link_scale[r] for r in ranks)
+    return alpha + slowest * moved / (gbps * BYTES_PER_US_PER_GBPS)

@@ -1,0 +1,234 @@
+"""Kinds of scenarios: which fault (or look-alike) on which job, drawn from a seed and scaled to a share of the step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.oracle.bases import draw_base, draw_format
+from benchmarks.oracle.draws import generator
+from benchmarks.oracle.faults import build
+from benchmarks.oracle.gates import is_healthy
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.spec import Fault, Scenario
+
+ATTEMPTS = 40
+MIN_SHARE, MAX_SHARE = 0.05, 0.60
+CLOSE_ENOUGH = 0.12  # of the target share
+Maker = Callable[[np.random.Generator, Scenario], Fault | None]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A fault that can be put on jobs of some parallelisms. `bounds` limit the strength that is searched."""
+
+    make: Maker
+    parallel: tuple[str, ...]
+    bounds: tuple[float, float] | None  # None: the strength is drawn, not searched
+    max_share: float = 0.45
+    world: int = 0
+    shapes: bool = False  # the evidence needs `record_shapes`
+
+
+ALL = ("ddp", "ddp", "fsdp", "tpdp", "hsdp", "pp")
+DATA = ("ddp", "ddp", "fsdp", "tpdp", "hsdp")
+
+
+def some_ranks(draw: np.random.Generator, scenario: Scenario) -> tuple[int, ...]:
+    """One rank, sometimes two, never most of them."""
+    world = scenario.cluster.world
+    count = 2 if world >= 8 and draw.uniform() < 0.25 else 1
+    return tuple(sorted(int(r) for r in draw.choice(world, count, replace=False)))
+
+
+def _ranks(fault_id: str, **detail: float | str | bool) -> Maker:
+    return lambda draw, scenario: Fault(fault_id, 1.0, some_ranks(draw, scenario), detail)
+
+
+def _job(fault_id: str, **detail: float | str | bool) -> Maker:
+    return lambda draw, scenario: Fault(fault_id, 1.0, (), detail)
+
+
+def _slow_host(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    mode = "stall" if draw.uniform() < 0.6 else "scale"
+    return Fault("straggler.host", 1.0, some_ranks(draw, scenario), {"mode": mode})
+
+
+def _starved(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    workers = int(draw.choice([1, 2, 2, 4]))
+    return Fault("input.starved", 1.0, (), {"num_workers": workers, "recommended_num_workers": workers * 4})
+
+
+def _small_buckets(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    cap = float(draw.choice([0.5, 1.0, 2.0]))
+    return Fault("comm.latency_bound", 1.0, (), {"bucket_cap_mb": cap, "recommended_bucket_cap_mb": 25.0})
+
+
+def _no_overlap(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    mode = "late" if draw.uniform() < 0.4 else "huge"
+    detail: dict[str, float | str | bool] = {"mode": mode, "recommended_bucket_cap_mb": 25.0}
+    if mode == "huge":
+        detail["bucket_cap_mb"] = 1e6
+    return Fault("comm.no_overlap", 1.0, (), detail)
+
+
+def _sharding(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    hosts = len(set(scenario.cluster.hosts))
+    return Fault("comm.sharding", 1.0, (), {"remedy": "hsdp" if hosts > 1 else "reshard"})
+
+
+def _checkpoint(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    ranks = (0,) if draw.uniform() < 0.3 else ()
+    return Fault("host.checkpoint", 1.0, ranks, {"step": int(draw.integers(scenario.steps))})
+
+
+def _collections(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    return Fault("host.gc", 1.0, (), {"chance": float(draw.uniform(0.4, 0.8))})
+
+
+def _few_microbatches(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    pp = scenario.parallel.pp
+    few = pp * int(draw.choice([1, 1, 2]))
+    return Fault("pipeline.bubble", float(few), (), {"microbatches": few, "recommended_microbatches": 4 * few})
+
+
+def _more_layers(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    pp = scenario.parallel.pp
+    stage = pp - 1 if draw.uniform() < 0.5 else int(draw.integers(pp))
+    extra = int(draw.integers(1, scenario.model.layers + 1))
+    return Fault("pipeline.imbalance", float(extra), (), {"stage": stage})
+
+
+KINDS: dict[str, Kind] = {
+    "straggler.compute": Kind(_ranks("straggler.compute"), ALL, (0.03, 3.0)),
+    "straggler.host": Kind(_slow_host, ("ddp", "ddp", "tpdp"), None),
+    "straggler.imbalance": Kind(_job("straggler.imbalance"), ("ddp", "ddp", "fsdp"), (0.04, 0.7), max_share=0.3),
+    "input.starved": Kind(_starved, DATA, (1e3, 5e6)),
+    "input.straggler": Kind(_ranks("input.straggler"), DATA, (1.0, 200.0)),
+    "input.pageable_copy": Kind(_job("input.pageable_copy"), DATA, (4e6, 2e9), max_share=0.4),
+    "comm.latency_bound": Kind(_small_buckets, ("ddp",), (20.0, 4000.0), max_share=0.4),
+    "comm.no_overlap": Kind(_no_overlap, ("ddp",), (1.0, 400.0), max_share=0.35),
+    "comm.bandwidth_bound": Kind(_job("comm.bandwidth_bound"), ("ddp",), (2.0, 800.0), max_share=0.4),
+    "comm.slow_link": Kind(_ranks("comm.slow_link"), ("tpdp", "tpdp", "hsdp", "ddp"), (1.0, 900.0), world=8),
+    "comm.sharding": Kind(_sharding, ("fsdp",), (1.5, 400.0), max_share=0.4),
+    "host.launch_bound": Kind(_job("host.launch_bound"), ("ddp", "fsdp"), (1.2, 400.0)),
+    "host.sync": Kind(_job("host.sync"), ("ddp", "fsdp", "tpdp"), (20.0, 1e5)),
+    "host.gc": Kind(_collections, DATA, (200.0, 5e5)),
+    "host.checkpoint": Kind(_checkpoint, DATA, (200.0, 1e6)),
+    "host.allocator": Kind(_job("host.allocator"), DATA, (100.0, 5e5)),
+    "memory.headroom": Kind(_job("memory.headroom"), ("ddp", "fsdp"), (100.0, 5e5)),
+    "pipeline.bubble": Kind(_few_microbatches, ("pp",), None),
+    "pipeline.imbalance": Kind(_more_layers, ("pp",), None),
+    "compute.precision": Kind(_job("compute.precision"), ("ddp", "fsdp"), (1.3, 8.0), max_share=0.55, shapes=True),
+    "compute.unfused_optimizer": Kind(_job("compute.unfused_optimizer"), ("ddp", "fsdp"), (3.0, 400.0)),
+}
+PAIRS = (
+    ("straggler.compute", "host.checkpoint"), ("straggler.compute", "input.starved"), ("straggler.compute", "host.gc"),
+    ("host.sync", "input.pageable_copy"), ("comm.latency_bound", "straggler.compute"),
+    ("input.starved", "host.checkpoint"), ("host.allocator", "straggler.compute"),
+    ("compute.unfused_optimizer", "comm.no_overlap"), ("host.checkpoint", "host.gc"), ("host.sync", "comm.no_overlap"),
+)  # fmt: skip
+CLEAN = (
+    "plain", "hidden_comm", "jitter", "first_step", "slow_clock", "loader", "gc", "pipeline", "fsdp", "tpdp", "large",
+)  # fmt: skip
+EVERY_KIND = (*(f"clean.{name}" for name in CLEAN), *KINDS, *("+".join(pair) for pair in PAIRS))
+
+
+def scenario(seed: int, kind: str | None = None) -> Scenario:
+    """The scenario of a seed, of a kind or of one the seed picks. Raises KeyError for an unknown kind."""
+    if kind is None:
+        names = list(EVERY_KIND)
+        kind = names[int(generator(seed, "kind").integers(len(names)))]
+    if kind not in EVERY_KIND:
+        raise KeyError(f"unknown kind {kind!r}; known: {', '.join(EVERY_KIND)}")
+    for attempt in range(ATTEMPTS):
+        draw = generator(seed, "scenario", kind, attempt)
+        found = _clean(draw, seed, kind) if kind.startswith("clean.") else _faulty(draw, seed, kind)
+        if found is not None:
+            return found
+    raise RuntimeError(f"no scenario of kind {kind} met its conditions in {ATTEMPTS} attempts (seed {seed})")
+
+
+def _faulty(draw: np.random.Generator, seed: int, kind: str) -> Scenario | None:
+    ids = kind.split("+")
+    shared = [p for p in KINDS[ids[0]].parallel if all(p in KINDS[i].parallel for i in ids)]
+    parallel = shared[int(draw.integers(len(shared)))]
+    world = max(KINDS[i].world for i in ids)
+    base = draw_base(draw, parallel, f"{kind}_{seed}", seed, world, hosts=2 if "comm.slow_link" in ids else 0)
+    if any(KINDS[i].shapes for i in ids):
+        base = replace(base, format=replace(draw_format(draw, plain=True), shapes=True))
+    if not is_healthy(base):
+        return None
+    faults = []
+    for fault_id in ids:
+        fault = KINDS[fault_id].make(draw, base)
+        if fault is None:
+            return None
+        limit = KINDS[fault_id].max_share / (1.6 if len(ids) > 1 else 1.0)
+        target = float(np.exp(draw.uniform(np.log(0.07 if len(ids) > 1 else MIN_SHARE * 1.15), np.log(limit))))
+        tuned = _tuned(replace(base, faults=(fault,)), target)
+        if tuned is None:
+            return None
+        faults.append(tuned)
+    return replace(base, kind=kind, faults=tuple(faults))
+
+
+def share(scenario: Scenario) -> float:
+    """What removing all faults saves, as a share of the step."""
+    step = simulate(scenario).step_us()
+    healthy = simulate(scenario, build(scenario, frozenset(range(len(scenario.faults))))).step_us()
+    return (step - healthy) / step
+
+
+def _tuned(scenario: Scenario, target: float) -> Fault | None:
+    """The scenario's only fault at the strength that costs about `target` of the step; None if it cannot."""
+    fault = scenario.faults[0]
+    bounds = _bounds(scenario, fault)
+    if bounds is None:
+        return fault if MIN_SHARE <= share(scenario) <= MAX_SHARE else None
+    low, high = math.log(bounds[0]), math.log(bounds[1])
+    for _ in range(12):
+        middle = (low + high) / 2
+        fault = replace(fault, strength=round(math.exp(middle), 4))
+        cost = share(replace(scenario, faults=(fault,)))
+        if abs(cost - target) <= CLOSE_ENOUGH * target:
+            return fault if cost >= MIN_SHARE else None
+        low, high = (middle, high) if cost < target else (low, middle)
+    return None
+
+
+def _bounds(scenario: Scenario, fault: Fault) -> tuple[float, float] | None:
+    if fault.id == "straggler.host":
+        return (300.0, 5e5) if fault.detail["mode"] == "stall" else (1.5, 400.0)
+    return KINDS[fault.id].bounds
+
+
+def _clean(draw: np.random.Generator, seed: int, kind: str) -> Scenario | None:
+    name = kind.removeprefix("clean.")
+    parallel = {"pipeline": "pp", "fsdp": "fsdp", "tpdp": "tpdp"}.get(name, "ddp" if name == "hidden_comm" else "")
+    choice = parallel or str(draw.choice(["ddp", "ddp", "fsdp", "tpdp", "hsdp"]))
+    base = draw_base(draw, choice, f"{kind}_{seed}", seed, world=int(draw.choice([16, 32, 64])) if name == "large" else 0,
+                     hosts=4 if name == "large" else 0)  # fmt: skip
+    quirk = _quirk(draw, name, base)
+    if name == "hidden_comm":
+        cluster = replace(base.cluster, intra_gbps=base.cluster.intra_gbps * 0.12, inter_gbps=base.cluster.inter_gbps * 0.3)
+        base = replace(base, cluster=cluster, parallel=replace(base.parallel, bucket_mb=10.0))
+    found = replace(base, kind=kind, quirks=(quirk,) if quirk is not None else ())
+    return found if is_healthy(found) else None
+
+
+def _quirk(draw: np.random.Generator, name: str, base: Scenario) -> Fault | None:
+    if name == "jitter":
+        return Fault("quirk.jitter", float(draw.uniform(0.05, 0.1)))
+    if name == "first_step":
+        return Fault("quirk.first_step", float(draw.uniform(0.03, 0.08)))
+    if name == "slow_clock":
+        return Fault("quirk.slow_clock", float(draw.uniform(0.008, 0.018)), some_ranks(draw, base))
+    if name == "loader":
+        return Fault("quirk.loader", 0.017 * base.model.unit_us * base.model.layers * 14.0)
+    if name == "gc":
+        return Fault("quirk.gc", float(draw.uniform(200.0, 500.0)), (int(draw.integers(base.cluster.world)),), {"chance": 0.5})
+    return None

@@ -1,0 +1,92 @@
+"""Run the programs of all ranks against their devices: who waits for whom decides every time in the result."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from benchmarks.oracle.device import DeviceOp, Devices
+from benchmarks.oracle.draws import generator
+from benchmarks.oracle.faults import build
+from benchmarks.oracle.loader import BatchQueue
+from benchmarks.oracle.programs import program_for
+from benchmarks.oracle.rank import Meeting, Program, Rank
+from benchmarks.oracle.spec import Scenario
+from benchmarks.oracle.step import device_sync
+from benchmarks.oracle.world import World
+
+MARK_US = 1.0  # between the end of one step's range and the start of the next
+START_SKEW_US = 40.0  # ranks do not start at the same moment
+WARMUP_STEPS = 1  # simulated but not recorded, so that the recording begins in the steady state
+
+
+@dataclass
+class Run:
+    """A finished simulation: the scenario, the world it ran in, and every rank with its true times."""
+
+    scenario: Scenario
+    world: World
+    ranks: list[Rank]
+
+    def step_us(self) -> float:
+        """Mean wall time of a step over ranks and steps."""
+        walls = [(rank.marks[-1] - rank.marks[0]) / self.world.steps for rank in self.ranks]
+        return sum(walls) / len(walls)
+
+    def per_step_us(self) -> list[float]:
+        """Wall time of each step, mean over ranks."""
+        count = len(self.ranks)
+        return [sum(r.marks[i + 1] - r.marks[i] for r in self.ranks) / count for i in range(self.world.steps)]
+
+
+def simulate(scenario: Scenario, world: World | None = None) -> Run:
+    """Simulate a scenario, in `world` if given (see `faults.build`), else with all its faults."""
+    given = world if world is not None else build(scenario)
+    return Run(scenario, given, _run(given))
+
+
+def _run(world: World) -> list[Rank]:
+    runnable: deque[int] = deque(range(world.size))
+    queued = [True] * world.size
+
+    def wake(rank: int) -> None:
+        if not queued[rank]:
+            queued[rank] = True
+            runnable.append(rank)
+
+    devices = Devices(world.size, wake)
+    meeting = Meeting(world)
+    skew = generator(world.seed, "start").uniform(0.0, START_SKEW_US, world.size)
+    ranks = [Rank(r, world, devices, meeting, float(skew[r])) for r in range(world.size)]
+    programs = [_program(rank) for rank in ranks]
+    waiting: list[DeviceOp | None] = [None] * world.size
+    finished = [False] * world.size
+    while runnable:
+        r = runnable.popleft()
+        queued[r] = False
+        devices.advance(r)
+        while not finished[r]:
+            blocked = waiting[r]
+            if blocked is not None and blocked.end is None:
+                break
+            waiting[r] = next(programs[r], None)
+            finished[r] = waiting[r] is None
+    if not all(finished):
+        raise RuntimeError(f"deadlock: ranks {[r for r in range(world.size) if not finished[r]]} never finished")
+    return ranks
+
+
+def _program(rank: Rank) -> Program:
+    queue = BatchQueue(rank.world, rank.rank, rank.t)
+    step = program_for(rank.world.parallel.kind)
+    for index in range(-WARMUP_STEPS, rank.world.steps):
+        if index == 0:
+            yield from device_sync(rank)  # recording starts on an idle device
+            rank.t += MARK_US
+        if index >= 0:
+            rank.marks.append(rank.t)
+        rank.begin_step(index)
+        rank.t += 0.5
+        yield from step(rank, queue)
+        rank.t += MARK_US
+    rank.marks.append(rank.t)

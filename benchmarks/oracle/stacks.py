@@ -1,0 +1,62 @@
+"""What the profiler adds on request: Python frames (`with_stack`) and memory events (`profile_memory`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.oracle.header import DEVICES
+
+if TYPE_CHECKING:
+    from benchmarks.oracle.kineto import TraceWriter
+
+FRAMES = {
+    "DistributedDataParallel.forward": "torch/nn/parallel/distributed.py(1633): forward",
+    "FullyShardedDataParallel.forward": "torch/distributed/fsdp/fully_sharded_data_parallel.py(845): forward",
+    "Optimizer.step#AdamW.step": "torch/optim/optimizer.py(485): wrapper",
+    "Optimizer.zero_grad#AdamW.zero_grad": "torch/_compile.py(53): inner",
+    "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__": "torch/utils/data/dataloader.py(703): __next__",
+    "save_checkpoint": "train.py(118): save_checkpoint",
+}
+SAMPLES_PER_STEP = 24
+
+
+def python_frames(writer: TraceWriter) -> list[str]:
+    """A `train.py` frame per step, and the frames of the calls that torch annotates, as `python_function` events."""
+    place = writer.host_place("main")
+    rows: list[tuple[float, float, str]] = [
+        (start + 0.2, end - start - 1.4, "train.py(64): train_step")
+        for start, end in zip(writer.rank.marks, writer.rank.marks[1:], strict=False)
+    ]
+    begin = writer.rank.marks[0]
+    for event in writer.rank.events:
+        frame = FRAMES.get(event.name)
+        if frame is not None and event.start >= begin:
+            rows.append((event.start - 0.1, event.dur + 0.2, frame))
+    out = []
+    for number, (start, dur, frame) in enumerate(sorted(rows), 1):
+        args = f'"Python parent id": {0 if number == 1 else 1}, "Python id": {number}, "Ev Idx": {writer.next_index()}'
+        head = f'"ph": "X", "cat": "python_function", "name": "{frame}", {place}'
+        out.append(f'  {{\n    {head},\n    {writer.times(start, dur)},\n    "args": {{\n      {args}\n    }}\n  }}')
+    return out
+
+
+def memory_events(writer: TraceWriter) -> list[str]:
+    """`[memory]` events: a saw tooth over each step, activations growing in forward and shrinking in backward."""
+    total = DEVICES[writer.scenario.cluster.vendor]["totalGlobalMem"]
+    reserved = int(total * writer.run.world.memory_share)
+    floor, marks, out = 0.45 * reserved, writer.rank.marks, []
+    before = int(floor)
+    for start, end in zip(marks, marks[1:], strict=False):
+        for i in range(SAMPLES_PER_STEP):
+            at = start + (i + 0.5) * (end - start) / SAMPLES_PER_STEP
+            level = 1.0 - abs(2.0 * (i + 1) / SAMPLES_PER_STEP - 1.0)
+            allocated = int(floor + 0.95 * (reserved - floor) * level)
+            args = (
+                f'"Total Reserved": {reserved}, "Total Allocated": {allocated}, "Bytes": {allocated - before}, '
+                f'"Addr": {140000000000000 + i * 2097152}, "Device Id": {writer.device}, "Device Type": 1, '
+                f'"Ev Idx": {writer.next_index()}'
+            )
+            before = allocated
+            head = f'"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", {writer.host_place("main")}'
+            out.append(f'  {{\n    {head}, {writer.moment(at)},\n    "args": {{\n      {args}\n    }}\n  }}')
+    return out

@@ -1,0 +1,204 @@
+"""The parts every training step is made of: batch, forward, backward, loss, optimizer, step mark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.oracle.device import DeviceOp
+from benchmarks.oracle.layers import (
+    EMBEDDING_BACKWARD,
+    HEAD_BACKWARD,
+    HEAD_FORWARD,
+    TP_AFTER_BACKWARD,
+    TP_AFTER_FORWARD,
+    Operator,
+    backward,
+    forward,
+)
+from benchmarks.oracle.loader import BatchQueue, next_batch
+from benchmarks.oracle.comm import collective
+from benchmarks.oracle.rank import BACKWARD, COMPUTE, MAIN, SYNC_RETURN_US, Kernel, Occupant, Program, Rank
+
+PINNED_GBPS, PAGEABLE_GBPS, DTOH_GBPS = 23.7, 5.5, 23.7
+COPY_BYTES_PER_US = 1e3
+GRADIENT_BYTES = 2.0
+OnGradient = Callable[[int], None]  # called with the number of elements whose gradient is ready
+
+
+def load(rank: Rank, queue: BatchQueue) -> Program:
+    """Fetch the batch and copy it to the device: asynchronously from pinned memory, blocking from pageable memory."""
+    next_batch(rank, queue)
+    yield from copy_in(rank)
+
+
+def copy_in(rank: Rank) -> Program:
+    """`batch.to(device)`."""
+    model = rank.world.model
+    rate = PINNED_GBPS if model.pinned else PAGEABLE_GBPS
+    name = "Memcpy HtoD (Pinned -> Device)" if model.pinned else "Memcpy HtoD (Pageable -> Device)"
+    yield from copy(rank, name, model.batch_bytes, rate, blocking=not model.pinned)
+
+
+def copy(rank: Rank, name: str, size: float, gbps: float, blocking: bool) -> Program:
+    """`aten::to` with one copy on the compute stream; a blocking one holds the runtime call until it is over."""
+    start, cost = rank.t, rank.operator_us(2.0)
+    op = DeviceOp(rank.rank, COMPUTE, "memcpy", name, max(1.6, size / (gbps * COPY_BYTES_PER_US)))
+    op.bytes = size
+    call, call_us = start + 0.45 * cost, 0.25 * cost
+    externals = [rank.next_external() for _ in range(3)]
+    op.correlation = rank.next_correlation()
+    rank.submit(op, call, call + (3.0 if blocking else call_us), externals[2])
+    end = start + cost
+    if blocking:
+        yield op
+        assert op.end is not None
+        call_us = max(op.end, call) + SYNC_RETURN_US - call
+        end = call + call_us + 0.2 * cost
+        rank.occupants.append(Occupant(call, call + call_us, "host_sync"))
+    rank.runtime("memcpy", call, call_us, externals[2], op.correlation)
+    for depth, operator in enumerate(("aten::to", "aten::_to_copy", "aten::copy_")):
+        rank.record_as(externals[depth], "cpu_op", operator, start + 0.9 * depth, end - 0.25 * depth)
+    rank.t = end
+
+
+def item(rank: Rank) -> Program:
+    """`tensor.item()`: a copy to the host, then a blocking wait for the stream."""
+    start, cost = rank.t, rank.operator_us(2.0)
+    op = DeviceOp(rank.rank, COMPUTE, "memcpy", "Memcpy DtoH (Device -> Pageable)", 1.6)
+    op.bytes = 4.0
+    outer, inner = rank.next_external(), rank.next_external()
+    op.correlation = rank.runtime("memcpy", start + 0.35 * cost, 0.2 * cost, inner)
+    rank.submit(op, start + 0.35 * cost, start + 0.55 * cost, inner)
+    wait = start + 0.85 * cost
+    yield op
+    assert op.end is not None
+    back = max(op.end, wait) + SYNC_RETURN_US
+    rank.runtime("cudaStreamSynchronize", wait, back - wait, inner)
+    rank.occupants.append(Occupant(wait, back, "host_sync"))
+    rank.record_as(outer, "cpu_op", "aten::item", start, back + 2.0)
+    rank.record_as(inner, "cpu_op", "aten::_local_scalar_dense", start + 0.9, back + 1.75)
+    rank.t = back + 2.0
+
+
+def device_sync(rank: Rank) -> Program:
+    """`torch.cuda.synchronize()`: waits for everything queued."""
+    start = rank.t + 1.0
+    ends = [op for op in (rank.last_on(stream) for stream in range(8)) if op is not None]
+    for op in ends:
+        yield op
+    back = max([start, *(op.end or 0.0 for op in ends)]) + SYNC_RETURN_US
+    rank.runtime("cudaDeviceSynchronize", start, back - start, 0)
+    rank.occupants.append(Occupant(start, back, "host_sync"))
+    rank.t = back + 1.0
+
+
+def boundary(rank: Rank, layer: int) -> Program:
+    """What happens before a layer's forward: nothing in a healthy run, disturbances otherwise."""
+    world, here = rank.world, (rank.rank, rank.step)
+    for at, us in world.gc.get(here, ()):
+        if at == layer:
+            rank.occupy("python_function", "Python GC", us, "gc")
+    for at, us in world.stalls.get(here, ()):
+        if at == layer:
+            rank.t += us
+    for at, us in world.allocations.get(here, ()):
+        if at == layer:
+            yield from allocate(rank, us)
+    if layer in world.syncs:
+        yield from item(rank)
+        rank.t += world.syncs[layer]
+
+
+def allocate(rank: Rank, us: float) -> Program:
+    """The caching allocator gives up: cudaFree (waits for the device) then cudaMalloc, inside `aten::empty`."""
+    start = rank.t
+    before = rank.last_on(COMPUTE)
+    outer = rank.next_external()
+    if before is not None:
+        yield before
+    free_end = max(start + 4.0, before.end or 0.0 if before is not None else 0.0) + 0.35 * us
+    malloc_end = free_end + 0.65 * us
+    rank.runtime("cudaFree", start + 2.0, free_end - start - 2.0, outer)
+    rank.runtime("cudaMalloc", free_end + 1.0, malloc_end - free_end - 1.0, outer)
+    rank.occupants.append(Occupant(start + 2.0, malloc_end, "allocator"))
+    rank.record_as(outer, "cpu_op", "aten::empty", start, malloc_end + 1.5)
+    rank.t = malloc_end + 1.5
+
+
+def zero_grad(rank: Rank) -> None:
+    """`optimizer.zero_grad(set_to_none=True)`."""
+    start = rank.t
+    rank.t += rank.operator_us(4.6)
+    rank.record("user_annotation", "Optimizer.zero_grad#AdamW.zero_grad", start, rank.t)
+
+
+def run_operators(rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, reduce_after: tuple[int, ...]) -> None:
+    """Forward operators of a layer; after some of them tensor parallelism reduces the activations."""
+    for i, operator in enumerate(operators):
+        rank.sequence += 1
+        kernel = Kernel(kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * precision_scale(rank, operator)))
+        rank.operator(operator.path, (kernel,), rank.operator_us(), ("dims", operator, scale * rank.share_of_work))
+        if i in reduce_after:
+            blocking_reduce(rank)
+
+
+def precision_scale(rank: Rank, operator: Operator) -> float:
+    """Matmuls in fp32 without TF32 run several times longer."""
+    if rank.world.model.precision == "fp32" and operator.dims is not None:
+        return rank.world.fp32_slowdown
+    return 1.0
+
+
+def kernel_key(operator: Operator, layer: int) -> str:
+    """Role of the kernel; the writer turns it into a vendor's name."""
+    return f"{operator.role}/{layer % 2}"
+
+
+def blocking_reduce(rank: Rank) -> None:
+    """All-reduce in the tensor-parallel group that the next kernel needs."""
+    op = collective(rank, "tp", "allreduce", rank.world.parallel.activation_elems)
+    if op is not None:
+        rank.wait_on_stream(op)
+
+
+def forward_layer(rank: Rank, layer: int, scale: float = 1.0) -> Program:
+    """Forward of one layer, disturbances first."""
+    yield from boundary(rank, layer)
+    reduce_after = TP_AFTER_FORWARD if "tp" in rank.layout.groups else ()
+    run_operators(rank, forward(rank.world.model.arch), scale, layer, reduce_after)
+
+
+def head_forward(rank: Rank, scale: float = 1.0) -> None:
+    """Output projection and loss."""
+    run_operators(rank, HEAD_FORWARD, scale, 0, ())
+
+
+def backward_operators(rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, ready: OnGradient | None) -> None:
+    """Backward operators on the autograd thread; `ready` hears of each gradient as soon as it is computed."""
+    reduce_after = TP_AFTER_BACKWARD if "tp" in rank.layout.groups and operators is backward(rank.world.model.arch) else ()
+    rank.thread = BACKWARD
+    for i, operator in enumerate(operators):
+        rank.sequence += 1
+        kernel = Kernel(kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * precision_scale(rank, operator)))
+        path = ("autograd::engine::evaluate_function: " + operator.path[0], *operator.path)
+        rank.operator(path, (kernel,), rank.operator_us(0.9), ("dims", operator, scale * rank.share_of_work))
+        if operator.gradient and ready is not None:
+            ready(round(operator.gradient * rank.world.model.params_per_layer))
+        if i in reduce_after:
+            blocking_reduce(rank)
+    rank.thread = MAIN
+
+
+def backward_layer(rank: Rank, layer: int, scale: float = 1.0, ready: OnGradient | None = None) -> None:
+    """Backward of one layer."""
+    backward_operators(rank, backward(rank.world.model.arch), scale, layer, ready)
+
+
+def head_backward(rank: Rank, scale: float = 1.0, ready: OnGradient | None = None) -> None:
+    """Backward of loss and output projection."""
+    backward_operators(rank, HEAD_BACKWARD, scale, 0, ready)
+
+
+def embedding_backward(rank: Rank, scale: float = 1.0, ready: OnGradient | None = None) -> None:
+    """Backward of the embedding, the last gradient."""
+    backward_operators(rank, (EMBEDDING_BACKWARD,), scale, 0, ready)

@@ -1,0 +1,85 @@
+"""The run as the simulator sees it: the scenario's settings after its faults (or their remedies) have been applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from benchmarks.oracle.draws import factor
+from benchmarks.oracle.spec import Cluster, Loader, Model, Noise, Parallel, Scenario
+
+Moments = dict[tuple[int, int], list[tuple[int, float]]]  # (rank, step) -> [(layer, duration_us)]
+
+
+@dataclass
+class World:
+    """Mutable settings and disturbances of one simulation."""
+
+    seed: int
+    steps: int
+    model: Model
+    cluster: Cluster
+    parallel: Parallel
+    loader: Loader
+    noise: Noise
+    kernel_scale: list[float]  # per rank
+    host_scale: list[float]
+    loader_scale: list[float]
+    link_scale: list[float]  # per rank: 2.0 = twice as slow
+    stage_scale: list[float]  # per pipeline stage: factor on its kernels
+    stage_layers: list[int]  # per pipeline stage
+    bytes_scale: float = 1.0  # gradient compression
+    imbalance: dict[tuple[int, int], float] = field(default_factory=dict)  # (rank, step) -> work factor
+    gc: Moments = field(default_factory=dict)
+    stalls: Moments = field(default_factory=dict)  # descheduled host threads: no event shows them
+    allocations: Moments = field(default_factory=dict)
+    syncs: dict[int, float] = field(default_factory=dict)  # layer -> host work after its `.item()`, microseconds
+    checkpoints: dict[tuple[int, int], float] = field(default_factory=dict)  # (rank, step) -> duration
+    comm_free: bool = False
+    fp32_slowdown: float = 3.2
+    memory_share: float = 0.62  # of device memory reserved at the peak
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.cluster.world
+
+    def rank_speed(self, rank: int, step: int) -> float:
+        """Factor on every kernel of a rank in a step: hardware, noise of the rank and step, unequal work."""
+        noise = factor(self.seed, "rank", rank, 0, self.noise.rank) * factor(self.seed, "step", rank, step, self.noise.step)
+        return self.kernel_scale[rank] * noise * self.imbalance.get((rank, step), 1.0)
+
+    def set_model(self, **changes: object) -> None:
+        """Change model settings."""
+        self.model = replace(self.model, **changes)  # type: ignore[arg-type]
+
+    def set_parallel(self, **changes: object) -> None:
+        """Change parallelism settings."""
+        self.parallel = replace(self.parallel, **changes)  # type: ignore[arg-type]
+
+    def set_loader(self, **changes: object) -> None:
+        """Change loader settings."""
+        self.loader = replace(self.loader, **changes)  # type: ignore[arg-type]
+
+    def set_cluster(self, **changes: object) -> None:
+        """Change link settings."""
+        self.cluster = replace(self.cluster, **changes)  # type: ignore[arg-type]
+
+
+def healthy_world(scenario: Scenario) -> World:
+    """The scenario without any fault or quirk."""
+    size = scenario.cluster.world
+    return World(
+        seed=scenario.seed,
+        steps=scenario.steps,
+        model=scenario.model,
+        cluster=scenario.cluster,
+        parallel=scenario.parallel,
+        loader=scenario.loader,
+        noise=scenario.noise,
+        kernel_scale=[1.0] * size,
+        host_scale=[1.0] * size,
+        loader_scale=[1.0] * size,
+        link_scale=[1.0] * size,
+        stage_scale=[1.0] * max(1, scenario.parallel.pp),
+        stage_layers=[scenario.model.layers] * max(1, scenario.parallel.pp),
+    )

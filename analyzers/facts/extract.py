@@ -70,7 +70,7 @@ def _training_threads(trace: RankTrace, ops: Table, main: int | None) -> Array:
 def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
     ops, rows = device_ops(trace)
     ops, comms, messages = device_comms(trace, ops, rows)
-    spans = host_spans(trace, _training_threads(trace, ops, main))
+    spans = host_spans(trace, _training_threads(trace, ops, main), ops)
     tables = {"device_ops": ops, "comms": comms, "messages": messages, "host_spans": spans, "host_work": HOST_WORK.empty()}
     tables["kernel_groups"] = kernel_groups(trace, ops, rows, steps)
     if not len(steps):
@@ -91,7 +91,7 @@ def _unlinked(gaps: Table) -> Table:
 def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
     empty = {"device_ops": DEVICE_OPS.empty(), "kernel_groups": KERNEL_GROUPS.empty(), "messages": MESSAGES.empty()}
     if not len(steps) or main is None:
-        spans = host_spans(trace, np.array([] if main is None else [main], np.int64))
+        spans = host_spans(trace, np.array([] if main is None else [main], np.int64), DEVICE_OPS.empty())
         return {
             **empty,
             "comms": COMMS.empty(),

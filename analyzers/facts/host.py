@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 from ddprof.analyzers.facts.device import lookup
-from ddprof.analyzers.facts.model import CAUSE, HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase
+from ddprof.analyzers.facts.model import CAUSE, HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work
 from ddprof.analyzers.facts.names import (
     is_allocator_call,
     is_checkpoint,
@@ -28,7 +28,11 @@ _PHASES = (
 )
 
 
-def host_spans(trace: RankTrace, threads: Array) -> Table:
+# A copy call that returns this close to its copy's end, or later, blocked for it; an asynchronous one returns first.
+BLOCKING_TOLERANCE_NS = 2_000
+
+
+def host_spans(trace: RankTrace, threads: Array, ops: Table) -> Table:
     """Spans that explain idle time, on the training threads (`threads`: host tracks); sorted by start.
 
     Spans of one cause may nest; causes may overlap, the ledger decides precedence.
@@ -47,8 +51,26 @@ def host_spans(trace: RankTrace, threads: Array) -> Table:
         ("checkpoint", annotated & is_checkpoint(strings)[name]),
     )
     tables = [_spans(trace, np.flatnonzero(mask), cause) for cause, mask in selected]
+    tables.append(_blocking_copies(ops, threads))
     spans = concat(HOST_SPANS, tables)
     return spans.take(np.argsort(spans["start_ns"], kind="stable"))
+
+
+def _blocking_copies(ops: Table, threads: Array) -> Table:
+    """Asynchronous copy calls that blocked all the same: those from or to pageable memory return when the copy is done."""
+    blocked = (ops["work"] == Work.COPY) & (ops["launch_ns"] != NULL) & np.isin(ops["thread"], threads)
+    blocked &= ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS
+    rows = np.flatnonzero(blocked)
+    return HOST_SPANS.table(
+        {
+            "start_ns": ops["launch_ns"][rows],
+            "end_ns": ops["launch_end_ns"][rows],
+            "thread": ops["thread"][rows],
+            "cause": np.full(len(rows), CAUSE["host_sync"]),
+            "name": ops["name"][rows],
+            "operator": ops["operator"][rows],
+        }
+    )
 
 
 def _spans(trace: RankTrace, rows: Array, cause: str) -> Table:

@@ -43,6 +43,34 @@ class Recoverable:
 
 
 @dataclass(frozen=True)
+class Change:
+    """What a fix does to the run, in terms the replay can simulate (analyzers/replay/changes.py lists the kinds)."""
+
+    kind: str
+    ranks: tuple[int, ...] = ()  # rank numbers; () where every rank changes
+    values: tuple[float, ...] = ()  # per rank of `ranks`, or the parameters of the kind
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a rule yields: a cause, who, the evidence and the fix. The engine prices `changes` by replay and makes it a Finding.
+
+    `ceiling_us` bounds the gain where the replay cannot know better; `band` is the relative uncertainty of the change itself.
+    """
+
+    id: str
+    summary: str
+    ranks: tuple[int, ...]
+    lost_us: float
+    changes: tuple[Change, ...]
+    confidence: float
+    evidence: tuple[Evidence, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    ceiling_us: float | None = None
+    band: float = 0.1
+
+
+@dataclass(frozen=True)
 class Finding:
     """A cause of lost time, as a rule states it (units: microseconds per step)."""
 
@@ -70,7 +98,7 @@ class Rule:
 
     id: str
     title: str
-    detect: Callable[[Any], Iterator[Finding]]
+    detect: Callable[[Any], Iterator[Candidate | Abstention]]
     needs: tuple[str, ...] = field(default=())
     bound: str = "compute"  # verdict.bound when this finding leads
 

@@ -42,6 +42,7 @@ def device_ops(trace: RankTrace) -> tuple[Table, Array]:
             "launch_end_ns": np.where(found, events["ts_ns"][launch] + events["dur_ns"][launch], NULL),
             "thread": np.where(found, events["track"][launch].astype(np.int64), NULL),
             "operator": _operators(trace, rows, launch),
+            "shape": _shapes(trace, rows),
             "comm": np.full(len(rows), NULL, np.int64),
             "size_bytes": size_bytes,
         }
@@ -85,3 +86,13 @@ def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
     )
     row = lookup(events["external_id"][cpu], cpu, external)
     return np.where(row >= 0, events["name"][row], NO_STRING)
+
+
+def _shapes(trace: RankTrace, rows: Array) -> Array:
+    """Recorded shapes (string index) of the operator above each operation; NO_STRING where none were recorded."""
+    operators = trace.operators
+    if not len(operators):
+        return np.full(len(rows), NO_STRING, np.int64)
+    external = trace.events["external_id"]
+    at = lookup(external[operators["row"]], np.arange(len(operators)), external[rows])
+    return np.where(at >= 0, operators["dims"][at].astype(np.int64), NO_STRING)

@@ -72,7 +72,7 @@ def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str
     ops, comms, messages = device_comms(trace, ops, rows)
     spans = host_spans(trace, _training_threads(trace, ops, main), ops)
     tables = {"device_ops": ops, "comms": comms, "messages": messages, "host_spans": spans, "host_work": HOST_WORK.empty()}
-    tables["kernel_groups"] = kernel_groups(trace, ops, rows, steps)
+    tables["kernel_groups"] = kernel_groups(trace, ops, steps)
     if not len(steps):
         return {**tables, "exposed": EXPOSED.empty(), "gaps": GAPS.empty()}
     marks = step_marks(steps)

@@ -7,15 +7,14 @@ import math
 from typing import Any
 
 import numpy as np
-from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, Work
 from ddprof.analyzers.facts.names import is_gemm
 
-from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.model import RankTrace
+from ddprof.tables import NULL, Table
 
 
-def kernel_groups(trace: RankTrace, ops: Table, rows: Array, steps: Table) -> Table:
+def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
     """Compute kernels inside the steps by (name, shapes): count, total and median time, FLOPs where shapes allow."""
     if not len(steps) or not len(ops):
         return KERNEL_GROUPS.empty()
@@ -23,7 +22,7 @@ def kernel_groups(trace: RankTrace, ops: Table, rows: Array, steps: Table) -> Ta
     mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
     if not len(mine):
         return KERNEL_GROUPS.empty()
-    shape = _shape_of(trace, ops, mine, rows[mine])
+    shape = ops["shape"][mine].astype(np.int64)
     key = ops["name"][mine].astype(np.int64) * (len(trace.strings) + 1) + np.where(shape == NO_STRING, -1, shape) + 1
     order = np.lexsort((ops["end_ns"][mine] - ops["start_ns"][mine], key))
     mine, key, shape = mine[order], key[order], shape[order]
@@ -42,19 +41,10 @@ def kernel_groups(trace: RankTrace, ops: Table, rows: Array, steps: Table) -> Ta
             "total_ns": np.add.reduceat(dur, first),
             "median_ns": dur[first + count // 2],
             "flops": np.array(flops) * count,
+            "is_gemm": is_gemm([trace.strings[int(n)] for n in ops["name"][mine][first]]),
             "is_fp32": fp32,
         }
     )
-
-
-def _shape_of(trace: RankTrace, ops: Table, mine: Array, rows: Array) -> Array:
-    """Recorded shapes (string index) of the operator above each kernel; NO_STRING where none were recorded."""
-    operators = trace.operators
-    if not len(operators):
-        return np.full(len(mine), NO_STRING, np.int64)
-    external = trace.events["external_id"]
-    at = lookup(external[operators["row"]], np.arange(len(operators)), external[rows])
-    return np.where(at >= 0, operators["dims"][at].astype(np.int64), NO_STRING)
 
 
 def _types_by_shape(trace: RankTrace) -> dict[int, str]:
@@ -121,16 +111,3 @@ def memory_summary(trace: RankTrace) -> dict[str, int]:
     if found and trace.device.total_memory_bytes:
         found["total_bytes"] = trace.device.total_memory_bytes
     return found
-
-
-def optimizer_kernels(ops: Table, phases: Table, optimizer_phase: int, kinds: Kind | None = None) -> tuple[int, int]:
-    """Kernels launched inside optimizer ranges and their total time in ns."""
-    mine = phases["phase"] == optimizer_phase
-    start, end = phases["start_ns"][mine], phases["end_ns"][mine]
-    if not len(start) or not len(ops):
-        return 0, 0
-    launch = ops["launch_ns"]
-    at = np.searchsorted(start, launch, side="right") - 1
-    reach = np.maximum.accumulate(end)
-    inside = (launch != NULL) & (at >= 0) & (reach[np.maximum(at, 0)] >= launch) & (ops["work"] == Work.COMPUTE)
-    return int(inside.sum()), int((ops["end_ns"] - ops["start_ns"])[inside].sum())

@@ -69,6 +69,7 @@ DEVICE_OPS = Schema(
         Column("launch_end_ns", "int64", "end of that call", nullable=True),
         Column("thread", "int64", "host track of that call", nullable=True),
         Column("operator", "int32", "innermost CPU operator above the launch; -2147483648 if unknown"),
+        Column("shape", "int32", "shapes of that operator; -2147483648 if not recorded"),
         Column("comm", "int64", "row of the comms table", nullable=True),
         Column("size_bytes", "int64", "bytes of a copy", nullable=True),
     ),
@@ -169,7 +170,8 @@ KERNEL_GROUPS = Schema(
         Column("total_ns", "int64", "time"),
         Column("median_ns", "int64", "median duration"),
         Column("flops", "float64", "floating-point operations, from shapes", nullable=True),
-        Column("is_fp32", "bool", "operands are single precision"),
+        Column("is_gemm", "bool", "matrix product or convolution"),
+        Column("is_fp32", "bool", "a gemm whose operands are single precision"),
     ),
 )
 

@@ -1,0 +1,109 @@
+"""Communication of the job by kind: counts, bytes, transfer and exposure per step, and the trace's own size -> time points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS
+from ddprof.analyzers.job.ledger import cause_intervals
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.tables import NULL, Array
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One kind of communication: an operation of groups that serve one role. Times and bytes are per step, mean over ranks."""
+
+    op: str
+    role: str
+    group_size: int
+    count: float
+    total_bytes: float
+    transfer_us: float
+    exposed_us: float  # transfer that no compute hides
+    sizes_bytes: Array  # (points,), one per matched instance, 0 where unknown
+    times_us: Array  # (points,), its transfer
+    crosses_hosts: bool
+
+    @property
+    def hidden_share(self) -> float:
+        """Share of the transfer that runs under compute."""
+        return 1.0 - self.exposed_us / self.transfer_us if self.transfer_us > 0 else 1.0
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean message size."""
+        return self.total_bytes / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True)
+class CommStats:
+    """All traffic, largest exposure first."""
+
+    traffic: tuple[Traffic, ...]
+
+    @property
+    def exposed_us(self) -> float:
+        """Exposed transfer of all kinds, us per step, mean over ranks."""
+        return sum(t.exposed_us for t in self.traffic)
+
+
+def comm_stats(job: JobFacts) -> CommStats:
+    """Traffic per (operation, role) of the job."""
+    keys: dict[tuple[int, str], dict[str, list[float]]] = {}
+    ranks = len(job.ranks)
+    for position, facts in enumerate(job.ranks):
+        if not len(facts.steps):
+            continue
+        ready = ready_by_comm(job.members, position, facts)
+        exposed = cause_intervals(facts, ready)["comm_transfer"]
+        held = intervals.overlap(exposed, ready, facts.comms["end_ns"])
+        role = _roles(job, position)
+        inside = (facts.comms["end_ns"] > facts.steps["start_ns"][0]) & (facts.comms["start_ns"] < facts.steps["end_ns"][-1])
+        for code, name in {(int(o), role[i]) for i, o in enumerate(facts.comms["op"])}:
+            mine = inside & (facts.comms["op"] == code) & (role == name)
+            sums = keys.setdefault((code, name), {"count": [], "bytes": [], "transfer": [], "exposed": []})
+            scale = 1.0 / (len(facts.steps) * ranks)
+            sums["count"].append(mine.sum() * scale)
+            sums["bytes"].append(float(np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])[mine].sum()) * scale)
+            sums["transfer"].append(float((facts.comms["end_ns"] - ready)[mine].sum()) * scale / 1e3)
+            sums["exposed"].append(float(held[mine].sum()) * scale / 1e3)
+    traffic = [_traffic(job, code, role, sums) for (code, role), sums in keys.items()]
+    return CommStats(tuple(sorted(traffic, key=lambda t: -t.exposed_us)))
+
+
+def _roles(job: JobFacts, position: int) -> Array:
+    """Role of the group of each comm of a rank; 'unmatched' where it has no partner in the data."""
+    role = np.full(len(job.ranks[position].comms), "unmatched", dtype=object)
+    mine = job.members["rank"] == position
+    group = job.instances["group"][job.members["instance"][mine]]
+    role[job.members["comm"][mine]] = job.groups["role"][group]
+    return role
+
+
+def _traffic(job: JobFacts, code: int, role: str, sums: dict[str, list[float]]) -> Traffic:
+    of_kind = (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == role)
+    of_kind &= job.instances["members"] > 1
+    groups = np.unique(job.instances["group"][of_kind])
+    size = job.instances["size_bytes"][of_kind]
+    number = {r: p for p, r in enumerate(job.rank_ids)}
+    crosses = False
+    for group in groups.tolist():
+        members = [int(r) for r in job.groups["ranks"][group].split(",") if r]
+        crosses |= len({job.clock.domain_of[number[r]] for r in members if r in number}) > 1
+    return Traffic(
+        op=COLLECTIVE_OPS[code],
+        role=role,
+        group_size=int(job.groups["size"][groups].max(initial=0)) if len(groups) else 0,
+        count=sum(sums["count"]),
+        total_bytes=sum(sums["bytes"]),
+        transfer_us=sum(sums["transfer"]),
+        exposed_us=sum(sums["exposed"]),
+        sizes_bytes=np.where(size == NULL, 0, size),
+        times_us=job.instances["transfer_ns"][of_kind] / 1e3,
+        crosses_hosts=crosses,
+    )

@@ -1,0 +1,140 @@
+"""What the rules read: the job in a few small arrays, microseconds per step, indexed by rank position.
+
+Everything here is arithmetic on JobFacts; no threshold and no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts, Work
+from ddprof.analyzers.job.comm_stats import CommStats, comm_stats
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.pace import Pace, compute_pace, host_pace
+from ddprof.analyzers.job.pipeline import stage_work_ns
+from ddprof.tables import NULL, Array
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The job as the rules see it."""
+
+    job: JobFacts
+    step_us: float
+    steps: int
+    ledger_us: Array  # (ranks, causes), mean per step
+    compute: Pace
+    host: Pace
+    comm: CommStats
+    host_spans_us: Mapping[str, Array]  # cause -> (ranks,), time in host spans of that cause per step, idle device or not
+    host_counts: Mapping[str, Array]  # cause -> (ranks,), spans per step
+    optimizer_kernels: Array  # (ranks,), kernels launched in optimizer ranges per step
+    optimizer_us: Array  # (ranks,), their time
+    pageable_us: Array  # (ranks,), exposed host-device copies from pageable memory per step
+    gemm_us: Array  # (ranks,)
+    fp32_gemm_us: Array  # (ranks,)
+    kernels_per_step: Array  # (ranks,)
+    stage_work_us: Array  # (ranks,), forward + backward compute per step
+    settings: Mapping[str, Any]  # sidecar of the lowest captured rank, {} if none
+
+    def cause_us(self, cause: str) -> Array:
+        """Ledger time of one cause per rank, us per step, shape (ranks,)."""
+        return np.asarray(self.ledger_us[:, CAUSE[cause]])
+
+    def ranks(self, positions: Array | list[int]) -> tuple[int, ...]:
+        """Rank numbers of positions."""
+        return tuple(self.job.rank_ids[int(p)] for p in positions)
+
+
+def measure(job: JobFacts) -> Measures:
+    """All measures of a job with at least one step."""
+    ranks = job.ranks
+    steps = np.array([max(1, len(f.steps)) for f in ranks])
+    ledger = np.zeros((len(ranks), len(CAUSES)))
+    np.add.at(ledger, (job.ledger["rank"], job.ledger["cause"]), job.ledger["dur_ns"])
+    spans = {c: np.array([_span_us(f, c) for f in ranks]) for c in ("dataloader", "host_sync", "allocator", "gc", "checkpoint")}
+    counts = {c: np.array([_span_count(f, c) for f in ranks]) for c in spans}
+    optimizer = np.array([_optimizer(f) for f in ranks])
+    gemm = np.array([_gemm(f) for f in ranks])
+    return Measures(
+        job=job,
+        step_us=job.step_ns / 1e3,
+        steps=int(steps.min()),
+        ledger_us=ledger / steps[:, None] / 1e3,
+        compute=compute_pace(ranks, job.pipeline),
+        host=host_pace(ranks, job.pipeline),
+        comm=comm_stats(job),
+        host_spans_us=spans,
+        host_counts=counts,
+        optimizer_kernels=optimizer[:, 0],
+        optimizer_us=optimizer[:, 1],
+        pageable_us=np.array([_pageable_us(f) for f in ranks]),
+        gemm_us=gemm[:, 0],
+        fp32_gemm_us=gemm[:, 1],
+        kernels_per_step=np.array([float((f.device_ops["work"] == Work.COMPUTE).sum()) for f in ranks]) / steps,
+        stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
+        settings=next((f.sidecar for f in ranks if f.sidecar), {}),
+    )
+
+
+def _window(facts: RankFacts) -> tuple[Array, Array]:
+    return facts.steps["start_ns"], facts.steps["end_ns"]
+
+
+def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
+    if not len(facts.steps):
+        return 0.0
+    return float(intervals.overlap(spans, *_window(facts)).sum()) / len(facts.steps) / 1e3
+
+
+def _span_us(facts: RankFacts, cause: str) -> float:
+    mine = facts.host_spans["cause"] == CAUSE[cause]
+    return _per_step_us(facts, intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]))
+
+
+def _span_count(facts: RankFacts, cause: str) -> float:
+    if not len(facts.steps):
+        return 0.0
+    start = facts.host_spans["start_ns"][facts.host_spans["cause"] == CAUSE[cause]]
+    inside = (start >= facts.steps["start_ns"][0]) & (start < facts.steps["end_ns"][-1])
+    return float(inside.sum()) / len(facts.steps)
+
+
+def _optimizer(facts: RankFacts) -> tuple[float, float]:
+    ops, phases = facts.device_ops, facts.phases
+    mine = phases["phase"] == Phase.OPTIMIZER
+    start, end = phases["start_ns"][mine], phases["end_ns"][mine]
+    if not len(start) or not len(ops) or not len(facts.steps):
+        return 0.0, 0.0
+    at = np.searchsorted(start, ops["launch_ns"], side="right") - 1
+    inside = (ops["launch_ns"] != NULL) & (at >= 0) & (end[np.maximum(at, 0)] >= ops["launch_ns"])
+    inside &= ops["work"] == Work.COMPUTE
+    total = (ops["end_ns"] - ops["start_ns"])[inside].sum()
+    return inside.sum() / len(facts.steps), float(total) / len(facts.steps) / 1e3
+
+
+def _pageable_us(facts: RankFacts) -> float:
+    ops = facts.device_ops
+    pageable = np.array(["Pageable" in s and ("HtoD" in s or "HostToDevice" in s) for s in facts.strings], bool)
+    mine = (ops["work"] == Work.COPY) & pageable[ops["name"]] if len(ops) else np.empty(0, bool)
+    if not mine.any():
+        return 0.0
+    copies = intervals.union(ops["start_ns"][mine], ops["end_ns"][mine])
+    exposed = facts.gaps["cause"] == CAUSE["memcpy"]
+    alone = (facts.gaps["start_ns"][exposed], facts.gaps["end_ns"][exposed])
+    return _per_step_us(facts, intervals.intersect(copies, alone))
+
+
+def _gemm(facts: RankFacts) -> tuple[float, float]:
+    """Time per step in matrix kernels, and the part of it on single precision operands."""
+    groups = facts.kernel_groups
+    if not len(groups) or not len(facts.steps):
+        return 0.0, 0.0
+    total = groups["total_ns"][groups["is_gemm"].astype(bool)].sum() / len(facts.steps) / 1e3
+    fp32 = groups["total_ns"][groups["is_fp32"].astype(bool)].sum() / len(facts.steps) / 1e3
+    return float(total), float(fp32)

@@ -1,0 +1,195 @@
+"""Who is slower for the same work: ratios between ranks that should be equal, per step.
+
+Compute: the same kernels (same name) on ranks that run the same program, so that more work is not mistaken for slow hardware.
+Host: the time the host is free to run (not blocked, not loading, collecting or saving) per step.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts, Work
+from ddprof.analyzers.job.model import Pipeline
+from ddprof.tables import NULL, Array
+
+# Kernels compare only alone with alone and beside communication with beside it; those partly beside it not at all.
+ALONE, BESIDE = 0.05, 0.8
+COUNT_TOLERANCE = 0.2  # ranks whose counts of a kernel differ by more do different work with it
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Relative time for the same work: 1.10 = 10 % longer than the typical peer. NaN where there is nothing to compare."""
+
+    factor: Array  # (ranks,), median over steps
+    per_step: Array  # (ranks, steps)
+    time_us: Array  # (ranks,), comparable time per step
+    coverage: Array  # (ranks,), share of the rank's time that could be compared
+    more_work: Array  # (ranks,), share of time in excess counts of kernels: work the peers do not have
+
+
+def peers(count: int, pipeline: Pipeline | None) -> list[list[int]]:
+    """Positions that run the same program: the ranks of one pipeline stage, else all."""
+    if pipeline is None:
+        return [list(range(count))]
+    staged = {p for stage in pipeline.stages for p in stage}
+    rest = [p for p in range(count) if p not in staged]
+    return [sorted(stage) for stage in pipeline.stages] + ([rest] if rest else [])
+
+
+def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
+    """Compute pace from kernel durations by name; on CPU ranks from operator time per step."""
+    steps = min((len(f.steps) for f in ranks), default=0)
+    empty = np.full((len(ranks), max(steps, 1)), np.nan)
+    factor_steps, time_us, coverage = empty.copy(), np.zeros(len(ranks)), np.zeros(len(ranks))
+    more = np.zeros(len(ranks))
+    if not steps:
+        return Pace(np.full(len(ranks), np.nan), factor_steps, time_us, coverage, more)
+    if not all(f.is_device_rank for f in ranks):
+        busy = np.array([_host_busy(f)[:steps] for f in ranks], float)
+        return _from_times(busy, peers(len(ranks), pipeline))
+    tables = [_kernel_table(f, steps) for f in ranks]
+    for group in peers(len(ranks), pipeline):
+        reference, typical_count = _references(tables, group)
+        for p in group:
+            table = tables[p]
+            shared = [n for n in table if n in reference]
+            if not shared:
+                continue
+            counts = np.array([table[n][0] for n in shared])
+            times = np.array([table[n][1] for n in shared], float)
+            expected = counts * np.array([reference[n] for n in shared])[:, None]
+            factor_steps[p] = _weighted_median(times, expected)
+            time_us[p] = times.sum() / steps / 1e3
+            coverage[p] = times.sum() / max(1.0, _compute_ns(ranks[p]))
+            usual = np.array([typical_count[n] for n in shared])
+            extra = np.maximum(counts.sum(axis=1) - usual * (1 + COUNT_TOLERANCE), 0) / np.maximum(counts.sum(axis=1), 1)
+            more[p] = float((extra * times.sum(axis=1)).sum() / max(1.0, times.sum()))
+    return Pace(_median(factor_steps), factor_steps, time_us, coverage, more)
+
+
+def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]]:
+    """Kernel (name and shapes) -> (launches per step, ns per step), each shape (steps,). A kernel belongs to the step it was launched in."""
+    ops = facts.device_ops
+    when = np.where(ops["launch_ns"] == NULL, ops["start_ns"], ops["launch_ns"])
+    step = np.searchsorted(facts.steps["start_ns"], when, side="right") - 1
+    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    share = _contended(facts, mine)
+    pure = (share < ALONE) | (share > BESIDE)
+    mine, beside = mine[pure], (share > BESIDE)[pure].astype(np.int64)
+    named = ops["name"][mine].astype(np.int64) * 2**32 + np.where(ops["shape"][mine] == NO_STRING, 2**31, ops["shape"][mine])
+    names, local = np.unique(named * 2 + beside, return_inverse=True)
+    key = local * steps + step[mine]
+    count = np.bincount(key, minlength=len(names) * steps).reshape(len(names), steps)
+    time = np.bincount(key, weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=len(names) * steps)
+    time = time.reshape(len(names), steps)
+    return {_kernel_key(facts, int(n)): (count[i], time[i]) for i, n in enumerate(names)}
+
+
+def _contended(facts: RankFacts, rows: Array) -> Array:
+    """Share of each kernel that ran beside communication, which takes SMs and bandwidth from it."""
+    start, end = facts.device_ops["start_ns"][rows], facts.device_ops["end_ns"][rows]
+    comm = intervals.union(facts.comms["start_ns"], facts.comms["end_ns"])
+    return intervals.overlap(comm, start, end) / np.maximum(end - start, 1)
+
+
+def _compute_ns(facts: RankFacts) -> float:
+    ops = facts.device_ops
+    mine = (ops["work"] == Work.COMPUTE) & (ops["start_ns"] >= facts.steps["start_ns"][0]) & (ops["start_ns"] < facts.steps["end_ns"][-1])
+    return float((ops["end_ns"] - ops["start_ns"])[mine].sum())
+
+
+def _kernel_key(facts: RankFacts, code: int) -> str:
+    named, contended = divmod(code, 2)
+    name, shape = divmod(named, 2**32)
+    return ("beside comm: " if contended else "") + facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
+
+
+def _weighted_median(times: Array, expected: Array) -> Array:
+    """Per step the median over kernels of time / expected, weighted by expected time; shape (steps,). Robust to odd kernels."""
+    result = np.full(times.shape[1], np.nan)
+    for step in range(times.shape[1]):
+        usable = expected[:, step] > 0
+        if not usable.any():
+            continue
+        weight = expected[usable, step]
+        ratio = times[usable, step] / weight
+        order = np.argsort(ratio, kind="stable")
+        reach = np.cumsum(weight[order])
+        result[step] = ratio[order][np.searchsorted(reach, reach[-1] / 2)]
+    return result
+
+
+def _references(tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequence[int]) -> tuple[dict[str, float], dict[str, float]]:
+    """Per kernel on at least two ranks: the typical (lower median) mean duration, and the typical number of launches."""
+    durations: dict[str, list[float]] = defaultdict(list)
+    counts: dict[str, list[float]] = defaultdict(list)
+    for p in group:
+        for name, (count, time) in tables[p].items():
+            total = float(count.sum())
+            if total:
+                durations[name].append(float(time.sum()) / total)
+                counts[name].append(total)
+    shared = [n for n in durations if len(durations[n]) >= 2]
+    return {n: _lower_median(durations[n]) for n in shared}, {n: float(np.median(counts[n])) for n in shared}
+
+
+def _lower_median(values: Sequence[float]) -> float:
+    """Of two peers the faster: with one culprit among two ranks, the mean would halve the fault."""
+    ordered = sorted(values)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _host_busy(facts: RankFacts) -> Array:
+    work = (facts.host_work["start_ns"], facts.host_work["end_ns"])
+    return intervals.overlap(work, facts.steps["start_ns"], facts.steps["end_ns"])
+
+
+def _from_times(times: Array, groups: Sequence[Sequence[int]]) -> Pace:
+    """Pace from ns per rank and step, shape (ranks, steps), compared within each group."""
+    per_step = np.full(times.shape, np.nan)
+    for group in groups:
+        rows = np.array(group)
+        if len(rows) < 2:
+            continue
+        reference = np.sort(times[rows], axis=0)[(len(rows) - 1) // 2]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            per_step[rows] = np.where(reference > 0, times[rows] / reference, np.nan)
+    ones = np.isfinite(per_step).any(axis=1).astype(float)
+    return Pace(_median(per_step), per_step, times.mean(axis=1) / 1e3, ones, np.zeros(len(times)))
+
+
+def _median(per_step: Array) -> Array:
+    result = np.full(len(per_step), np.nan)
+    usable = np.isfinite(per_step).any(axis=1)
+    if usable.any():
+        result[usable] = np.nanmedian(per_step[usable], axis=1)
+    return result
+
+
+def host_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
+    """Pace of the host: per step, wall time less blocking, loading, collecting, allocating, saving and (CPU ranks) operators."""
+    steps = min((len(f.steps) for f in ranks), default=0)
+    if not steps:
+        none = np.full((len(ranks), 1), np.nan)
+        return Pace(np.full(len(ranks), np.nan), none, np.zeros(len(ranks)), np.zeros(len(ranks)), np.zeros(len(ranks)))
+    times = np.array([_free_host(f)[:steps] for f in ranks], float)
+    return _from_times(times, peers(len(ranks), pipeline))
+
+
+def _free_host(facts: RankFacts) -> Array:
+    lo, hi = facts.steps["start_ns"], facts.steps["end_ns"]
+    if not facts.is_device_rank:
+        mine = facts.gaps["cause"] == CAUSE["host_launch"]
+        return intervals.overlap((facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine]), lo, hi)
+    spans = facts.host_spans
+    ops = facts.device_ops
+    slow = (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > 300_000)
+    start = np.concatenate((spans["start_ns"], ops["launch_ns"][slow]))
+    end = np.concatenate((spans["end_ns"], ops["launch_end_ns"][slow]))
+    return (hi - lo) - intervals.overlap(intervals.union(start, end), lo, hi)

@@ -11,10 +11,15 @@ What each fault must give (finding id, culprit ranks); F is --fault-rank, defaul
     slow-host         straggler.host, [F]        plain Python time between the operators of rank F
     tiny-buckets      comm.latency_bound, []     bucket_cap_mb far below one parameter: a collective per parameter
     no-overlap        comm.no_overlap, []        one bucket larger than the model: communication starts after backward
+    big-model         comm.bandwidth_bound, []   a layer so wide that its gradients take longer than the computation
     gc                host.gc, []                each rank collects garbage at a step of its own
     checkpoint        host.checkpoint, [0]       rank 0 saves the state synchronously every other step
     item              host.sync, []              `.item()` after every layer (only on a GPU does the host wait)
     imbalance         straggler.imbalance, []    batches of unequal size, another rank late at each step
+
+tiny-buckets trains a deep stack of small layers and no-overlap a wider layer, or their fault would cost nothing; to
+measure what the fault
+costs, run `--fault none` with the same --depth or --hidden.
 
 Deterministic: the data, the model and the order of samples depend on the seed alone.
 """
@@ -44,6 +49,7 @@ FAULTS = (
     "slow-host",
     "tiny-buckets",
     "no-overlap",
+    "big-model",
     "gc",
     "checkpoint",
     "item",
@@ -51,6 +57,7 @@ FAULTS = (
 )
 CLASSES = 10
 SIDE = 28
+SMALL = 32  # width of a residual layer
 EPOCH_STEPS = 64  # the set is this long; longer runs go through it again
 
 
@@ -76,19 +83,21 @@ class Digits(Dataset[tuple[Tensor, int]]):
 
 
 class Cnn(nn.Module):
-    """Three convolutions and two linear layers; `extra_rounds` repeats the middle convolution without changing the
-    result."""
+    """Three convolutions, `depth` small residual layers, two linear ones. `extra_rounds` repeats a convolution
+    without effect."""
 
-    def __init__(self, width: int, extra_rounds: int = 0, host_sleep_s: float = 0.0, items: bool = False) -> None:
+    def __init__(self, options: argparse.Namespace, host_sleep_s: float = 0.0) -> None:
         super().__init__()
+        width, hidden = options.width, options.hidden
         self.first = nn.Conv2d(1, width, 3, padding=1)
         self.second = nn.Conv2d(width, 2 * width, 3, padding=1, stride=2)
         self.third = nn.Conv2d(2 * width, 2 * width, 3, padding=1, stride=2)
-        self.hidden = nn.Linear(2 * width * (SIDE // 4) ** 2, 256)
-        self.out = nn.Linear(256, CLASSES)
-        self.extra_rounds = extra_rounds
+        self.hidden = nn.Linear(2 * width * (SIDE // 4) ** 2, hidden)
+        self.blocks = nn.ModuleList(nn.Linear(SMALL, SMALL) for _ in range(options.depth))
+        self.out = nn.Linear(hidden, CLASSES)
+        self.extra_rounds = 0
         self.host_sleep_s = host_sleep_s
-        self.items = items
+        self.items = options.fault == "item"
 
     def forward(self, images: Tensor) -> Tensor:
         x = torch.relu(self.first(images))
@@ -102,6 +111,8 @@ class Cnn(nn.Module):
         self._between(x)
         x = torch.relu(self.hidden(x.flatten(1)))
         self._between(x)
+        for block in self.blocks:
+            x = torch.cat([x[:, :SMALL] + torch.relu(block(x[:, :SMALL])) / len(self.blocks), x[:, SMALL:]], 1)
         scores: Tensor = self.out(x)
         return scores
 
@@ -120,6 +131,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--batch-size", type=int, default=64, help="per rank")
     parser.add_argument("--width", type=int, default=16, help="channels of the first convolution")
+    parser.add_argument("--hidden", type=int, help="units of the first linear layer")
+    parser.add_argument("--depth", type=int, help="small residual layers")
     parser.add_argument("--workers", type=int, default=0, help="DataLoader workers per rank")
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--fault-rank", type=int, help="the culprit (default: the last rank)")
@@ -130,7 +143,12 @@ def parse() -> argparse.Namespace:
         "--threads", type=int, default=1, help="CPU threads per rank, so that ranks do not fight for cores"
     )
     parser.add_argument("--losses", help="rank 0 writes the losses here, one per line, in hexadecimal")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.hidden is None:
+        options.hidden = {"no-overlap": 2048, "big-model": 6144}.get(options.fault, 256)
+    if options.depth is None:
+        options.depth = 96 if options.fault == "tiny-buckets" else 0
+    return options
 
 
 def build(options: argparse.Namespace, rank: int, device: torch.device) -> DistributedDataParallel:
@@ -138,11 +156,7 @@ def build(options: argparse.Namespace, rank: int, device: torch.device) -> Distr
     torch.manual_seed(options.seed)
     mine = rank == options.fault_rank
     delay_s = options.fault_ms / 1e3
-    model = Cnn(
-        options.width,
-        host_sleep_s=delay_s if options.fault == "slow-host" and mine else 0.0,
-        items=options.fault == "item",
-    ).to(device)
+    model = Cnn(options, host_sleep_s=delay_s if options.fault == "slow-host" and mine else 0.0).to(device)
     if options.fault == "slow-rank" and mine:
         model.extra_rounds = _rounds_for(delay_s, model, options.batch_size, device)
     bucket_cap_mb = {"tiny-buckets": 0.001, "no-overlap": 1000.0}.get(options.fault)
@@ -206,8 +220,6 @@ def unbalanced(images: Tensor, labels: Tensor, step: int, rank: int, world_size:
 def after_step(options: argparse.Namespace, step: int, rank: int, model: nn.Module, ballast: list[Any]) -> None:
     """Faults that live between steps."""
     if options.fault == "gc":
-        if step == 0:
-            gc.freeze()
         # Each rank collects in a step of its own, over enough objects to take the injected time.
         if step % dist.get_world_size() == rank:
             gc.collect()
@@ -237,7 +249,7 @@ def train(options: argparse.Namespace) -> list[float]:
     model = build(options, rank, device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
-    ballast = garbage_for(2 * options.fault_ms / 1e3) if options.fault == "gc" else []
+    ballast = garbage_for(options.fault_ms / 1e3) if options.fault == "gc" else []
     losses: list[Tensor] = []
     for step, (images, labels) in enumerate(batches(loader_of(options, rank, world_size), options.steps)):
         images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)

@@ -1,5 +1,5 @@
 """Generator of multi-rank GPU training traces whose truth is known, because a simulator made them.
 
 It is independent of the analyzers on purpose: nothing here imports ddprof, so a mistake cannot cancel itself out.
-Entry points: `benchmarks.oracle.kinds.scenario`, `benchmarks.oracle.simulate.simulate`, `benchmarks.oracle.write.write`.
+Entry points: `kinds.scenario`, `simulate.simulate`, `write.write`.
 """

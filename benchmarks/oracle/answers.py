@@ -95,7 +95,12 @@ def tolerated_by_ledger(run: Run, job: object, comm_free_us: float) -> set[str]:
         return found
     if 1.0 - comm_free_us / wall > NOTICEABLE_SHARE:
         found |= set(_COMM)
-    shares = {"host_launch": "host.launch_bound", "host_sync": "host.sync", "memcpy": "input.pageable_copy"}
+    shares = {
+        "host_launch": "host.launch_bound",
+        "host_sync": "host.sync",
+        "memcpy": "input.pageable_copy",
+        "dataloader": "input.starved",
+    }
     found |= {finding for cause, finding in shares.items() if job[cause] / wall > NOTICEABLE_SHARE}
     return found
 
@@ -105,8 +110,11 @@ def decoys(run: Run, job: object, comm_free_us: float) -> list[str]:
     assert isinstance(job, dict)
     found = []
     wall = job["wall_us"]
-    busy = sum(op.dur for rank in run.ranks for op in rank.ops if op.collective is not None)
-    if busy / len(run.ranks) / run.world.steps > DECOY_SHARE * wall and 1.0 - comm_free_us / wall < GAINLESS_SHARE:
+    moving = [op.collective.transfer_us for rank in run.ranks for op in rank.ops if op.collective is not None]
+    if (
+        sum(moving) / len(run.ranks) / run.world.steps > DECOY_SHARE * wall
+        and 1.0 - comm_free_us / wall < GAINLESS_SHARE
+    ):
         found.append("hidden communication")
     found += [quirk.id.removeprefix("quirk.") for quirk in run.scenario.quirks]
     return found

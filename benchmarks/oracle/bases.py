@@ -8,6 +8,8 @@ from benchmarks.oracle.spec import Cluster, Format, Loader, Model, Noise, Parall
 
 HOST_STYLES = ("gpu-worker-{:02d}", "node{:02d}", "h{:02d}", "ip-10-0-{}-17", "dgx{:03d}")
 MAX_PER_HOST = 8
+DEVICES = ("h100", "h100", "h100", "a100", "a100", "v100", "mi300x", "mi250")
+AMD_DEVICES = frozenset({"mi300x", "mi250"})
 SMALL_WORLDS = (2, 4, 4, 4, 8, 8)
 LARGE_WORLDS = (16, 16, 32, 64)
 LARGE_CHANCE = 0.12
@@ -23,10 +25,12 @@ def draw_cluster(draw: np.random.Generator, world: int, hosts: int) -> Cluster:
     for name in names[1:]:
         offset = float(draw.choice([-1.0, 1.0]) * 10.0 ** draw.uniform(1.0, 6.3))
         clocks[name] = (round(offset, 2), round(float(draw.normal(0.0, 8.0)), 3))
+    device = str(draw.choice(DEVICES))
     return Cluster(
         hosts=tuple(names[rank // per_host] for rank in range(world)),
         clocks=clocks,
-        vendor="amd" if draw.uniform() < 0.15 else "nvidia",
+        vendor="amd" if device in AMD_DEVICES else "nvidia",
+        device=device,
         intra_alpha_us=float(draw.uniform(12.0, 26.0)),
         intra_gbps=float(draw.uniform(180.0, 320.0)),
         inter_alpha_us=float(draw.uniform(22.0, 40.0)),
@@ -50,10 +54,18 @@ def draw_model(draw: np.random.Generator, kind: str, world: int) -> Model:
         params_per_layer=int(draw.uniform(4e6, 14e6) * unit / 390.0),
         host_op_us=float(draw.uniform(6.5, 10.0)),
         optimizer="fused" if draw.uniform() < 0.7 else "foreach",
-        sync=str(draw.choice(["item_end", "item_end", "item_end", "item_end", "device_sync"])),
+        sync=_draw_sync(draw, kind),
         batch_bytes=int(draw.uniform(1e6, 6e6)),
         accumulation=2 if kind == "ddp" and draw.uniform() < 0.1 else 1,
     )
+
+
+def _draw_sync(draw: np.random.Generator, kind: str) -> str:
+    """How the script waits for the device: mostly `.item()` at the end of the step."""
+    chance = draw.uniform()
+    if chance < 0.12:
+        return "device_sync"
+    return "item_mid" if chance < 0.2 and kind in ("ddp", "fsdp") else "item_end"
 
 
 def draw_parallel(draw: np.random.Generator, kind: str, world: int, hosts: int) -> Parallel:
@@ -122,7 +134,9 @@ def draw_base(draw: np.random.Generator, kind: str, name: str, seed: int, world:
         model=model,
         cluster=draw_cluster(draw, size, count),
         parallel=draw_parallel(draw, kind, size, count),
-        loader=Loader(workers=int(draw.choice([4, 8])), cost_us=model.unit_us * model.layers * float(draw.uniform(8, 20))),
+        loader=Loader(
+            workers=int(draw.choice([4, 8])), cost_us=model.unit_us * model.layers * float(draw.uniform(8, 20))
+        ),
         noise=Noise(kernel=float(draw.uniform(0.01, 0.03)), step=float(draw.uniform(0.001, 0.005))),
         steps=2 if size >= 32 else int(draw.choice([3, 3, 3, 4, 5])) if size <= 8 else 3,
         first_step=int(draw.integers(3, 400)),

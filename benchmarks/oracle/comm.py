@@ -73,7 +73,11 @@ def exchange(rank: Rank, peer: int, sends: bool, receives: bool, elems: int) -> 
     meeting = rank.meeting.join(channel, rank.calls(channel), "send", elems * 2.0, (low, high))
     both = sends and receives
     kind = "recv" if receives else "send"
-    note = "nccl:coalesced" if both else (f"nccl:recv {rank.rank}<-{peer}" if receives else f"nccl:send {rank.rank}->{peer}")
+    note = (
+        "nccl:coalesced"
+        if both
+        else (f"nccl:recv {rank.rank}<-{peer}" if receives else f"nccl:send {rank.rank}->{peer}")
+    )
     args = CommArgs(
         kind, note, elems, elems, "BFloat16", group.name, group.desc, group.ranks, None,
         ("Src Rank" if receives else "Dst Rank", peer),

@@ -1,4 +1,4 @@
-"""Random numbers that depend only on what they are for, so a run without a fault sees the same noise as the run with it."""
+"""Random numbers that depend only on what they are for: a run sees the same noise with and without a fault."""
 
 from __future__ import annotations
 

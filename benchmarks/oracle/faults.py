@@ -150,7 +150,7 @@ def launch_bound(world: World, fault: Fault) -> None:
 def host_sync(world: World, fault: Fault) -> None:
     """`.item()` before some layers of forward, followed by Python work."""
     every = int(number(fault, "every", 1))
-    world.syncs = {layer: fault.strength for layer in range(1, world.model.layers, every)}
+    world.syncs = dict.fromkeys(range(1, world.model.layers, every), fault.strength)
 
 
 def host_gc(world: World, fault: Fault) -> None:

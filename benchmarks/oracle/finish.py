@@ -46,7 +46,9 @@ def _single_tensor_steps(rank: Rank, weight: float) -> None:
     per_kernel = weight / (tensors * len(SINGLE_OPERATORS))
     for _ in range(tensors):
         for name in SINGLE_OPERATORS:
-            rank.operator((name,), (Kernel("elementwise", rank.kernel_us(per_kernel), "optimizer"),), rank.operator_us(0.9))
+            rank.operator(
+                (name,), (Kernel("elementwise", rank.kernel_us(per_kernel), "optimizer"),), rank.operator_us(0.9)
+            )
 
 
 def checkpoint(rank: Rank, us: float) -> Program:

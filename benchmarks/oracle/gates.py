@@ -24,7 +24,9 @@ def is_healthy(scenario: Scenario) -> bool:
         return False
     job = ledger(run)["job"]
     costs = {cause: float(job[cause]) / step for cause in CAUSES}  # type: ignore[arg-type]
-    small = all(cost <= MAX_RECOVERABLE for cause, cost in costs.items() if cause != "host_launch" or scenario.parallel.pp < 2)
+    small = all(
+        cost <= MAX_RECOVERABLE for cause, cost in costs.items() if cause != "host_launch" or scenario.parallel.pp < 2
+    )
     return small and float(job["comm_wait"]) / step <= MAX_WAIT  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Write a corpus: `python benchmarks/oracle/generate.py OUT --count 200 --seed 1000 [--kinds straggler.compute ...]`."""
+"""Write a corpus: `python benchmarks/oracle/generate.py OUT --count 200 --seed 1000 [--kinds KIND ...]`."""
 
 from __future__ import annotations
 

@@ -60,12 +60,11 @@ def layout(parallel: Parallel, world_size: int, rank: int) -> Layout:
     return Layout(groups, stage)
 
 
-RING_FACTOR = {
-    "allreduce": lambda n: 2.0 * (n - 1) / n,
-    "_allgather_base": lambda n: (n - 1) / n,
-    "_reduce_scatter_base": lambda n: (n - 1) / n,
-    "send": lambda n: 1.0,
-}
+def ring_factor(collective: str, members: int) -> float:
+    """Bytes every link carries, as a multiple of the full buffer."""
+    if collective == "send":
+        return 1.0
+    return (2.0 if collective == "allreduce" else 1.0) * (members - 1) / members
 
 
 def transfer_us(world: World, collective: str, size_bytes: float, ranks: tuple[int, ...]) -> float:
@@ -81,6 +80,6 @@ def transfer_us(world: World, collective: str, size_bytes: float, ranks: tuple[i
         alpha *= 0.7
     else:
         alpha += 1.2 * (len(ranks) - 2) ** 0.7 if len(ranks) > 2 else 0.0
-    moved = RING_FACTOR[collective](len(ranks)) * size_bytes * world.bytes_scale
+    moved = ring_factor(collective, len(ranks)) * size_bytes * world.bytes_scale
     slowest = max(world.link_scale[r] for r in ranks)
     return alpha + slowest * moved / (gbps * BYTES_PER_US_PER_GBPS)

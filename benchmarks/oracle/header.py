@@ -10,19 +10,31 @@ from benchmarks.oracle.simulate import Run
 if TYPE_CHECKING:
     from benchmarks.oracle.kineto import TraceWriter
 
-DEVICES: dict[str, dict[str, Any]] = {
-    "nvidia": {
-        "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84942979072, "computeMajor": 9, "computeMinor": 0,
-        "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
-        "sharedMemPerBlock": 49152, "numSms": 132, "regsPerMultiprocessor": 65536,
-        "sharedMemPerBlockOptin": 232448, "sharedMemPerMultiprocessor": 233472,
-    },
-    "amd": {
-        "name": "AMD Instinct MI300X", "totalGlobalMem": 205571227648, "computeMajor": 9, "computeMinor": 4,
-        "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 64,
-        "sharedMemPerBlock": 65536, "numSms": 304, "maxSharedMemoryPerMultiProcessor": 65536,
-    },
+_NVIDIA: dict[str, Any] = {
+    "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
+    "sharedMemPerBlock": 49152,
 }  # fmt: skip
+_AMD: dict[str, Any] = {
+    "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 64,
+    "sharedMemPerBlock": 65536,
+}  # fmt: skip
+# (name, totalGlobalMem, computeMajor, computeMinor, numSms), as public traces of these devices show them
+_MODELS = {
+    "h100": ("NVIDIA H100 80GB HBM3", 84942979072, 9, 0, 132),
+    "a100": ("NVIDIA A100-SXM4-80GB", 85097971712, 8, 0, 108),
+    "v100": ("Tesla V100-SXM2-32GB", 34089730048, 7, 0, 80),
+    "mi300x": ("AMD Instinct MI300X", 205571227648, 9, 4, 304),
+    "mi250": ("AMD Instinct MI250X", 68702699520, 9, 0, 104),
+}
+
+
+def device_properties(device: str) -> dict[str, Any]:
+    """`deviceProperties` of one device."""
+    name, memory, major, minor, units = _MODELS[device]
+    shared = _AMD if device.startswith("mi") else _NVIDIA
+    return {
+        "name": name, "totalGlobalMem": memory, "computeMajor": major, "computeMinor": minor, **shared, "numSms": units,
+    }  # fmt: skip
 
 
 def header(run: Run, rank: Rank, base_ns: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -32,7 +44,9 @@ def header(run: Run, rank: Rank, base_ns: int) -> tuple[dict[str, Any], dict[str
     local = sum(host == scenario.cluster.hosts[rank.rank] for host in scenario.cluster.hosts)
     head: dict[str, Any] = {
         "schemaVersion": 1,
-        "deviceProperties": [{"id": i, **DEVICES[vendor]} for i in range(min(8, max(local, 1)))],
+        "deviceProperties": [
+            {"id": i, **device_properties(scenario.cluster.device)} for i in range(min(8, max(local, 1)))
+        ],
     }
     if vendor == "amd":
         head |= {"roctracer_version": 4.1, "hip_runtime_version": 60443483, "hip_driver_version": 60443483}
@@ -56,7 +70,13 @@ def header(run: Run, rank: Rank, base_ns: int) -> tuple[dict[str, Any], dict[str
 def _distributed(run: Run, rank: Rank) -> dict[str, Any]:
     groups = {group.name: group for group in rank.layout.groups.values()}
     config = [
-        {"pg_name": g.name, "pg_desc": g.desc, "backend_config": "cuda:nccl", "pg_size": len(g.ranks), "ranks": list(g.ranks)}
+        {
+            "pg_name": g.name,
+            "pg_desc": g.desc,
+            "backend_config": "cuda:nccl",
+            "pg_size": len(g.ranks),
+            "ranks": list(g.ranks),
+        }
         for g in groups.values()
     ]
     info: dict[str, Any] = {"backend": "nccl", "rank": rank.rank, "world_size": run.world.size}

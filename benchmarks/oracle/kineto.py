@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from functools import lru_cache
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 from benchmarks.oracle.comm import CommArgs
 from benchmarks.oracle.device import DeviceOp
 from benchmarks.oracle.header import header, metadata
+from benchmarks.oracle.kernel_names import MATMUL_ROLES
 from benchmarks.oracle.layers import Operator
 from benchmarks.oracle.layout import LAYOUTS, document
-from benchmarks.oracle.names import CALLBACK_IDS, MATMUL_ROLES, names_for
+from benchmarks.oracle.names import CALLBACK_IDS, names_for
 from benchmarks.oracle.rank import BACKWARD, HostEvent, Rank
 from benchmarks.oracle.simulate import Run
 from benchmarks.oracle.stacks import memory_events, python_frames
@@ -53,7 +55,7 @@ class TraceWriter:
         """The `ts` and `dur` fields."""
         begin = self.nanoseconds(start)
         if self.format.time == "integer":
-            return f'"ts": {begin // 1000}, "dur": {int(dur)}'
+            return f'"ts": {begin // 1000}, "dur": {self.nanoseconds(start + dur) // 1000 - begin // 1000}'
         length = max(0, self.nanoseconds(start + dur) - begin)
         return f'"ts": {begin // 1000}.{begin % 1000:03d}, "dur": {length // 1000}.{length % 1000:03d}'
 
@@ -82,7 +84,9 @@ class TraceWriter:
 
     def host_event(self, event: HostEvent) -> None:
         """A CPU operator, annotation or Python event."""
-        parts = [] if event.category == "python_function" else [f'"External id": {event.external},"Record function id": 0']
+        parts = (
+            [] if event.category == "python_function" else [f'"External id": {event.external},"Record function id": 0']
+        )
         parts += self._host_args(event.args)
         parts.append(f'"Ev Idx": {self.next_index()}')
         place = self.host_place(event.thread)
@@ -96,9 +100,23 @@ class TraceWriter:
             sequence = f'"Sequence number": {args[1]}, "Fwd thread id": 0'
             return [sequence] if args[2] is None else [sequence, *self._host_args(args[2])]
         if kind == "dims":
-            return [operator_dims(args[1], args[2], self.scenario.model.hidden, self.scenario.model.tokens, self.run.world.model.precision)] if self.format.shapes else []
+            return (
+                [
+                    operator_dims(
+                        args[1],
+                        args[2],
+                        self.scenario.model.hidden,
+                        self.scenario.model.tokens,
+                        self.run.world.model.precision,
+                    )
+                ]
+                if self.format.shapes
+                else []
+            )
         if kind == "comm_dims":
-            return [f'"Input type": ["TensorList"], "Input Dims": [[[{args[1].in_elems}]]]'] if self.format.shapes else []
+            return (
+                [f'"Input type": ["TensorList"], "Input Dims": [[[{args[1].in_elems}]]]'] if self.format.shapes else []
+            )
         return self.comm_args(args[1], True) if self.format.collective_args else []
 
     def comm_args(self, args: CommArgs, host: bool) -> list[str]:
@@ -127,10 +145,12 @@ class TraceWriter:
         dur = op.end - op.start
         self._flow("s", op.correlation, self.host_place(thread), op.launch_start)
         self._flow("f", op.correlation, place, op.start)
-        where = f'"device": {self.device}, "context": 1, "stream": {self.streams[op.stream]}, "correlation": {op.correlation}'
+        stream = self.streams[op.stream]
+        where = f'"device": {self.device}, "context": 1, "stream": {stream}, "correlation": {op.correlation}'
         if op.cause == "memcpy":
             rate = op.bytes / max(dur, 1e-3) / 1e3
-            args = f'"External id": {op.external}, {where}, "bytes": {int(op.bytes)}, "memory bandwidth (GB/s)": {rate:.6f}'
+            moved = f'"bytes": {int(op.bytes)}, "memory bandwidth (GB/s)": {rate:.6f}'
+            args = f'"External id": {op.external}, {where}, {moved}'
             self.emit("gpu_memcpy", self.names.copy(op.name), place, self.times(op.start, dur), args)
             return
         if op.collective is None:
@@ -146,14 +166,17 @@ class TraceWriter:
 
     def _flow(self, phase: str, number: int, place: str, at: float) -> None:
         bind = ', "bp": "e"' if phase == "f" else ""
-        self._out.append(f'  {{\n    "ph": "{phase}", "id": {number}, {place}, {self.moment(at)},\n    "cat": "ac2g", "name": "ac2g"{bind}\n  }}')
+        self._out.append(
+            f'  {{\n    "ph": "{phase}", "id": {number}, {place}, {self.moment(at)},\n'
+            f'    "cat": "ac2g", "name": "ac2g"{bind}\n  }}'
+        )
 
     def steps(self) -> None:
         """The step ranges on host and device."""
         marks = self.rank.marks
         name = "ProfilerStep#{}" if self.format.step_marks else "training_step"
         ops = [op for op in self.rank.ops if op.stream == 0 and op.start is not None]
-        for i, (start, end) in enumerate(zip(marks, marks[1:], strict=False)):
+        for i, (start, end) in enumerate(itertools.pairwise(marks)):
             external = 10_000_000 + i
             label = name.format(self.scenario.first_step + i)
             args = f'"External id": {external},"Record function id": 0, "Ev Idx": {self.next_index()}'
@@ -216,7 +239,8 @@ def collective_text(args: CommArgs) -> str:
     """The arguments every member of a call shares."""
     ranks = json.dumps(list(args.ranks))
     return (
-        f'"Collective name": "{args.collective}", "In msg nelems": {args.in_elems}, "Out msg nelems": {args.out_elems}, '
+        f'"Collective name": "{args.collective}", '
+        f'"In msg nelems": {args.in_elems}, "Out msg nelems": {args.out_elems}, '
         f'"Group size": {len(args.ranks)}, "dtype": "{args.dtype}", "In split size": "[]", "Out split size": "[]", '
         f'"Process Group Name": "{args.group_name}", "Process Group Description": "{args.group_desc}", '
         f'"Process Group Ranks": "{ranks}"'

@@ -41,7 +41,7 @@ def sweep(scenario: Scenario, fault: Fault) -> dict[str, dict[str, float]]:
         return {}
     knob, values = knobs[fault.id]
     if knob == "microbatches":
-        values = tuple(v for v in values if v >= scenario.parallel.pp)
+        values = tuple(v for v in values if scenario.parallel.pp <= v <= 8 * scenario.parallel.pp)
     times = {str(v): simulate(scenario, build(scenario, change={knob: float(v)})).step_us() for v in values}
     return {knob: {key: round(us, 2) for key, us in times.items()}}
 
@@ -60,6 +60,10 @@ def alternatives(scenario: Scenario, index: int) -> list[tuple[str, float]]:
             changed = replace(fault, detail={**fault.detail, "remedy": other})
             faults = tuple(changed if i == index else f for i, f in enumerate(scenario.faults))
             result.append((other, step_without(replace(scenario, faults=faults), frozenset([index]))))
+    if fault.id == "pipeline.bubble":
+        doubled = 2 * int(fault.strength)
+        world = build(scenario, change={"microbatches": float(doubled)})
+        result.append((f"{doubled} microbatches", simulate(scenario, world).step_us()))
     if fault.id == "host.launch_bound":
         for scale in (0.5, 0.1):
             world = build(scenario)
@@ -115,6 +119,8 @@ def acceptable_ids(scenario: Scenario, fault: Fault) -> list[str]:
     ids = list(ACCEPTABLE_IDS.get(fault.id, (fault.id,)))
     if fault.id == "comm.slow_link" and scenario.parallel.kind in ("ddp", "fsdp"):
         ids.append("comm.bandwidth_bound")
+    if fault.id == "straggler.compute" and scenario.parallel.kind == "pp" and scenario.parallel.dp == 1:
+        ids.append("pipeline.imbalance")  # the rank is the stage: giving it fewer layers is as good an answer
     return ids
 
 

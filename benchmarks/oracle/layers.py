@@ -22,7 +22,11 @@ class Operator:
 
 _LINEAR = ("aten::linear", "aten::addmm")
 _NORM = ("aten::layer_norm", "aten::native_layer_norm")
-_FLASH = ("aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward")
+_FLASH = (
+    "aten::scaled_dot_product_attention",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_flash_attention_forward",
+)
 
 GPT_FORWARD = (
     Operator(_NORM, "norm", 0.14),
@@ -92,7 +96,10 @@ HEAD_BACKWARD = (
     Operator(_MM, "gemm_grad", 0.7, (4, 0, 1), gradient=0.3),
 )
 EMBEDDING_BACKWARD = Operator(
-    ("EmbeddingBackward0", "aten::embedding_backward", "aten::embedding_dense_backward"), "embedding", 0.22, gradient=0.3
+    ("EmbeddingBackward0", "aten::embedding_backward", "aten::embedding_dense_backward"),
+    "embedding",
+    0.22,
+    gradient=0.3,
 )
 
 

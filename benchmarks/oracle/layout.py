@@ -11,7 +11,7 @@ EventText = Callable[[str, str, str], str]
 
 def classic(head: str, times: str, args: str) -> str:
     """Kineto: header keys on a line, times on the next, args indented."""
-    body = f'    {head},\n    {times}'
+    body = f"    {head},\n    {times}"
     return f'  {{\n{body},\n    "args": {{\n      {args}\n    }}\n  }}' if args else f"  {{\n{body}\n  }}"
 
 

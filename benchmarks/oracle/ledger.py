@@ -135,7 +135,11 @@ def bubble_budget(run: Run) -> list[float]:
         work = 0.0
         for rank in run.ranks:
             begin, end = rank.marks[step], rank.marks[step + 1]
-            work += sum(op.dur for op in rank.ops if op.cause == "compute" and op.pool == "body" and begin <= (op.start or 0.0) < end)
+            work += sum(
+                op.dur
+                for op in rank.ops
+                if op.cause == "compute" and op.pool == "body" and begin <= (op.start or 0.0) < end
+            )
         budget.append(work / len(run.ranks) * (parallel.pp - 1) / parallel.microbatches)
     return budget
 
@@ -148,10 +152,12 @@ def _book_bubble(row: dict[str, float], budget: float) -> None:
 
 
 def ledger(run: Run) -> dict[str, dict[str, dict[str, float]] | dict[str, float]]:
-    """The label's `ledger`: microseconds per step and cause, per rank and for the job, with `wall_us`."""
+    """The label's `ledger`: microseconds per step and cause, per traced rank and for the job (their mean)."""
     budget = bubble_budget(run)
     ranks: dict[str, dict[str, float]] = {}
     for rank in run.ranks:
+        if rank.rank in run.scenario.missing_ranks:
+            continue
         table = per_step(rank, booked(rank))
         for row, allowed in zip(table, budget, strict=True):
             _book_bubble(row, allowed)

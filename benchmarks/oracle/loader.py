@@ -21,7 +21,7 @@ class BatchQueue:
         self._delivered: list[float] = []
         self._ready: list[float] = []
         # The first batch is there; workers are out of step with one another, how far differs between ranks.
-        phase = factors(world.seed, "loader phase", rank, 0, 0.35)[0]
+        phase = factors(world.seed, "loader phase", rank, 0, 0.12)[0]
         pace = self._cost / self._workers
         self._first = [start_us + pace * w * min(max(phase, 0.2), 1.6) for w in range(self._workers)]
 

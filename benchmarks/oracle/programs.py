@@ -12,7 +12,6 @@ from benchmarks.oracle.pipeline import pipeline_step
 from benchmarks.oracle.rank import BACKWARD, MAIN, Program, Rank
 from benchmarks.oracle.step import (
     GRADIENT_BYTES,
-    OnGradient,
     backward_layer,
     copy_in,
     embedding_backward,
@@ -176,5 +175,3 @@ def _reduce_unit(rank: Rank) -> list[DeviceOp]:
 def program_for(kind: str) -> StepProgram:
     """The step of a parallelism."""
     return {"ddp": ddp_step, "tpdp": ddp_step, "fsdp": fsdp_step, "hsdp": fsdp_step, "pp": pipeline_step}[kind]
-
-

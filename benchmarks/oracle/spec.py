@@ -1,4 +1,4 @@
-"""What a generated run is: model, cluster, parallelism, loader, noise, faults and file format. Times are microseconds."""
+"""What a generated run is: model, cluster, parallelism, loader, noise, faults, file format. Times are microseconds."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class Cluster:
     hosts: tuple[str, ...]
     clocks: Mapping[str, tuple[float, float]]
     vendor: str = "nvidia"  # "nvidia" | "amd"
+    device: str = "h100"  # "h100" | "a100" | "v100" | "mi300x" | "mi250"
     intra_alpha_us: float = 19.0
     intra_gbps: float = 290.0  # bus bandwidth inside a host
     inter_alpha_us: float = 28.0
@@ -91,7 +92,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong. `strength` is the size in its own unit, `detail` the settings at fault and recommended."""
+    """One thing that is wrong. `strength` is its size in its own unit, `detail` the settings now and recommended."""
 
     id: str
     strength: float

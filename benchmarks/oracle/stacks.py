@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
-from benchmarks.oracle.header import DEVICES
+from benchmarks.oracle.header import device_properties
 
 if TYPE_CHECKING:
     from benchmarks.oracle.kineto import TraceWriter
@@ -42,11 +43,11 @@ def python_frames(writer: TraceWriter) -> list[str]:
 
 def memory_events(writer: TraceWriter) -> list[str]:
     """`[memory]` events: a saw tooth over each step, activations growing in forward and shrinking in backward."""
-    total = DEVICES[writer.scenario.cluster.vendor]["totalGlobalMem"]
+    total = device_properties(writer.scenario.cluster.device)["totalGlobalMem"]
     reserved = int(total * writer.run.world.memory_share)
     floor, marks, out = 0.45 * reserved, writer.rank.marks, []
     before = int(floor)
-    for start, end in zip(marks, marks[1:], strict=False):
+    for start, end in itertools.pairwise(marks):
         for i in range(SAMPLES_PER_STEP):
             at = start + (i + 0.5) * (end - start) / SAMPLES_PER_STEP
             level = 1.0 - abs(2.0 * (i + 1) / SAMPLES_PER_STEP - 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from benchmarks.oracle.comm import collective
 from benchmarks.oracle.device import DeviceOp
 from benchmarks.oracle.layers import (
     EMBEDDING_BACKWARD,
@@ -16,7 +17,6 @@ from benchmarks.oracle.layers import (
     forward,
 )
 from benchmarks.oracle.loader import BatchQueue, next_batch
-from benchmarks.oracle.comm import collective
 from benchmarks.oracle.rank import BACKWARD, COMPUTE, MAIN, SYNC_RETURN_US, Kernel, Occupant, Program, Rank
 
 PINNED_GBPS, PAGEABLE_GBPS, DTOH_GBPS = 23.7, 5.5, 23.7
@@ -84,8 +84,7 @@ def device_sync(rank: Rank) -> Program:
     """`torch.cuda.synchronize()`: waits for everything queued."""
     start = rank.t + 1.0
     ends = [op for op in (rank.last_on(stream) for stream in range(8)) if op is not None]
-    for op in ends:
-        yield op
+    yield from ends
     back = max([start, *(op.end or 0.0 for op in ends)]) + SYNC_RETURN_US
     rank.runtime("cudaDeviceSynchronize", start, back - start, 0)
     rank.occupants.append(Occupant(start, back, "host_sync"))
@@ -132,11 +131,15 @@ def zero_grad(rank: Rank) -> None:
     rank.record("user_annotation", "Optimizer.zero_grad#AdamW.zero_grad", start, rank.t)
 
 
-def run_operators(rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, reduce_after: tuple[int, ...]) -> None:
+def run_operators(
+    rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, reduce_after: tuple[int, ...]
+) -> None:
     """Forward operators of a layer; after some of them tensor parallelism reduces the activations."""
     for i, operator in enumerate(operators):
         rank.sequence += 1
-        kernel = Kernel(kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * precision_scale(rank, operator)))
+        kernel = Kernel(
+            kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * precision_scale(rank, operator))
+        )
         rank.operator(operator.path, (kernel,), rank.operator_us(), ("dims", operator, scale * rank.share_of_work))
         if i in reduce_after:
             blocking_reduce(rank)
@@ -173,13 +176,19 @@ def head_forward(rank: Rank, scale: float = 1.0) -> None:
     run_operators(rank, HEAD_FORWARD, scale, 0, ())
 
 
-def backward_operators(rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, ready: OnGradient | None) -> None:
+def backward_operators(
+    rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, ready: OnGradient | None
+) -> None:
     """Backward operators on the autograd thread; `ready` hears of each gradient as soon as it is computed."""
-    reduce_after = TP_AFTER_BACKWARD if "tp" in rank.layout.groups and operators is backward(rank.world.model.arch) else ()
+    reduce_after = (
+        TP_AFTER_BACKWARD if "tp" in rank.layout.groups and operators is backward(rank.world.model.arch) else ()
+    )
     rank.thread = BACKWARD
     for i, operator in enumerate(operators):
         rank.sequence += 1
-        kernel = Kernel(kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * precision_scale(rank, operator)))
+        kernel = Kernel(
+            kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * precision_scale(rank, operator))
+        )
         path = ("autograd::engine::evaluate_function: " + operator.path[0], *operator.path)
         rank.operator(path, (kernel,), rank.operator_us(0.9), ("dims", operator, scale * rank.share_of_work))
         if operator.gradient and ready is not None:

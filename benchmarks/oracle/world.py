@@ -45,7 +45,9 @@ class World:
 
     def rank_speed(self, rank: int, step: int) -> float:
         """Factor on every kernel of a rank in a step: hardware, noise of the rank and step, unequal work."""
-        noise = factor(self.seed, "rank", rank, 0, self.noise.rank) * factor(self.seed, "step", rank, step, self.noise.step)
+        noise = factor(self.seed, "rank", rank, 0, self.noise.rank) * factor(
+            self.seed, "step", rank, step, self.noise.step
+        )
         return self.kernel_scale[rank] * noise * self.imbalance.get((rank, step), 1.0)
 
     def set_model(self, **changes: object) -> None:

@@ -1,1 +1,14 @@
-"""Files to RankTrace: one file per format, chosen by content."""
+"""Readers: files of any supported format to `model.RankTrace`, chosen by content.
+
+`discover` finds sources and groups them by run, `read` turns one source into columns, `resolve_identities` decides the ranks
+over all files of a run.
+"""
+
+from __future__ import annotations
+
+from ddprof.readers.discover import discover
+from ddprof.readers.identity import resolve_identities
+from ddprof.readers.read import read
+from ddprof.readers.source import Inventory, Source
+
+__all__ = ["Inventory", "Source", "discover", "read", "resolve_identities"]

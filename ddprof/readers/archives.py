@@ -1,0 +1,45 @@
+"""Tar and zip archives as folders."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from collections.abc import Iterator
+
+import fsspec
+
+from ddprof.readers.streams import open_blocks, open_raw
+
+_TAR_MAGIC = b"ustar"
+_TAR_MAGIC_AT = 257
+
+
+def is_archive(path: str) -> bool:
+    """True for a zip file and for a tar file, packed or not, by content."""
+    with open_raw(path) as raw:
+        if raw.read(4) == b"PK\x03\x04":
+            return True
+    with open_blocks(path) as blocks:
+        head = next(iter(blocks), b"")
+    return head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + len(_TAR_MAGIC)] == _TAR_MAGIC
+
+
+def members(path: str) -> Iterator[tuple[str, int]]:
+    """Name and size in bytes of every regular file in an archive, hidden ones left out. Raises OSError where it is damaged."""
+    with fsspec.open(path, "rb", compression=None).open() as outer:
+        if zipfile.is_zipfile(outer):
+            outer.seek(0)
+            with zipfile.ZipFile(outer) as archive:
+                listed = [(i.filename, i.file_size) for i in archive.infolist() if not i.is_dir()]
+        else:
+            outer.seek(0)
+            try:
+                with tarfile.open(fileobj=outer) as tar:
+                    listed = [(m.name, m.size) for m in tar if m.isfile()]
+            except (tarfile.TarError, EOFError) as error:
+                raise OSError(f"{path}: damaged archive ({error})") from error
+    yield from ((name, size) for name, size in sorted(listed) if not _hidden(name))
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith((".", "__MACOSX")) and part not in (".", "..") for part in name.split("/"))

@@ -1,0 +1,142 @@
+"""The sparse tables: arguments of collectives, copies, operators, synchronisations, and memory samples."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ddprof.model import Kind
+from ddprof.readers.groups import Groups
+from ddprof.readers.numbers import one_int, to_int64
+from ddprof.readers.trace_event import Args
+from ddprof.tables import NULL, Array
+
+# Bytes of one element, by the names of c10::ScalarType and by the C++ names that shapes are recorded with.
+ELEMENT_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(
+        ("double", "long", "long int", "complexfloat", "int64", "float64", "int64_t", "c10::complex<float>"), 8
+    ),
+    **dict.fromkeys(("float", "int", "int32", "float32", "complexhalf", "uint32"), 4),
+    **dict.fromkeys(("half", "bfloat16", "short", "c10::half", "c10::bfloat16", "float16", "int16", "uint16"), 2),
+    **dict.fromkeys(("byte", "char", "bool", "uint8", "int8", "unsigned char", "signed char", "float8"), 1),
+    **dict.fromkeys(("complexdouble", "c10::complex<double>"), 16),
+}
+_LIBRARY = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):(?P<op>\w+)")
+_FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
+_DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
+
+
+def element_bytes(dtype: str) -> int | None:
+    """Size of one element of a dtype as traces name it; None where the name is unknown."""
+    if _FLOAT8.match(dtype):
+        return 1
+    return ELEMENT_BYTES.get(dtype.lower())
+
+
+class ArgumentTables:
+    """Collects the sparse tables of one rank; `row` is the number of the event in order of arrival."""
+
+    def __init__(self, strings: Any) -> None:
+        self.strings = strings
+        self.groups = Groups()
+        self.collectives: list[tuple[int, ...]] = []
+        self.copies: list[tuple[int, int]] = []
+        self.operators: list[tuple[int, int, int]] = []
+        self.syncs: list[tuple[int, int, int]] = []
+        self.memory: list[Array] = []
+        self.ranks_seen: set[tuple[int, int]] = set()  # ("Rank", "Group size") as collectives state them
+
+    def add(self, first_row: int, kind: Array, names: list[str], args: list[Args], shape_rows: Array) -> None:
+        """The arguments of one block, whose first event is number `first_row`."""
+        for at, given in enumerate(args):
+            if given.collective is not None:
+                self._collective(first_row + at, given)
+        for at in np.flatnonzero((kind == Kind.MEMCPY) | (kind == Kind.MEMSET)).tolist():
+            given = args[at]
+            self.copies.append((first_row + at, one_int(given.bytes if given.bytes != NULL else given.size)))
+        for at in np.flatnonzero(kind == Kind.SYNC).tolist():
+            given = args[at]
+            self.syncs.append((first_row + at, _not_negative(given.wait_stream), _not_negative(given.wait_correlation)))
+        for at in shape_rows.tolist():
+            if args[at].dims:
+                self._operator(first_row + at, names[at], args[at])
+
+    def _operator(self, row: int, name: str, given: Args) -> None:
+        dims, types = _text(given.dims), _text(given.types)
+        self.operators.append((row, self.strings[dims], self.strings[types]))
+        library = _LIBRARY.match(name)
+        if library:
+            self._library_call(row, library["op"], dims, types)
+
+    def _library_call(self, row: int, op: str, dims: str, types: str) -> None:
+        """A collective of a library that states no arguments (gloo): its size is that of its input tensors."""
+        size, dtype = _tensor_bytes(dims, types)
+        no_group = np.iinfo(np.int32).min
+        self.collectives.append(
+            (row, self.strings[op], no_group, NULL, size, NULL, self.strings[dtype], NULL, NULL, NULL)
+        )
+
+    def _collective(self, row: int, given: Args) -> None:
+        dtype = str(given.dtype or "")
+        size = element_bytes(dtype)
+        group_size, rank = one_int(given.group_size), one_int(given.rank)
+        if rank >= 0 and group_size > 0:
+            self.ranks_seen.add((rank, group_size))
+        self.collectives.append(
+            (
+                row,
+                self.strings[str(given.collective)],
+                self.groups.number(given),
+                _not_negative(given.seq),
+                _times(one_int(given.in_nelems), size),
+                _times(one_int(given.out_nelems), size),
+                self.strings[dtype],
+                group_size,
+                _not_negative(given.src),
+                _not_negative(given.dst),
+            )
+        )
+
+    def add_memory(self, ts_ns: Array, args: list[Args]) -> None:
+        """A block of [memory] samples."""
+        if not args:
+            return
+        kinds = to_int64([a.device_type for a in args])
+        device = np.where(np.isin(kinds, _DEVICE_MEMORY), to_int64([a.device_id for a in args]), NULL)
+        allocated, reserved = to_int64([a.allocated for a in args]), to_int64([a.reserved for a in args])
+        self.memory.append(np.stack((ts_ns, device, allocated, reserved))[:, ts_ns != NULL])
+
+
+def _not_negative(value: Any) -> int:
+    """Kineto writes -1 where it does not know."""
+    number = one_int(value)
+    return number if number >= 0 else NULL
+
+
+def _times(count: int, size: int | None) -> int:
+    return count * size if count >= 0 and size is not None and count < 2**58 else NULL
+
+
+def _text(raw: Any) -> str:
+    return bytes(raw).decode("utf-8", "replace")
+
+
+def _tensor_bytes(dims: str, types: str) -> tuple[int, str]:
+    """Bytes of all input tensors of a call, and the dtype of the first; (NULL, "") where the shapes do not say."""
+    try:
+        shapes, names = json.loads(dims), json.loads(types)
+    except ValueError:
+        return NULL, ""
+    total, dtype = 0, ""
+    for shape, name in zip(shapes, names, strict=False):
+        size = element_bytes(str(name))
+        if size is None or not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
+            continue
+        total += size * math.prod(shape)
+        dtype = dtype or str(name)
+    return (total, dtype) if dtype else (NULL, "")

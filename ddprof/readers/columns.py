@@ -1,0 +1,152 @@
+"""Events to columns: a block of decoded events at a time, names and tracks dictionary-encoded, nothing kept but numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from ddprof.model import DEVICE_KINDS, Kind
+from ddprof.readers.arguments import ArgumentTables
+from ddprof.readers.kinds import FLOWS, IGNORED, device_kind, kind_of, wants_shapes
+from ddprof.readers.numbers import to_int64, to_ns
+from ddprof.readers.trace_event import NO_ARGS, Args, Event
+from ddprof.tables import NULL, Array
+
+GC_NAME = "Python GC"
+_PYTHON = ("python_function", "Python")
+_DEVICE_TRACK_KINDS = np.array([*DEVICE_KINDS, Kind.SYNC], np.uint8)
+_UNKNOWN = 255
+
+
+class Interned(dict[Any, int]):
+    """A dictionary that numbers its keys in order of first use."""
+
+    def __missing__(self, key: Hashable) -> int:
+        self[key] = number = len(self)
+        return number
+
+    def all(self, keys: list[Any], dtype: type = np.int32) -> Array:
+        """The number of each key, shape (len(keys),)."""
+        return np.fromiter(map(self.__getitem__, keys), dtype, len(keys))
+
+
+class EventColumns:
+    """Grows the columns of one rank. `add` takes a block; `finish` in `assemble` turns them into tables."""
+
+    def __init__(self, keep_python: bool = False) -> None:
+        self.keep_python = keep_python
+        self.strings = Interned()
+        self.tracks = Interned()
+        self.categories: Counter[str] = Counter()
+        self.blocks: list[tuple[Array, ...]] = []
+        self.rows = 0
+        self.device_of: dict[int, tuple[int, int]] = {}  # track -> (device, stream)
+        self.thread_names: dict[tuple[Any, Any], str] = {}
+        self.process_labels: dict[Any, str] = {}
+        self.defects: Counter[str] = Counter()
+        self.unknown_categories: Counter[str] = Counter()
+        self.arguments = ArgumentTables(self.strings)
+        self._wants_shapes: list[bool] = []
+        self._kind_of: dict[str, int] = {}
+
+    def add(self, events: list[Event | None]) -> None:
+        """Append a block. Raises InexactFloats, before anything is changed, where the block must be decoded exactly."""
+        present = [e for e in events if e is not None]
+        spans = [e for e in present if e.ph == "X" and self._is_kept(e)]
+        ts, dur = to_ns([e.ts for e in spans]), to_ns([e.dur for e in spans])
+        self.defects["null events"] += len(events) - len(present)
+        self.categories.update([e.cat or e.ph for e in present])
+        self._marks([e for e in present if e.ph not in "Xsft"])
+        if spans:
+            self._spans(spans, ts, dur)
+
+    def _is_kept(self, event: Event) -> bool:
+        return event.cat not in _PYTHON or self.keep_python or event.name == GC_NAME
+
+    def _spans(self, spans: list[Event], ts: Array, dur: Array) -> None:
+        args = [e.args or NO_ARGS for e in spans]
+        kind = self._kinds(spans, args)
+        keep = (kind != Kind.OTHER) & (ts != NULL)
+        self.defects["events without a usable timestamp"] += int((ts == NULL).sum())
+        if not keep.all():
+            rows = np.flatnonzero(keep).tolist()
+            spans, args = [spans[r] for r in rows], [args[r] for r in rows]
+            kind, ts, dur = kind[keep], ts[keep], dur[keep]
+        names = [e.name for e in spans]
+        name = self.strings.all(names)
+        track = self.tracks.all([(e.pid, e.tid) for e in spans])
+        external = self._external(args)
+        correlation = to_int64([a.correlation for a in args])
+        self.blocks.append((kind, name, track, ts, self._durations(dur), correlation, external))
+        self._device_tracks(kind, track, spans, args)
+        self.arguments.add(self.rows, kind, names, args, self._shape_rows(kind, name))
+        self.rows += len(spans)
+
+    def _external(self, args: list[Args]) -> Array:
+        new = to_int64([a.external_id for a in args])
+        if (new == NULL).any():
+            old = to_int64([a.external_id_old for a in args])
+            new = np.where(new == NULL, old, new)
+        return new
+
+    def _kinds(self, spans: list[Event], args: list[Args]) -> Array:
+        known = self._kind_of
+        for category in {e.cat for e in spans} - known.keys():
+            kind = kind_of(category)
+            known[category] = int(kind) if kind is not None else Kind.OTHER if category in IGNORED else _UNKNOWN
+        kinds = np.fromiter((known[e.cat] for e in spans), np.uint8, len(spans))
+        for row in np.flatnonzero(kinds == _UNKNOWN).tolist():
+            kinds[row] = self._guess(spans[row], args[row])
+        return kinds
+
+    def _guess(self, event: Event, args: Args) -> int:
+        """An event of an unknown category: device work if it states a device and a stream, else left out and counted."""
+        if args.stream != NULL and (args.device != NULL or args.correlation != NULL):
+            return device_kind(event.name)
+        self.unknown_categories[event.cat] += 1
+        return Kind.OTHER
+
+    def _durations(self, dur: Array) -> Array:
+        missing, negative = dur == NULL, (dur < 0) & (dur != NULL)
+        self.defects["events without a usable duration"] += int(missing.sum())
+        self.defects["negative durations"] += int(negative.sum())
+        return np.where(dur < 0, 0, dur)
+
+    def _device_tracks(self, kind: Array, track: Array, spans: list[Event], args: list[Args]) -> None:
+        rows = np.flatnonzero(np.isin(kind, _DEVICE_TRACK_KINDS))
+        for number, first in zip(*np.unique(track[rows], return_index=True), strict=True):
+            if int(number) not in self.device_of:
+                event, given = spans[rows[first]], args[rows[first]]
+                self.device_of[int(number)] = (_index(given.device, event.pid), _index(given.stream, event.tid))
+
+    def _shape_rows(self, kind: Array, name: Array) -> Array:
+        known = self._wants_shapes
+        known.extend(wants_shapes(s) for s in list(self.strings)[len(known) :])
+        wanted = np.array(known, bool)[name]
+        return np.flatnonzero(wanted & ((kind == Kind.CPU_OP) | (kind == Kind.ANNOTATION)))
+
+    def _marks(self, marks: list[Event]) -> None:
+        """Everything that is not a span: names of threads, memory samples; the rest is counted."""
+        memory = [e for e in marks if e.name == "[memory]" and e.args is not None]
+        self.arguments.add_memory(to_ns([e.ts for e in memory]), [e.args or NO_ARGS for e in memory])
+        for event in marks:
+            if event.ph == "M" and event.args is not None:
+                if event.name == "thread_name":
+                    self.thread_names[event.pid, event.tid] = str(event.args.name or "")
+                elif event.name == "process_labels":
+                    self.process_labels[event.pid] = str(event.args.labels or "")
+            elif event.ph in "BEbe" and event.cat not in FLOWS:
+                self.defects["begin/end events, which Kineto does not write"] += 1
+
+
+def _index(value: Any, fallback: Any) -> int:
+    """A device or stream number: the argument, else the last digits of the pid or tid as written ("stream 7")."""
+    number = to_int64([value])[0]
+    if number == NULL:
+        text = str(fallback)
+        digits = text[len(text.rstrip("0123456789")) :]
+        number = int(digits) if digits and len(digits) < 10 else NULL
+    return int(number)

@@ -1,0 +1,76 @@
+"""The categories of every vendor and year of Kineto's traces, mapped onto `model.Kind`."""
+
+from __future__ import annotations
+
+import re
+
+from ddprof.model import Kind
+
+_KINDS = {
+    Kind.CPU_OP: ("cpu_op", "Operator", "operator", "cpu", "glow_runtime", "hpu_op"),
+    Kind.ANNOTATION: ("user_annotation", "user_scope", "collective_comm"),
+    Kind.GPU_ANNOTATION: ("gpu_user_annotation", "mtia_user_annotation"),
+    Kind.KERNEL: (
+        "kernel",
+        "Kernel",
+        "gpu_kernel",
+        "gpu_op",
+        "mtia_ccp_events",
+        "mtia_kernel",
+        "xpu_kernel",
+        "npu_kernel",
+    ),
+    Kind.MEMCPY: ("gpu_memcpy", "Memcpy", "memcpy", "xpu_memcpy"),
+    Kind.MEMSET: ("gpu_memset", "Memset", "memset", "xpu_memset"),
+    Kind.RUNTIME: (
+        *(
+            "cuda_runtime",
+            "Runtime",
+            "runtime",
+            "cuda_driver",
+            "driver",
+            "hip_runtime",
+            "hip_driver",
+            "roctx",
+            "mtia_runtime",
+        ),
+        *("xpu_runtime", "xpu_driver", "hpu_runtime", "npu_runtime", "privateuse1_runtime", "privateuse1_driver"),
+    ),
+    Kind.PYTHON: ("python_function", "Python"),
+    Kind.SYNC: ("cuda_sync", "cuda_event", "gpu_sync"),
+    Kind.OVERHEAD: ("overhead", "Overhead"),
+}
+KIND_OF = {category: kind for kind, categories in _KINDS.items() for category in categories}
+# Bookkeeping of the profiler itself, never work.
+IGNORED = frozenset({"Trace", "External id", "cuda_profiler_range", "gpu_pm_counter", "mtia_insight", "critical_path"})
+FLOWS = frozenset({"ac2g", "async_cpu_to_gpu", "async_gpu", "async", "fwdbwd", "forward_backward", "critical_path"})
+
+_MEMCPY = re.compile(r"memcpy|copybuffer", re.IGNORECASE)
+_MEMSET = re.compile(r"memset|fillbuffer", re.IGNORECASE)
+
+
+def kind_of(category: str) -> Kind | None:
+    """The kind of a category; None where the category is not known."""
+    found = KIND_OF.get(category)
+    if found is None and category.startswith(("privateuse1", "mtia", "npu", "xpu", "hpu")):
+        return Kind.RUNTIME if category.endswith(("runtime", "driver")) else Kind.KERNEL
+    return found
+
+
+def device_kind(name: str) -> Kind:
+    """The kind of a device event whose category says nothing, by its name."""
+    if _MEMCPY.search(name):
+        return Kind.MEMCPY
+    return Kind.MEMSET if _MEMSET.search(name) else Kind.KERNEL
+
+
+_WITH_SHAPES = re.compile(
+    r"mm$|mm_|addmm|matmul|linear|conv|einsum|attention|sdpa|flash|embedding|optimizer|foreach|fused|lstm|gru|^c10d::|^gloo:|^nccl:|^mpi:"
+    r"|all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast",
+    re.IGNORECASE,
+)
+
+
+def wants_shapes(name: str) -> bool:
+    """True for operators whose recorded shapes are used: matrix products, convolutions, attention, embeddings, optimizers, c10d."""
+    return _WITH_SHAPES.search(name) is not None

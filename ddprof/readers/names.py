@@ -1,0 +1,40 @@
+"""What file names say: the rank, and which part of a name is only a time stamp or a window."""
+
+from __future__ import annotations
+
+import re
+
+# Most explicit first. Digits must end at a separator, so that "rank12" is never read as rank 1.
+_RANK = (
+    re.compile(r"(?:^|[^a-z])(?:global[_-]?)?rank[_\-.=]?(\d+)(?!\d)", re.IGNORECASE),
+    re.compile(r"(?:^|[^a-z])(?:worker|trainer|proc(?:ess)?)[_\-.=]?(\d+)(?!\d)", re.IGNORECASE),
+    re.compile(r"(?:^|[_\-.])(?:r|gpu|dev(?:ice)?|node0?_gpu)[_\-=]?(\d{1,5})(?=$|[_\-.])", re.IGNORECASE),
+    re.compile(r"^trace[_\-]?(\d{1,5})(?=$|[_\-.])", re.IGNORECASE),
+)
+_STAMP = re.compile(r"\d{9,}")
+_SUFFIX = re.compile(r"(?:\.(?:pt|trace|json|jsonl|gz|bz2|xz|sqlite|fr|pickle|pkl|log))+$", re.IGNORECASE)
+
+
+def file_name(path: str) -> str:
+    """The last component of a path or URL."""
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+
+
+def stem(path: str) -> str:
+    """The file name without the suffixes that say how it is packed."""
+    return _SUFFIX.sub("", file_name(path))
+
+
+def rank_in_name(path: str) -> int | None:
+    """The rank a file name states (rank12, rank-3, worker0, x_r5, trace1); None where it states none."""
+    name = stem(path)
+    for pattern in _RANK:
+        found = pattern.search(name)
+        if found:
+            return int(found[1])
+    return None
+
+
+def without_stamp(path: str) -> str:
+    """The stem with time stamps removed: equal for several windows that one process wrote."""
+    return _STAMP.sub("", stem(path)).strip("._-")

@@ -1,0 +1,84 @@
+"""Lists of JSON values to int64 columns, exactly: microseconds to nanoseconds, identifiers, sizes."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+
+from ddprof.tables import NULL, Array
+
+# Below 2**43 us (101 days) a float64 is within 0.49 ns of the decimal it was read from, and us * 1000 stays below 2**53:
+# rounding to whole ns then gives back exactly the digits that were written (up to three decimals).
+EXACT_FLOAT_US = float(2**43)
+MAX_NS = 2**62  # year 2116 as unix time; what lies beyond is overflow, not a time
+
+
+class InexactFloats(Exception):
+    """Fractional microseconds too large for float64: the text must be decoded digit by digit."""
+
+
+def to_ns(values: list[Any]) -> Array:
+    """Microseconds (int, float, str, Decimal, None, mixed) to int64 nanoseconds; NULL where it is not a time.
+
+    Raises InexactFloats where a float has already lost digits.
+    """
+    try:
+        array = np.array(values)
+    except (ValueError, OverflowError):
+        return _slow_ns(values)
+    if array.dtype == np.int64:
+        return np.where(np.abs(array) < MAX_NS // 1000, array * 1000, NULL)
+    if array.dtype == np.float64:
+        if not len(array):
+            return array.astype(np.int64)
+        if not np.isfinite(array).all():
+            return _slow_ns(values)
+        if max(array.max(), -array.min()) < EXACT_FLOAT_US:
+            return np.rint(array * 1000.0).astype(np.int64)
+        if any(type(v) is float and abs(v) >= EXACT_FLOAT_US and not v.is_integer() for v in values):
+            raise InexactFloats
+    return _slow_ns(values)
+
+
+def _slow_ns(values: list[Any]) -> Array:
+    result = [_one_ns(v) for v in values]
+    if any(type(v) is float and EXACT_FLOAT_US <= abs(v) < math.inf and not v.is_integer() for v in values):
+        raise InexactFloats
+    return np.array(result, np.int64)
+
+
+def _one_ns(value: Any) -> int:
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return NULL
+    try:
+        exact = Decimal(str(value)) * 1000
+        ns = int(exact.to_integral_value()) if exact.is_finite() else NULL
+    except InvalidOperation:
+        return NULL
+    return ns if abs(ns) < MAX_NS else NULL
+
+
+def to_int64(values: list[Any]) -> Array:
+    """Integers (or their text) to int64; NULL where there is none or it does not fit."""
+    try:
+        array = np.array(values)
+    except (ValueError, OverflowError):
+        array = np.empty(0)
+    if array.dtype == np.int64:
+        return array
+    return np.array([one_int(v) for v in values], np.int64)
+
+
+def one_int(value: Any) -> int:
+    """An integer, its text, or a whole float; NULL for anything else."""
+    if isinstance(value, bool) or value is None:
+        return NULL
+    if isinstance(value, str | float):
+        try:
+            value = int(value)
+        except (ValueError, OverflowError):
+            return NULL
+    return value if isinstance(value, int) and NULL < value < -NULL else NULL

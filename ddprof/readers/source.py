@@ -1,0 +1,40 @@
+"""What a reader is given: one file (or one part of one) and the files that belong to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ddprof.model import HealthNote
+
+
+@dataclass(frozen=True)
+class Source:
+    """One rank's trace on disk. Frozen and picklable, so that a pool of processes can be handed sources.
+
+    `path` is a local path or any fsspec URL; `member` names a file inside an archive; `part` a worker inside a file that
+    holds several (a Horovod or Megatron timeline, a two-GPU Nsight capture).
+    """
+
+    path: str
+    format: str
+    part: str | None = None
+    member: str | None = None
+    sidecar_path: str | None = None
+    flight_recorder_path: str | None = None
+    size_bytes: int = 0
+    mtime_ns: int = 0
+
+    @property
+    def label(self) -> str:
+        """How messages name it: path, archive member and part."""
+        inside = f"!{self.member}" if self.member else ""
+        return f"{self.path}{inside}" + (f" [{self.part}]" if self.part else "")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What was found: sources, what was wrong or ignored, and the sources grouped by run (a label and its sources)."""
+
+    sources: tuple[Source, ...]
+    health: tuple[HealthNote, ...] = ()
+    runs: tuple[tuple[str, tuple[Source, ...]], ...] = field(default=())

@@ -49,6 +49,7 @@ class Change:
     kind: str
     ranks: tuple[int, ...] = ()  # rank numbers; () where every rank changes
     values: tuple[float, ...] = ()  # per rank of `ranks`, or the parameters of the kind
+    target: str = ""  # a ledger cause, a group role, ... as the kind wants it
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 """Facts of a CPU-only rank. (placeholder during bring-up)"""
+
 from ddprof.model import RankTrace
 from ddprof.tables import Table
 

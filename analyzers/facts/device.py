@@ -63,7 +63,9 @@ def _work(trace: RankTrace, rows: Array) -> Array:
 def _launch_rows(trace: RankTrace, rows: Array) -> Array:
     """Event row of the runtime call with the same correlation; -1 where there is none."""
     events = trace.events
-    runtime = np.flatnonzero((events["kind"] == Kind.RUNTIME) & (events["correlation"] != NULL) & (events["correlation"] != 0))
+    runtime = np.flatnonzero(
+        (events["kind"] == Kind.RUNTIME) & (events["correlation"] != NULL) & (events["correlation"] != 0)
+    )
     return lookup(events["correlation"][runtime], runtime, events["correlation"][rows])
 
 
@@ -82,7 +84,9 @@ def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
     events = trace.events
     cpu = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["external_id"] != NULL))
     external = np.where(
-        (events["external_id"][rows] == NULL) & (launch >= 0), events["external_id"][launch], events["external_id"][rows]
+        (events["external_id"][rows] == NULL) & (launch >= 0),
+        events["external_id"][launch],
+        events["external_id"][rows],
     )
     row = lookup(events["external_id"][cpu], cpu, external)
     return np.where(row >= 0, events["name"][row], NO_STRING)

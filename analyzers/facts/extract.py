@@ -71,7 +71,13 @@ def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str
     ops, rows = device_ops(trace)
     ops, comms, messages = device_comms(trace, ops, rows)
     spans = host_spans(trace, _training_threads(trace, ops, main), ops)
-    tables = {"device_ops": ops, "comms": comms, "messages": messages, "host_spans": spans, "host_work": HOST_WORK.empty()}
+    tables = {
+        "device_ops": ops,
+        "comms": comms,
+        "messages": messages,
+        "host_spans": spans,
+        "host_work": HOST_WORK.empty(),
+    }
     tables["kernel_groups"] = kernel_groups(trace, ops, steps)
     if not len(steps):
         return {**tables, "exposed": EXPOSED.empty(), "gaps": GAPS.empty()}
@@ -117,4 +123,8 @@ def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:
     share = 1 - intervals.length(inside) / total if total else 0.0
     if share <= OUTSIDE_SHARE:
         return []
-    return [HealthNote(f"{share:.0%} of the device work lies outside every step", "it is in no number of this report", "info")]
+    return [
+        HealthNote(
+            f"{share:.0%} of the device work lies outside every step", "it is in no number of this report", "info"
+        )
+    ]

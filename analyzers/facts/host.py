@@ -22,7 +22,10 @@ from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, concat
 
 _PHASES = (
-    (Phase.FORWARD, re.compile(r"^ddprof::forward$|DataParallel\.forward$|^DeepSpeedEngine\.forward|^##? ?forward|^forward$", re.I)),
+    (
+        Phase.FORWARD,
+        re.compile(r"^ddprof::forward$|DataParallel\.forward$|^DeepSpeedEngine\.forward|^##? ?forward|^forward$", re.I),
+    ),
     (Phase.BACKWARD, re.compile(r"^ddprof::backward$|^##? ?backward|^backward$", re.I)),
     (Phase.OPTIMIZER, re.compile(r"^ddprof::optimizer$|^Optimizer\.step#|^##? ?optimizer", re.I)),
 )

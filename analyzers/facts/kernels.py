@@ -32,7 +32,9 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
     operator = ops["operator"][mine][first]
     flops = [_flops(trace, int(o), int(s)) for o, s in zip(operator, shape[first], strict=True)]
     types = _types_by_shape(trace)
-    fp32 = [_is_fp32(trace, int(n), types.get(int(s))) for n, s in zip(ops["name"][mine][first], shape[first], strict=True)]
+    fp32 = [
+        _is_fp32(trace, int(n), types.get(int(s))) for n, s in zip(ops["name"][mine][first], shape[first], strict=True)
+    ]
     return KERNEL_GROUPS.table(
         {
             "name": ops["name"][mine][first],
@@ -58,7 +60,9 @@ def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
     if not is_gemm([text])[0]:
         return False
     lowered = text.lower()
-    if any(mark in lowered for mark in ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8", "_h_", "hhs", "hss", "bbs")):
+    if any(
+        mark in lowered for mark in ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8", "_h_", "hhs", "hss", "bbs")
+    ):
         return False
     if types is not None and '"float' in types.lower():
         return '"c10::bfloat16' not in types.lower() and '"c10::half' not in types.lower()
@@ -93,7 +97,11 @@ def _operator_flops(operator: str, dims: Any) -> float:
         keys = tensors[1][2]
         factor = 10.0 if "backward" in name else 4.0
         return factor * batch * heads * queries * keys * width
-    if name.startswith(("conv", "cudnn_conv", "miopen_conv", "_convolution")) and len(tensors) >= 2 and len(tensors[1]) >= 3:
+    if (
+        name.startswith(("conv", "cudnn_conv", "miopen_conv", "_convolution"))
+        and len(tensors) >= 2
+        and len(tensors[1]) >= 3
+    ):
         image, weight = tensors[0], tensors[1]
         return 2.0 * image[0] * math.prod(weight) * math.prod(image[2:])  # stride 1, same padding: an upper bound
     return math.nan

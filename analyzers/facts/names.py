@@ -82,7 +82,9 @@ _CHECKPOINT = re.compile(
     r"|^eval\b|tensorboard|wandb|mlflow|\blog_metrics|\blogging\b",
     re.IGNORECASE,
 )
-_NOT_CHECKPOINT = re.compile(r"activation|recompute|CheckpointFunction|CheckpointWrapper|checkpoint_wrapped|^nccl:|^gloo:", re.IGNORECASE)
+_NOT_CHECKPOINT = re.compile(
+    r"activation|recompute|CheckpointFunction|CheckpointWrapper|checkpoint_wrapped|^nccl:|^gloo:", re.IGNORECASE
+)
 _LAUNCH_CALL = re.compile(r"Launch|Memcpy|Memset|GraphLaunch|EnqueueKernel", re.IGNORECASE)
 _WAIT_EVENT = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent$")
 _EVENT_RECORD = re.compile(r"^(?:cuda|hip|cu)EventRecord")

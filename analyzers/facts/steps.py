@@ -45,7 +45,9 @@ def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, 
     end[:-1] = np.where(consecutive, start[1:], np.minimum(end[:-1], start[1:]))
     keep = end > start
     if not keep.all():
-        notes.append(HealthNote(f"{int((~keep).sum())} step marks without length", "those steps are not counted", "warning"))
+        notes.append(
+            HealthNote(f"{int((~keep).sum())} step marks without length", "those steps are not counted", "warning")
+        )
     steps = STEPS.table({"index": index[keep], "start_ns": start[keep], "end_ns": end[keep]})
     return steps, "profiler_step", main, notes
 

@@ -76,7 +76,11 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
         )
     counts = {len(f.steps) for f in ranks}
     if len(counts) > 1:
-        notes.append(HealthNote(f"ranks hold {min(counts)} to {max(counts)} steps", "means are over each rank's own steps", "info"))
+        notes.append(
+            HealthNote(
+                f"ranks hold {min(counts)} to {max(counts)} steps", "means are over each rank's own steps", "info"
+            )
+        )
     sources = {f.step_source for f in ranks}
     if "inferred" in sources:
         notes.append(HealthNote("no step marks in the trace", "the whole window counts as one step"))

@@ -140,7 +140,9 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
     """For each piece, when victim and late rank were last released together, on either's own clock."""
     victim_ref = np.zeros(len(waits.victim), np.int64)
     late_ref = np.zeros(len(waits.victim), np.int64)
-    origin = max(int(r.facts.steps["start_ns"][0]) - clock.offset_ns(p) for p, r in enumerate(prepared) if len(r.facts.steps))
+    origin = max(
+        int(r.facts.steps["start_ns"][0]) - clock.offset_ns(p) for p, r in enumerate(prepared) if len(r.facts.steps)
+    )
     pairs = np.stack((waits.victim, np.where(waits.late == NULL, waits.victim, waits.late)))
     for v, l in np.unique(pairs, axis=1).T.tolist():
         mine = np.flatnonzero((pairs[0] == v) & (pairs[1] == l))

@@ -48,7 +48,11 @@ def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[Hea
     clocks = _propagate(names, edges)
     lost = [n for n in names if n not in clocks]
     if lost:
-        notes.append(HealthNote(f"no operation connects {', '.join(lost)} to the other hosts", "times between them cannot be compared"))
+        notes.append(
+            HealthNote(
+                f"no operation connects {', '.join(lost)} to the other hosts", "times between them cannot be compared"
+            )
+        )
     method = "end times of matched collectives, bounded by causality"
     return Clock({n: clocks.get(n, HostClock(0, 0.0, None)) for n in names}, tuple(domain), method), notes
 

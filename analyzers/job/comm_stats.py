@@ -63,13 +63,17 @@ def comm_stats(job: JobFacts) -> CommStats:
         exposed = cause_intervals(facts, ready)["comm_transfer"]
         held = intervals.overlap(exposed, ready, facts.comms["end_ns"])
         role = _roles(job, position)
-        inside = (facts.comms["end_ns"] > facts.steps["start_ns"][0]) & (facts.comms["start_ns"] < facts.steps["end_ns"][-1])
+        inside = (facts.comms["end_ns"] > facts.steps["start_ns"][0]) & (
+            facts.comms["start_ns"] < facts.steps["end_ns"][-1]
+        )
         for code, name in {(int(o), role[i]) for i, o in enumerate(facts.comms["op"])}:
             mine = inside & (facts.comms["op"] == code) & (role == name)
             sums = keys.setdefault((code, name), {"count": [], "bytes": [], "transfer": [], "exposed": []})
             scale = 1.0 / (len(facts.steps) * ranks)
             sums["count"].append(mine.sum() * scale)
-            sums["bytes"].append(float(np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])[mine].sum()) * scale)
+            sums["bytes"].append(
+                float(np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])[mine].sum()) * scale
+            )
             sums["transfer"].append(float((facts.comms["end_ns"] - ready)[mine].sum()) * scale / 1e3)
             sums["exposed"].append(float(held[mine].sum()) * scale / 1e3)
     traffic = [_traffic(job, code, role, sums) for (code, role), sums in keys.items()]

@@ -71,7 +71,9 @@ def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[G
     return result, list(ids)
 
 
-def groups_table(keys: Sequence[GroupKey], ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], world_size: int) -> Table:
+def groups_table(
+    keys: Sequence[GroupKey], ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], world_size: int
+) -> Table:
     """GROUPS, one row per id, with the role read off the name, else off what the group is used for."""
     used: dict[int, Counter[str]] = defaultdict(Counter)
     for facts, column in zip(ranks, ids, strict=True):

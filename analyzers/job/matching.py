@@ -82,7 +82,9 @@ def _step_label(facts: RankFacts, when: Array) -> Array:
         return np.zeros(len(when), np.int64)
     position = step_of(facts, when)
     inside = (position >= 0) & (position < len(facts.steps))
-    return np.where(inside, facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)], np.where(position < 0, -1, -2))
+    return np.where(
+        inside, facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)], np.where(position < 0, -1, -2)
+    )
 
 
 def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
@@ -171,7 +173,9 @@ def _instances(rows: dict[str, Array], key: Array) -> dict[str, Array]:
 def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> dict[str, Array]:
     """One row per payload and side; `src`, `dst` are rank numbers, `side` 1 for the sender."""
     numbers = {f.identity.rank for f in ranks}
-    columns: dict[str, list[Array]] = {n: [] for n in ("rank", "comm", "group", "step", "op", "size_bytes", "side", "src", "dst")}
+    columns: dict[str, list[Array]] = {
+        n: [] for n in ("rank", "comm", "group", "step", "op", "size_bytes", "side", "src", "dst")
+    }
     for position, facts in enumerate(ranks):
         messages, comms = facts.messages, facts.comms
         if not len(messages):

@@ -31,7 +31,9 @@ class Measures:
     compute: Pace
     host: Pace
     comm: CommStats
-    host_spans_us: Mapping[str, Array]  # cause -> (ranks,), time in host spans of that cause per step, idle device or not
+    host_spans_us: Mapping[
+        str, Array
+    ]  # cause -> (ranks,), time in host spans of that cause per step, idle device or not
     host_counts: Mapping[str, Array]  # cause -> (ranks,), spans per step
     optimizer_kernels: Array  # (ranks,), kernels launched in optimizer ranges per step
     optimizer_us: Array  # (ranks,), their time
@@ -57,7 +59,10 @@ def measure(job: JobFacts) -> Measures:
     steps = np.array([max(1, len(f.steps)) for f in ranks])
     ledger = np.zeros((len(ranks), len(CAUSES)))
     np.add.at(ledger, (job.ledger["rank"], job.ledger["cause"]), job.ledger["dur_ns"])
-    spans = {c: np.array([_span_us(f, c) for f in ranks]) for c in ("dataloader", "host_sync", "allocator", "gc", "checkpoint")}
+    spans = {
+        c: np.array([_span_us(f, c) for f in ranks])
+        for c in ("dataloader", "host_sync", "allocator", "gc", "checkpoint")
+    }
     counts = {c: np.array([_span_count(f, c) for f in ranks]) for c in spans}
     optimizer = np.array([_optimizer(f) for f in ranks])
     gemm = np.array([_gemm(f) for f in ranks])

@@ -64,7 +64,12 @@ BLAME = Schema(
     (
         Column("instance", "int64", "row of instances where the wait happened"),
         Column("victim", "int64", "position of the rank that waited"),
-        Column("culprit", "int64", "position of the rank the wait is charged to; missing: a rank that was not traced", nullable=True),
+        Column(
+            "culprit",
+            "int64",
+            "position of the rank the wait is charged to; missing: a rank that was not traced",
+            nullable=True,
+        ),
         Column("cause", "uint8", "what the culprit spent the time on; index into facts.model.CAUSES"),
         Column("step", "int64", "position in the victim's steps", nullable=True),
         Column("dur_ns", "int64", "charged time; sums over causes and culprits equal the exposed wait"),

@@ -68,7 +68,9 @@ def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
             time_us[p] = times.sum() / steps / 1e3
             coverage[p] = times.sum() / max(1.0, _compute_ns(ranks[p]))
             usual = np.array([typical_count[n] for n in shared])
-            extra = np.maximum(counts.sum(axis=1) - usual * (1 + COUNT_TOLERANCE), 0) / np.maximum(counts.sum(axis=1), 1)
+            extra = np.maximum(counts.sum(axis=1) - usual * (1 + COUNT_TOLERANCE), 0) / np.maximum(
+                counts.sum(axis=1), 1
+            )
             more[p] = float((extra * times.sum(axis=1)).sum() / max(1.0, times.sum()))
     return Pace(_median(factor_steps), factor_steps, time_us, coverage, more)
 
@@ -82,7 +84,9 @@ def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]
     share = _contended(facts, mine)
     pure = (share < ALONE) | (share > BESIDE)
     mine, beside = mine[pure], (share > BESIDE)[pure].astype(np.int64)
-    named = ops["name"][mine].astype(np.int64) * 2**32 + np.where(ops["shape"][mine] == NO_STRING, 2**31, ops["shape"][mine])
+    named = ops["name"][mine].astype(np.int64) * 2**32 + np.where(
+        ops["shape"][mine] == NO_STRING, 2**31, ops["shape"][mine]
+    )
     names, local = np.unique(named * 2 + beside, return_inverse=True)
     key = local * steps + step[mine]
     count = np.bincount(key, minlength=len(names) * steps).reshape(len(names), steps)
@@ -100,14 +104,20 @@ def _contended(facts: RankFacts, rows: Array) -> Array:
 
 def _compute_ns(facts: RankFacts) -> float:
     ops = facts.device_ops
-    mine = (ops["work"] == Work.COMPUTE) & (ops["start_ns"] >= facts.steps["start_ns"][0]) & (ops["start_ns"] < facts.steps["end_ns"][-1])
+    mine = (
+        (ops["work"] == Work.COMPUTE)
+        & (ops["start_ns"] >= facts.steps["start_ns"][0])
+        & (ops["start_ns"] < facts.steps["end_ns"][-1])
+    )
     return float((ops["end_ns"] - ops["start_ns"])[mine].sum())
 
 
 def _kernel_key(facts: RankFacts, code: int) -> str:
     named, contended = divmod(code, 2)
     name, shape = divmod(named, 2**32)
-    return ("beside comm: " if contended else "") + facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
+    return (
+        ("beside comm: " if contended else "") + facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
+    )
 
 
 def _weighted_median(times: Array, expected: Array) -> Array:
@@ -125,7 +135,9 @@ def _weighted_median(times: Array, expected: Array) -> Array:
     return result
 
 
-def _references(tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequence[int]) -> tuple[dict[str, float], dict[str, float]]:
+def _references(
+    tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequence[int]
+) -> tuple[dict[str, float], dict[str, float]]:
     """Per kernel on at least two ranks: the typical (lower median) mean duration, and the typical number of launches."""
     durations: dict[str, list[float]] = defaultdict(list)
     counts: dict[str, list[float]] = defaultdict(list)

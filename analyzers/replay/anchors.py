@@ -33,7 +33,10 @@ def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int) -> Ancho
     outer = np.ones(len(start), bool)
     outer[1:] = start[1:] >= reach[:-1]
     kind, start, stop = kind[outer], start[outer], stop[outer]
-    target = np.array([_target(base, end, s, e) if k == Anchor.SYNC else -1 for k, s, e in zip(kind, start, stop, strict=True)], np.int64)
+    target = np.array(
+        [_target(base, end, s, e) if k == Anchor.SYNC else -1 for k, s, e in zip(kind, start, stop, strict=True)],
+        np.int64,
+    )
     released = np.where(target >= 0, end[target] if len(end) else 0, NEVER)
     tail = np.where(kind == Anchor.LOADER, stop - start, stop - np.maximum(start, released))
     return Anchors(kind, start, stop, target, np.maximum(tail, 0))

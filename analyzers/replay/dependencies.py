@@ -40,7 +40,9 @@ def _comm_after_compute(base: dict[str, Array], end: Array, dep: Array) -> None:
     compute = compute[np.argsort(base["launch"][compute], kind="stable")]
     at = np.searchsorted(base["launch"][compute], base["launch"][comm]) - 1
     source = compute[np.maximum(at, 0)]
-    valid = (at >= 0) & (end[source] <= base["start"][comm] + TOLERANCE_NS) & (base["track"][source] != base["track"][comm])
+    valid = (
+        (at >= 0) & (end[source] <= base["start"][comm] + TOLERANCE_NS) & (base["track"][source] != base["track"][comm])
+    )
     dep[comm[valid]] = source[valid]
 
 

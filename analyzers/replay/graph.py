@@ -116,7 +116,9 @@ def _lags(base: dict[str, Array], dep: Array) -> tuple[Array, Array, Array]:
     start, launch, previous = base["start"], base["launch"], _previous_end(base)
     end = start + base["dur"]
     waited = np.where(dep >= 0, end[dep], NEVER)
-    launch_lag = _typical(start - launch, (launch > previous) & (launch > waited) & (launch != NEVER), DEFAULT_LAUNCH_LAG_NS)
+    launch_lag = _typical(
+        start - launch, (launch > previous) & (launch > waited) & (launch != NEVER), DEFAULT_LAUNCH_LAG_NS
+    )
     queue_lag = _typical(start - previous, (previous > launch + launch_lag) & (previous > waited), DEFAULT_QUEUE_LAG_NS)
     candidates = np.stack((launch + launch_lag, previous + queue_lag, waited + queue_lag))
     binding = np.argmax(candidates, axis=0)

@@ -89,14 +89,13 @@ class Scenario:
 
     `dur_ns[p]`: new duration per operation of rank p; `transfer_ns[p]`: new transfer per operation of rank p (used where it
     communicates); `host_scale[p]`: (intervals, factor) pairs by which host time inside the intervals is multiplied;
-    `no_sync`: ranks whose blocking calls return at once; `instant_loader`: ranks whose batches are always there.
+    `freed[p]`: anchors of rank p that return at once; `no_queue_lag`: ranks whose kernels follow one another without a gap.
     """
 
     dur_ns: Mapping[int, Array] = field(default_factory=dict)
     transfer_ns: Mapping[int, Array] = field(default_factory=dict)
     host_scale: Mapping[int, tuple[tuple[tuple[Array, Array], float], ...]] = field(default_factory=dict)
-    no_sync: frozenset[int] = frozenset()
-    instant_loader: frozenset[int] = frozenset()
+    freed: Mapping[int, frozenset[int]] = field(default_factory=dict)
     no_queue_lag: frozenset[int] = frozenset()
 
     def __add__(self, other: Scenario) -> Scenario:
@@ -104,9 +103,11 @@ class Scenario:
         return Scenario(
             _merge(self.dur_ns, other.dur_ns),
             _merge(self.transfer_ns, other.transfer_ns),
-            {p: self.host_scale.get(p, ()) + other.host_scale.get(p, ()) for p in {*self.host_scale, *other.host_scale}},
-            self.no_sync | other.no_sync,
-            self.instant_loader | other.instant_loader,
+            {
+                p: self.host_scale.get(p, ()) + other.host_scale.get(p, ())
+                for p in {*self.host_scale, *other.host_scale}
+            },
+            {p: self.freed.get(p, frozenset()) | other.freed.get(p, frozenset()) for p in {*self.freed, *other.freed}},
             self.no_queue_lag | other.no_queue_lag,
         )
 

@@ -55,7 +55,9 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     )
 
 
-def _break_deadlock(blocked: set[int], waiting: dict[int, list[int]], needed: list[int], arrived: list[int], ready: deque[int]) -> None:
+def _break_deadlock(
+    blocked: set[int], waiting: dict[int, list[int]], needed: list[int], arrived: list[int], ready: deque[int]
+) -> None:
     """Members that never arrive (a truncated window) must not hold the others for ever: let the smallest instance go."""
     instance = min(i for i, who in waiting.items() if who)
     needed[instance] = arrived[instance]
@@ -113,8 +115,12 @@ class _Run:
         self.kind = anchors.kind.tolist()
         self.tail = anchors.tail_ns.tolist()
         self.ready_at = (anchors.end_ns - rank.offset_ns).tolist()
-        self.target = np.where(anchors.target >= 0, rank.ops.node[anchors.target], -1).tolist() if len(rank.ops.node) else [-1] * len(call)
-        self.no_sync, self.instant = p in scenario.no_sync, p in scenario.instant_loader
+        self.target = (
+            np.where(anchors.target >= 0, rank.ops.node[anchors.target], -1).tolist()
+            if len(rank.ops.node)
+            else [-1] * len(call)
+        )
+        self.freed = scenario.freed.get(p, frozenset())
 
     def span(self) -> int:
         """From the first step mark to the later of the last mark and the last device operation."""
@@ -156,7 +162,13 @@ class _Run:
         self._done(node, end)
 
     def _post(
-        self, node: int, arrived: list[int], latest: list[int], needed: list[int], waiting: dict[int, list[int]], ready: deque[int]
+        self,
+        node: int,
+        arrived: list[int],
+        latest: list[int],
+        needed: list[int],
+        waiting: dict[int, list[int]],
+        ready: deque[int],
     ) -> None:
         start = max(self._base(node), self.host[self.segment[node]] + self.first_offset[node])
         self.starts[node] = start
@@ -180,10 +192,10 @@ class _Run:
 
     def _anchor(self, index: int) -> None:
         call = self.host[index] + self.call[index]
-        if self.kind[index] == Anchor.LOADER:
-            fetched = call if self.instant else max(call, self.ready_at[index])
-        elif self.no_sync:
+        if index in self.freed:
             fetched = call
+        elif self.kind[index] == Anchor.LOADER:
+            fetched = max(call, self.ready_at[index])
         else:
             target = self.target[index]
             fetched = max(call, self.ends[target] if target >= 0 else call) + self.tail[index]

@@ -1,0 +1,147 @@
+"""Communication with other bucket sizes: merging what was split, hiding what was exposed.
+
+Times come from the trace's own size -> transfer points, log-log interpolated; alpha-beta only extrapolates (science.md F1: one
+(alpha, B) pair errs 8-15 %, interpolation 4.5-8 %).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import Phase
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
+from ddprof.tables import NULL, Array
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Transfer time of one kind of communication against its size: t = alpha + size / bandwidth, from the trace's own points."""
+
+    alpha_ns: float
+    bytes_per_ns: float
+
+    def time_ns(self, size_bytes: float) -> float:
+        """Predicted transfer of a message."""
+        return self.alpha_ns + size_bytes / self.bytes_per_ns
+
+
+def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
+    """Least relative error over the medians per size; None where sizes do not vary enough (factor 1.5) to separate the two."""
+    usable = (sizes_bytes > 0) & (times_ns > 0)
+    if not usable.any():
+        return None
+    sizes, inverse = np.unique(sizes_bytes[usable], return_inverse=True)
+    times = np.array([np.median(times_ns[usable][inverse == i]) for i in range(len(sizes))])
+    if sizes[-1] < 1.5 * sizes[0]:
+        return None
+    weight = 1.0 / times
+    design = np.stack((np.ones(len(sizes)), sizes.astype(float)), axis=1) * weight[:, None]
+    (alpha, per_byte), *_ = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)
+    if per_byte <= 0:
+        return CostModel(float(np.median(times)), float(sizes.max() / 1.0) * 1e6)
+    return CostModel(max(0.0, float(alpha)), 1.0 / float(per_byte))
+
+
+def cost_of(measures: Measures, role: str) -> CostModel | None:
+    """The fit over all all-reduce points of groups with the role."""
+    points = [t for t in measures.comm.traffic if t.op == "all_reduce" and (not role or t.role == role)]
+    if not points:
+        return None
+    sizes = np.concatenate([t.sizes_bytes for t in points])
+    times = np.concatenate([t.times_us for t in points]) * 1e3
+    return fit_cost(sizes, times)
+
+
+def merged_transfers(
+    graph: Graph, measures: Measures, chosen: Mapping[int, Array], cap_bytes: float
+) -> dict[int, Array]:
+    """New transfer per operation when consecutive chosen ones share buckets of `cap_bytes`: the last of a bucket carries it all.
+
+    The cost of a bucket keeps the size-proportional part of its members and pays the latency once.
+    """
+    result = {}
+    for rank in graph.ranks:
+        transfer = rank.ops.transfer_ns.astype(np.float64).copy()
+        rows = np.flatnonzero(chosen[rank.position])
+        rows = rows[np.argsort(rank.ops.launch_ns[rows], kind="stable")]
+        sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
+        sizes[sizes == NULL] = 0.0
+        step = np.searchsorted(rank.marks_ns, rank.ops.launch_ns[rows], side="right")
+        model = fit_cost(sizes, transfer[rows])
+        alpha = model.alpha_ns if model else _latency_floor(transfer[rows])
+        for bucket in _buckets(sizes, step, cap_bytes):
+            members = rows[bucket]
+            moved = np.maximum(transfer[members] - alpha, 0.0).sum()
+            transfer[members] = 0.0
+            transfer[members[-1]] = alpha + moved
+        result[rank.position] = np.round(transfer).astype(np.int64)
+    return result
+
+
+def _latency_floor(times: Array) -> float:
+    """Without a spread of sizes nothing separates latency from volume: the smallest time seen bounds the latency."""
+    return float(times.min()) if len(times) else 0.0
+
+
+def _buckets(sizes: Array, step: Array, cap_bytes: float) -> list[Array]:
+    buckets: list[list[int]] = []
+    filled = 0.0
+    for i, size in enumerate(sizes.tolist()):
+        fresh = not buckets or step[i] != step[buckets[-1][-1]] or filled + size > cap_bytes
+        if fresh:
+            buckets.append([i])
+            filled = size
+        else:
+            buckets[-1].append(i)
+            filled += size
+    return [np.array(b) for b in buckets]
+
+
+def overlapped_transfers(
+    graph: Graph, measures: Measures, chosen: Mapping[int, Array], tail_bytes: float
+) -> dict[int, Array]:
+    """New transfers when communication could start with the first gradient: per step, what exceeds the backward pass, and a tail.
+
+    The tail is the last bucket (`tail_bytes`), which nothing can hide.
+    """
+    result = {}
+    for rank in graph.ranks:
+        transfer = rank.ops.transfer_ns.astype(np.float64).copy()
+        rows = np.flatnonzero(chosen[rank.position])
+        step = np.searchsorted(
+            rank.marks_ns, np.where(rank.ops.launch_ns == NEVER, rank.ops.start_ns, rank.ops.launch_ns)[rows], "right"
+        )
+        sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
+        sizes[sizes == NULL] = 0.0
+        for s in np.unique(step):
+            members = rows[step == s]
+            total, volume = float(transfer[members].sum()), float(sizes[step == s].sum())
+            tail = total * min(1.0, tail_bytes / volume) if volume else total
+            left = max(tail, total - _backward_ns(rank, int(s)))
+            transfer[members] *= left / total if total else 1.0
+        result[rank.position] = np.round(transfer).astype(np.int64)
+    return result
+
+
+def _backward_ns(rank: RankGraph, step: int) -> float:
+    """Device time of the backward pass of a step: from the phase ranges, else two thirds of the compute."""
+    lo = rank.origin_ns if step == 0 else int(rank.marks_ns[step - 1])
+    hi = int(rank.marks_ns[min(step, len(rank.marks_ns) - 1)])
+    inside = (rank.ops.launch_ns >= lo) & (rank.ops.launch_ns < hi) & ~rank.ops.is_comm
+    phases = rank.facts.phases
+    forward = phases["phase"] == Phase.FORWARD
+    ends = phases["end_ns"][forward & (phases["start_ns"] >= lo) & (phases["start_ns"] < hi)]
+    starts = phases["start_ns"][
+        (phases["phase"] == Phase.OPTIMIZER) & (phases["start_ns"] >= lo) & (phases["start_ns"] < hi)
+    ]
+    if not rank.facts.is_device_rank:
+        return float((hi - lo) * 0.5)
+    if not len(ends):
+        return float(rank.ops.dur_ns[inside].sum()) * 2 / 3
+    until = int(starts.max()) if len(starts) else hi
+    backward = inside & (rank.ops.launch_ns >= ends.max()) & (rank.ops.launch_ns < until)
+    return float(rank.ops.dur_ns[backward].sum())

@@ -1,0 +1,301 @@
+"""From a Change (what a fix does, in words of the product) to a Scenario (what the simulator alters)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
+from ddprof.analyzers.replay.graph import host_cause
+from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
+from ddprof.findings import Change
+from ddprof.tables import Array
+
+PREFETCHED_US = 150.0  # a batch taken from a filled prefetch queue (measured on the healthy runs: 0.1 to 0.2 ms)
+_PAGEABLE = re.compile(r"(HtoD|HostToDevice).*Pageable", re.IGNORECASE)
+GRAPH_LAUNCH_SHARE = 0.05  # host time left of a step when it is launched as one CUDA graph
+
+
+def scenario_of(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """The scenario of one change; raises KeyError for a kind that is not in KINDS."""
+    return KINDS[change.kind](change, graph, measures)
+
+
+def combined(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> Scenario:
+    """All changes at once."""
+    result = Scenario()
+    for change in changes:
+        result = result + scenario_of(change, graph, measures)
+    return result
+
+
+def _chosen(change: Change, graph: Graph, measures: Measures) -> list[tuple[RankGraph, float]]:
+    """Rank graphs the change is about, with the value given for each (1.0 where none)."""
+    wanted = dict(zip(change.ranks, change.values or (1.0,) * len(change.ranks), strict=False))
+    chosen = []
+    for rank in graph.ranks:
+        number = measures.job.rank_ids[rank.position]
+        if not change.ranks or number in wanted:
+            chosen.append((rank, wanted.get(number, change.values[0] if change.values else 1.0)))
+    return chosen
+
+
+def _scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Kernels of the ranks take 1 / value of their time; on a CPU rank its operators do."""
+    dur, host = {}, {}
+    for rank, factor in _chosen(change, graph, measures):
+        if rank.facts.is_device_rank:
+            ops = rank.ops
+            dur[rank.position] = np.where(ops.is_comm, ops.dur_ns, np.round(ops.dur_ns / factor)).astype(np.int64)
+        else:
+            host[rank.position] = ((_work(rank.facts), 1.0 / factor),)
+    return Scenario(dur_ns=dur, host_scale=host)
+
+
+def _work(facts: RankFacts) -> intervals.Intervals:
+    return facts.host_work["start_ns"], facts.host_work["end_ns"]
+
+
+def _balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """In every step each rank computes as long as its peers do on average (OSDI'25: the mean for compute)."""
+    times = _compute_per_step(graph)
+    dur: dict[int, Array] = {}
+    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
+    for group in _peer_groups(graph, measures):
+        rows = [i for i, rank in enumerate(graph.ranks) if rank.position in group]
+        mean = times[rows].mean(axis=0)
+        for i in rows:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                factor = np.where(times[i] > 0, mean / times[i], 1.0)
+            _scale_steps(graph.ranks[i], factor, dur, host)
+    return Scenario(dur_ns=dur, host_scale=host)
+
+
+def _peer_groups(graph: Graph, measures: Measures) -> list[set[int]]:
+    pipeline = measures.job.pipeline
+    if pipeline is None:
+        return [{rank.position for rank in graph.ranks}]
+    return [set(stage) for stage in pipeline.stages]
+
+
+def _step_of_ops(rank: RankGraph) -> Array:
+    """Position of the step each operation was launched in."""
+    when = np.where(rank.ops.launch_ns == NEVER, rank.ops.start_ns, rank.ops.launch_ns)
+    return np.clip(np.searchsorted(rank.marks_ns, when, side="right"), 0, len(rank.marks_ns) - 1)
+
+
+def _compute_per_step(graph: Graph) -> Array:
+    """Compute time per rank graph and step, ns, shape (ranks, steps); steps beyond the shortest rank are left out."""
+    steps = min(len(rank.marks_ns) for rank in graph.ranks)
+    times = np.zeros((len(graph.ranks), steps))
+    for i, rank in enumerate(graph.ranks):
+        if rank.facts.is_device_rank:
+            weight = np.where(rank.ops.is_comm, 0, rank.ops.dur_ns)
+            times[i] = np.bincount(_step_of_ops(rank), weights=weight, minlength=len(rank.marks_ns))[:steps]
+        else:
+            steps_table = rank.facts.steps
+            times[i] = intervals.overlap(_work(rank.facts), steps_table["start_ns"], steps_table["end_ns"])[:steps]
+    return times
+
+
+def _scale_steps(
+    rank: RankGraph,
+    factor: Array,
+    dur: dict[int, Array],
+    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]],
+) -> None:
+    padded = np.concatenate((factor, np.ones(max(0, len(rank.marks_ns) - len(factor)))))
+    if rank.facts.is_device_rank:
+        scale = np.where(rank.ops.is_comm, 1.0, padded[_step_of_ops(rank)])
+        dur[rank.position] = np.round(rank.ops.dur_ns * scale).astype(np.int64)
+        return
+    steps = rank.facts.steps
+    work = _work(rank.facts)
+    host[rank.position] = tuple(
+        (intervals.clip(work, int(lo), int(hi)), float(f))
+        for lo, hi, f in zip(steps["start_ns"], steps["end_ns"], padded, strict=False)
+    )
+
+
+def _balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Layers moved until every pipeline stage has the same work."""
+    pipeline = measures.job.pipeline
+    if pipeline is None:
+        return Scenario()
+    dur: dict[int, Array] = {}
+    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
+    for chain in zip(*pipeline.stages, strict=True):
+        mean = float(np.mean([measures.stage_work_us[p] for p in chain]))
+        for rank in graph.ranks:
+            if rank.position in chain and measures.stage_work_us[rank.position] > 0:
+                factor = np.full(len(rank.marks_ns), mean / measures.stage_work_us[rank.position])
+                _scale_steps(rank, factor, dur, host)
+    return Scenario(dur_ns=dur, host_scale=host)
+
+
+def _remove_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """The host spends no time in spans of the cause; copies they launched and blocking inside them go too."""
+    host, dur, freed = {}, {}, {}
+    for rank, _ in _chosen(change, graph, measures):
+        spans = host_cause(rank.facts, change.target)
+        host[rank.position] = ((spans, 0.0),)
+        merged = intervals.union(*spans)
+        inside = _inside(merged, rank.anchors.start_ns)
+        freed[rank.position] = frozenset(np.flatnonzero(inside).tolist())
+        launched = _inside(merged, rank.ops.launch_ns) & ~rank.ops.is_comm
+        if launched.any():
+            dur[rank.position] = np.where(launched, 0, rank.ops.dur_ns)
+    return Scenario(dur_ns=dur, host_scale=host, freed=freed)
+
+
+def _inside(spans: intervals.Intervals, at_ns: Array) -> Array:
+    if not len(spans[0]):
+        return np.zeros(len(at_ns), bool)
+    row = np.searchsorted(spans[0], at_ns, side="right") - 1
+    return (row >= 0) & (at_ns < spans[1][np.maximum(row, 0)])
+
+
+def _instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Every batch is in the prefetch queue when it is asked for."""
+    host, freed = {}, {}
+    for rank, _ in _chosen(change, graph, measures):
+        start, end = host_cause(rank.facts, "dataloader")
+        spans = intervals.union(start, end)
+        length = spans[1] - spans[0]
+        slow = length > PREFETCHED_US * 1e3
+        total = float(length[slow].sum())
+        left = PREFETCHED_US * 1e3 * int(slow.sum())
+        freed[rank.position] = frozenset(np.flatnonzero(rank.anchors.kind == Anchor.LOADER).tolist())
+        if total:
+            host[rank.position] = (((spans[0][slow], spans[1][slow]), left / total),)
+    return Scenario(host_scale=host, freed=freed)
+
+
+def _scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """The host works value times faster whenever it is free to run."""
+    host = {}
+    for rank, factor in _chosen(change, graph, measures):
+        facts = rank.facts
+        lo, hi = rank.origin_ns, int(rank.marks_ns[-1])
+        taken = intervals.union(facts.host_spans["start_ns"], facts.host_spans["end_ns"])
+        if not facts.is_device_rank:
+            work = _work(facts)
+            taken = intervals.union(np.concatenate((taken[0], work[0])), np.concatenate((taken[1], work[1])))
+        host[rank.position] = ((intervals.complement(taken, lo, hi), 1.0 / factor),)
+    return Scenario(host_scale=host)
+
+
+def _no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Blocking calls outside loading and saving return at once."""
+    freed = {}
+    for rank, _ in _chosen(change, graph, measures):
+        kept = np.zeros(len(rank.anchors.kind), bool)
+        for cause in ("checkpoint", "dataloader"):
+            kept |= _inside(intervals.union(*host_cause(rank.facts, cause)), rank.anchors.start_ns)
+        waits = (rank.anchors.kind == Anchor.SYNC) & ~kept
+        freed[rank.position] = frozenset(np.flatnonzero(waits).tolist())
+    return Scenario(freed=freed)
+
+
+def _graph_launch(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """The step is launched as a whole: next to no host time between kernels, and no gap between them."""
+    scaled = _scale_host(Change("scale_host", change.ranks, (1.0 / GRAPH_LAUNCH_SHARE,)), graph, measures)
+    positions = frozenset(rank.position for rank, _ in _chosen(change, graph, measures))
+    return Scenario(host_scale=scaled.host_scale, no_queue_lag=positions)
+
+
+def _scale_transfer(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Transfers of groups of the role (all, if none is named) take value times as long."""
+    transfer = {}
+    factor = change.values[0] if change.values else 0.0
+    for rank in graph.ranks:
+        mine = rank.ops.is_comm & _has_role(rank, measures, change.target)
+        transfer[rank.position] = np.where(mine, np.round(rank.ops.transfer_ns * factor), rank.ops.transfer_ns).astype(
+            np.int64
+        )
+    return Scenario(transfer_ns=transfer)
+
+
+def _has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
+    """Operations whose group serves the role; every communication where the role is ''."""
+    if not role:
+        return np.asarray(rank.ops.is_comm)
+    job = measures.job
+    mine = job.members["rank"] == rank.position
+    comm = job.members["comm"][mine]
+    serves = job.groups["role"][job.instances["group"][job.members["instance"][mine]]] == role
+    flag = np.zeros(len(rank.facts.comms), bool)
+    flag[comm[serves]] = True
+    result = np.zeros(len(rank.ops.comm), bool)
+    known = rank.ops.comm >= 0
+    result[known] = flag[rank.ops.comm[known]]
+    return result
+
+
+def _merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Consecutive collectives of the role gathered into buckets of `values[0]` bytes."""
+    roles = {rank.position: _has_role(rank, measures, change.target) for rank in graph.ranks}
+    return Scenario(transfer_ns=merged_transfers(graph, measures, roles, change.values[0]))
+
+
+def _overlap(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Collectives of the role start as soon as their gradients exist: what compute can hide is hidden."""
+    roles = {rank.position: _has_role(rank, measures, change.target) for rank in graph.ranks}
+    return Scenario(transfer_ns=overlapped_transfers(graph, measures, roles, change.values[0]))
+
+
+def _scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Kernels whose name is marked take value times as long. `target`: "fp32_gemm" or "optimizer"."""
+    dur: dict[int, Array] = {}
+    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
+    for rank in graph.ranks:
+        facts = rank.facts
+        if change.target == "fp32_gemm":
+            groups = facts.kernel_groups
+            names = groups["name"][groups["is_fp32"].astype(bool)]
+            marked = np.isin(facts.device_ops["name"][rank.ops.row], names)
+        else:
+            phase = facts.phases["phase"] == Phase.OPTIMIZER
+            spans = intervals.union(facts.phases["start_ns"][phase], facts.phases["end_ns"][phase])
+            marked = _inside(spans, rank.ops.launch_ns)
+            host[rank.position] = ((spans, change.values[1] if len(change.values) > 1 else 1.0),)
+        marked &= ~rank.ops.is_comm
+        dur[rank.position] = np.where(marked, np.round(rank.ops.dur_ns * change.values[0]), rank.ops.dur_ns).astype(
+            np.int64
+        )
+    return Scenario(dur_ns=dur, host_scale=host)
+
+
+def _hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Copies from pageable host memory run beside compute and block nobody."""
+    dur, freed = {}, {}
+    for rank in graph.ranks:
+        facts = rank.facts
+        pageable = matches(_PAGEABLE, facts.strings)[facts.device_ops["name"][rank.ops.row]] & ~rank.ops.is_comm
+        dur[rank.position] = np.where(pageable, 0, rank.ops.dur_ns)
+        launches = rank.ops.launch_ns[pageable]
+        freed[rank.position] = frozenset(np.flatnonzero(np.isin(rank.anchors.start_ns, launches)).tolist())
+    return Scenario(dur_ns=dur, freed=freed)
+
+
+KINDS: Mapping[str, Callable[[Change, Graph, Measures], Scenario]] = {
+    "scale_compute": _scale_compute,
+    "balance_compute": _balance_compute,
+    "balance_stages": _balance_stages,
+    "remove_host": _remove_host,
+    "instant_loader": _instant_loader,
+    "scale_host": _scale_host,
+    "no_sync": _no_sync,
+    "graph_launch": _graph_launch,
+    "scale_transfer": _scale_transfer,
+    "merge_buckets": _merge_buckets,
+    "overlap": _overlap,
+    "scale_kernels": _scale_kernels,
+    "hide_copies": _hide_copies,
+}

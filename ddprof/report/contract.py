@@ -1,0 +1,240 @@
+"""Report <-> the JSON document of the report contract (schema "ddprof.report/1").
+
+The only place that knows the JSON names. Missing and NaN become null; times are rounded to 0.001 us, shares to 1e-6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ddprof.errors import NoUsableInput
+from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
+from ddprof.report.model import (
+    CAUSES,
+    SCHEMA,
+    ClockInfo,
+    HealthItem,
+    HostClockInfo,
+    Ledger,
+    Replay,
+    Report,
+    RunInfo,
+    Steps,
+    Verdict,
+    WhatIf,
+)
+
+REPORTS_SCHEMA = "ddprof.reports/1"
+
+
+def to_contract(report: Report) -> dict[str, Any]:
+    """The JSON-ready document of one run: plain dicts, lists, strings, finite numbers and None."""
+    run = report.run
+    return {
+        "schema": SCHEMA,
+        "run": {
+            "name": run.name,
+            "paths": list(run.paths),
+            "world_size": run.world_size,
+            "ranks": list(run.ranks),
+            "missing_ranks": list(run.missing_ranks),
+            "hosts": {str(rank): host for rank, host in run.hosts.items()},
+            "backend": run.backend,
+            "device": run.device,
+            "device_name": run.device_name,
+            "framework": list(run.framework),
+            "source": run.source,
+        },
+        "health": [
+            {"rank": h.rank, "issue": h.issue, "effect": h.effect, "severity": h.severity} for h in report.health
+        ],
+        "clock": {
+            "hosts": {host: _clock_to_json(clock) for host, clock in report.clock.hosts.items()},
+            "method": report.clock.method,
+        },
+        "steps": {
+            "count": report.steps.count,
+            "source": report.steps.source,
+            "wall_us": _us(report.steps.wall_us),
+            "per_step_us": [_us(v) for v in report.steps.per_step_us],
+        },
+        "ledger": {
+            "per_rank": {str(rank): _ledger_row(row) for rank, row in report.ledger.per_rank.items()},
+            "job": _ledger_row(report.ledger.job),
+        },
+        "efficiency": _plain(report.efficiency),
+        "findings": [_finding_to_json(report, f) for f in report.ranked_findings()],
+        "what_if": [
+            {
+                "change": w.change,
+                "predicted_step_us": _us(w.predicted_step_us),
+                "low_us": _us(w.low_us),
+                "high_us": _us(w.high_us),
+            }
+            for w in report.what_if
+        ],
+        "replay": {"error": _finite(report.replay.error, 6)},
+        "verdict": {"bound": report.verdict.bound, "headline": report.verdict.headline},
+        "abstentions": [{"id": a.id, "reason": a.reason} for a in report.abstentions],
+        "checked": list(report.checked),
+    }
+
+
+def to_document(reports: Sequence[Report]) -> dict[str, Any]:
+    """One run is the contract document itself; several become {"schema": "ddprof.reports/1", "reports": [...]}."""
+    if len(reports) == 1:
+        return to_contract(reports[0])
+    return {"schema": REPORTS_SCHEMA, "reports": [to_contract(r) for r in reports]}
+
+
+def from_document(document: Mapping[str, Any]) -> list[Report]:
+    """The reports in a document made by `to_document`. Raises NoUsableInput where it is not one."""
+    if document.get("schema") == REPORTS_SCHEMA:
+        return [from_contract(item) for item in document.get("reports", [])]
+    return [from_contract(document)]
+
+
+def from_contract(document: Mapping[str, Any]) -> Report:
+    """The report in a contract document. Raises NoUsableInput, in one line, where the document is not one."""
+    if document.get("schema") != SCHEMA:
+        raise NoUsableInput(f"not a ddprof report: schema is {document.get('schema')!r}, wanted {SCHEMA!r}")
+    try:
+        return _from_contract(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NoUsableInput(f"damaged ddprof report: {type(error).__name__}: {error}") from error
+
+
+def _from_contract(document: Mapping[str, Any]) -> Report:
+    run, steps, clock, ledger = (document[key] for key in ("run", "steps", "clock", "ledger"))
+    return Report(
+        run=RunInfo(
+            world_size=int(run["world_size"]),
+            ranks=tuple(run["ranks"]),
+            missing_ranks=tuple(run["missing_ranks"]),
+            hosts={int(rank): host for rank, host in run["hosts"].items()},
+            backend=run["backend"],
+            device=run["device"],
+            device_name=run["device_name"],
+            framework=tuple(run["framework"]),
+            source=run["source"],
+            name=run.get("name", ""),
+            paths=tuple(run.get("paths", ())),
+        ),
+        health=tuple(HealthItem(h["issue"], h["effect"], h["severity"], h["rank"]) for h in document["health"]),
+        clock=ClockInfo({host: _clock_from_json(c) for host, c in clock["hosts"].items()}, clock["method"]),
+        steps=Steps(
+            count=steps["count"],
+            source=steps["source"],
+            wall_us=_number(steps["wall_us"]),
+            per_step_us=tuple(_number(v) for v in steps["per_step_us"]),
+        ),
+        ledger=Ledger(
+            per_rank={int(rank): _ledger_from_json(row) for rank, row in ledger["per_rank"].items()},
+            job=_ledger_from_json(ledger["job"]),
+        ),
+        efficiency=dict(document["efficiency"]),
+        findings=tuple(_finding_from_json(f) for f in document["findings"]),
+        what_if=tuple(
+            WhatIf(w["change"], _number(w["predicted_step_us"]), _number(w["low_us"]), _number(w["high_us"]))
+            for w in document["what_if"]
+        ),
+        replay=Replay(document["replay"]["error"]),
+        verdict=Verdict(document["verdict"]["bound"], document["verdict"]["headline"]),
+        abstentions=tuple(Abstention(a["id"], a["reason"]) for a in document.get("abstentions", [])),
+        checked=tuple(document.get("checked", ())),
+    )
+
+
+def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
+    gain = finding.recoverable_us
+    return {
+        "id": finding.id,
+        "summary": finding.summary,
+        "severity": report.severity_of(finding),
+        "ranks": list(finding.ranks),
+        "lost_us": _us(finding.lost_us),
+        "recoverable_us": {"value": _us(gain.value), "low": _us(gain.low), "high": _us(gain.high)},
+        "predicted_step_us": _us(report.predicted_step_us(finding)),
+        "confidence": _finite(finding.confidence, 6),
+        "evidence": [
+            {"text": e.text, "rank": e.rank, "start_us": _us(e.start_us), "end_us": _us(e.end_us), "event": e.event}
+            for e in finding.evidence
+        ],
+        "fixes": [
+            {
+                "setting": x.setting,
+                "current": x.current,
+                "suggested": x.suggested,
+                "patch": x.patch,
+                "why": x.why,
+                "source": x.source,
+            }
+            for x in finding.fixes
+        ],
+    }
+
+
+def _finding_from_json(item: Mapping[str, Any]) -> Finding:
+    gain = item["recoverable_us"]
+    return Finding(
+        id=item["id"],
+        summary=item.get("summary", item["id"]),
+        ranks=tuple(item["ranks"]),
+        lost_us=_number(item["lost_us"]),
+        recoverable_us=Recoverable(_number(gain["value"]), _number(gain["low"]), _number(gain["high"])),
+        confidence=_number(item["confidence"]),
+        evidence=tuple(
+            Evidence(e["text"], e.get("rank"), e.get("start_us"), e.get("end_us"), e.get("event"))
+            for e in item["evidence"]
+        ),
+        fixes=tuple(
+            Fix(x["setting"], x["suggested"], x["why"], x["source"], x.get("current"), x.get("patch"))
+            for x in item["fixes"]
+        ),
+    )
+
+
+def _clock_to_json(clock: HostClockInfo) -> dict[str, float | None]:
+    return {
+        "offset_us": _us(clock.offset_us),
+        "drift_ppm": _finite(clock.drift_ppm, 6),
+        "error_us": _us(clock.error_us),
+    }
+
+
+def _clock_from_json(clock: Mapping[str, Any]) -> HostClockInfo:
+    return HostClockInfo(_number(clock["offset_us"]), _number(clock["drift_ppm"]), clock["error_us"])
+
+
+def _ledger_row(row: Mapping[str, float]) -> dict[str, float | None]:
+    """Every cause of the contract, 0 where the row has none of it."""
+    return {"wall_us": _us(row.get("wall_us", 0.0)), **{cause: _us(row.get(cause, 0.0)) for cause in CAUSES}}
+
+
+def _ledger_from_json(row: Mapping[str, Any]) -> dict[str, float]:
+    return {name: _number(value) for name, value in row.items()}
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _us(value: float | None) -> float | None:
+    return _finite(value, 3)
+
+
+def _finite(value: float | None, digits: int) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(float(value), digits)
+
+
+def _plain(value: Any) -> Any:
+    """Nested mappings and sequences as JSON values: finite floats or None, keys as text, numpy scalars as numbers."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return _finite(value, 6) if isinstance(value, float) else value

@@ -1,0 +1,156 @@
+"""What an analysis concludes: the report, as frozen dataclasses that mirror the report contract key by key.
+
+Pure data: no rendering, no analysis. `ddprof.report.contract` turns it into JSON-ready values and back. Times are
+microseconds (float), ranks are rank numbers, shares are fractions of the step in [0, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddprof.findings import Abstention, Finding, severity
+from ddprof.tables import Table
+
+SCHEMA = "ddprof.report/1"
+
+# Every microsecond of a step is booked to exactly one of these (order = stacking order of the bar).
+CAUSES: Mapping[str, str] = {
+    "compute": "computing",
+    "comm_transfer": "exposed communication: moving data",
+    "comm_wait": "exposed communication: waiting for a rank that is late",
+    "memcpy": "copying between host and device",
+    "dataloader": "waiting for the next batch",
+    "host_launch": "idle: the host issues work too slowly",
+    "host_sync": "idle: host and device wait for one another",
+    "allocator": "idle: allocating device memory",
+    "gc": "idle: Python garbage collection",
+    "checkpoint": "idle: checkpoint, logging, evaluation",
+    "pipeline_bubble": "idle: another pipeline stage",
+    "other": "idle: other known work",
+    "unknown": "idle: unexplained",
+}
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """Which job this was. `ranks` are the analyzed ones; `missing_ranks` belong to the job but left no usable trace."""
+
+    world_size: int
+    ranks: tuple[int, ...]
+    missing_ranks: tuple[int, ...] = ()
+    hosts: Mapping[int, str] = field(default_factory=dict)
+    backend: str | None = None
+    device: str = "unknown"
+    device_name: str | None = None
+    framework: tuple[str, ...] = ()
+    source: str = "kineto"
+    name: str = ""  # folder or file the run was read from, for headings
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HealthItem:
+    """A defect of the input and what cannot be concluded because of it; `rank` None means the whole run."""
+
+    issue: str
+    effect: str
+    severity: str = "warning"  # "info" | "warning" | "error"
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class HostClockInfo:
+    """How one host's clock was aligned: offset and drift against the reference, and the half-width of the error."""
+
+    offset_us: float = 0.0
+    drift_ppm: float = 0.0
+    error_us: float | None = None
+
+
+@dataclass(frozen=True)
+class ClockInfo:
+    """Clock alignment of all hosts and the method that gave it."""
+
+    hosts: Mapping[str, HostClockInfo] = field(default_factory=dict)
+    method: str = "none"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The measured job steps. `source` says where the step marks came from ("none" where there were no steps)."""
+
+    count: int
+    source: str
+    wall_us: float
+    per_step_us: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Mean step time by cause, for each rank and the job: {"wall_us": us, cause: us}; causes sum to wall_us."""
+
+    per_rank: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    job: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A replayed change and the step time it would give, with the interval it is believed in."""
+
+    change: str
+    predicted_step_us: float
+    low_us: float
+    high_us: float
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How well the replay returns the measured step: |replayed - measured| / measured; None where it could not run."""
+
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What bounds the step ("none" where nothing could be judged) and the sentence that says so."""
+
+    bound: str
+    headline: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """One analyzed run: everything the terminal, the JSON, the HTML page and the dashboard show."""
+
+    run: RunInfo
+    steps: Steps
+    ledger: Ledger
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    what_if: tuple[WhatIf, ...] = ()
+    replay: Replay = field(default_factory=Replay)
+    clock: ClockInfo = field(default_factory=ClockInfo)
+    health: tuple[HealthItem, ...] = ()
+    efficiency: Mapping[str, Any] = field(default_factory=dict)
+    abstentions: tuple[Abstention, ...] = ()
+    checked: tuple[str, ...] = ()  # ids of rules that looked and found nothing
+    tables: Mapping[str, Table] = field(default_factory=dict)  # detail for the dashboard; never in the JSON document
+
+    def severity_of(self, finding: Finding) -> str:
+        """Severity of a finding from the share of this run's step that it would give back."""
+        return severity(finding.recoverable_us.value, self.steps.wall_us)
+
+    def predicted_step_us(self, finding: Finding) -> float:
+        """Step time after the finding's cause is removed, in microseconds; never negative."""
+        return max(0.0, self.steps.wall_us - finding.recoverable_us.value)
+
+    def ranked_findings(self) -> tuple[Finding, ...]:
+        """Findings, the largest recoverable time first (ties: more confident, then by id)."""
+        return tuple(sorted(self.findings, key=lambda f: (-f.recoverable_us.value, -f.confidence, f.id)))
+
+    def job_share(self, cause: str) -> float:
+        """Share of the job's step booked to one cause, 0 where there is no ledger."""
+        wall = self.ledger.job.get("wall_us", 0.0)
+        return self.ledger.job.get(cause, 0.0) / wall if wall > 0 else 0.0

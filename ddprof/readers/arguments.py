@@ -38,6 +38,18 @@ def element_bytes(dtype: str) -> int | None:
     return ELEMENT_BYTES.get(dtype.lower())
 
 
+class _JsonTexts(dict[bytes, int]):
+    """The string number of a piece of JSON. The same few shapes recur, so its text is made once."""
+
+    def __init__(self, strings: Any) -> None:
+        super().__init__()
+        self._strings = strings
+
+    def __missing__(self, content: bytes) -> int:
+        self[content] = number = self._strings[_text(content)]
+        return int(number)
+
+
 class ArgumentTables:
     """Collects the sparse tables of one rank; `row` is the number of the event in order of arrival."""
 
@@ -46,9 +58,10 @@ class ArgumentTables:
         self.groups = Groups()
         self.collectives: list[tuple[int, ...]] = []
         self.copies: list[tuple[int, int]] = []
-        self.operators: list[tuple[int, int, int]] = []
+        self.operators: list[Array] = []  # blocks of shape (3, n)
         self.syncs: list[tuple[int, int, int]] = []
         self.memory: list[Array] = []
+        self._texts = _JsonTexts(strings)
         self.ranks_seen: set[tuple[int, int]] = set()  # ("Rank", "Group size") as collectives state them
 
     def add(self, first_row: int, kind: Array, names: list[str], args: list[Args], shape_rows: Array) -> None:
@@ -62,16 +75,18 @@ class ArgumentTables:
         for at in np.flatnonzero(kind == Kind.SYNC).tolist():
             given = args[at]
             self.syncs.append((first_row + at, _not_negative(given.wait_stream), _not_negative(given.wait_correlation)))
-        for at in shape_rows.tolist():
-            if args[at].dims:
-                self._operator(first_row + at, names[at], args[at])
+        self._operators(first_row, shape_rows, names, args)
 
-    def _operator(self, row: int, name: str, given: Args) -> None:
-        dims, types = _text(given.dims), _text(given.types)
-        self.operators.append((row, self.strings[dims], self.strings[types]))
-        library = _LIBRARY.match(name)
-        if library:
-            self._library_call(row, library["op"], dims, types)
+    def _operators(self, first_row: int, shape_rows: Array, names: list[str], args: list[Args]) -> None:
+        rows = [row for row in shape_rows.tolist() if args[row].dims]
+        if not rows:
+            return
+        dims = list(map(self._texts.__getitem__, [bytes(args[row].dims) for row in rows]))
+        types = list(map(self._texts.__getitem__, [bytes(args[row].types) for row in rows]))
+        self.operators.append(np.array((rows, dims, types), np.int64) + [[first_row], [0], [0]])
+        for row in rows:
+            if ":" in names[row][3:5] and (library := _LIBRARY.match(names[row])):
+                self._library_call(first_row + row, library["op"], _text(args[row].dims), _text(args[row].types))
 
     def _library_call(self, row: int, op: str, dims: str, types: str) -> None:
         """A collective of a library that states no arguments (gloo): its size is that of its input tensors."""

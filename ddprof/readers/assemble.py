@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,10 +59,7 @@ def _joined(columns: EventColumns) -> list[Array]:
     blocks, columns.blocks = columns.blocks, []
     if not blocks:
         return [np.empty(0, dtype) for dtype in (np.uint8, np.int32, np.int32, *[np.int64] * 4)]
-    joined = []
-    for parts in zip(*blocks, strict=True):
-        joined.append(np.concatenate(parts))
-    return joined
+    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
 
 def _without_overflow(ts: Array, dur: Array) -> tuple[Array, int]:
@@ -115,7 +113,7 @@ def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> di
     tables = {
         "collectives": _by_row(COLLECTIVES, given.collectives, position),
         "copies": _by_row(COPIES, given.copies, position),
-        "operators": _by_row(OPERATORS, given.operators, position),
+        "operators": _by_row(OPERATORS, np.concatenate(given.operators, axis=1).T if given.operators else [], position),
         "syncs": _by_row(SYNCS, given.syncs, position),
     }
     memory = np.concatenate(given.memory, axis=1) if given.memory else np.empty((4, 0), np.int64)
@@ -127,9 +125,9 @@ def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> di
     return tables
 
 
-def _by_row(schema: Schema, rows: list[tuple[int, ...]], position: Array) -> Table:
+def _by_row(schema: Schema, rows: Sequence[tuple[int, ...]] | Array, position: Array) -> Table:
     """A sparse table whose first column is an event row: renumbered, and sorted by it."""
-    if not rows:
+    if not len(rows):
         return schema.empty()
     values = np.array(rows, np.int64)
     values[:, 0] = position[values[:, 0]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from ddprof.readers.trace_event import NO_ARGS, Args, Event
 from ddprof.tables import NULL, Array
 
 GC_NAME = "Python GC"
-_PYTHON = ("python_function", "Python")
+_PYTHON = frozenset({"python_function", "Python"})
 _DEVICE_TRACK_KINDS = np.array([*DEVICE_KINDS, Kind.SYNC], np.uint8)
 _UNKNOWN = 255
+_NOT_MARKS = frozenset("Xsft")  # spans are columns; arrows of flows say nothing that correlation does not
 
 
 class Interned(dict[Any, int]):
@@ -30,7 +32,7 @@ class Interned(dict[Any, int]):
 
     def all(self, keys: list[Any], dtype: type = np.int32) -> Array:
         """The number of each key, shape (len(keys),)."""
-        return np.fromiter(map(self.__getitem__, keys), dtype, len(keys))
+        return np.array(list(map(self.__getitem__, keys)), dtype)
 
 
 class EventColumns:
@@ -55,16 +57,14 @@ class EventColumns:
     def add(self, events: list[Event | None]) -> None:
         """Append a block. Raises InexactFloats, before anything is changed, where the block must be decoded exactly."""
         present = [e for e in events if e is not None]
-        spans = [e for e in present if e.ph == "X" and self._is_kept(e)]
+        gc_only = not self.keep_python
+        spans = [e for e in present if e.ph == "X" and not (gc_only and e.cat in _PYTHON and e.name != GC_NAME)]
         ts, dur = to_ns([e.ts for e in spans]), to_ns([e.dur for e in spans])
         self.defects["null events"] += len(events) - len(present)
         self.categories.update([e.cat or e.ph for e in present])
-        self._marks([e for e in present if e.ph not in "Xsft"])
+        self._marks([e for e in present if e.ph not in _NOT_MARKS])
         if spans:
             self._spans(spans, ts, dur)
-
-    def _is_kept(self, event: Event) -> bool:
-        return event.cat not in _PYTHON or self.keep_python or event.name == GC_NAME
 
     def _spans(self, spans: list[Event], ts: Array, dur: Array) -> None:
         args = [e.args or NO_ARGS for e in spans]
@@ -86,18 +86,19 @@ class EventColumns:
         self.rows += len(spans)
 
     def _external(self, args: list[Args]) -> Array:
-        new = to_int64([a.external_id for a in args])
-        if (new == NULL).any():
-            old = to_int64([a.external_id_old for a in args])
-            new = np.where(new == NULL, old, new)
-        return new
+        external = to_int64([a.external_id for a in args])
+        missing = np.flatnonzero(external == NULL)
+        if len(missing):
+            external[missing] = to_int64([args[row].external_id_old for row in missing.tolist()])
+        return external
 
     def _kinds(self, spans: list[Event], args: list[Args]) -> Array:
         known = self._kind_of
-        for category in {e.cat for e in spans} - known.keys():
+        categories = [e.cat for e in spans]
+        for category in set(categories) - known.keys():
             kind = kind_of(category)
             known[category] = int(kind) if kind is not None else Kind.OTHER if category in IGNORED else _UNKNOWN
-        kinds = np.fromiter((known[e.cat] for e in spans), np.uint8, len(spans))
+        kinds = np.array([known[category] for category in categories], np.uint8)
         for row in np.flatnonzero(kinds == _UNKNOWN).tolist():
             kinds[row] = self._guess(spans[row], args[row])
         return kinds
@@ -124,7 +125,8 @@ class EventColumns:
 
     def _shape_rows(self, kind: Array, name: Array) -> Array:
         known = self._wants_shapes
-        known.extend(wants_shapes(s) for s in list(self.strings)[len(known) :])
+        if len(known) < len(self.strings):
+            known.extend(map(wants_shapes, islice(self.strings, len(known), None)))
         wanted = np.array(known, bool)[name]
         return np.flatnonzero(wanted & ((kind == Kind.CPU_OP) | (kind == Kind.ANNOTATION)))
 

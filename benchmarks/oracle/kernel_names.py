@@ -43,7 +43,10 @@ H100 = {
     "conv_grad": _SM90.format("dgrad_implicit_gemm_indexed", "nhwckrsc_nhwc_") + "kernel_cudnn",
     "conv_weight": _SM90.format("wgrad_implicit_gemm_indexed", "nhwckrsc_nhwc_") + "kernel_cudnn",
 }
-_SM80 = "sm80_xmma_{}_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage4_warpsize2x2x1_g1_tensor16x8x16_kernel_cudnn"
+_SM80 = (
+    "sm80_xmma_{}_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage4_warpsize2x2x1"
+    "_g1_tensor16x8x16_kernel_cudnn"
+)
 A100 = {
     "gemm": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
     "gemm_wide": "ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_tn",

@@ -1,0 +1,36 @@
+"""The generator's rules for the ledger, applied to the hand-labelled samples, give the samples' own ledgers."""
+
+from __future__ import annotations
+
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+_SPEC = util.spec_from_file_location("oracle_traces", Path(__file__).with_name("traces.py"))
+assert _SPEC is not None and _SPEC.loader is not None
+traces = util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(traces)
+
+from benchmarks.oracle.ledger import CAUSES, booked, per_step  # noqa: E402
+
+SAMPLES = 10
+WAITS = ("comm_wait", "pipeline_bubble")
+
+
+def test_every_sample_ledger_is_reproduced(shared_dir: Path) -> None:
+    """Per rank and cause within 0.1 % of the wall (waiting and bubble are one pool: they differ by a budget only)."""
+    folders = sorted(path.parent for path in (shared_dir / "oracle_samples").glob("*/label.json"))
+    assert len(folders) == SAMPLES
+    for folder in folders:
+        label, events = traces.load(folder)
+        for rank in traces.ranks_from(label, events):
+            truth = label["ledger"]["per_rank"][str(rank.rank)]
+            table = per_step(rank, booked(rank))
+            for cause in CAUSES:
+                if cause in WAITS:
+                    continue
+                mean = sum(row[cause] for row in table) / len(table)
+                assert mean == pytest.approx(truth[cause], abs=1e-3 * truth["wall_us"]), (folder.name, rank.rank, cause)
+            waited = sum(row[c] for row in table for c in WAITS) / len(table)
+            assert waited == pytest.approx(sum(truth[c] for c in WAITS), abs=1e-3 * truth["wall_us"]), folder.name

@@ -1,0 +1,156 @@
+"""The trace generator: the same seed gives the same files, and its labels agree with the traces it writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # benchmarks/ is not installed
+
+from benchmarks.oracle import generate  # noqa: E402
+from benchmarks.oracle.faults import build  # noqa: E402
+from benchmarks.oracle.kinds import EVERY_KIND, scenario  # noqa: E402
+from benchmarks.oracle.ledger import CAUSES, booked, ledger, per_step  # noqa: E402
+from benchmarks.oracle.simulate import simulate  # noqa: E402
+from benchmarks.oracle.write import write  # noqa: E402
+
+_SPEC = util.spec_from_file_location("oracle_traces", ROOT / "tests" / "oracle" / "traces.py")
+assert _SPEC is not None and _SPEC.loader is not None
+traces = util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(traces)
+
+KINDS = (
+    "clean.plain", "clean.pipeline", "straggler.compute", "straggler.host", "straggler.imbalance", "input.starved",
+    "input.pageable_copy", "comm.latency_bound", "comm.sharding", "host.sync", "host.gc", "host.checkpoint",
+    "host.allocator", "pipeline.imbalance", "straggler.compute+host.checkpoint",
+)  # fmt: skip
+SEED = 4242
+ROUNDING_US = 0.02  # label numbers carry two decimals
+CLOCK_US = 2.5  # how far the slowest member's kernel may outlast another's, and drift left after correction
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One written scenario per kind."""
+    target = tmp_path_factory.mktemp("oracle") / request.param
+    write(simulate(scenario(SEED, request.param)), target)
+    return Path(target)
+
+
+def read_label(folder: Path) -> dict[str, Any]:
+    """The label of a written scenario."""
+    content: dict[str, Any] = json.loads((folder / "label.json").read_text())
+    return content
+
+
+def test_same_seed_same_bytes(tmp_path: Path) -> None:
+    """Two runs of the generator write identical files; another seed writes others."""
+    for name, seed in (("a", 7), ("b", 7), ("c", 8)):
+        assert generate.main([str(tmp_path / name), "--count", "1", "--seed", str(seed), "--kinds", "host.gc"]) == 0
+    first, second = (sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in "ab")
+    assert [p.relative_to(tmp_path / "a") for p in first] == [p.relative_to(tmp_path / "b") for p in second]
+    assert all(one.read_bytes() == two.read_bytes() for one, two in zip(first, second, strict=True))
+    other = next((tmp_path / "c").rglob("label.json")).read_bytes()
+    assert other != next((tmp_path / "a").rglob("label.json")).read_bytes()
+
+
+def test_unknown_kind_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown kind ends with one line that names it, before anything is written."""
+    with pytest.raises(SystemExit) as stop:
+        generate.main([str(tmp_path / "out"), "--kinds", "no.such"])
+    assert stop.value.code == 2
+    assert "no.such" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--list` prints one kind a line."""
+    assert generate.main(["--list"]) == 0
+    assert capsys.readouterr().out.split() == list(EVERY_KIND)
+
+
+def test_ledger_sums_to_wall(folder: Path) -> None:
+    """Per rank and for the job the causes sum to the wall time, and no cause is negative."""
+    book = read_label(folder)["ledger"]
+    for row in (*book["per_rank"].values(), book["job"]):
+        assert sum(row[cause] for cause in CAUSES) == pytest.approx(row["wall_us"], abs=ROUNDING_US * len(CAUSES))
+        assert min(row.values()) >= 0.0
+
+
+def test_counterfactuals_do_not_exceed_the_step(folder: Path) -> None:
+    """Removing a fault saves time; removing all of them saves at least as much as the best single one."""
+    label = read_label(folder)
+    assert label["clean"] == (not label["faults"])
+    if label["clean"]:
+        assert label["recoverable_us"] == 0.0 and label["acceptable_finding_ids"] == []
+        return
+    for fault in label["faults"]:
+        assert fault["share"] >= 0.03
+        assert fault["counterfactual_step_us"] < label["step_us"]
+        assert fault["recoverable_range_us"][0] <= fault["recoverable_us"] <= fault["recoverable_range_us"][1]
+    assert label["counterfactual_step_us"] <= min(f["counterfactual_step_us"] for f in label["faults"]) + 1.0
+
+
+def test_clean_runs_have_nothing_to_gain() -> None:
+    """No setting or cause of a clean run is worth three percent of the step."""
+    for kind in (kind for kind in EVERY_KIND if kind.startswith("clean.") and kind != "clean.large"):
+        found = scenario(SEED + 1, kind)
+        run = simulate(found)
+        job = ledger(run)["job"]
+        assert not found.faults
+        assert simulate(found, build(found, comm_free=True)).step_us() > 0.97 * run.step_us(), kind
+        for cause in ("dataloader", "host_sync", "memcpy", "gc", "checkpoint", "allocator", "comm_transfer"):
+            assert float(job[cause]) < 0.03 * run.step_us(), (kind, cause)  # type: ignore[arg-type]
+
+
+def test_traces_agree_with_the_ledger(folder: Path) -> None:
+    """Device time recomputed from the written events gives the label's compute, communication and copies."""
+    label, events = traces.load(folder)
+    tolerance = 1e-3 if label["format"]["time"] != "integer" else 0.03
+    for rank in traces.ranks_from(label, events):
+        truth = label["ledger"]["per_rank"][str(rank.rank)]
+        table = per_step(rank, booked(rank))
+        got = {cause: sum(row[cause] for row in table) / len(table) for cause in CAUSES}
+        waiting = got["comm_wait"] + got["comm_transfer"]
+        expected = truth["comm_wait"] + truth["comm_transfer"] + truth["pipeline_bubble"]
+        assert got["compute"] == pytest.approx(truth["compute"], abs=tolerance * truth["wall_us"])
+        assert got["memcpy"] == pytest.approx(truth["memcpy"], abs=tolerance * truth["wall_us"])
+        assert waiting == pytest.approx(expected, abs=tolerance * truth["wall_us"])
+
+
+def test_causality_after_removing_clock_offsets(folder: Path) -> None:
+    """In true time no member of a collective ends before the last one arrived, and all members are there."""
+    label, events = traces.load(folder)
+    if not label["format"]["collective_args"]:
+        pytest.skip("this file does not say which group a kernel belongs to")
+    together: dict[int, list[Any]] = defaultdict(list)
+    for rank in traces.ranks_from(label, events):
+        for op in rank.ops:
+            assert op.start >= op.launch_start - CLOCK_US
+            if op.collective is not None:
+                together[id(op.collective)].append(op)
+    present = label["world_size"] - len(label["missing_ranks"])
+    assert together
+    for members in together.values():
+        assert len(members) == members[0].collective.size or present < label["world_size"]
+        arrived = max(op.start for op in members)
+        assert min(op.end for op in members) >= arrived - CLOCK_US
+        assert max(op.end for op in members) - min(op.end for op in members) <= 2.0 * CLOCK_US
+
+
+def test_every_launch_has_its_flow(folder: Path) -> None:
+    """Each kernel and copy has a launch with its correlation id and both ends of a flow."""
+    _, events = traces.load(folder)
+    for rows in events.values():
+        device = {e["args"]["correlation"] for e in rows if e.get("cat") in ("kernel", "gpu_memcpy")}
+        calls = {e["args"]["correlation"] for e in rows if e.get("cat") == "cuda_runtime"}
+        ends = {phase: {e["id"] for e in rows if e["ph"] == phase} for phase in "sf"}
+        assert device <= calls
+        assert ends["s"] == ends["f"] == device

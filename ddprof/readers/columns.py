@@ -66,6 +66,39 @@ class EventColumns:
         if spans:
             self._spans(spans, ts, dur)
 
+    def append(
+        self,
+        kind: Any,
+        names: list[str],
+        tracks: list[tuple[Any, Any]],
+        ts_ns: Array,
+        dur_ns: Array,
+        correlation: Array | None = None,
+        external_id: Array | None = None,
+    ) -> int:
+        """Append spans of another format; `kind` is one Kind or an array of them. Returns the number of the first row."""
+        first, n = self.rows, len(names)
+        none = np.full(n, NULL, np.int64)
+        self.blocks.append(
+            (
+                np.broadcast_to(np.asarray(kind, np.uint8), n),
+                self.strings.all(names),
+                self.tracks.all(tracks),
+                ts_ns,
+                self._durations(dur_ns),
+                none if correlation is None else correlation,
+                none if external_id is None else external_id,
+            )
+        )
+        self.rows += n
+        return first
+
+    def name_track(self, pid: Any, tid: Any, name: str, device: int = NULL, stream: int = NULL) -> None:
+        """Name a track, and give it a device and a stream where it is one of a device."""
+        self.thread_names[pid, tid] = name
+        if device != NULL:
+            self.device_of[self.tracks[pid, tid]] = (device, stream)
+
     def _spans(self, spans: list[Event], ts: Array, dur: Array) -> None:
         args = [e.args or NO_ARGS for e in spans]
         kind = self._kinds(spans, args)

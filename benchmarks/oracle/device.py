@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any
 
 LAUNCH_LATENCY_US = 3.0  # end of the launch call -> earliest start on an idle device
@@ -63,67 +63,87 @@ class Stream:
 
     queue: deque[DeviceOp] = field(default_factory=deque)
     free_at: float = -1e18
-    waiting: DeviceOp | None = None  # the collective member at the head that has started and waits for its peers
+    scheduled: DeviceOp | None = None  # the head, once its start is known
 
 
 class Devices:
-    """All streams of all ranks. `changed` is called with a rank whenever one of its operations gets an end."""
+    """All streams of all ranks, driven in the order of time.
 
-    def __init__(self, ranks: int, changed: Callable[[int], None]) -> None:
+    A compute kernel that starts while communication runs (or waits) on its device takes `contention` longer: the
+    communication kernel holds multiprocessors.
+    """
+
+    def __init__(self, ranks: int, contention: float) -> None:
         self._streams: list[dict[int, Stream]] = [{} for _ in range(ranks)]
-        self._changed = changed
+        self._communicating: list[list[DeviceOp]] = [[] for _ in range(ranks)]
+        self._contention = contention
+        self._due: list[tuple[float, int, Stream]] = []
+        self._count = 0
 
     def submit(self, op: DeviceOp) -> None:
-        """Queue an operation on its stream and run what can run."""
-        self._streams[op.rank].setdefault(op.stream, Stream()).queue.append(op)
-        self.advance(op.rank)
+        """Queue an operation on its stream."""
+        stream = self._streams[op.rank].setdefault(op.stream, Stream())
+        stream.queue.append(op)
+        if stream.queue[0] is op:
+            self._schedule(stream)
 
-    def advance(self, rank: int) -> None:
-        """Resolve every operation of a rank whose dependencies are known."""
-        progress = True
-        while progress:
-            progress = False
-            for stream in self._streams[rank].values():
-                progress |= self._drain(stream)
+    def step(self) -> list[DeviceOp] | None:
+        """Start the operation that is due first; the operations whose end is now known. None when none is due."""
+        if not self._due:
+            return None
+        at, _, stream = heappop(self._due)
+        op = stream.queue[0]
+        op.start = at
+        if op.collective is not None:
+            self._communicating[op.rank].append(op)
+            ended = _arrive(op.collective, op)
+        else:
+            if op.cause == "compute" and self._contention and self._communicates(op.rank, at):
+                op.dur *= 1.0 + self._contention
+            op.end = at + op.dur
+            ended = [op]
+        for done in ended:
+            self._finish(done)
+        return ended
 
-    def _drain(self, stream: Stream) -> bool:
-        moved = False
-        while stream.queue:
-            op = stream.queue[0]
-            if op.end is None and not self._try_start(stream, op):
-                return moved
-            stream.queue.popleft()
-            stream.waiting = None
-            assert op.end is not None
-            stream.free_at = op.end
-            moved = True
-        return moved
+    def _communicates(self, rank: int, at: float) -> bool:
+        """Whether a communication kernel is on the device at a time (operations start in the order of time)."""
+        active = [op for op in self._communicating[rank] if op.end is None or op.end > at]
+        self._communicating[rank] = active
+        return bool(active)
 
-    def _try_start(self, stream: Stream, op: DeviceOp) -> bool:
-        """Give `op` its start (and end, unless it waits for peers). False while it cannot finish yet."""
-        if stream.waiting is op:
-            return False
+    def _finish(self, op: DeviceOp) -> None:
+        """An end is known: the stream goes on, and streams that waited for it may."""
+        streams = self._streams[op.rank]
+        own = streams[op.stream]
+        assert op.end is not None
+        own.queue.popleft()
+        own.free_at, own.scheduled = op.end, None
+        for stream in streams.values():
+            self._schedule(stream)
+
+    def _schedule(self, stream: Stream) -> None:
+        """Give the head of a stream its place in time if everything it waits for has an end."""
+        if not stream.queue or stream.scheduled is stream.queue[0]:
+            return
+        op = stream.queue[0]
         ready = max(op.launch_end + LAUNCH_LATENCY_US, stream.free_at + STREAM_GAP_US)
         for dep in op.deps:
             if dep.end is None:
-                return False
+                return
             ready = max(ready, dep.end + STREAM_GAP_US)
-        op.start = ready
-        if op.collective is None:
-            op.end = ready + op.dur
-            self._changed(op.rank)
-            return True
-        stream.waiting = op
-        return self._arrive(op.collective, op)
+        stream.scheduled = op
+        self._count += 1
+        heappush(self._due, (ready, self._count, stream))
 
-    def _arrive(self, collective: Collective, op: DeviceOp) -> bool:
-        collective.members.append(op)
-        if len(collective.members) < collective.size:
-            return False
-        collective.last_arrival = max(m.start or 0.0 for m in collective.members)
-        for member in collective.members:
-            member.end = collective.last_arrival + collective.transfer_us + collective.tails.get(member.rank, 0.0)
-            member.dur = member.end - (member.start or 0.0)
-        for member in collective.members:
-            self._changed(member.rank)
-        return True
+
+def _arrive(collective: Collective, op: DeviceOp) -> list[DeviceOp]:
+    """A member has started; with the last one, all of them get their end."""
+    collective.members.append(op)
+    if len(collective.members) < collective.size:
+        return []
+    collective.last_arrival = op.start or 0.0
+    for member in collective.members:
+        member.end = collective.last_arrival + collective.transfer_us + collective.tails.get(member.rank, 0.0)
+        member.dur = member.end - (member.start or 0.0)
+    return collective.members

@@ -10,14 +10,17 @@ import numpy as np
 
 from benchmarks.oracle.bases import draw_base, draw_format
 from benchmarks.oracle.draws import generator
-from benchmarks.oracle.faults import build
+from benchmarks.oracle.faults import REMEDIES, build
 from benchmarks.oracle.gates import is_healthy
-from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.simulate import step_time
 from benchmarks.oracle.spec import Fault, Scenario
 
 ATTEMPTS = 40
 MIN_SHARE, MAX_SHARE = 0.05, 0.60
 CLOSE_ENOUGH = 0.12  # of the target share
+MAX_SLOW_HOST = 15.0  # times; slower hosts are better described as losing the CPU
+SEARCH_STEPS = 14
+SEARCH_FLOOR = 0.003  # below this share of the step a cost says nothing about the strength needed
 MISSING_CHANCE = 0.04
 WORKERS = (2.0, 4.0, 8.0, 16.0)
 Maker = Callable[[np.random.Generator, Scenario], Fault | None]
@@ -186,7 +189,7 @@ def _faulty(draw: np.random.Generator, seed: int, kind: str) -> Scenario | None:
         limit = KINDS[fault_id].max_share / (1.6 if len(ids) > 1 else 1.0)
         target = float(np.exp(draw.uniform(np.log(0.07 if len(ids) > 1 else MIN_SHARE * 1.15), np.log(limit))))
         tuned = _tuned(replace(base, faults=(fault,)), target)
-        if tuned is None:
+        if tuned is None or (tuned.detail.get("mode") == "scale" and tuned.strength > MAX_SLOW_HOST):
             return None
         faults.append(_recommended(replace(base, faults=(tuned,))))
     found = replace(base, kind=kind, faults=tuple(faults))
@@ -230,17 +233,17 @@ def _recommended(scenario: Scenario) -> Fault:
     if fault.id != "input.starved":
         return fault
     workers = int(float(fault.detail["num_workers"]))
-    best = simulate(scenario, build(scenario, change={"num_workers": WORKERS[-1]})).step_us()
+    best = step_time(scenario, build(scenario, change={"num_workers": WORKERS[-1]}))
     for count in (c for c in WORKERS if c > workers):
-        if simulate(scenario, build(scenario, change={"num_workers": count})).step_us() <= 1.01 * best:
+        if step_time(scenario, build(scenario, change={"num_workers": count})) <= 1.01 * best:
             return replace(fault, detail={**fault.detail, "recommended_num_workers": int(count)})
     return fault
 
 
 def share(scenario: Scenario, removed: frozenset[int] = frozenset([0])) -> float:
     """What removing the faults at the indices `removed` saves, as a share of the step."""
-    step = simulate(scenario).step_us()
-    return (step - simulate(scenario, build(scenario, removed)).step_us()) / step
+    step = step_time(scenario)
+    return (step - step_time(scenario, build(scenario, removed))) / step
 
 
 def _tuned(scenario: Scenario, target: float) -> Fault | None:
@@ -249,14 +252,21 @@ def _tuned(scenario: Scenario, target: float) -> Fault | None:
     bounds = _bounds(scenario, fault)
     if bounds is None:
         return fault if MIN_SHARE <= share(scenario) <= MAX_SHARE else None
-    low, high = math.log(bounds[0]), math.log(bounds[1])
-    for _ in range(12):
-        middle = (low + high) / 2
-        fault = replace(fault, strength=round(math.exp(middle), 4))
-        cost = share(replace(scenario, faults=(fault,)))
+    low, high = bounds
+    healthy = None if fault.id in REMEDIES else step_time(scenario, build(scenario, frozenset([0])))
+    strength = math.sqrt(low * high)
+    for _ in range(SEARCH_STEPS):
+        fault = replace(fault, strength=round(strength, 4))
+        with_fault = replace(scenario, faults=(fault,))
+        step = step_time(with_fault)
+        after = healthy if healthy is not None else step_time(with_fault, build(with_fault, frozenset([0])))
+        cost = (step - after) / step
         if abs(cost - target) <= CLOSE_ENOUGH * target:
             return fault if cost >= MIN_SHARE else None
-        low, high = (middle, high) if cost < target else (low, middle)
+        low, high = (strength, high) if cost < target else (low, strength)
+        # what a fault costs grows about in proportion to its strength; else halve the bracket
+        guess = strength * target / (1 - target) * (1 - cost) / cost if cost > SEARCH_FLOOR else 0.0
+        strength = guess if 1.02 * low < guess < 0.98 * high else math.sqrt(low * high)
     return None
 
 

@@ -259,4 +259,9 @@ def operator_dims(operator: Operator, scale: float, hidden: int, tokens: int, pr
         dims, types = [[m, k], [k, n]], [dtype, dtype]
         if operator.path[-1] == "aten::addmm":
             dims, types = [[n], *dims, [], []], [dtype, *types, "Scalar", "Scalar"]
-    return f'"Input type": {json.dumps(types)}, "Input Dims": {json.dumps(dims)}'
+    inputs = ["" if dim else "1" for dim in dims]
+    strides = [[*dim[1:], 1] if dim else [] for dim in dims]
+    return (
+        f'"Concrete Inputs": {json.dumps(inputs)}, "Input type": {json.dumps(types)}, '
+        f'"Input Strides": {json.dumps(strides)}, "Input Dims": {json.dumps(dims)}'
+    )

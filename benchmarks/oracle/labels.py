@@ -16,7 +16,7 @@ from benchmarks.oracle.answers import (
 )
 from benchmarks.oracle.faults import build
 from benchmarks.oracle.ledger import ledger
-from benchmarks.oracle.simulate import Run, simulate
+from benchmarks.oracle.simulate import Run, step_time
 from benchmarks.oracle.spec import Fault, Scenario
 
 WORKER_SWEEP = (1, 2, 4, 8, 16)
@@ -26,7 +26,7 @@ MICROBATCH_SWEEP = (2, 4, 8, 16, 32)
 
 def step_without(scenario: Scenario, removed: frozenset[int]) -> float:
     """Mean step time with the faults at the indices `removed` remedied."""
-    return simulate(scenario, build(scenario, removed)).step_us()
+    return step_time(scenario, build(scenario, removed))
 
 
 def sweep(scenario: Scenario, fault: Fault) -> dict[str, dict[str, float]]:
@@ -42,7 +42,7 @@ def sweep(scenario: Scenario, fault: Fault) -> dict[str, dict[str, float]]:
     knob, values = knobs[fault.id]
     if knob == "microbatches":
         values = tuple(v for v in values if scenario.parallel.pp <= v <= 8 * scenario.parallel.pp)
-    times = {str(v): simulate(scenario, build(scenario, change={knob: float(v)})).step_us() for v in values}
+    times = {str(v): step_time(scenario, build(scenario, change={knob: float(v)})) for v in values}
     return {knob: {key: round(us, 2) for key, us in times.items()}}
 
 
@@ -51,7 +51,7 @@ def alternatives(scenario: Scenario, index: int) -> list[tuple[str, float]]:
     fault = scenario.faults[index]
     result: list[tuple[str, float]] = []
     if fault.id in ("comm.bandwidth_bound", "comm.sharding"):
-        result.append(("communication takes no time", simulate(scenario, build(scenario, comm_free=True)).step_us()))
+        result.append(("communication takes no time", step_time(scenario, build(scenario, comm_free=True))))
     if fault.id == "comm.bandwidth_bound":
         result.append(("a third less volume", _with_bytes(scenario, 2 / 3)))
     if fault.id == "comm.sharding":
@@ -63,28 +63,28 @@ def alternatives(scenario: Scenario, index: int) -> list[tuple[str, float]]:
     if fault.id == "pipeline.bubble":
         doubled = 2 * int(fault.strength)
         world = build(scenario, change={"microbatches": float(doubled)})
-        result.append((f"{doubled} microbatches", simulate(scenario, world).step_us()))
+        result.append((f"{doubled} microbatches", step_time(scenario, world)))
     if fault.id == "host.launch_bound":
         for scale in (0.5, 0.1):
             world = build(scenario)
             world.host_scale = [s * scale for s in world.host_scale]
-            result.append((f"operators cost {scale:.0%} on the host", simulate(scenario, world).step_us()))
+            result.append((f"operators cost {scale:.0%} on the host", step_time(scenario, world)))
     if fault.id == "compute.precision":
         for factor in (0.35, 0.6):
             world = build(scenario)
             world.fp32_slowdown *= factor
-            result.append((f"matmuls take {factor:.0%}", simulate(scenario, world).step_us()))
+            result.append((f"matmuls take {factor:.0%}", step_time(scenario, world)))
     if fault.id == "compute.unfused_optimizer":
         world = build(scenario)
         world.set_model(optimizer="foreach")
-        result.append(("foreach", simulate(scenario, world).step_us()))
+        result.append(("foreach", step_time(scenario, world)))
     return result
 
 
 def _with_bytes(scenario: Scenario, share: float) -> float:
     world = build(scenario)
     world.bytes_scale *= share
-    return simulate(scenario, world).step_us()
+    return step_time(scenario, world)
 
 
 def fault_label(run: Run, index: int) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def label(run: Run) -> dict[str, Any]:
     faults_ids = [i for fault in faults for i in fault["acceptable_ids"]]
     everything = frozenset(range(len(scenario.faults)))
     healthy = step_without(scenario, everything) if faults else step
-    comm_free = simulate(scenario, build(scenario, comm_free=True)).step_us()
+    comm_free = step_time(scenario, build(scenario, comm_free=True))
     tolerated = {i for fault in scenario.faults for i in TOLERATED.get(fault.id, ())}
     tolerated |= tolerated_by_ledger(run, book["job"], comm_free)
     clocks, hosts = scenario.cluster.clocks, scenario.cluster.hosts

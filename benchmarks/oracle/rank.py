@@ -73,7 +73,10 @@ def _tail(seed: int, channel: str, index: int, rank: int) -> float:
 class Rank:
     """The state of one rank while its program runs. All times are true microseconds."""
 
-    def __init__(self, rank: int, world: World, devices: Devices, meeting: Meeting, start_us: float) -> None:
+    def __init__(
+        self, rank: int, world: World, devices: Devices, meeting: Meeting, start_us: float, recording: bool = True
+    ) -> None:
+        self.recording = recording  # False: only times matter, host events are not kept
         self.rank, self.world, self.devices, self.meeting = rank, world, devices, meeting
         self.layout: Layout = layout(world.parallel, world.size, rank)
         self.t = start_us
@@ -118,17 +121,20 @@ class Rank:
     def record(self, category: str, name: str, start: float, end: float, args: Any = None) -> int:
         """Note a host event that is over; returns its external id."""
         external = self.next_external()
-        self.events.append(HostEvent(category, name, start, end - start, self.thread, external, args))
+        if self.recording:
+            self.events.append(HostEvent(category, name, start, end - start, self.thread, external, args))
         return external
 
     def record_as(self, external: int, category: str, name: str, start: float, end: float) -> None:
         """Note a host event whose external id was taken before it began."""
-        self.events.append(HostEvent(category, name, start, end - start, self.thread, external, None))
+        if self.recording:
+            self.events.append(HostEvent(category, name, start, end - start, self.thread, external, None))
 
     def runtime(self, name: str, start: float, dur: float, external: int, correlation: int = 0) -> int:
         """Note a call of the CUDA or HIP runtime; returns its correlation id."""
         number = correlation or self.next_correlation()
-        self.events.append(HostEvent("cuda_runtime", name, start, dur, self.thread, external, number))
+        if self.recording:
+            self.events.append(HostEvent("cuda_runtime", name, start, dur, self.thread, external, number))
         return number
 
     def busy(self, us: float) -> None:
@@ -160,7 +166,7 @@ class Rank:
         start = self.t
         level = min(LEVEL_US, 0.1 * cost)
         external = 0
-        for depth, name in enumerate(path):
+        for depth, name in enumerate(path if self.recording else ()):
             inner_start = start + depth * level
             end = start + cost - 0.25 * depth
             given = args if depth == len(path) - 1 else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 from benchmarks.oracle.device import DeviceOp, Devices
@@ -39,41 +38,45 @@ class Run:
         return [sum(r.marks[i + 1] - r.marks[i] for r in self.ranks) / count for i in range(self.world.steps)]
 
 
-def simulate(scenario: Scenario, world: World | None = None) -> Run:
-    """Simulate a scenario, in `world` if given (see `faults.build`), else with all its faults."""
+def simulate(scenario: Scenario, world: World | None = None, recording: bool = True) -> Run:
+    """Simulate a scenario, in `world` if given (see `faults.build`), else with all its faults.
+
+    Without `recording` the run has all its times but no host events: it cannot be written.
+    """
     given = world if world is not None else build(scenario)
-    return Run(scenario, given, _run(given))
+    return Run(scenario, given, _run(given, recording))
 
 
-def _run(world: World) -> list[Rank]:
-    runnable: deque[int] = deque(range(world.size))
-    queued = [True] * world.size
+def step_time(scenario: Scenario, world: World | None = None) -> float:
+    """Mean step time in microseconds of a scenario, in `world` if given."""
+    return simulate(scenario, world, recording=False).step_us()
 
-    def wake(rank: int) -> None:
-        if not queued[rank]:
-            queued[rank] = True
-            runnable.append(rank)
 
-    devices = Devices(world.size, wake)
+def _run(world: World, recording: bool) -> list[Rank]:
+    devices = Devices(world.size, world.noise.contention)
     meeting = Meeting(world)
     skew = generator(world.seed, "start").uniform(0.0, START_SKEW_US, world.size)
-    ranks = [Rank(r, world, devices, meeting, float(skew[r])) for r in range(world.size)]
-    programs = [_program(rank) for rank in ranks]
+    ranks = [Rank(r, world, devices, meeting, float(skew[r]), recording) for r in range(world.size)]
+    hosts = [_program(rank) for rank in ranks]
     waiting: list[DeviceOp | None] = [None] * world.size
-    finished = [False] * world.size
-    while runnable:
-        r = runnable.popleft()
-        queued[r] = False
-        devices.advance(r)
-        while not finished[r]:
-            blocked = waiting[r]
-            if blocked is not None and blocked.end is None:
-                break
-            waiting[r] = next(programs[r], None)
-            finished[r] = waiting[r] is None
-    if not all(finished):
-        raise RuntimeError(f"deadlock: ranks {[r for r in range(world.size) if not finished[r]]} never finished")
+    for r in range(world.size):
+        waiting[r] = _run_host(hosts[r])
+    while (ended := devices.step()) is not None:
+        for op in ended:
+            if waiting[op.rank] is op:
+                waiting[op.rank] = _run_host(hosts[op.rank])
+    stuck = [r for r in range(world.size) if waiting[r] is not None]
+    if stuck:
+        raise RuntimeError(f"deadlock: the hosts of ranks {stuck} wait for work that never ends")
     return ranks
+
+
+def _run_host(program: Program) -> DeviceOp | None:
+    """Let a host run until it waits for work whose end is not known yet; None when its program is over."""
+    blocked = next(program, None)
+    while blocked is not None and blocked.end is not None:
+        blocked = next(program, None)
+    return blocked
 
 
 def _program(rank: Rank) -> Program:

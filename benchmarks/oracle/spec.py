@@ -81,13 +81,14 @@ class Loader:
 
 @dataclass(frozen=True)
 class Noise:
-    """Relative standard deviations of what nobody controls."""
+    """Relative standard deviations of what nobody controls; `contention`: see `device.Devices`."""
 
     kernel: float = 0.02
     step: float = 0.003
     rank: float = 0.002
     host: float = 0.12
     comm: float = 0.01
+    contention: float = 0.0
 
 
 @dataclass(frozen=True)

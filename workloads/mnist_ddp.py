@@ -232,6 +232,7 @@ def after_step(options: argparse.Namespace, step: int, rank: int, model: nn.Modu
 def garbage_for(delay_s: float) -> list[Any]:
     """Long-lived objects in such number that a full collection takes about `delay_s`."""
     ballast: list[Any] = []
+    gc.freeze()  # what the interpreter and torch hold already would take longer than the fault
     while True:
         ballast.extend([[i] for i in range(50_000)])
         started = time.perf_counter()

@@ -17,9 +17,12 @@ def _start() -> None:
     config = os.path.join(here, "config.json")
 
     def on_torch(module: object) -> None:
-        from ddprof.capture.bootstrap import start
+        try:
+            from ddprof.capture.bootstrap import start
 
-        start(config)
+            start(config)
+        except Exception as error:  # `import torch` of the user's script must not fail because of us
+            sys.stderr.write(f"ddprof: no capture in this process: {type(error).__name__}: {error}\n")
 
     import json
 

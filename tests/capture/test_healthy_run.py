@@ -1,0 +1,137 @@
+"""What a normal two-rank DDP run leaves behind."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from runs import Captured, ddprof_run, environment, script
+
+pytestmark = pytest.mark.torch
+
+
+def test_exit_code_output_and_last_line(healthy: Captured) -> None:
+    assert healthy.code == 0
+    assert "finished 14" in healthy.output
+    last = healthy.output.strip().splitlines()[-1]
+    assert re.search(r"2 traces of 2 ranks in .*, overhead [\d.]+% of a step .*next: ddprof analyze ", last)
+
+
+def test_manifest(healthy: Captured) -> None:
+    manifest = healthy.manifest
+    assert manifest["schema"] == "ddprof.run/1"
+    assert manifest["exit_code"] == 0
+    assert manifest["ranks"] == [0, 1]
+    assert manifest["missing_ranks"] == []
+    assert manifest["world_size"] == 2
+    assert manifest["disabled"] == []
+    assert manifest["overhead"]["bare_step_ns"] > 0
+    assert set(manifest["hosts"]) == {"0", "1"}
+
+
+def test_one_file_of_each_kind_per_rank_and_nothing_else(healthy: Captured) -> None:
+    names = sorted(path.name for path in healthy.folder.iterdir() if path.name != ".shim")
+    shape = [re.sub(r"\.[^.]+\.\d+\.0\.", ".HOST.PID.0.", name) for name in names]
+    for rank in (0, 1):
+        assert f"rank{rank}.HOST.PID.0.0.pt.trace.json.gz" in shape
+        assert f"rank{rank}.HOST.PID.0.0.fr.json" in shape
+        assert f"rank{rank}.HOST.PID.0.sidecar.json" in shape
+    assert len(names) == 7
+
+
+def test_every_step_is_counted_with_its_phases(healthy: Captured) -> None:
+    for sidecar in healthy.sidecars:
+        steps = sidecar["steps"]
+        assert [step["index"] for step in steps] == list(range(14))
+        for step in steps:
+            phases = [step[f"{phase}_ns"] for phase in ("data", "forward", "backward", "optimizer")]
+            assert all(phase > 0 for phase in phases)
+            assert sum(phases) <= step["end_ns"] - step["start_ns"]
+        assert all(later["start_ns"] >= step["end_ns"] for step, later in itertools.pairwise(steps))
+        assert [step["index"] for step in steps if step["profiled"]] == [5, 6, 7, 8, 9]
+
+
+def test_window_trace_holds_marks_and_phases(healthy: Captured) -> None:
+    for rank, sidecar in enumerate(healthy.sidecars):
+        (window,) = sidecar["windows"]
+        assert (window["first_step"], window["last_step"]) == (5, 9)
+        assert window["export_pause_ns"] > 0
+        assert (healthy.folder / window["trace_path"]).is_file()
+        names = healthy.names(rank)
+        for step in range(5, 10):
+            assert names.count(f"ProfilerStep#{step}") == 1
+        for phase in ("data", "forward", "backward", "optimizer"):
+            assert names.count(f"ddprof::{phase}") == 5
+
+
+def test_step_marks_in_the_trace_agree_with_the_sidecar(healthy: Captured) -> None:
+    trace = healthy.traces[0]
+    base_ns = int(trace["baseTimeNanoseconds"])
+    steps = {step["index"]: step for step in healthy.sidecars[0]["steps"]}
+    marks = [event for event in trace["traceEvents"] if event.get("name", "").startswith("ProfilerStep#")]
+    assert len(marks) == 5
+    for mark in marks:
+        step = steps[int(mark["name"].split("#")[1])]
+        start_ns = base_ns + float(mark["ts"]) * 1e3
+        assert abs(start_ns - step["start_ns"]) < 5e6
+
+
+def test_flight_recorder_names_every_bucket_of_the_window(healthy: Captured) -> None:
+    for rank in (0, 1):
+        (path,) = healthy.folder.glob(f"rank{rank}.*.fr.json")
+        dump = json.loads(path.read_text())
+        reductions = [entry for entry in dump["entries"] if entry["profiling_name"] == "gloo:all_reduce"]
+        assert len(reductions) == 5  # one bucket, five steps
+        assert len({entry["collective_seq_id"] for entry in reductions}) == 5
+        assert not any("frames" in entry and entry["frames"] for entry in dump["entries"])
+
+
+def test_sidecar_describes_the_job(healthy: Captured) -> None:
+    for rank, sidecar in enumerate(healthy.sidecars):
+        assert sidecar["state"] == "exit"
+        assert (sidecar["rank"], sidecar["world_size"], sidecar["backend"]) == (rank, 2, "gloo")
+        assert sidecar["process_groups"][0]["ranks"] == [0, 1]
+        assert sidecar["parallelism"] == ["ddp"]
+        assert sidecar["ddp"]["bucket_cap_mb"] == 25.0
+        assert sidecar["ddp"]["bucket_sizes_bytes"] == [(16 * 32 + 32 + 32 * 4 + 4) * 4]
+        assert sidecar["parameters"]["count"] == 16 * 32 + 32 + 32 * 4 + 4
+        assert sidecar["parameters"]["dtype"] == "float32"
+        assert sidecar["optimizer"]["class"] == "AdamW"
+        assert sidecar["dataloader"]["batch_size"] == 8
+        assert sidecar["dataloader"]["sampler"]["sharded"] is False  # the script forgot its DistributedSampler
+        assert sidecar["dataloader"]["dataset_length"] == 512
+        assert sidecar["batch"]["tensors"][0]["shape"] == [8, 16]
+        assert sidecar["clock_pings"][0]["offset_to_rank0_ns"] == 0
+        assert sidecar["notes"] == []
+        assert 0 < sidecar["overhead"]["own_ns_per_step"] < 1_000_000
+
+
+def test_losses_are_bitwise_equal_with_and_without_capture(tmp_path: Path) -> None:
+    bare, seen = tmp_path / "bare", tmp_path / "seen"
+    subprocess.run(
+        script("loop.py", "--steps", "50", "--losses", str(bare)), env=environment(), check=True, capture_output=True
+    )
+    run = ddprof_run(tmp_path / "runs", script("loop.py", "--steps", "50", "--losses", str(seen)), "--every", "10")
+    assert run.code == 0
+    assert len(run.sidecars[0]["windows"]) == 5
+    assert bare.read_text().count("\n") == 50
+    assert seen.read_text() == bare.read_text()
+
+
+def test_only_chosen_ranks_trace(tmp_path: Path) -> None:
+    run = ddprof_run(tmp_path, script("loop.py"), "--ranks", "1", "--skip", "2", "--steps", "3")
+    assert sorted(run.traces) == [1]
+    assert [len(sidecar["steps"]) for sidecar in run.sidecars] == [14, 14]
+
+
+def test_process_that_never_trains_leaves_nothing(tmp_path: Path) -> None:
+    run = ddprof_run(tmp_path, [sys.executable, "-c", "import torch; print(torch.ones(2).sum().item())"])
+    assert run.code == 0
+    assert "2.0" in run.output
+    assert "no training process was seen" in run.output
+    assert not list(run.folder.glob("rank*"))

@@ -1,0 +1,336 @@
+"""Capture's parts on their own: no torch, milliseconds each."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ddprof.capture import run_folder
+from ddprof.capture.config import CaptureConfig, rank_selected
+from ddprof.capture.files import compress, write_json
+from ddprof.capture.guard import Guard
+from ddprof.capture.identity import identify
+from ddprof.capture.import_hook import ImportHook
+from ddprof.capture.journal import Journal
+from ddprof.capture.layout import parse_stem, sidecar_of
+from ddprof.capture.patch import Patch
+from ddprof.capture.plan import WindowPlan
+from ddprof.capture.ring import StepRing, read_ring
+from ddprof.capture.steps import BACKWARD, DATA, FORWARD, OPTIMIZER, Step, StepTracker
+
+
+class Recorder:
+    """Counts what a tracker reports."""
+
+    def __init__(self) -> None:
+        self.closed: list[Step] = []
+        self.tracker = StepTracker(self._boundary, lambda: False)
+
+    def _boundary(self, step: Step | None, index: int) -> bool:
+        assert step is not None
+        self.closed.append(step)
+        return False
+
+    def phase(self, phase: int) -> None:
+        self.tracker.end(phase, self.tracker.begin(phase))
+
+    def iteration(self, *, data: int = 1, micro: int = 1, optimizers: tuple[int, ...] = (1,)) -> None:
+        for _ in range(data):
+            self.phase(DATA)
+        for optimizer in optimizers:
+            for _ in range(micro):
+                self.phase(FORWARD)
+                self.phase(BACKWARD)
+            self.phase(OPTIMIZER)
+            self.tracker.optimizer_stepped(optimizer)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {},
+        {"data": 4, "micro": 4},
+        {"optimizers": (1, 2)},
+        {"data": 0},
+        {"data": 0, "micro": 3},
+    ],
+    ids=["plain", "accumulation", "two optimizers", "no loader", "no loader, accumulation"],
+)
+def test_each_iteration_is_one_step(shape: dict[str, int]) -> None:
+    seen = Recorder()
+    for _ in range(6):
+        seen.iteration(**shape)  # type: ignore[arg-type]
+    assert len(seen.closed) == 5
+    assert seen.tracker.finish() is not None
+    assert [step.number for step in seen.closed] == [0, 1, 2, 3, 4]
+    assert all(step.backward_ns > 0 for step in seen.closed)
+
+
+def test_two_optimizers_without_a_loader_settle_on_one_step_per_cycle() -> None:
+    seen = Recorder()
+    for _ in range(10):
+        seen.iteration(data=0, optimizers=(1, 2))
+    assert 9 <= len(seen.closed) <= 10
+
+
+def test_recomputation_inside_backward_is_not_a_forward() -> None:
+    seen = Recorder()
+    outer = seen.tracker.begin(BACKWARD)
+    assert seen.tracker.begin(FORWARD) == 0
+    seen.tracker.end(FORWARD, 0)
+    seen.tracker.end(BACKWARD, outer)
+    assert seen.tracker.open_step().forward_ns == 0
+
+
+def test_evaluation_between_epochs_belongs_to_the_step_before_it() -> None:
+    seen = Recorder()
+    seen.iteration()
+    for _ in range(5):
+        seen.phase(DATA)
+        seen.phase(FORWARD)
+    seen.iteration()
+    assert len(seen.closed) == 1
+
+
+def test_other_threads_are_not_counted() -> None:
+    seen = Recorder()
+    seen.iteration()
+    before = seen.tracker.calls
+    thread = threading.Thread(target=lambda: seen.phase(DATA))
+    thread.start()
+    thread.join()
+    assert seen.tracker.calls == before
+
+
+def test_training_in_a_thread_is_followed() -> None:
+    seen = Recorder()
+    seen.phase(FORWARD)  # the main thread only tries the model out
+
+    def train() -> None:
+        for _ in range(4):
+            seen.iteration()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert len(seen.closed) == 3
+
+
+def step(number: int, dur_ns: int = 10, profiled: bool = False) -> Step:
+    return Step(number, number * 100, number * 100 + dur_ns, 1, 2, 3, 4, 5, profiled)
+
+
+def test_ring_keeps_the_last_steps(tmp_path: Path) -> None:
+    ring = StepRing(tmp_path / "a.ring", {"rank": 3}, capacity=4)
+    for number in range(6):
+        ring.write(step(number, profiled=number == 5))
+    content = read_ring(tmp_path / "a.ring")  # while the writer is alive
+    ring.close()
+    assert content.identity == {"rank": 3}
+    assert content.written == 6
+    assert list(content.steps) == [step(2), step(3), step(4), step(5, profiled=True)]
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense" * 600, b"DDPROFR1"])
+def test_ring_that_is_none_is_refused(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "a.ring"
+    path.write_bytes(damage)
+    with pytest.raises(ValueError, match=r"a\.ring"):
+        read_ring(path)
+
+
+def test_window_plan() -> None:
+    def windows(plan: WindowPlan, steps: int) -> list[tuple[int, int]]:
+        found, opened = [], None
+        for index in range(1, steps):
+            if opened is not None and plan.closes_at(index):
+                found.append((opened, index - 1))
+                opened = None
+            if opened is None and plan.opens_at(index):
+                opened = index
+        return found
+
+    assert windows(WindowPlan(5, 5), 100) == [(5, 9)]
+    assert windows(WindowPlan(5, 5, 20), 60) == [(5, 9), (25, 29), (45, 49)]
+    assert windows(WindowPlan(2, 3, 1), 16)[:2] == [(2, 4), (6, 8)]  # at least one bare step between two windows
+    assert windows(WindowPlan(5, 5, automatic=False), 100) == []
+    asked = WindowPlan(5, 5, automatic=False)
+    asked.request(50, 2)
+    assert windows(asked, 100) == [(50, 51)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "chosen"),
+    [
+        ("all", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("0,7", [0, 7]),
+        ("sample:3", [0, 4, 7]),
+        ("sample:1", [0]),
+        ("sample:99", list(range(8))),
+    ],
+)
+def test_rank_selection(spec: str, chosen: list[int]) -> None:
+    assert [rank for rank in range(8) if rank_selected(spec, rank, 8)] == chosen
+
+
+@pytest.mark.parametrize("spec", ["sample:0", "some", "1,x", ""])
+def test_rank_selection_that_cannot_be_read(spec: str) -> None:
+    with pytest.raises(ValueError):
+        rank_selected(spec, 0, 8)
+
+
+def test_config_survives_unknown_keys(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    config = CaptureConfig(run_dir="/r", package_dir="/p", version="1", skip_steps=9)
+    config.save(path)
+    path.write_text(path.read_text().replace("{", '{"of_a_newer_version": 1,', 1))
+    assert CaptureConfig.load(path) == config
+
+
+def test_guard_swallows_once_and_goes_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    guard = Guard()
+    calls = []
+
+    def work() -> int:
+        calls.append(1)
+        raise KeyError("broken")
+
+    guarded = guard.wrap(work)
+    assert guarded() is None
+    assert guarded() is None
+    assert (len(calls), guard.swallowed, guard.enabled) == (1, 1, False)
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_guard_lets_an_interrupt_pass() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Guard().wrap(interrupted)()
+
+
+def test_patch_restores_inherited_and_own_attributes() -> None:
+    class Base:
+        def f(self) -> int:
+            return 1
+
+    class Child(Base):
+        pass
+
+    own = vars(Base)["f"]
+    for owner in (Child, Base):
+        patch = Patch(owner, "f", lambda self: 2)
+        patch.install()
+        patch.install()
+        assert Child().f() == 2
+        patch.uninstall()
+        patch.uninstall()
+        assert Child().f() == 1
+    assert "f" not in vars(Child)
+    assert vars(Base)["f"] is own
+
+
+def test_patch_leaves_a_later_patch_alone() -> None:
+    owner = SimpleNamespace(f=1)
+    patch = Patch(owner, "f", 2)
+    patch.install()
+    owner.f = 3
+    patch.uninstall()
+    assert owner.f == 3
+
+
+def test_import_hook_calls_back_after_the_import_and_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hooked_module_x.py").write_text("value = 41\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = list(sys.meta_path)
+    seen: list[int] = []
+    ImportHook().when_imported("hooked_module_x", lambda module: seen.append(module.value + 1))
+    assert seen == []
+    module = importlib.import_module("hooked_module_x")
+    assert seen == [42]
+    assert sys.meta_path == before
+    assert module.__spec__ is not None
+    assert "exec_module" not in vars(module.__spec__.loader)
+    ImportHook().when_imported("hooked_module_x", lambda module: seen.append(module.value))
+    assert seen == [42, 41]
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, (3, 8, 1)),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "RANK": "0", "WORLD_SIZE": "1"}, (1, 2, None)),
+        ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"}, (5, 6, None)),
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}, (2, 4, 0)),
+        ({}, (0, 1, None)),
+    ],
+)
+def test_rank_from_the_environment(
+    variables: dict[str, str], expected: tuple[int, int, int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setitem(sys.modules, "torch.distributed", SimpleNamespace(is_available=lambda: False))
+    found = identify()
+    assert (found.rank, found.world_size, found.local_rank) == expected
+
+
+def test_names() -> None:
+    fields = parse_stem("rank3.node-a.77.1.0.pt.trace.json.gz")
+    assert fields == {"rank": "3", "host": "node-a", "pid": "77", "restart": "1", "window": "0"}
+    assert parse_stem("rank-70.Mar_25_20_48_12.2861.pt.trace.json.gz") is None
+    assert sidecar_of(Path("/r/rank3.node-a.77.1.0.fr.json")).name == "rank3.node-a.77.1.sidecar.json"
+
+
+def test_journal_overhead_leaves_out_warm_up_and_what_follows_a_window() -> None:
+    journal = Journal()
+    for number, dur_ns in enumerate([900, 800, 100, 100, 100]):
+        journal.step(step(number, dur_ns), disturbed=False)
+    journal.step(step(5, 120, profiled=True), disturbed=False)
+    journal.step(step(6, 999), disturbed=False)
+    journal.step(step(7, 100), disturbed=False)
+    overhead = journal.overhead(timer_pair_ns=10, calls=32)
+    assert overhead == {"bare_step_ns": 100, "profiled_step_ns": 120, "own_ns_per_step": 40}
+
+
+def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:
+    stem = "rank1.h.7.0"
+    write_json(tmp_path / f"{stem}.sidecar.json", {"state": "running", "rank": 1, "steps": [{"index": 0}], "notes": []})
+    ring = StepRing(tmp_path / f"{stem}.ring", {"rank": 1, "host": "h"})
+    for number in range(4):
+        ring.write(step(number))
+    (tmp_path / f"{stem}.0.pt.trace.json").write_text("{}")
+    (tmp_path / "rank1.h.7.0.sidecar.json.7.tmp").write_text('{"half":')
+    notes = run_folder.salvage(tmp_path)
+    content = run_folder.read_sidecar(tmp_path / f"{stem}.sidecar.json")
+    assert content is not None
+    assert content["state"] == "killed"
+    assert [entry["index"] for entry in content["steps"]] == [0, 1, 2, 3]
+    assert content["windows"][0]["trace_path"] == f"{stem}.0.pt.trace.json"
+    assert len(notes) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.0.pt.trace.json", f"{stem}.sidecar.json"]
+
+
+def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "folder-in-the-way"
+    target.mkdir()
+    with pytest.raises(OSError):
+        write_json(target, {"a": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["folder-in-the-way"]
+
+
+def test_compress_replaces_the_plain_file(tmp_path: Path) -> None:
+    plain = tmp_path / "t.json"
+    plain.write_text('{"a": 1}')
+    packed = compress(plain)
+    assert not plain.exists()
+    assert gzip.decompress(packed.read_bytes()) == b'{"a": 1}'

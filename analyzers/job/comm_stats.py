@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
-from ddprof import intervals
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waits import ready_by_comm
+
+from ddprof import intervals
 from ddprof.tables import NULL, Array
 
 

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts, Work
 from ddprof.analyzers.job.model import Pipeline
+
+from ddprof import intervals
 from ddprof.tables import NULL, Array
 
 # Kernels compare only alone with alone and beside communication with beside it; those partly beside it not at all.
 ALONE, BESIDE = 0.05, 0.8
+BESIDE_MARK = "beside comm: "
 COUNT_TOLERANCE = 0.2  # ranks whose counts of a kernel differ by more do different work with it
 
 
@@ -55,7 +56,7 @@ def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
         return _from_times(busy, peers(len(ranks), pipeline))
     tables = [_kernel_table(f, steps) for f in ranks]
     for group in peers(len(ranks), pipeline):
-        reference, typical_count = _references(tables, group)
+        reference = _references(tables, group)
         for p in group:
             table = tables[p]
             shared = [n for n in table if n in reference]
@@ -67,11 +68,8 @@ def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
             factor_steps[p] = _weighted_median(times, expected)
             time_us[p] = times.sum() / steps / 1e3
             coverage[p] = times.sum() / max(1.0, _compute_ns(ranks[p]))
-            usual = np.array([typical_count[n] for n in shared])
-            extra = np.maximum(counts.sum(axis=1) - usual * (1 + COUNT_TOLERANCE), 0) / np.maximum(
-                counts.sum(axis=1), 1
-            )
-            more[p] = float((extra * times.sum(axis=1)).sum() / max(1.0, times.sum()))
+            more[p] = _more_work(table, [tables[q] for q in group])
+
     return Pace(_median(factor_steps), factor_steps, time_us, coverage, more)
 
 
@@ -116,7 +114,7 @@ def _kernel_key(facts: RankFacts, code: int) -> str:
     named, contended = divmod(code, 2)
     name, shape = divmod(named, 2**32)
     return (
-        ("beside comm: " if contended else "") + facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
+        (BESIDE_MARK if contended else "") + facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
     )
 
 
@@ -135,20 +133,31 @@ def _weighted_median(times: Array, expected: Array) -> Array:
     return result
 
 
-def _references(
-    tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequence[int]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Per kernel on at least two ranks: the typical (lower median) mean duration, and the typical number of launches."""
+def _references(tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequence[int]) -> dict[str, float]:
+    """Per kernel on at least two ranks: the typical (lower median) mean duration."""
     durations: dict[str, list[float]] = defaultdict(list)
-    counts: dict[str, list[float]] = defaultdict(list)
     for p in group:
         for name, (count, time) in tables[p].items():
             total = float(count.sum())
             if total:
                 durations[name].append(float(time.sum()) / total)
-                counts[name].append(total)
-    shared = [n for n in durations if len(durations[n]) >= 2]
-    return {n: _lower_median(durations[n]) for n in shared}, {n: float(np.median(counts[n])) for n in shared}
+    return {n: _lower_median(values) for n, values in durations.items() if len(values) >= 2}
+
+
+def _more_work(
+    table: dict[str, tuple[Array, Array]], peers_: Sequence[dict[str, tuple[Array, Array]]]
+) -> float:
+    """Share of a rank's time in launches its peers do not have: excess counts, kernels beside communication included."""
+    excess = total = 0.0
+    for name in {n.removeprefix(BESIDE_MARK) for n in table}:
+        mine = sum(float(table[n][0].sum()) for n in (name, BESIDE_MARK + name) if n in table)
+        spent = sum(float(table[n][1].sum()) for n in (name, BESIDE_MARK + name) if n in table)
+        counts = [sum(float(t[n][0].sum()) for n in (name, BESIDE_MARK + name) if n in t) for t in peers_]
+        usual = float(np.median(counts))
+        total += spent
+        if mine > usual * (1 + COUNT_TOLERANCE):
+            excess += spent * (mine - usual) / mine
+    return excess / total if total else 0.0
 
 
 def _lower_median(values: Sequence[float]) -> float:

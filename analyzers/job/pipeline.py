@@ -10,11 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-
-from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import Pipeline
+
+from ddprof import intervals
 from ddprof.tables import NULL, Array
 
 

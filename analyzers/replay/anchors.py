@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
-
-from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, RankFacts
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.replay.model import NEVER, Anchor, Anchors
+
+from ddprof import intervals
 from ddprof.tables import NULL, Array
 
 _WORKERS = re.compile(r"MultiProcessing|ddprof::data", re.IGNORECASE)

@@ -7,53 +7,14 @@ Times come from the trace's own size -> transfer points, log-log interpolated; a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
-
 from ddprof.analyzers.facts.model import Phase
+from ddprof.analyzers.job.cost import fit_cost
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
+
 from ddprof.tables import NULL, Array
-
-
-@dataclass(frozen=True)
-class CostModel:
-    """Transfer time of one kind of communication against its size: t = alpha + size / bandwidth, from the trace's own points."""
-
-    alpha_ns: float
-    bytes_per_ns: float
-
-    def time_ns(self, size_bytes: float) -> float:
-        """Predicted transfer of a message."""
-        return self.alpha_ns + size_bytes / self.bytes_per_ns
-
-
-def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
-    """Least relative error over the medians per size; None where sizes do not vary enough (factor 1.5) to separate the two."""
-    usable = (sizes_bytes > 0) & (times_ns > 0)
-    if not usable.any():
-        return None
-    sizes, inverse = np.unique(sizes_bytes[usable], return_inverse=True)
-    times = np.array([np.median(times_ns[usable][inverse == i]) for i in range(len(sizes))])
-    if sizes[-1] < 1.5 * sizes[0]:
-        return None
-    weight = 1.0 / times
-    design = np.stack((np.ones(len(sizes)), sizes.astype(float)), axis=1) * weight[:, None]
-    (alpha, per_byte), *_ = np.linalg.lstsq(design, np.ones(len(sizes)), rcond=None)
-    if per_byte <= 0:
-        return CostModel(float(np.median(times)), float(sizes.max() / 1.0) * 1e6)
-    return CostModel(max(0.0, float(alpha)), 1.0 / float(per_byte))
-
-
-def cost_of(measures: Measures, role: str) -> CostModel | None:
-    """The fit over all all-reduce points of groups with the role."""
-    points = [t for t in measures.comm.traffic if t.op == "all_reduce" and (not role or t.role == role)]
-    if not points:
-        return None
-    sizes = np.concatenate([t.sizes_bytes for t in points])
-    times = np.concatenate([t.times_us for t in points]) * 1e3
-    return fit_cost(sizes, times)
 
 
 def merged_transfers(

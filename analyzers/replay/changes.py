@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
-
-from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
 from ddprof.analyzers.replay.graph import host_cause
 from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
+
+from ddprof import intervals
 from ddprof.findings import Change
 from ddprof.tables import Array
 
@@ -238,6 +238,19 @@ def _has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
     return result
 
 
+def _speed_groups(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Transfers of the groups (rows of JobFacts.groups, `values[1:]`) take `values[0]` times as long."""
+    job, wanted = measures.job, [int(g) for g in change.values[1:]]
+    transfer = {}
+    for rank in graph.ranks:
+        mine = job.members["rank"] == rank.position
+        chosen = np.isin(job.instances["group"][job.members["instance"][mine]], wanted)
+        rows = np.isin(rank.ops.comm, job.members["comm"][mine][chosen]) & rank.ops.is_comm
+        scaled = np.round(rank.ops.transfer_ns * change.values[0])
+        transfer[rank.position] = np.where(rows, scaled, rank.ops.transfer_ns).astype(np.int64)
+    return Scenario(transfer_ns=transfer)
+
+
 def _merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Consecutive collectives of the role gathered into buckets of `values[0]` bytes."""
     roles = {rank.position: _has_role(rank, measures, change.target) for rank in graph.ranks}
@@ -294,6 +307,7 @@ KINDS: Mapping[str, Callable[[Change, Graph, Measures], Scenario]] = {
     "no_sync": _no_sync,
     "graph_launch": _graph_launch,
     "scale_transfer": _scale_transfer,
+    "speed_groups": _speed_groups,
     "merge_buckets": _merge_buckets,
     "overlap": _overlap,
     "scale_kernels": _scale_kernels,

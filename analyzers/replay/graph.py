@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-
 from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.anchors import find_anchors
 from ddprof.analyzers.replay.dependencies import find_dependencies
 from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
+
 from ddprof.tables import NULL, Array
 
 CHAIN, POST, FINISH, ANCHOR, MARK = range(5)

@@ -10,10 +10,10 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-
-from ddprof import intervals
 from ddprof.analyzers.replay.graph import ANCHOR, CHAIN, FINISH, MARK, POST
 from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
+
+from ddprof import intervals
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 

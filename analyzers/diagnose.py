@@ -1,0 +1,109 @@
+"""From the job's facts to ranked findings: rules propose, replay prices, overlapping explanations give way to the larger one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
+
+from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Finding, Recoverable, severity
+from ddprof.report.model import WhatIf
+
+MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
+# A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
+OWN_SHARE = 0.3
+INFO_CAP_SHARE = (
+    WARNING_SHARE * 0.999
+)  # what is explained by a larger finding is shown, but never as a warning of its own
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the rules concluded, priced."""
+
+    findings: tuple[Finding, ...]
+    abstentions: tuple[Abstention, ...]
+    checked: tuple[str, ...]
+    what_if: tuple[WhatIf, ...]
+
+
+def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
+    """Run every rule, price every candidate, and rank."""
+    candidates: list[Candidate] = []
+    abstentions: list[Abstention] = []
+    silent: list[str] = []
+    for rule_id, rule in catalogue().items():
+        said = list(rule.detect(measures))
+        candidates += [c for c in said if isinstance(c, Candidate)]
+        abstentions += [a for a in said if isinstance(a, Abstention)]
+        if not said:
+            silent.append(rule_id)
+    priced = sorted(((pricer.gain_us(c), c) for c in candidates), key=lambda pair: (-pair[0], pair[1].id))
+    worth = [(gain, c) for gain, c in priced if gain >= MIN_SHARE * measures.step_us or not c.changes]
+    findings, fixed = _explain(worth, measures, pricer)
+    return Diagnosis(
+        findings=tuple(sorted(findings, key=lambda f: -f.recoverable_us.value)),
+        abstentions=tuple(abstentions),
+        checked=tuple(sorted({*silent, *(c.id for g, c in priced if (g, c) not in worth)})),
+        what_if=_what_if(findings, fixed, measures, pricer),
+    )
+
+
+def _explain(
+    worth: Sequence[tuple[float, Candidate]], measures: Measures, pricer: Pricer
+) -> tuple[list[Finding], list[tuple[Candidate, Finding]]]:
+    """Largest first; a later candidate whose gain is mostly gone after the earlier fixes is the same time under another name."""
+    findings: list[Finding] = []
+    fixed: list[tuple[Candidate, Finding]] = []
+    applied: tuple[Change, ...] = ()
+    for gain, candidate in worth:
+        left = pricer.gain_us(candidate, applied) if applied and candidate.changes else gain
+        own = not applied or left >= OWN_SHARE * gain
+        finding = _finding(candidate, gain if own else min(left, INFO_CAP_SHARE * measures.step_us), measures, pricer)
+        if not own and finding.recoverable_us.value < MIN_SHARE * measures.step_us:
+            continue
+        findings.append(finding)
+        if own and candidate.changes and severity(finding.recoverable_us.value, measures.step_us) != "info":
+            applied += candidate.changes
+            fixed.append((candidate, finding))
+    return findings, fixed
+
+
+def _finding(candidate: Candidate, gain_us: float, measures: Measures, pricer: Pricer) -> Finding:
+    unsure = (pricer.error or 0.0) > LOW_CONFIDENCE_ERROR
+    interval: Recoverable = pricer.interval(candidate, gain_us)
+    return Finding(
+        id=candidate.id,
+        summary=candidate.summary,
+        ranks=candidate.ranks,
+        lost_us=min(candidate.lost_us, measures.step_us),
+        recoverable_us=interval,
+        confidence=min(candidate.confidence, 0.4) if unsure else candidate.confidence,
+        evidence=candidate.evidence,
+        fixes=candidate.fixes,
+    )
+
+
+def _what_if(
+    findings: Sequence[Finding], fixed: Sequence[tuple[Candidate, Finding]], measures: Measures, pricer: Pricer
+) -> tuple[WhatIf, ...]:
+    step = measures.step_us
+    rows = [
+        WhatIf(
+            change=f"{f.id}: {f.fixes[0].setting} -> {f.fixes[0].suggested}" if f.fixes else f.id,
+            predicted_step_us=step - f.recoverable_us.value,
+            low_us=step - f.recoverable_us.high,
+            high_us=step - f.recoverable_us.low,
+        )
+        for f in sorted(findings, key=lambda f: -f.recoverable_us.value)
+    ]
+    if len(fixed) > 1:
+        together = pricer.step_us(tuple(change for c, _ in fixed for change in c.changes))
+        band = max(c.band for c, _ in fixed)
+        gain = max(0.0, step - together)
+        label = "all of: " + ", ".join(f.id for _, f in fixed)
+        rows.append(WhatIf(label, together, max(0.0, together - band * gain), min(step, together + band * gain)))
+    return tuple(rows)

@@ -1,0 +1,156 @@
+"""The engine: files to reports. Ranks are read and reduced one at a time in a pool of processes; only their facts come back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_all_start_methods, get_context
+
+from ddprof.analyzers.facts.extract import rank_facts
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.store import cache_folder, cache_key, load, save
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.summarise import summarise
+
+from ddprof.errors import DdprofError, NoUsableInput
+from ddprof.model import HealthNote
+from ddprof.readers import Source, discover, read, resolve_identities
+from ddprof.report.model import Report
+
+Progress = Callable[[int, int, str], None]
+SMALL_BYTES = 3_000_000  # below this in all, starting processes costs more than it saves
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to analyze: processes (None: one per core), whether facts are cached, and whether incomplete input is an error."""
+
+    workers: int | None = None
+    cache: bool = True
+    strict: bool = False
+    max_memory: int | None = None
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """Facts of one source, or the one-line reason why there are none."""
+
+    source: Source
+    facts: RankFacts | None
+    error: str | None = None
+
+
+def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> list[Report]:
+    """One report per run found under `paths`. Raises NoUsableInput where nothing can be analyzed."""
+    options = options or Options()
+    inventory = discover(paths)
+    reports = []
+    failures: list[str] = []
+    for label, sources in inventory.runs:
+        results = list(_map(sources, options, label))
+        usable = [r for r in results if r.facts is not None and len(r.facts.steps)]
+        failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if r not in usable]
+        if usable:
+            reports.append(_report(label, results, usable, inventory.health, options))
+    if not reports:
+        raise NoUsableInput("; ".join(failures[:3]) or "no trace found")
+    return reports
+
+
+def _report(
+    label: str,
+    results: Sequence[RankResult],
+    usable: Sequence[RankResult],
+    found: Sequence[HealthNote],
+    options: Options,
+) -> Report:
+    facts = [r.facts for r in usable if r.facts is not None]
+    identities, notes = resolve_identities([f.identity for f in facts], [f.path for f in facts])
+    distinct: dict[int | None, RankFacts] = {}
+    for identity, item in zip(identities, facts, strict=True):
+        distinct.setdefault(identity.rank, replace(item, identity=identity))
+    lost = [
+        HealthNote(r.error or f"{r.source.label}: empty", "this rank is missing", "error")
+        for r in results
+        if r not in usable
+    ]
+    if len(distinct) < len(facts):
+        lost.append(
+            HealthNote(f"{len(facts) - len(distinct)} files repeat a rank", "only the first file of a rank is used")
+        )
+    job = job_facts(list(distinct.values()))
+    if options.strict and (job.missing_ranks or lost):
+        raise NoUsableInput(
+            f"{label}: incomplete input: {lost[0].issue if lost else f'ranks missing: {job.missing_ranks[:8]}'}"
+        )
+    return summarise(job, label, [*found, *notes, *lost])
+
+
+def _map(sources: Sequence[Source], options: Options, label: str) -> Iterator[RankResult]:
+    """Facts of every source, in order."""
+    done = 0
+    work = partial(read_facts, cache=options.cache)
+    for result in _results(work, sources, options):
+        done += 1
+        if options.progress:
+            options.progress(done, len(sources), label)
+        yield result
+
+
+def _results(work: Callable[[Source], RankResult], sources: Sequence[Source], options: Options) -> Iterator[RankResult]:
+    workers = min(options.workers or _cores(), len(sources))
+    if workers <= 1 or sum(s.size_bytes for s in sources) < SMALL_BYTES:
+        yield from map(work, sources)
+        return
+    with _pool(workers) as pool:
+        yield from pool.map(work, sources)
+
+
+def _pool(workers: int) -> Executor:
+    """Forked where possible: workers then share the interpreter and its imports; nothing here has started a thread."""
+    method = "fork" if "fork" in get_all_start_methods() else "spawn"
+    return ProcessPoolExecutor(workers, mp_context=get_context(method))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def read_facts(source: Source, cache: bool = True) -> RankResult:
+    """Read and reduce one source; what the reader cannot use becomes the error of the result."""
+    folder = None
+    if cache and "://" not in source.path:
+        key = cache_key({"source": repr(source), "companions": _stamps(source)})
+        folder = cache_folder(source.path, key)
+        known = load(folder) if folder else None
+        if known is not None:
+            return RankResult(source, known)
+    try:
+        facts = rank_facts(read(source))
+    except DdprofError as error:
+        return RankResult(source, None, str(error))
+    if folder is not None:
+        try:
+            save(facts, folder)
+        except OSError:
+            facts = replace(
+                facts,
+                health=(
+                    *facts.health,
+                    HealthNote("facts could not be cached", "the next analysis reads again", "info"),
+                ),
+            )
+    return RankResult(source, facts)
+
+
+def _stamps(source: Source) -> tuple[tuple[str, int, int], ...]:
+    stamps = []
+    for path in (source.sidecar_path, source.flight_recorder_path):
+        if path and os.path.exists(path):
+            stat = os.stat(path)
+            stamps.append((path, stat.st_size, stat.st_mtime_ns))
+    return tuple(stamps)

@@ -1,0 +1,80 @@
+"""POP efficiencies, overlap, bus bandwidth and MFU of a job (science.md A2, E4, E5).
+
+parallel efficiency = load balance x communication efficiency; communication efficiency = serialisation x transfer, where the
+transfer-free time comes from replaying the run with instant transfers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+
+from ddprof.hardware import peak_flops
+
+# busbw = algbw x factor(n) (nccl-tests PERFORMANCE.md); the size is the total array.
+_BUS_FACTORS = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+    "broadcast": lambda n: 1.0,
+    "reduce": lambda n: 1.0,
+}
+
+
+def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[str, Any]:
+    """Metrics of the contract; those that cannot be computed are None. Shares in [0, 1], bandwidth in GB/s."""
+    compute = measures.cause_us("compute")
+    step = measures.step_us
+    if step <= 0 or not len(compute) or compute.max() <= 0:
+        return {}
+    balance = float(compute.mean() / compute.max())
+    comm = min(1.0, float(compute.max() / step))
+    ideal = max(transfer_free_step_us, float(compute.max())) if transfer_free_step_us else None
+    transfer = min(1.0, ideal / step) if ideal else None
+    return {
+        "parallel_efficiency": balance * comm,
+        "load_balance": balance,
+        "comm_efficiency": comm,
+        "serialisation": comm / transfer if transfer else None,
+        "transfer": transfer,
+        "overlap": _overlap(measures),
+        "mfu": _mfu(measures),
+        "bus_bandwidth_gbps": bus_bandwidth(measures),
+    }
+
+
+def _overlap(measures: Measures) -> float | None:
+    """Share of the transfer time that runs beside compute."""
+    total = sum(t.transfer_us for t in measures.comm.traffic)
+    return 1.0 - sum(t.exposed_us for t in measures.comm.traffic) / total if total > 0 else None
+
+
+def bus_bandwidth(measures: Measures) -> dict[str, float]:
+    """Median bus bandwidth per collective over all matched instances with known size, GB/s (10^9)."""
+    found: dict[str, list[float]] = {}
+    for traffic in measures.comm.traffic:
+        factor = _BUS_FACTORS.get(traffic.op)
+        usable = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
+        if factor is None or traffic.group_size < 2 or not usable.any():
+            continue
+        rates = traffic.sizes_bytes[usable] / traffic.times_us[usable] / 1e3 * factor(traffic.group_size)
+        found.setdefault(traffic.op, []).extend(rates.tolist())
+    return {op: float(np.median(values)) for op, values in found.items()}
+
+
+def _mfu(measures: Measures) -> float | None:
+    """FLOPs of the recorded shapes per step over the device's peak; None without shapes or a known device."""
+    job = measures.job
+    rates = []
+    for facts in job.ranks:
+        groups = facts.kernel_groups
+        counted = np.nansum(groups["flops"]) if len(groups) else 0.0
+        peak = peak_flops(facts.device.name, fp32=bool(groups["is_fp32"].any())) if len(groups) else None
+        if not counted or not peak or not len(facts.steps):
+            return None
+        wall = float((facts.steps["end_ns"] - facts.steps["start_ns"]).sum()) / 1e9
+        rates.append(float(counted) / wall / peak)
+    return float(np.mean(rates)) if rates else None

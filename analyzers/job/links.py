@@ -1,0 +1,78 @@
+"""Transfers compared between groups that do the same thing: which groups are slow for the same message."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from ddprof.analyzers.job.model import JobFacts
+
+MIN_RATIO = 1.3  # slower than the typical group; groups of one role differ by a few per cent
+MIN_MESSAGES = 2
+
+
+@dataclass(frozen=True)
+class SlowGroups:
+    """Groups of one role whose transfers are slow, beside those that are not."""
+
+    role: str
+    groups: tuple[int, ...]  # rows of JobFacts.groups
+    members: frozenset[int]  # rank numbers
+    fast_members: frozenset[int]
+    ratio: float
+    slow_us: float
+    peer_us: float
+    excess_us: float  # per step, in the slowest group
+
+
+def slow_groups(job: JobFacts) -> list[SlowGroups]:
+    """One entry per role in which some groups are clearly slower than the typical one, for messages of the same op and size."""
+    ratios: dict[str, dict[int, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
+    instances = job.instances
+    usable = (instances["members"] > 1) & (instances["transfer_ns"] > 0) & ~instances["is_message"].astype(bool)
+    key = np.stack((instances["op"].astype(np.int64), instances["size_bytes"]))[:, usable]
+    group, transfer = instances["group"][usable], instances["transfer_ns"][usable]
+    for op, size in np.unique(key, axis=1).T.tolist():
+        same = (key[0] == op) & (key[1] == size)
+        for role in {str(r) for r in job.groups["role"][np.unique(group[same])]}:
+            rows = same & (job.groups["role"][group] == role)
+            found = np.unique(group[rows])
+            sizes = job.groups["size"][found]
+            if len(found) < 2 or len(np.unique(sizes)) > 1:
+                continue
+            medians = {int(g): float(np.median(transfer[rows & (group == g)])) for g in found}
+            typical = sorted(medians.values())[(len(medians) - 1) // 2]
+            for g, value in medians.items():
+                ratios[role][g].append((value / typical, value, typical))
+    steps = max(1, len(job.per_step_ns))
+    return [s for role, groups in ratios.items() if (s := _judge(job, role, groups, steps)) is not None]
+
+
+def _judge(
+    job: JobFacts, role: str, groups: dict[int, list[tuple[float, float, float]]], steps: int
+) -> SlowGroups | None:
+    overall = {g: float(np.median([r for r, _, _ in values])) for g, values in groups.items()}
+    slow = sorted(g for g, r in overall.items() if r >= MIN_RATIO)
+    if not slow or len(slow) == len(overall):
+        return None
+    worst = max(slow, key=lambda g: overall[g])
+    of_worst = job.instances["group"] == worst
+    if of_worst.sum() < MIN_MESSAGES:
+        return None
+    total = float(job.instances["transfer_ns"][of_worst].sum()) / steps / 1e3
+    slow_us, peer_us = (float(np.median([v[i] for v in groups[worst]])) / 1e3 for i in (1, 2))
+    return SlowGroups(
+        role=role,
+        groups=tuple(slow),
+        members=_members(job, slow),
+        fast_members=_members(job, [g for g in overall if g not in slow]),
+        ratio=overall[worst],
+        slow_us=slow_us,
+        peer_us=peer_us,
+        excess_us=total * (1 - 1 / overall[worst]),
+    )
+
+
+def _members(job: JobFacts, groups: list[int]) -> frozenset[int]:
+    return frozenset(int(r) for g in groups for r in job.groups["ranks"][g].split(",") if r)

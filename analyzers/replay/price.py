@@ -1,0 +1,70 @@
+"""Prices: what a change wins, by replaying the recorded run with it, as an interval and never as a sum.
+
+Predictions are bias-cancelled: T_measured * T_whatif / T_replayed (science.md F5). The interval holds the change's own uncertainty,
+the spread of the steps and the replay's error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.changes import combined
+from ddprof.analyzers.replay.model import Graph
+from ddprof.analyzers.replay.simulate import simulate
+
+from ddprof.findings import Candidate, Change, Recoverable
+
+LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards such traces)
+
+
+@dataclass(frozen=True)
+class Pricer:
+    """Replays changes against one baseline."""
+
+    graph: Graph
+    measures: Measures
+    baseline_ns: float
+
+    @property
+    def error(self) -> float | None:
+        """|replayed - measured| / measured of the unmodified run; None where nothing could be replayed."""
+        if self.graph.measured_ns <= 0 or not self.graph.ranks:
+            return None
+        return abs(self.baseline_ns - self.graph.measured_ns) / self.graph.measured_ns
+
+    def step_us(self, changes: tuple[Change, ...]) -> float:
+        """Predicted step under all changes at once."""
+        if not changes or self.baseline_ns <= 0:
+            return self.measures.step_us
+        outcome = simulate(self.graph, combined(changes, self.graph, self.measures))
+        return self.measures.step_us * outcome.span_ns / self.baseline_ns
+
+    def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
+        """Step time the candidate's changes win on top of `given`; never negative, never above its ceiling."""
+        gain = 0.0
+        if candidate.changes:
+            before = self.step_us(given) if given else self.measures.step_us
+            gain = before - self.step_us(given + candidate.changes)
+        elif candidate.ceiling_us is not None:
+            gain = candidate.ceiling_us
+        if candidate.ceiling_us is not None:
+            gain = min(gain, candidate.ceiling_us)
+        return max(0.0, gain)
+
+    def interval(self, candidate: Candidate, gain_us: float) -> Recoverable:
+        """The gain with the range it is believed in."""
+        error = (self.error or 0.0) * self.measures.step_us
+        spread = self._step_spread_us() / np.sqrt(max(1, self.measures.steps))
+        margin = candidate.band * gain_us + error + min(spread, 0.25 * gain_us)
+        return Recoverable(gain_us, max(0.0, gain_us - margin), min(self.measures.step_us, gain_us + margin))
+
+    def _step_spread_us(self) -> float:
+        steps = np.array(self.measures.job.per_step_ns, float) / 1e3
+        return float(steps.std(ddof=1)) if len(steps) > 1 else 0.0
+
+
+def pricer(graph: Graph, measures: Measures) -> Pricer:
+    """A pricer with the unmodified run replayed."""
+    return Pricer(graph, measures, simulate(graph).span_ns)

@@ -1,0 +1,60 @@
+"""The volume is too large for the link, even when overlapped well.
+
+What it detects: exposed transfer that is neither latency nor a late start: bytes over bandwidth.
+Why it costs: compute ends and the last buckets (or every tensor-parallel reduction) are still on the wire.
+How the gain is priced: the run is replayed with half the transfer time: 16 bit gradients, or a link twice as fast.
+How to fix: a compression hook, accumulation with no_sync, HSDP, the right NCCL transport.
+Limits: whether the link itself is below its rate needs its peak; waiting for late ranks is never counted here.
+Sources: torch.distributed.algorithms.ddp_comm_hooks; science.md E1, E4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.comm_cause import GRADIENT_ROLES, of_reason
+
+from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.units import format_bytes, format_share, format_us
+
+HALF = 0.5
+
+
+def detect(measures: Measures) -> Iterator[Candidate]:
+    """Exposed volume."""
+    for exposure in of_reason(measures, "bandwidth"):
+        traffic = exposure.traffic
+        gradients = traffic.role in GRADIENT_ROLES
+        fix = Fix(
+            setting="gradient compression" if gradients else "link of the " + (traffic.role or "model") + " groups",
+            suggested="bf16_compress_hook"
+            if gradients
+            else "keep these groups inside NVLink; check the NCCL transport",
+            patch="model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook)"
+            if gradients
+            else None,
+            why="half the bytes take half the transfer"
+            if gradients
+            else "these transfers cannot overlap: only the link helps",
+            source="torch.distributed.algorithms.ddp_comm_hooks; science.md E1",
+        )
+        yield Candidate(
+            id=RULE.id,
+            summary=f"{format_bytes(traffic.total_bytes)} of {traffic.op} per step is too much for the link",
+            ranks=(),
+            lost_us=traffic.exposed_us,
+            changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
+            confidence=0.8,
+            evidence=(
+                Evidence(
+                    f"{format_us(traffic.transfer_us)} of transfer per step in {traffic.count:.0f} calls,"
+                    f" {format_share(traffic.hidden_share)} hidden"
+                ),
+            ),
+            fixes=(fix,),
+            band=0.25,
+        )
+
+
+RULE = Rule("comm.bandwidth_bound", "Too much volume for the link", detect, bound="communication")

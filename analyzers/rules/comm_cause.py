@@ -1,0 +1,76 @@
+"""Why transfer is exposed: one classification that the communication rules share, so that they never contradict one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from ddprof.analyzers.job.comm_stats import Traffic
+from ddprof.analyzers.job.cost import CostModel, fit_cost
+from ddprof.analyzers.job.measures import Measures
+
+GRADIENT_ROLES = ("dp", "replicate", "world", "")
+MIN_SHARE = 0.01  # of the step exposed before anything is said
+LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
+MIN_CALLS = 4
+SMALL_BYTES = 10 * 2**20  # far below DDP's 25 MiB default bucket
+HIDDEN_SHARE = 0.3  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Gradient or parameter traffic that holds the device, its cost model where sizes allow one, and the reason."""
+
+    traffic: Traffic
+    model: CostModel | None
+    reason: str  # "latency" | "no_overlap" | "bandwidth" | "sharding"
+
+    @property
+    def latency_share(self) -> float:
+        """Share of the transfer that is per-call latency; NaN without a cost model."""
+        if self.model is None or self.traffic.transfer_us <= 0:
+            return float("nan")
+        return min(1.0, self.traffic.count * self.model.alpha_ns / 1e3 / self.traffic.transfer_us)
+
+
+def exposures(measures: Measures) -> list[Exposure]:
+    """Every kind of traffic with a clear exposure, classified; largest first."""
+    found = []
+    for traffic in measures.comm.traffic:
+        if traffic.exposed_us < MIN_SHARE * measures.step_us or traffic.role == "pp" or traffic.op == "barrier":
+            continue
+        model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
+        found.append(Exposure(traffic, model, _reason(traffic, model, measures)))
+    return found
+
+
+def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> str:
+    small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= MIN_CALLS
+    latency = model is not None and traffic.count * model.alpha_ns / 1e3 >= LATENCY_SHARE * traffic.transfer_us
+    sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
+    if small and (latency or (model is None and _slow_for_size(traffic))) and not sharded:
+        return "latency"
+    if sharded:
+        return "sharding"
+    if traffic.op == "all_reduce" and traffic.role in GRADIENT_ROLES and _could_hide(traffic, measures):
+        return "no_overlap"
+    return "bandwidth"
+
+
+def _slow_for_size(traffic: Traffic) -> bool:
+    """One size only: a message that moves below 2 GB/s on a device link is dominated by latency."""
+    usable = traffic.sizes_bytes > 0
+    if not usable.any():
+        return False
+    return float(np.median(traffic.sizes_bytes[usable] / np.maximum(traffic.times_us[usable], 1e-3))) < 2_000.0
+
+
+def _could_hide(traffic: Traffic, measures: Measures) -> bool:
+    """Next to nothing is hidden although the compute of the backward pass is long enough to hide a good part."""
+    compute = float(np.median(measures.stage_work_us))
+    return traffic.hidden_share < HIDDEN_SHARE and compute > 0.3 * traffic.transfer_us
+
+
+def of_reason(measures: Measures, reason: str) -> list[Exposure]:
+    """Exposures of one reason."""
+    return [e for e in exposures(measures) if e.reason == reason]

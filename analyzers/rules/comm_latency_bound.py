@@ -1,0 +1,54 @@
+"""Many small collectives pay latency.
+
+What it detects: exposed collectives whose time is mostly per-call latency, read off the trace's own size -> time points.
+Why it costs: K calls pay K latencies, whatever their size.
+How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per bucket.
+How to fix: a larger bucket_cap_mb, fewer or larger FSDP units.
+Limits: with a single message size latency and bandwidth cannot be separated; then only very slow small messages count.
+Sources: PyTorch DDP (VLDB'20) section 5 on bucket size; science.md F1, F2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.comm_cause import of_reason
+from ddprof.analyzers.rules.settings import setting, text
+
+from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.units import format_bytes, format_us
+
+DEFAULT_BUCKET_BYTES = 25 * 2**20
+
+
+def detect(measures: Measures) -> Iterator[Candidate]:
+    """Exposed, small, latency-dominated collectives."""
+    for exposure in of_reason(measures, "latency"):
+        traffic, share = exposure.traffic, exposure.latency_share
+        known = np.isfinite(share)
+        detail = f", {share:.0%} of it latency" if known else ""
+        yield Candidate(
+            id=RULE.id,
+            summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({format_bytes(traffic.mean_bytes)} each) pay latency",
+            ranks=(),
+            lost_us=traffic.exposed_us,
+            changes=(Change("merge_buckets", (), (float(DEFAULT_BUCKET_BYTES),), traffic.role),),
+            confidence=0.9 if known else 0.6,
+            evidence=(Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),),
+            fixes=(
+                Fix(
+                    setting="bucket_cap_mb",
+                    current=text(setting(measures, "ddp", "bucket_cap_mb")),
+                    suggested="25",
+                    patch="DistributedDataParallel(model, bucket_cap_mb=25)",
+                    why="fewer, larger collectives pay the latency fewer times",
+                    source="PyTorch DDP (VLDB'20); torch.nn.parallel.DistributedDataParallel documentation",
+                ),
+            ),
+            band=0.2,
+        )
+
+
+RULE = Rule("comm.latency_bound", "Many small collectives pay latency", detect, bound="communication")

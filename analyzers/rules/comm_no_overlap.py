@@ -1,0 +1,55 @@
+"""Large collectives start after the compute that could hide them.
+
+What it detects: gradient all-reduces of which next to nothing runs beside compute although the backward pass is long enough.
+Why it costs: the whole transfer is added to the step.
+How the gain is priced: the run is replayed with the transfer hidden behind the backward pass but for what exceeds it and a last
+25 MiB bucket.
+How to fix: DDP's default buckets instead of one huge one or a reduction after backward; gradient hooks; no static delay.
+Limits: gradients that become ready only at the end (one huge layer) cannot be hidden.
+Sources: PyTorch DDP (VLDB'20): overlap gained 38 % (ResNet) and 35 % (BERT) with NCCL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.comm_cause import of_reason
+from ddprof.analyzers.rules.comm_latency_bound import DEFAULT_BUCKET_BYTES
+from ddprof.analyzers.rules.settings import setting, text
+
+from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.units import format_bytes, format_share, format_us
+
+
+def detect(measures: Measures) -> Iterator[Candidate]:
+    """Exposed gradient traffic without overlap."""
+    for exposure in of_reason(measures, "no_overlap"):
+        traffic = exposure.traffic
+        yield Candidate(
+            id=RULE.id,
+            summary=f"{traffic.op} of {format_bytes(traffic.total_bytes)} per step starts after the compute that could hide it",
+            ranks=(),
+            lost_us=traffic.exposed_us,
+            changes=(Change("overlap", (), (float(DEFAULT_BUCKET_BYTES),), traffic.role),),
+            confidence=0.85,
+            evidence=(
+                Evidence(
+                    f"{format_us(traffic.transfer_us)} of transfer per step, {format_share(traffic.hidden_share)} beside compute"
+                ),
+            ),
+            fixes=(
+                Fix(
+                    setting="bucket_cap_mb",
+                    current=text(setting(measures, "ddp", "bucket_cap_mb")),
+                    suggested="25",
+                    patch="DistributedDataParallel(model, bucket_cap_mb=25)",
+                    why="buckets are reduced as soon as their gradients exist, while backward goes on",
+                    source="PyTorch DDP (VLDB'20)",
+                ),
+            ),
+            band=0.25,
+        )
+
+
+RULE = Rule("comm.no_overlap", "Communication starts too late to be hidden", detect, bound="communication")

@@ -1,0 +1,79 @@
+"""One rank's or host's transfers are slower than its peers'.
+
+What it detects: groups of the same role move messages of the same size clearly slower where a certain rank or host takes part.
+Why it costs: a collective is as fast as its slowest link.
+How the gain is priced: the run is replayed with those groups' transfers as fast as their peers'.
+How to fix: the link or transport there: cable, NIC, PCIe width, NCCL transport, routing.
+Limits: needs at least two groups to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours). In one world-wide ring all
+members see the slow link alike, so nobody can be named.
+Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow; science.md B4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.links import SlowGroups, slow_groups
+from ddprof.analyzers.job.measures import Measures
+
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.units import format_ranks, format_us
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Groups with slow transfers, and the ranks they have in common."""
+    job = measures.job
+    if len(job.groups) < 2:
+        yield Abstention(RULE.id, "one process group only: a slow link looks the same from every rank")
+        return
+    found = slow_groups(job)
+    for slow in found:
+        numbers = _culprits(measures, slow)
+        if not numbers:
+            continue
+        yield Candidate(
+            id=RULE.id,
+            summary=f"transfers of {format_ranks(numbers)} take {slow.ratio:.1f} x as long as those of their peers",
+            ranks=numbers,
+            lost_us=slow.excess_us,
+            changes=(Change("speed_groups", (), (1.0 / slow.ratio, *map(float, slow.groups)), slow.role),),
+            confidence=0.85 if len(numbers) <= 2 else 0.7,
+            evidence=(
+                Evidence(
+                    f"{slow.role} groups with {format_ranks(numbers)}: {format_us(slow.slow_us)} per message against {format_us(slow.peer_us)}",
+                    numbers[0],
+                ),
+            ),
+            fixes=(
+                Fix(
+                    setting="link of " + format_ranks(numbers),
+                    suggested="check NIC, PCIe width and NCCL transport on that host",
+                    patch="NCCL_DEBUG=INFO torchrun ...   # which transport; then ibstat, lspci -vv, nvidia-smi topo -m",
+                    why="the same messages are fast in every group without them",
+                    source="science.md B4 (Holmes rule)",
+                ),
+            ),
+            band=0.2,
+        )
+
+
+def _culprits(measures: Measures, slow: SlowGroups) -> tuple[int, ...]:
+    """Ranks that are in slow groups and in no fast one of the same role; where that leaves whole groups, a host they share."""
+    job = measures.job
+    numbers = sorted(slow.members - slow.fast_members)
+    hosts = {n: job.clock.domain_of[p] for p, n in enumerate(job.rank_ids)}
+    other = [s for s in slow_groups(job) if s.role != slow.role]
+    for candidate in other:
+        both = set(numbers) & candidate.members
+        if both and len(both) < len(numbers):
+            numbers = sorted(both)
+    guilty = {hosts[n] for n in numbers if n in hosts}
+    fast_hosts = {hosts[n] for n in slow.fast_members if n in hosts}
+    only = guilty - fast_hosts
+    if len(guilty) > 1 and len(only) == 1:
+        numbers = [n for n in numbers if hosts.get(n) in only]
+    return tuple(int(n) for n in np.asarray(numbers, dtype=int))
+
+
+RULE = Rule("comm.slow_link", "A link is slower than its peers", detect, bound="communication")

@@ -1,0 +1,57 @@
+"""Large matmuls run in fp32.
+
+What it detects: matrix kernels on single precision operands that take a clear part of the step.
+Why it costs: tensor cores run TF32 at 8 x and 16 bit at 16 x the fp32 rate (A100: 19.5, 156, 312 TFLOPS).
+How the gain is priced: the run is replayed with those kernels three times as fast (Daydream's factor for compute-bound kernels).
+How to fix: autocast to bf16, or allow TF32.
+Limits: small or memory-bound products gain less; numerics are the user's to judge.
+Sources: Daydream (ATC'20); NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.settings import setting, text
+
+from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.units import format_share, format_us
+
+MIN_SHARE = 0.05
+SPEEDUP = 3.0
+
+
+def detect(measures: Measures) -> Iterator[Candidate]:
+    """Single precision matrix time."""
+    fp32 = float(np.median(measures.fp32_gemm_us))
+    if fp32 < MIN_SHARE * measures.step_us:
+        return
+    yield Candidate(
+        id=RULE.id,
+        summary=f"matrix products in fp32 take {format_share(fp32 / measures.step_us)} of each step",
+        ranks=(),
+        lost_us=fp32 * (1 - 1 / SPEEDUP),
+        changes=(Change("scale_kernels", (), (1 / SPEEDUP,), "fp32_gemm"),),
+        confidence=0.85,
+        evidence=(
+            Evidence(
+                f"{format_us(fp32)} of fp32 matrix kernels per step of {format_us(float(np.median(measures.gemm_us)))} in all"
+            ),
+        ),
+        fixes=(
+            Fix(
+                setting="precision",
+                current=text(setting(measures, "precision", "float32_matmul_precision")) or "fp32",
+                suggested="bf16 autocast, or TF32",
+                patch='torch.set_float32_matmul_precision("high")  # TF32\nwith torch.autocast("cuda", dtype=torch.bfloat16): ...',
+                why="tensor cores are idle while fp32 units work",
+                source="NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation",
+            ),
+        ),
+        band=0.3,
+    )
+
+
+RULE = Rule("compute.precision", "Matrix products run in fp32", detect, bound="compute")

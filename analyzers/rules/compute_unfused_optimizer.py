@@ -1,0 +1,57 @@
+"""The optimizer runs as many tiny kernels.
+
+What it detects: hundreds of short kernels inside the optimizer's range per step.
+Why it costs: each reads and writes the whole parameter again and pays a launch.
+How the gain is priced: the run is replayed with the optimizer as one pass: a fused Adam moves each byte once where the unfused moves it
+about four times, and a few launches.
+How to fix: fused=True, or foreach=True.
+Limits: needs optimizer ranges in the trace (PyTorch writes them by itself).
+Sources: torch profiler pattern matcher (single-tensor optimizer); torch.optim documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.settings import setting, text
+
+from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.units import format_us
+
+MIN_KERNELS = 60  # foreach and fused run a few dozen at most
+MIN_SHARE = 0.02
+ONE_PASS = 0.3  # of the device time: bytes moved by a fused pass over those of ~10 elementwise kernels
+HOST_LEFT = 0.05
+
+
+def detect(measures: Measures) -> Iterator[Candidate]:
+    """Many optimizer kernels."""
+    kernels = float(np.median(measures.optimizer_kernels))
+    time_us = float(np.median(measures.optimizer_us))
+    if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:
+        return
+    yield Candidate(
+        id=RULE.id,
+        summary=f"the optimizer runs as {kernels:.0f} kernels per step, {format_us(time_us)} in all",
+        ranks=(),
+        lost_us=time_us * (1 - ONE_PASS),
+        changes=(Change("scale_kernels", (), (ONE_PASS, HOST_LEFT), "optimizer"),),
+        confidence=0.85,
+        evidence=(Evidence(f"{kernels:.0f} optimizer kernels of {format_us(time_us / kernels)} on average"),),
+        fixes=(
+            Fix(
+                setting="fused",
+                current=text(setting(measures, "optimizer", "fused")) or "False",
+                suggested="True",
+                patch="torch.optim.AdamW(model.parameters(), fused=True)",
+                why="one kernel per group of parameters reads and writes each value once",
+                source="torch.optim documentation",
+            ),
+        ),
+        band=0.3,
+    )
+
+
+RULE = Rule("compute.unfused_optimizer", "The optimizer is not fused", detect, bound="compute")

@@ -1,0 +1,81 @@
+"""Evidence for findings: the largest example of a thing, with rank, span and event, so that a viewer can jump to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS
+from ddprof.analyzers.job.measures import Measures
+
+from ddprof.findings import Evidence
+from ddprof.tables import NULL
+from ddprof.units import format_us
+
+
+def origin_ns(measures: Measures) -> int:
+    """Zero of all evidence times: the earliest first step mark, on the reference clock."""
+    job = measures.job
+    return min(int(f.steps["start_ns"][0]) - job.clock.offset_ns(p) for p, f in enumerate(job.ranks) if len(f.steps))
+
+
+def at(measures: Measures, position: int, start_ns: int, end_ns: int, text: str, event: str | None) -> Evidence:
+    """An observation on one rank, its own clock mapped to the run's."""
+    shift = measures.job.clock.offset_ns(position) + origin_ns(measures)
+    return Evidence(text, measures.job.rank_ids[position], (start_ns - shift) / 1e3, (end_ns - shift) / 1e3, event)
+
+
+def largest_span(measures: Measures, position: int, cause: str) -> list[Evidence]:
+    """The longest host span of a cause on one rank, [] if it has none."""
+    facts = measures.job.ranks[position]
+    rows = np.flatnonzero(facts.host_spans["cause"] == CAUSE[cause])
+    if not len(rows):
+        return []
+    length = facts.host_spans["end_ns"][rows] - facts.host_spans["start_ns"][rows]
+    row = int(rows[np.argmax(length)])
+    start, end = int(facts.host_spans["start_ns"][row]), int(facts.host_spans["end_ns"][row])
+    name = _name(facts, int(facts.host_spans["name"][row]), int(facts.host_spans["operator"][row]))
+    return [at(measures, position, start, end, f"longest: {name} took {format_us((end - start) / 1e3)}", name)]
+
+
+def _name(facts: RankFacts, name: int, operator: int) -> str:
+    call = facts.strings[name]
+    return call if operator == NO_STRING else f"{facts.strings[operator]} ({call})"
+
+
+def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]:
+    """The longest idle piece of a cause on one rank, and the operation that ended it."""
+    facts = measures.job.ranks[position]
+    rows = np.flatnonzero(facts.gaps["cause"] == CAUSE[cause])
+    if not len(rows):
+        return []
+    length = facts.gaps["end_ns"][rows] - facts.gaps["start_ns"][rows]
+    row = int(rows[np.argmax(length)])
+    start, end = int(facts.gaps["start_ns"][row]), int(facts.gaps["end_ns"][row])
+    following = int(facts.gaps["next_op"][row])
+    event = (
+        facts.strings[int(facts.device_ops["name"][following])] if following != NULL and len(facts.device_ops) else None
+    )
+    text = f"longest idle piece: {format_us((end - start) / 1e3)}" + (f", ended by {event[:80]}" if event else "")
+    return [at(measures, position, start, end, text, event)]
+
+
+def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
+    """The wait charged to a rank that cost most: who waited, where."""
+    job = measures.job
+    rows = np.flatnonzero(job.blame["culprit"] == culprit)
+    if not len(rows):
+        return []
+    row = int(rows[np.argmax(job.blame["dur_ns"][rows])])
+    victim, instance = int(job.blame["victim"][row]), int(job.blame["instance"][row])
+    member = np.flatnonzero((job.members["instance"] == instance) & (job.members["rank"] == victim))[0]
+    start, ready = int(job.members["start_ns"][member]), int(job.members["ready_ns"][member])
+    op = COLLECTIVE_OPS[int(job.instances["op"][instance])]
+    text = f"rank {job.rank_ids[victim]} waited {format_us((ready - start) / 1e3)} in {op} for rank {job.rank_ids[culprit]}"
+    return [at(measures, victim, start, ready, text, op)]
+
+
+def charged_us(measures: Measures, culprits: list[int]) -> float:
+    """Waiting charged to these ranks, us per step, mean over the ranks of the job."""
+    job = measures.job
+    mine = np.isin(job.blame["culprit"], culprits)
+    return float(job.blame["dur_ns"][mine].sum()) / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))

@@ -1,0 +1,56 @@
+"""Garbage collection stops ranks at different moments.
+
+What it detects: Python collection pauses inside steps.
+Why it costs: a pause on one rank delays all ranks at the next collective; with N ranks pausing at different steps nearly every step
+is hit.
+How the gain is priced: the run is replayed without the pauses.
+How to fix: collect on all ranks at the same step, every N steps, and freeze long-lived objects.
+Limits: pauses are seen where the profiler records them or ddprof captured the run.
+Sources: OSDI'25 section 5.4 (12.6 % at 128 ranks); torchtitan's GarbageCollection (every 1,000 steps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.evidence import largest_span
+
+from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
+from ddprof.units import format_us
+
+PATCH = """import gc
+gc.disable(); gc.freeze()
+if step % 1000 == 0:
+    gc.collect()  # on every rank at the same step"""
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Collections inside steps."""
+    pauses = measures.host_spans_us["gc"]
+    if not pauses.any():
+        return
+    worst = int(np.argmax(pauses))
+    yield Candidate(
+        id=RULE.id,
+        summary=f"Python garbage collection stops the ranks, up to {format_us(float(pauses.max()))} per step on one of them",
+        ranks=(),
+        lost_us=float(measures.cause_us("gc").mean()),
+        changes=(Change("remove_host", target="gc"),),
+        confidence=0.95,
+        evidence=tuple(largest_span(measures, worst, "gc")),
+        fixes=(
+            Fix(
+                setting="garbage collection",
+                current="automatic",
+                suggested="disabled, with a collection on all ranks every 1000 steps",
+                patch=PATCH,
+                why="collections at different moments make every rank wait for each of them in turn",
+                source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
+            ),
+        ),
+    )
+
+
+RULE = Rule("host.gc", "Garbage collection stops ranks", detect, bound="host")

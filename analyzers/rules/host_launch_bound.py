@@ -1,0 +1,70 @@
+"""The device drains faster than the host launches.
+
+What it detects: a large part of the step is idle because the next kernel has not been launched, on every rank alike.
+Why it costs: many small kernels cost more to launch than to run; the device waits for Python.
+How the gain is priced: the run is replayed with launches costing next to nothing (one CUDA graph per step); the bound is the busiest
+stream.
+How to fix: torch.compile, CUDA graphs, a larger batch, fused optimizers.
+Limits: a bound: dynamic shapes and graph breaks keep some launches.
+Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait; science.md E3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.evidence import largest_gap
+
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.units import format_share, format_us
+
+MIN_SHARE = 0.05  # of the step idle for want of a launch; 1 us between kernels alone is 1 to 2 %
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Idle for want of launches, on the typical rank."""
+    job = measures.job
+    if not any(f.is_device_rank for f in job.ranks):
+        yield Abstention(RULE.id, "a CPU run has no launch queue")
+        return
+    idle = measures.cause_us("host_launch")
+    typical = float(np.sort(idle)[(len(idle) - 1) // 2])
+    if typical < MIN_SHARE * measures.step_us:
+        return
+    worst = int(np.argmax(idle))
+    kernels = float(np.median(measures.kernels_per_step))
+    mean_us = float(np.median(measures.cause_us("compute"))) / kernels if kernels else 0.0
+    yield Candidate(
+        id=RULE.id,
+        summary=f"the device waits for the host to launch kernels, {format_share(typical / measures.step_us)} of each step",
+        ranks=(),
+        lost_us=float(idle.mean()),
+        changes=(Change("graph_launch"),),
+        confidence=0.85,
+        evidence=(
+            Evidence(f"{kernels:.0f} kernels per step of {format_us(mean_us)} on average"),
+            *largest_gap(measures, worst, "host_launch"),
+        ),
+        fixes=(
+            Fix(
+                setting="torch.compile",
+                current="eager",
+                suggested='torch.compile(model, mode="reduce-overhead")',
+                patch='model = torch.compile(model, mode="reduce-overhead")  # fuses kernels and replays them as CUDA graphs',
+                why="launching costs the host more than the kernels cost the device",
+                source="PyTorch CUDA graphs and torch.compile documentation",
+            ),
+            Fix(
+                setting="batch size",
+                suggested="larger, if memory allows",
+                why="longer kernels hide the launches",
+                source="science.md E3",
+            ),
+        ),
+        band=0.25,
+    )
+
+
+RULE = Rule("host.launch_bound", "The host launches too slowly", detect, bound="host")

@@ -1,0 +1,56 @@
+"""The loader of some ranks is late and the others wait for them.
+
+What it detects: a few ranks spend far longer in the loader than the typical rank.
+Why it costs: their step starts late, and everybody else waits for them in the first collective.
+How the gain is priced: the run is replayed with those ranks' batches already in the prefetch queue.
+How to fix: the shard, storage path or CPU of those ranks.
+Limits: which file or worker is slow needs ddprof's own capture (worker spans).
+Sources: TraceML diagnosis of input stragglers; science.md B4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.evidence import charged_us, largest_span, largest_wait
+from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
+
+from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
+from ddprof.units import format_ranks, format_us
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Few loaders slow."""
+    loader_us = measures.host_spans_us["dataloader"]
+    if len(measures.job.ranks) < 2:
+        yield Abstention(RULE.id, "loaders cannot be compared: only one rank was traced")
+        return
+    late = late_loaders(loader_us, measures.step_us)
+    if not len(late):
+        return
+    numbers = measures.ranks(late)
+    worst = int(late[np.argmax(loader_us[late])])
+    typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
+    yield Candidate(
+        id=RULE.id,
+        summary=f"the data loader of {format_ranks(numbers)} is late and the other ranks wait for it",
+        ranks=numbers,
+        lost_us=float(measures.cause_us("dataloader")[late].mean()) + charged_us(measures, late.tolist()),
+        changes=(Change("instant_loader", numbers),),
+        confidence=0.9 if measures.steps >= 2 else 0.75,
+        evidence=(*largest_span(measures, worst, "dataloader"), *largest_wait(measures, worst)),
+        fixes=(
+            Fix(
+                setting="shard or storage of " + format_ranks(numbers),
+                suggested="move the shard to local storage, rebalance shards by size, free the CPU of that host",
+                why=f"its loader takes {format_us(float(loader_us[worst]))} per step, the typical one {format_us(typical)}",
+                source="science.md B4",
+            ),
+            workers_fix(measures, float(loader_us[worst])),
+        ),
+    )
+
+
+RULE = Rule("input.straggler", "Some ranks' loaders are late", detect, bound="input")

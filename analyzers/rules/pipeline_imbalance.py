@@ -1,0 +1,66 @@
+"""One pipeline stage is slower than the others.
+
+What it detects: forward and backward compute per step differs between stages.
+Why it costs: in the steady state every stage runs at the pace of the slowest.
+How the gain is priced: the run is replayed with the same total work spread evenly over the stages.
+How to fix: move layers away from the slow stage; the loss layer often makes it the last one.
+Limits: layers move whole, so the even split is a bound. A slow device in a stage with replicas is straggler.compute.
+Sources: OSDI'25 section 5.2 (last stage share >= 0.5 in 39 % of jobs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.evidence import charged_us, largest_wait
+
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.units import format_ranks, format_us
+
+MIN_EXCESS = 0.05  # of the mean stage
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Unequal stages."""
+    pipeline = measures.job.pipeline
+    if pipeline is None:
+        return
+    work = np.array([np.mean([measures.stage_work_us[p] for p in stage]) for stage in pipeline.stages])
+    mean = float(work.mean())
+    slow = np.flatnonzero(work > (1 + MIN_EXCESS) * mean)
+    if mean <= 0 or not len(slow):
+        return
+    slowest = int(np.argmax(work))
+    slow = slow[work[slow] - mean > 0.5 * (work[slowest] - mean)]
+    positions = sorted(p for s in slow for p in pipeline.stages[int(s)])
+    numbers = measures.ranks(positions)
+    yield Candidate(
+        id=RULE.id,
+        summary=f"pipeline stage {slowest} ({format_ranks(measures.ranks(list(pipeline.stages[slowest])))}) has"
+        f" {work[slowest] / mean:.2f} x the mean stage's work",
+        ranks=numbers,
+        lost_us=charged_us(measures, positions),
+        changes=(Change("balance_stages"),),
+        confidence=0.9,
+        evidence=(
+            Evidence(
+                "work per stage: " + ", ".join(f"{i}: {format_us(float(w))}" for i, w in enumerate(work)),
+                numbers[0] if numbers else None,
+            ),
+            *largest_wait(measures, positions[0]),
+        ),
+        fixes=(
+            Fix(
+                setting="layers per stage",
+                suggested=f"move {(1 - mean / work[slowest]):.0%} of stage {slowest}'s work to the others",
+                patch="split points: fewer layers on the stage with the embedding or the loss",
+                why="the slowest stage sets the pace of all",
+                source="OSDI'25 section 5.2",
+            ),
+        ),
+    )
+
+
+RULE = Rule("pipeline.imbalance", "One pipeline stage is slower", detect, bound="pipeline")

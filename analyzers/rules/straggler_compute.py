@@ -1,0 +1,95 @@
+"""The same ranks' kernels run slower than their peers' for the same work.
+
+What it detects: kernels of one name and shape last longer on some ranks than on the typical peer, in every step, and the other
+ranks wait for them in collectives.
+Why it costs: a synchronous step lasts as long as its slowest rank; all others wait in the next collective.
+How the gain is priced: the run is replayed with those ranks' kernels as fast as their peers'.
+How to fix: look at the device: clocks, temperature, power cap, ECC errors, a neighbour on the same GPU; replace or cordon the node.
+Limits: kernels beside communication are compared only with their like. A rank alone in its pipeline stage has no peer. With one
+step, work that happens to be unequal cannot be told from a slow device.
+Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Understanding Stragglers" section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.pace import Pace
+from ddprof.analyzers.rules.evidence import charged_us, largest_wait
+
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.tables import Array
+from ddprof.units import format_ranks
+
+MIN_EXCESS = 0.02  # slower than the typical peer; healthy ranks of one model differ by about 0.5 %
+NOISE_FACTOR = 4.0  # and this many robust standard deviations of the ranks' spread
+STICKY_SHARE = 0.5  # in at least this share of its excess in nearly every step, else it is not the rank
+MIN_COVERAGE = 0.2  # of the rank's compute time must be comparable
+MAX_CULPRIT_SHARE = 0.5  # more than half of the ranks cannot all be slower than typical
+
+
+def slow_positions(pace: Pace, min_excess: float = MIN_EXCESS) -> Array:
+    """Positions whose pace is steadily above their peers'; sorted, possibly empty."""
+    factor = pace.factor
+    usable = np.isfinite(factor) & (pace.coverage >= MIN_COVERAGE)
+    if usable.sum() < 2:
+        return np.empty(0, np.int64)
+    typical = np.sort(factor[usable])[(int(usable.sum()) - 1) // 2]
+    ordered = np.sort(np.abs(factor[usable] - typical))
+    spread = 1.4826 * ordered[(len(ordered) - 1) // 2]
+    excess = factor - typical
+    slow = usable & (excess > np.maximum(min_excess, NOISE_FACTOR * spread))
+    steady = np.zeros(len(factor), bool)
+    for p in np.flatnonzero(slow):
+        steps = pace.per_step[p][np.isfinite(pace.per_step[p])] - typical
+        steady[p] = np.quantile(steps, 0.1) >= STICKY_SHARE * excess[p]
+    chosen = np.flatnonzero(slow & steady)
+    return chosen if len(chosen) <= MAX_CULPRIT_SHARE * usable.sum() else np.empty(0, np.int64)
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Ranks with a steady compute excess over their peers."""
+    job, pace = measures.job, measures.compute
+    if len(job.ranks) < 2:
+        yield Abstention(RULE.id, "rank skew cannot be judged: only one rank was traced")
+        return
+    if not np.isfinite(pace.factor).any():
+        yield Abstention(RULE.id, "no two ranks run the same kernels, so none can be called slow")
+        return
+    chosen = slow_positions(pace)
+    chosen = chosen[pace.more_work[chosen] < 0.1]
+    if not len(chosen):
+        return
+    typical = float(np.sort(pace.factor[np.isfinite(pace.factor)])[(int(np.isfinite(pace.factor).sum()) - 1) // 2])
+    factors = [float(pace.factor[p] / typical) for p in chosen]
+    numbers = measures.ranks(chosen)
+    worst = int(chosen[int(np.argmax(factors))])
+    steps = measures.steps
+    yield Candidate(
+        id=RULE.id,
+        summary=f"kernels on {format_ranks(numbers)} take {max(factors) - 1:.0%} longer than on their peers",
+        ranks=numbers,
+        lost_us=charged_us(measures, chosen.tolist()),
+        changes=(Change("scale_compute", numbers, tuple(factors)),),
+        confidence=0.95 if steps >= 3 else 0.8 if steps == 2 else 0.6,
+        evidence=(
+            Evidence(
+                f"same kernels, {max(factors):.2f} x the typical peer's time in each of {steps} steps", numbers[0]
+            ),
+            *largest_wait(measures, worst),
+        ),
+        fixes=(
+            Fix(
+                setting="device of " + format_ranks(numbers),
+                suggested="check clocks, power cap, temperature and neighbours; replace the node if it stays slow",
+                patch="nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE,ECC",
+                why="the same work takes longer there on every step, so the device and not the data is slow",
+                source="GREYHOUND (ATC'25): 10 minutes and 11.8 % of job time lost per compute fail-slow on average",
+            ),
+        ),
+    )
+
+
+RULE = Rule("straggler.compute", "Some ranks' devices are slower", detect, bound="straggler")

@@ -1,0 +1,80 @@
+"""The same ranks' hosts issue work more slowly.
+
+What it detects: the time a host is free to run (not blocked, loading, collecting or saving) is longer on some ranks than on the
+typical peer for the same step, and their devices drain.
+Why it costs: the device idles until the next launch, and every other rank waits for it in the next collective.
+How the gain is priced: the run is replayed with those hosts as fast as their peers'. A slow host behind a busy device costs nothing.
+How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
+Limits: without a blocking call in the step, host time includes waiting for a full launch queue.
+Sources: OSDI'25 section 5; NVRx; science.md B4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.pace import Pace
+from ddprof.analyzers.rules.evidence import charged_us, largest_gap, largest_wait
+
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.tables import Array
+from ddprof.units import format_ranks, format_us
+
+MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
+MIN_EXCESS_OF_STEP = 0.01
+
+
+def slow_hosts(pace: Pace, step_us: float) -> tuple[Array, float]:
+    """Positions whose hosts need clearly more time per step, and the typical host time (us)."""
+    times = pace.time_us
+    usable = np.isfinite(pace.factor)
+    if usable.sum() < 2:
+        return np.empty(0, np.int64), 0.0
+    typical = float(np.sort(times[usable])[(int(usable.sum()) - 1) // 2])
+    excess = times - typical
+    slow = usable & (excess > MIN_EXCESS * typical) & (excess > MIN_EXCESS_OF_STEP * step_us)
+    chosen = np.flatnonzero(slow)
+    return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Ranks whose hosts are slower than their peers' for the same program."""
+    if len(measures.job.ranks) < 2:
+        yield Abstention(RULE.id, "host skew cannot be judged: only one rank was traced")
+        return
+    chosen, typical = slow_hosts(measures.host, measures.step_us)
+    if not len(chosen):
+        return
+    numbers = measures.ranks(chosen)
+    factors = tuple(float(measures.host.time_us[p] / typical) for p in chosen)
+    worst = int(chosen[int(np.argmax(factors))])
+    yield Candidate(
+        id=RULE.id,
+        summary=f"the host of {format_ranks(numbers)} needs {max(factors):.2f} x the time of its peers to issue a step",
+        ranks=numbers,
+        lost_us=charged_us(measures, chosen.tolist()),
+        changes=(Change("scale_host", numbers, factors),),
+        confidence=0.9 if measures.steps >= 3 else 0.7,
+        evidence=(
+            Evidence(
+                f"{format_us(float(measures.host.time_us[worst]))} of host time per step against {format_us(typical)}",
+                numbers[0],
+            ),
+            *largest_gap(measures, worst, "host_launch"),
+            *largest_wait(measures, worst),
+        ),
+        fixes=(
+            Fix(
+                setting="CPU of " + format_ranks(numbers),
+                suggested="pin ranks to their NUMA node, stop co-located work, set the performance governor",
+                patch="numactl --cpunodebind=N --membind=N  (or torchrun --numa-binding=node)",
+                why="the same Python program takes longer there, so the CPU is shared, throttled or far from the device",
+                source="PyTorch performance tuning guide; OSDI'25 section 5",
+            ),
+        ),
+    )
+
+
+RULE = Rule("straggler.host", "Some ranks' hosts are slower", detect, bound="straggler")

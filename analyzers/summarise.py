@@ -1,0 +1,119 @@
+"""JobFacts to Report: measure, replay, diagnose, and put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddprof.analyzers.diagnose import diagnose
+from ddprof.analyzers.facts.model import CAUSES
+from ddprof.analyzers.job.efficiency import efficiency
+from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.replay.graph import build_graph
+from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.verdict import verdict
+
+from ddprof.findings import Change
+from ddprof.model import HealthNote
+from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Ledger, Replay, Report, RunInfo, Steps
+
+
+def summarise(job: JobFacts, name: str, notes: Sequence[HealthNote]) -> Report:
+    """The whole report of one job. `notes`: health of the input found before the ranks were assembled."""
+    measures = measure(job)
+    prices = pricer(build_graph(job), measures)
+    diagnosis = diagnose(measures, prices)
+    return Report(
+        run=_run(job, name),
+        steps=_steps(job, measures),
+        ledger=_ledger(job, measures),
+        verdict=verdict(measures, diagnosis),
+        findings=diagnosis.findings,
+        what_if=diagnosis.what_if,
+        replay=Replay(prices.error),
+        clock=_clock(job),
+        health=tuple(_health(job, notes)),
+        efficiency=efficiency(measures, _transfer_free(prices)),
+        abstentions=diagnosis.abstentions,
+        checked=diagnosis.checked,
+        tables={"instances": job.instances, "members": job.members, "ledger": job.ledger, "blame": job.blame},
+    )
+
+
+def _transfer_free(prices: Pricer) -> float | None:
+    if not prices.graph.ranks:
+        return None
+    return prices.step_us((Change("scale_transfer", (), (0.0,)),))
+
+
+def _run(job: JobFacts, name: str) -> RunInfo:
+    first = job.ranks[0]
+    backends = [f.identity.backend for f in job.ranks if f.identity.backend]
+    return RunInfo(
+        world_size=job.world_size,
+        ranks=job.rank_ids,
+        missing_ranks=job.missing_ranks,
+        hosts={r: f.identity.host for r, f in zip(job.rank_ids, job.ranks, strict=True) if f.identity.host},
+        backend=backends[0] if backends else None,
+        device=first.device.kind,
+        device_name=first.device.name,
+        framework=_framework(job),
+        source=first.format,
+        name=name,
+        paths=tuple(f.path for f in job.ranks),
+    )
+
+
+def _framework(job: JobFacts) -> tuple[str, ...]:
+    """Parallelism as seen: roles of the groups in use, told apart as DDP or FSDP by the wrappers' own ranges."""
+    text = {s for f in job.ranks[:1] for s in f.strings if "Parallel" in s or "FSDP" in s or "DeepSpeed" in s}
+    found = []
+    if any("FullyShardedDataParallel" in s or s.startswith("FSDP::") for s in text):
+        found.append("fsdp")
+    if any("DistributedDataParallel" in s for s in text):
+        found.append("ddp")
+    if any("DeepSpeed" in s for s in text):
+        found.append("deepspeed")
+    roles = [str(r) for r, size in zip(job.groups["role"], job.groups["size"], strict=True) if r and size > 1]
+    names = {"fsdp_shard": "fsdp", "replicate": "hsdp"}
+    for role in dict.fromkeys(names.get(r, r) for r in roles):
+        if role not in found and not (role == "dp" and "ddp" in found):
+            found.append(role)
+    return tuple(found)
+
+
+def _steps(job: JobFacts, measures: Measures) -> Steps:
+    return Steps(
+        count=len(job.per_step_ns),
+        source=job.ranks[0].step_source,
+        wall_us=measures.step_us,
+        per_step_us=tuple(ns / 1e3 for ns in job.per_step_ns),
+    )
+
+
+def _ledger(job: JobFacts, measures: Measures) -> Ledger:
+    rows = {}
+    for p, rank in enumerate(job.rank_ids):
+        row = {cause: float(measures.ledger_us[p, c]) for c, cause in enumerate(CAUSES)}
+        rows[rank] = {"wall_us": float(measures.ledger_us[p].sum()), **row}
+    mean = measures.ledger_us.mean(axis=0)
+    return Ledger(rows, {"wall_us": float(mean.sum()), **{cause: float(mean[c]) for c, cause in enumerate(CAUSES)}})
+
+
+def _clock(job: JobFacts) -> ClockInfo:
+    hosts = {
+        name: HostClockInfo(c.offset_ns / 1e3, c.drift_ppm, None if c.error_ns is None else c.error_ns / 1e3)
+        for name, c in job.clock.domains.items()
+    }
+    return ClockInfo(hosts, job.clock.method)
+
+
+def _health(job: JobFacts, notes: Sequence[HealthNote]) -> list[HealthItem]:
+    items = [HealthItem(n.issue, n.effect, n.severity, n.rank) for n in (*notes, *job.health)]
+    for rank, facts in zip(job.rank_ids, job.ranks, strict=True):
+        items += [
+            HealthItem(n.issue, n.effect, n.severity, n.rank if n.rank is not None else rank) for n in facts.health
+        ]
+    seen: dict[tuple[str, str, int | None], HealthItem] = {(i.issue, i.effect, i.rank): i for i in items}
+    order = {"error": 0, "warning": 1, "info": 2}
+    return sorted(seen.values(), key=lambda i: (order.get(i.severity, 1), -1 if i.rank is None else i.rank))

@@ -1,0 +1,62 @@
+"""One sentence: what bounds the step, who, and what fixing it wins."""
+
+from __future__ import annotations
+
+import numpy as np
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.diagnose import Diagnosis
+from ddprof.analyzers.job.measures import Measures
+
+from ddprof.findings import Finding, severity
+from ddprof.report.model import CAUSES, Verdict
+from ddprof.units import format_ranks, format_share, format_us
+
+_BOUND_OF_CAUSE = {
+    "compute": "compute",
+    "comm_transfer": "communication",
+    "comm_wait": "straggler",
+    "memcpy": "input",
+    "dataloader": "input",
+    "host_launch": "host",
+    "host_sync": "host",
+    "allocator": "host",
+    "gc": "host",
+    "checkpoint": "host",
+    "pipeline_bubble": "pipeline",
+}
+
+
+def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
+    """The headline: the largest finding above info, else what the ledger says the step consists of."""
+    serious = [f for f in diagnosis.findings if severity(f.recoverable_us.value, measures.step_us) != "info"]
+    if serious:
+        top = serious[0]
+        rule = catalogue().get(top.id)
+        return Verdict(rule.bound if rule else "compute", _sentence(top, measures))
+    return _healthy(measures)
+
+
+def _sentence(finding: Finding, measures: Measures) -> str:
+    gain = finding.recoverable_us
+    who = (
+        f" ({format_ranks(finding.ranks)})"
+        if finding.ranks and format_ranks(finding.ranks) not in finding.summary
+        else ""
+    )
+    return (
+        f"{finding.summary[0].upper()}{finding.summary[1:]}{who}; fixing it wins {format_us(gain.value)}"
+        f" of each {format_us(measures.step_us)} step ({format_share(gain.value / measures.step_us)})"
+    )
+
+
+def _healthy(measures: Measures) -> Verdict:
+    ledger = measures.ledger_us.mean(axis=0)
+    names = list(CAUSES)
+    largest = names[int(np.argmax(ledger))] if ledger.any() else "unknown"
+    share = float(ledger.max() / ledger.sum()) if ledger.any() else 0.0
+    bound = _BOUND_OF_CAUSE.get(largest, "none")
+    if largest == "compute":
+        text = f"Compute-bound: {format_share(share)} of each {format_us(measures.step_us)} step is compute; no cause of lost time above 3 %"
+    else:
+        text = f"{format_share(share)} of each {format_us(measures.step_us)} step is {CAUSES[largest]}; no rule found a fix above 3 %"
+    return Verdict(bound, text)

@@ -1,0 +1,26 @@
+"""Peak rates of known devices, from hardware.toml. An unknown device has none: callers abstain."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
+    return tomllib.loads(files("ddprof").joinpath("hardware.toml").read_text(encoding="utf-8"))
+
+
+def peak_flops(device_name: str | None, fp32: bool = False) -> float | None:
+    """Peak FLOP/s of a device by the name its driver gives: dense BF16, or vector FP32; None if it is not in the table."""
+    for row in _table()["device"] if device_name else []:
+        if row["match"].lower() in (device_name or "").lower():
+            return float(row["flops_fp32" if fp32 else "flops"])
+    return None

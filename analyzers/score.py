@@ -1,0 +1,189 @@
+"""Score a labelled corpus: is the cause right, is the rank right, is anybody accused falsely, does the ledger agree with the truth.
+
+A labelled run is a folder with `label.json` (what is true) and `traces/`. A fault counts as found where a finding above "info" names an
+accepted identifier and accepted culprits; a finding above "info" that no fault and no tolerated identifier explains is false.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ddprof.analyzers.engine import Options, analyze
+from ddprof.errors import DdprofError
+from ddprof.report.model import CAUSES, Report
+
+
+@dataclass(frozen=True)
+class RunScore:
+    """How one labelled run came out. Errors are shares: of wall time (ledger), of the true step (step)."""
+
+    name: str
+    clean: bool
+    faults: tuple[str, ...]
+    found: tuple[bool, ...]  # per fault: identifier and culprits right
+    named: tuple[bool, ...]  # per fault: identifier right, culprits or not
+    false: tuple[str, ...]
+    headline_right: bool
+    bound_right: bool
+    ledger_error: float
+    worst_cause: str
+    step_error: float | None  # predicted step without each fault, worst
+    clock_inside: tuple[bool, ...]  # per host besides the reference
+    replay_error: float | None
+    problem: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Every fault found, nobody accused falsely."""
+        return all(self.found) and not self.false and not self.problem
+
+
+@dataclass(frozen=True)
+class Score:
+    """All runs of a corpus."""
+
+    runs: tuple[RunScore, ...] = field(default=())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Per finding identifier: occurrences, found, identifier right, false alarms, precision and recall."""
+        total: Counter[str] = Counter()
+        found: Counter[str] = Counter()
+        named: Counter[str] = Counter()
+        false: Counter[str] = Counter()
+        for run in self.runs:
+            for fault, hit, name in zip(run.faults, run.found, run.named, strict=True):
+                total[fault] += 1
+                found[fault] += hit
+                named[fault] += name
+            false.update(run.false)
+        rows = []
+        for cause in sorted({*total, *false}):
+            said = named[cause] + false[cause]
+            rows.append(
+                {
+                    "cause": cause,
+                    "runs": total[cause],
+                    "recall": found[cause] / total[cause] if total[cause] else None,
+                    "culprits": found[cause] / named[cause] if named[cause] else None,
+                    "precision": named[cause] / said if said else None,
+                    "false": false[cause],
+                }
+            )
+        return rows
+
+    def summary(self) -> dict[str, float]:
+        """The figures that matter: share of faults right, accusations on healthy runs, ledger, clock, replay and step errors."""
+        faults = [hit for run in self.runs for hit in run.found]
+        healthy = [run for run in self.runs if run.clean]
+        clocks = [inside for run in self.runs for inside in run.clock_inside]
+        steps = [run.step_error for run in self.runs if run.step_error is not None]
+        replays = [run.replay_error for run in self.runs if run.replay_error is not None]
+        return {
+            "runs": len(self.runs),
+            "faults": len(faults),
+            "faults_right": float(np.mean(faults)) if faults else float("nan"),
+            "runs_right": float(np.mean([run.right for run in self.runs])) if self.runs else float("nan"),
+            "healthy": len(healthy),
+            "healthy_accused": float(sum(bool(run.false) for run in healthy)),
+            "bound_right": float(np.mean([run.bound_right for run in self.runs])) if self.runs else float("nan"),
+            "ledger_error_mean": float(np.mean([run.ledger_error for run in self.runs])) if self.runs else float("nan"),
+            "clock_inside": float(np.mean(clocks)) if clocks else float("nan"),
+            "replay_error_median": float(np.median(replays)) if replays else float("nan"),
+            "step_error_median": float(np.median(steps)) if steps else float("nan"),
+        }
+
+
+def score(folder: Path, limit: int | None = None) -> Iterator[RunScore]:
+    """Score every labelled run below a folder, in name order."""
+    labels = sorted(folder.rglob("label.json"))
+    for path in labels[:limit]:
+        yield score_run(path)
+
+
+def score_run(label_path: Path) -> RunScore:
+    """Analyze one labelled run and compare."""
+    label = msgspec.json.decode(label_path.read_bytes())
+    try:
+        reports = analyze([str(label_path.parent / "traces")], Options(workers=1, cache=False))
+    except DdprofError as error:
+        return _unread(label_path, label, str(error))
+    return compare(label_path.parent.name, label, reports[0])
+
+
+def _unread(path: Path, label: Mapping[str, Any], problem: str) -> RunScore:
+    faults = tuple(f["id"] for f in label["faults"])
+    missed = (False,) * len(faults)
+    return RunScore(path.parent.name, label["clean"], faults, missed, missed, (), False, False, 1.0, "", None, (), None, problem)
+
+
+def compare(name: str, label: Mapping[str, Any], report: Report) -> RunScore:
+    """One report against its label."""
+    serious = [f for f in report.findings if report.severity_of(f) != "info"]
+    faults = label["faults"]
+    hits = [_hit(fault, serious) for fault in faults]
+    explained = {i for fault in faults for i in (fault["id"], *fault["acceptable_ids"])}
+    explained |= {*label["tolerated_ids"], *label["acceptable_finding_ids"]}
+    ledger_error, worst = _ledger_error(label, report)
+    return RunScore(
+        name=name,
+        clean=bool(label["clean"]),
+        faults=tuple(f["id"] for f in faults),
+        found=tuple(found for found, _ in hits),
+        named=tuple(named for _, named in hits),
+        false=tuple(f.id for f in serious if f.id not in explained),
+        headline_right=not faults or bool(serious) and serious[0].id in label["acceptable_finding_ids"],
+        bound_right=report.verdict.bound in label["expected_bound"],
+        ledger_error=ledger_error,
+        worst_cause=worst,
+        step_error=_step_error(label, report),
+        clock_inside=tuple(_clocks(label, report)),
+        replay_error=report.replay.error,
+    )
+
+
+def _hit(fault: Mapping[str, Any], serious: Iterable[Any]) -> tuple[bool, bool]:
+    accepted = [sorted(c) for c in fault["acceptable_culprits"]]
+    matching = [f for f in serious if f.id in (fault["id"], *fault["acceptable_ids"])]
+    return any(sorted(f.ranks) in accepted for f in matching), bool(matching)
+
+
+def _ledger_error(label: Mapping[str, Any], report: Report) -> tuple[float, str]:
+    """Mean over causes of |booked - true| as a share of wall, over the ranks; and the cause that is furthest off."""
+    errors = {cause: [] for cause in CAUSES}  # type: dict[str, list[float]]
+    for rank, truth in label["ledger"]["per_rank"].items():
+        mine = report.ledger.per_rank.get(int(rank))
+        if mine is None:
+            continue
+        for cause in CAUSES:
+            errors[cause].append(abs(mine[cause] - truth[cause]) / max(truth["wall_us"], 1e-9))
+    means = {cause: float(np.mean(values)) if values else 0.0 for cause, values in errors.items()}
+    worst = max(means, key=lambda c: means[c])
+    return float(np.mean(list(means.values()))), f"{worst} {means[worst]:.1%}"
+
+
+def _step_error(label: Mapping[str, Any], report: Report) -> float | None:
+    errors = []
+    for fault in label["faults"]:
+        found = [f for f in report.findings if f.id in (fault["id"], *fault["acceptable_ids"])]
+        if found:
+            predicted = report.predicted_step_us(found[0])
+            errors.append(abs(predicted - fault["counterfactual_step_us"]) / fault["counterfactual_step_us"])
+    return max(errors) if errors else None
+
+
+def _clocks(label: Mapping[str, Any], report: Report) -> Iterator[bool]:
+    truth = label["clock"]["hosts"]
+    reference = label["clock"]["reference"]
+    zero = next(iter(report.clock.hosts), None)
+    for host, clock in report.clock.hosts.items():
+        if host == zero or host not in truth or zero not in truth or clock.error_us is None:
+            continue
+        shift = truth[host]["offset_us"] - truth[zero]["offset_us"] if zero != reference else truth[host]["offset_us"]
+        yield abs(clock.offset_us - shift) <= clock.error_us + 1e-3

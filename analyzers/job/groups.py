@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, POINT_TO_POINT
+from ddprof.analyzers.job.channels import nameless_groups
 from ddprof.analyzers.job.model import GROUPS
 
 from ddprof.tables import Table
@@ -60,15 +61,37 @@ def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[G
     keys = group_keys(ranks)
     everyone: GroupKey = (tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None)), "world")
     ids: dict[GroupKey, int] = {}
+    inferred = nameless_groups(ranks)
     result = []
-    for facts, own in zip(ranks, keys, strict=True):
+    for position, (facts, own) in enumerate(zip(ranks, keys, strict=True)):
         column = facts.comms["group"]
         mapped = np.empty(len(column), np.int64)
         for group in np.unique(column):
-            key = everyone if group == NO_STRING or group >= len(own) else own[int(group)]
-            mapped[column == group] = ids.setdefault(key, len(ids))
+            mine = column == group
+            if group == NO_STRING or group >= len(own):
+                mapped[mine] = _nameless(position, facts, np.flatnonzero(mine), inferred, everyone, ids)
+            else:
+                mapped[mine] = ids.setdefault(own[int(group)], len(ids))
         result.append(mapped)
     return result, list(ids)
+
+
+def _nameless(
+    position: int,
+    facts: RankFacts,
+    rows: np.ndarray,
+    inferred: Mapping[tuple[int, int], tuple[int, ...]],
+    everyone: GroupKey,
+    ids: dict[GroupKey, int],
+) -> np.ndarray:
+    """Group ids of communications without a named group: by the channel they run on where that was inferred, else the world."""
+    mapped = np.empty(len(rows), np.int64)
+    tracks = facts.device_ops["track"][facts.comms["device_op"][rows]] if facts.is_device_rank else np.zeros(len(rows), int)
+    for track in np.unique(tracks):
+        members = inferred.get((position, int(track)))
+        key = everyone if members is None else (members, f"channel {len(members)}")
+        mapped[tracks == track] = ids.setdefault(key, len(ids))
+    return mapped
 
 
 def groups_table(

@@ -74,17 +74,20 @@ def _coincident(base: dict[str, Array], end: Array, dep: Array) -> None:
     previous = np.full(len(end), NEVER)
     same = base["track"][1:] == base["track"][:-1]
     previous[1:][same] = end[:-1][same]
-    free_since = np.maximum(previous, base["launch"])
-    held = np.flatnonzero((dep < 0) & (base["start"] - free_since > HELD_NS) & (free_since != NEVER))
+    # Whatever was found so far may be true and still not what held the operation: then the later coincidence replaces it.
+    released = np.where(dep >= 0, end[dep], NEVER)
+    free_since = np.maximum(np.maximum(previous, base["launch"]), released)
+    held = np.flatnonzero((base["start"] - free_since > HELD_NS) & (free_since != NEVER))
     if not len(held):
         return
+    found = np.zeros(len(held), bool)
     by_end = np.argsort(end, kind="stable")
     at = np.searchsorted(end[by_end], base["start"][held] + TOLERANCE_NS, side="right") - 1
     for _ in range(4):  # the few operations that ended just before
         source = by_end[np.maximum(at, 0)]
         near = (at >= 0) & (base["start"][held] - end[source] <= COINCIDENCE_NS)
         other = (base["track"][source] != base["track"][held]) & (source != held) & (end[source] > free_since[held])
-        open_ = dep[held] < 0
-        take = near & other & open_
+        take = near & other & ~found
         dep[held[take]] = source[take]
+        found |= take
         at = at - 1

@@ -26,14 +26,32 @@ OPS_PER_COLLECTIVE = 20
 TRANSFER_US = 180.0  # of a collective once everybody has arrived
 WORLD_GROUP = "0"
 
-_X = '\n  {{\n    "ph": "X", "cat": "{cat}", "name": "{name}", "pid": {pid}, "tid": {tid},\n    "ts": {ts:.3f}, "dur": {dur:.3f},\n'
-_OPS = (
+_X = (
+    '\n  {{\n    "ph": "X", "cat": "{cat}", "name": "{name}", "pid": {pid}, "tid": {tid},\n'
+    '    "ts": {ts:.3f}, "dur": {dur:.3f},\n'
+)
+_NATIVE = "void at::native::"
+_OPS = (  # outer operator, inner operator, kernel
     ("aten::linear", "aten::addmm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"),
-    ("aten::layer_norm", "aten::native_layer_norm", "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float)"),
-    ("aten::gelu", "aten::gelu", "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl>(int)"),
-    ("aten::scaled_dot_product_attention", "aten::_flash_attention_forward", "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(Flash_fwd_params)"),
-    ("aten::add_", "aten::add_", "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>>(int)"),
-)  # fmt: skip
+    (
+        "aten::layer_norm",
+        "aten::native_layer_norm",
+        _NATIVE + "(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float)",
+    ),
+    ("aten::gelu", "aten::gelu", _NATIVE + "vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl>(int)"),
+    (
+        "aten::scaled_dot_product_attention",
+        "aten::_flash_attention_forward",
+        "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(Flash_fwd_params)",
+    ),
+    ("aten::add_", "aten::add_", _NATIVE + "vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"),
+)
+_SHAPES = (
+    '"Concrete Inputs": ["", "", "", "1", "1"], '
+    '"Input type": ["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar"], '
+    '"Input Strides": [[1], [4096, 1], [1, 4096], [], []], '
+    '"Input Dims": [[4096], [8192, 4096], [4096, 4096], [], []], '
+)
 _FILES = (
     "torch/nn/modules/module.py(1747): _call_impl",
     "torch/nn/modules/linear.py(125): forward",
@@ -50,7 +68,10 @@ class Schedule:
 
 
 def schedule(ranks: int, collectives: int, slow_rank: int, slowdown: float, seed: int) -> Schedule:
-    """Draw the compute time before every collective and play the rendezvous: a collective ends when its last member came."""
+    """Draw the compute time before every collective and play the rendezvous.
+
+    A collective ends when its last member came.
+    """
     draw = random.Random(seed)
     plan = Schedule([])
     now = START_US + 2000.0
@@ -88,10 +109,7 @@ class RankWriter:
         self.external += 1
         args = f'"External id": {self.external},"Record function id": {self.external - 1}, '
         if shapes:
-            args += (
-                '"Concrete Inputs": ["", "", "", "1", "1"], "Input type": ["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar"], '
-                '"Input Strides": [[1], [4096, 1], [1, 4096], [], []], "Input Dims": [[4096], [8192, 4096], [4096, 4096], [], []], '
-            )
+            args += _SHAPES
         return self._event("cpu_op", name, self.pid, self.pid, ts, dur, args + f'"Ev Idx": {self.external}')
 
     def _python(self, name: str, ts: float, dur: float) -> str:
@@ -112,8 +130,9 @@ class RankWriter:
     def _kernel(self, name: str, stream: int, ts: float, dur: float, extra: str = "") -> str:
         args = (
             f'"External id": {self.external}, "queued": 0, "device": {self.device}, "context": 1, "stream": {stream}, '
-            f'"correlation": {self.correlation}, "registers per thread": 128, "shared memory": 49152, "blocks per SM": 7.757576, '
-            f'"warps per SM": 31.030304, "grid": [1024, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %": 25{extra}'
+            f'"correlation": {self.correlation}, "registers per thread": 128, "shared memory": 49152, '
+            '"blocks per SM": 7.757576, "warps per SM": 31.030304, "grid": [1024, 1, 1], "block": [128, 1, 1], '
+            f'"est. achieved occupancy %": 25{extra}'
         )
         return self._event("kernel", name, self.device, stream, ts, dur, args)
 
@@ -140,9 +159,10 @@ class RankWriter:
         inward, outward = (nelems // self.ranks, nelems) if seq % 2 == 0 else (nelems, nelems // self.ranks)
         members = list(range(self.ranks))
         args = (
-            f'"Collective name": "{name}", "In msg nelems": {inward}, "Out msg nelems": {outward}, "Group size": {self.ranks}, '
-            f'"dtype": "BFloat16", "In split size": "[]", "Out split size": "[]", "Process Group Name": "{WORLD_GROUP}", '
-            f'"Process Group Description": "default_pg", "Process Group Ranks": "{members}", "Seq": {seq}'
+            f'"Collective name": "{name}", "In msg nelems": {inward}, "Out msg nelems": {outward}, '
+            f'"Group size": {self.ranks}, "dtype": "BFloat16", "In split size": "[]", "Out split size": "[]", '
+            f'"Process Group Name": "{WORLD_GROUP}", "Process Group Description": "default_pg", '
+            f'"Process Group Ranks": "{members}", "Seq": {seq}'
         )
         self.external += 1
         head = f'"External id": {self.external},"Record function id": {self.external - 1}, '
@@ -168,7 +188,8 @@ class RankWriter:
             }
         ]
         info = {"backend": "nccl", "rank": self.rank, "world_size": self.ranks, "pg_count": 1, "pg_config": config}
-        gpu = '"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84942979072, "computeMajor": 9, "computeMinor": 0, "numSms": 132'
+        memory = '"totalGlobalMem": 84942979072, "computeMajor": 9, "computeMinor": 0, "numSms": 132'
+        gpu = '"name": "NVIDIA H100 80GB HBM3", ' + memory
         devices = ",\n".join(f'    {{"id": {i}, {gpu}}}' for i in range(8))
         return (
             f'\n{{\n  "schemaVersion": 1,\n  "deviceProperties": [\n{devices}\n  ],\n  "cupti_version": 24,\n'
@@ -178,11 +199,9 @@ class RankWriter:
     def footer(self) -> str:
         """The last event (no comma after it) and the fields Kineto writes at the end."""
         self.events += 1
-        end = f'\n  {{\n    "name": "Record Window End", "ph": "i", "s": "g",\n    "pid": "", "tid": "", "ts": {START_US:.3f}\n  }}\n  ],\n'
-        return (
-            end
-            + f'  "traceName": "rank{self.rank}.json",\n  "displayTimeUnit": "ms",\n  "baseTimeNanoseconds": {BASE_TIME_NS}\n}}\n'
-        )
+        end = '\n  {\n    "name": "Record Window End", "ph": "i", "s": "g",\n    "pid": "", "tid": "",'
+        end += f' "ts": {START_US:.3f}\n  }}\n  ],\n  "traceName": "rank{self.rank}.json",\n'
+        return end + f'  "displayTimeUnit": "ms",\n  "baseTimeNanoseconds": {BASE_TIME_NS}\n}}\n'
 
     def write(self, sink: IO[str], plan: Schedule, events: int, layers: int) -> None:
         """The whole file: header, steps of `2 * layers` collectives until `events` is reached, footer."""

@@ -30,7 +30,7 @@ def repo_root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
-    """The folder with real traces (`traces/`) and labelled samples (`oracle_samples/`): $DDPROF_SHARED_TRACES or ../shared."""
+    """Folder of real traces (`traces/`), labelled samples (`oracle_samples/`): $DDPROF_SHARED_TRACES or ../shared."""
     stated = os.environ.get("DDPROF_SHARED_TRACES")
     folder = Path(stated) if stated else Path(__file__).resolve().parents[2] / "shared"
     if not (folder / "traces").is_dir():

@@ -1,7 +1,7 @@
 """Readers: files of any supported format to `model.RankTrace`, chosen by content.
 
-`discover` finds sources and groups them by run, `read` turns one source into columns, `resolve_identities` decides the ranks
-over all files of a run.
+`discover` finds sources and groups them by run, `read` turns one source into columns, `resolve_identities` decides
+the ranks over all files of a run.
 """
 
 from __future__ import annotations

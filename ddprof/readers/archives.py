@@ -25,7 +25,10 @@ def is_archive(path: str) -> bool:
 
 
 def members(path: str) -> Iterator[tuple[str, int]]:
-    """Name and size in bytes of every regular file in an archive, hidden ones left out. Raises OSError where it is damaged."""
+    """Name and size in bytes of every regular file in an archive, hidden ones left out.
+
+    Raises OSError where it is damaged.
+    """
     with fsspec.open(path, "rb", compression=None).open() as outer:
         if zipfile.is_zipfile(outer):
             outer.seek(0)

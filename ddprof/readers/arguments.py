@@ -83,7 +83,7 @@ class ArgumentTables:
             return
         dims = list(map(self._texts.__getitem__, [bytes(args[row].dims) for row in rows]))
         types = list(map(self._texts.__getitem__, [bytes(args[row].types) for row in rows]))
-        self.operators.append(np.array((rows, dims, types), np.int64) + [[first_row], [0], [0]])
+        self.operators.append(np.array(([first_row + row for row in rows], dims, types), np.int64))
         for row in rows:
             if ":" in names[row][3:5] and (library := _LIBRARY.match(names[row])):
                 self._library_call(first_row + row, library["op"], _text(args[row].dims), _text(args[row].types))

@@ -22,7 +22,7 @@ class Assembled:
     """The tables of one rank, and what is wrong with them."""
 
     strings: tuple[str, ...]
-    tables: dict[str, Table]
+    tables: dict[str, Any]  # by field of RankTrace
     health: list[HealthNote]
 
 
@@ -51,8 +51,7 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
     )
     tables = {"events": events, "tracks": tracks, **_sparse(columns, order, base_time_ns)}
     columns.defects["durations beyond a day (overflow)"] += clipped
-    health = _defect_notes(columns, label) + _overlap_note(events, tracks, label)
-    return Assembled(tuple(strings), tables, health)
+    return Assembled(tuple(strings), tables, _defect_notes(columns, label))
 
 
 def _joined(columns: EventColumns) -> list[Array]:
@@ -153,10 +152,10 @@ def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
     return notes
 
 
-def _overlap_note(events: Table, tracks: Table, label: str) -> list[HealthNote]:
+def overlap_note(events: Table, label: str) -> list[HealthNote]:
     """Slices of one stream that overlap in part: kept, as all device time is a union over streams anyway."""
     rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS))
-    if not len(rows) or not len(tracks):
+    if not len(rows):
         return []
     by_track = rows[np.argsort(events["track"][rows], kind="stable")]
     start, track = events["ts_ns"][by_track], events["track"][by_track]

@@ -13,8 +13,8 @@ from ddprof.readers.source import Source
 def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     """Traces with their companions attached, and what was left over.
 
-    A flight-recorder dump beside no trace of its folder is a source of its own. Where a folder holds the same dump as JSON and
-    as pickle, one is used.
+    A flight-recorder dump beside no trace of its folder is a source of its own. Where a folder holds the same dump as
+    JSON and as pickle, one is used.
     """
     traces = [s for s in sources if s.format not in ("flight_recorder", "run_file")]
     dumps = [s for s in sources if s.format == "flight_recorder"]
@@ -50,7 +50,12 @@ def _companion(trace: Source, candidates: list[Source]) -> str | None:
     near = [c for c in candidates if _folder(c) == _folder(trace) and rank is not None and rank_in_name(c.path) == rank]
     if not near:
         return None
-    return max(near, key=lambda c: (len(os.path.commonprefix((name, file_name(c.path)))), c.path)).path
+    return max(near, key=lambda c: (_common_length(name, file_name(c.path)), c.path)).path
+
+
+def _common_length(a: str, b: str) -> int:
+    """How many characters two names have in common from the start."""
+    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _one_per_rank(dumps: list[Source]) -> list[Source]:

@@ -1,4 +1,7 @@
-"""Events to columns: a block of decoded events at a time, names and tracks dictionary-encoded, nothing kept but numbers."""
+"""Events to columns.
+
+A block of decoded events at a time, names and tracks dictionary-encoded, nothing kept but numbers.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,10 @@ class EventColumns:
         correlation: Array | None = None,
         external_id: Array | None = None,
     ) -> int:
-        """Append spans of another format; `kind` is one Kind or an array of them. Returns the number of the first row."""
+        """Append spans of another format.
+
+        `kind` is one Kind or an array of them. Returns the number of the first row.
+        """
         first, n = self.rows, len(names)
         none = np.full(n, NULL, np.int64)
         self.blocks.append(
@@ -137,7 +143,10 @@ class EventColumns:
         return kinds
 
     def _guess(self, event: Event, args: Args) -> int:
-        """An event of an unknown category: device work if it states a device and a stream, else left out and counted."""
+        """An event of an unknown category.
+
+        Device work if it states a device and a stream, else left out and counted.
+        """
         if args.stream != NULL and (args.device != NULL or args.correlation != NULL):
             return device_kind(event.name)
         self.unknown_categories[event.cat] += 1

@@ -1,4 +1,7 @@
-"""From what the user typed to sources: folders walked, archives opened, every file recognised by content, companions attached."""
+"""From what the user typed to sources.
+
+Folders walked, archives opened, every file recognised by content, companions attached.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ class Found:
 
 
 def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
-    """Everything readable under `paths`: files, folders (recursively), .tar and .zip archives, fsspec URLs, run folders.
+    """Everything readable under `paths`: files, folders (recursively), .tar and .zip archives, fsspec URLs, run
+    folders.
 
     Raises NoUsableInput, in one line, where a path does not exist or nothing in all of them is a trace.
     """
@@ -167,8 +171,9 @@ def _nothing(paths: Sequence[str | os.PathLike[str]], found: list[Found], notes:
         )
     if len(found) == 1 and found[0].sniffed.format is None:
         return f"{found[0].source.label}: {found[0].sniffed.what}"
-    if not found and len(notes) == 1:
-        return notes[0].issue
+    faults = [note.issue for note in notes if note.severity != "info"]
+    if len(faults) == 1 and len(found) <= 1:
+        return faults[0]
     kinds = Counter(f.sniffed.what for f in found)
     seen = "; ".join(f"{n} × {what}" for what, n in kinds.most_common(3)) or "no file"
     return f"{', '.join(os.fspath(p) for p in paths)}: no trace found ({seen})"

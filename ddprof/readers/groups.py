@@ -1,4 +1,7 @@
-"""Process groups: from the header (`pg_config`) and from the arguments of collectives, which may abbreviate the ranks."""
+"""Process groups.
+
+From the header (`pg_config`) and from the arguments of collectives, which may abbreviate the ranks.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,10 @@ class Groups:
 
 
 def stated_ranks(args: Args) -> tuple[int, ...]:
-    """The ranks of a group as its collective states them: the list, else start and stride where the list is abbreviated."""
+    """The ranks of a group as its collective states them.
+
+    The list, else start and stride where the list is abbreviated.
+    """
     listed, size = args.group_ranks, one_int(args.group_size)
     ranks: tuple[int, ...] = ()
     if isinstance(listed, list):

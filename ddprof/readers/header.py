@@ -39,8 +39,8 @@ _STOPPED_EARLY = re.compile(r"CUPTI stopped early\? = 1")
 def parse_header(header: bytes, footer: bytes) -> tuple[dict[str, Any], bool]:
     """The top-level values around the event list, and whether they are whole.
 
-    `header` ends just after the list's opening bracket and `footer` begins just after its closing one. Where the text is
-    damaged every value that still parses is returned.
+    `header` ends just after the list's opening bracket and `footer` begins just after its closing one. Where the text
+    is damaged every value that still parses is returned.
     """
     if not header:
         return {}, True

@@ -1,4 +1,7 @@
-"""Who is who: ranks decided over all files of a run, from the strongest evidence to the weakest, duplicates resolved and said."""
+"""Who is who.
+
+Ranks decided over all files of a run, from the strongest evidence to the weakest, duplicates resolved and said.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ _TRUST = {"distributedInfo": 0, "sidecar": 1, "file name": 2, "content": 3, "ord
 def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> tuple[list[Identity], list[HealthNote]]:
     """The identities of one run with every rank decided, in the given order, and what had to be assumed.
 
-    Ranks come from distributedInfo, else the sidecar, else the file name, else the content, else the order of the files. Of
-    two files that claim one rank, the one with more evidence for it keeps it; the other gets the rank its device index, its
-    name, or the one vacant slot says; where none fits its rank is None and its source "duplicate": leave it out. Notes say all.
+    Ranks come from distributedInfo, else the sidecar, else the file name, else the content, else the order of the
+    files. Of two files that claim one rank, the one with more evidence for it keeps it; the other gets the rank its
+    device index, its name, or the one vacant slot says; where none fits its rank is None and its source "duplicate":
+    leave it out. Notes say all.
     """
     result = list(identities)
     notes = _settle_duplicates(result, paths)

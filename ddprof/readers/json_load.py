@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -13,8 +14,11 @@ from ddprof.readers.streams import open_blocks
 
 
 def load_events(path: str, member: str | None = None) -> list[Any]:
-    """Every event of a JSON file of any layout (object or list root, lines), damaged ones left out. Raises NoUsableInput."""
-    decoder = msgspec.json.Decoder(list[Any])
+    """Every event of a JSON file of any layout (object or list root, lines), damaged ones left out; floats as Decimal.
+
+    Raises NoUsableInput where there is no list of events.
+    """
+    decoder = msgspec.json.Decoder(list[Any], float_hook=Decimal)
 
     def salvage(text: bytes) -> Salvage[Any]:
         return salvage_events(text, lambda value: value)

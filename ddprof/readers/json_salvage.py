@@ -6,16 +6,18 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-_PARSER = json.JSONDecoder(strict=False)  # allows NaN, Infinity and control characters
+_PARSER = json.JSONDecoder(strict=False, parse_float=Decimal)  # exact; allows NaN, Infinity and control characters
 _GLUE = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True)
 class Salvage(Generic[T]):
-    """Events found; spans [start, end) of text that belongs to none; whether bytes that are not UTF-8 were replaced; and the
+    """Events found; spans [start, end) of text that belongs to none; whether bytes that are not UTF-8 were
+    replaced; and the
     offset just after the last event."""
 
     events: list[T]
@@ -25,7 +27,8 @@ class Salvage(Generic[T]):
 
 
 def salvage_events(text: bytes, accept: Callable[[Any], T | None]) -> Salvage[T]:
-    """Every complete object in `text` that `accept` takes for an event (it returns None for others, such as stray arguments).
+    """Every complete object in `text` that `accept` takes for an event (it returns None for others, such as stray
+    arguments).
 
     Offsets are those of the bytes. An incomplete tail counts as lost; closing brackets and commas do not.
     """

@@ -1,8 +1,8 @@
 """A stream of trace events out of JSON text of any layout, in bounded memory.
 
-A block is cut at a guess (the last "}, {" in the buffer) and the guess is proved by the parser: text that parses as a whole
-list up to a point ended outside any string, between two events. Where the proof fails the real depth is computed
-(`json_structure`); where the text itself is broken, what is sound is salvaged (`json_salvage`).
+A block is cut at a guess (the last "}, {" in the buffer) and the guess is proved by the parser: text that parses as a
+whole list up to a point ended outside any string, between two events. Where the proof fails the real depth is
+computed (`json_structure`); where the text itself is broken, what is sound is salvaged (`json_salvage`).
 """
 
 from __future__ import annotations
@@ -193,7 +193,10 @@ class EventStream(Generic[T]):
 
 
 def last_boundary(buffer: bytes) -> int | None:
-    """Offset just after the "}" of the last "}, {" in the buffer; None if there is none. A guess: it may be inside a string."""
+    """Offset just after the "}" of the last "}, {" in the buffer.
+
+    None if there is none. A guess: it may be inside a string.
+    """
     at = len(buffer)
     while (at := buffer.rfind(b"{", 0, at)) > 0:
         comma = _before(buffer, at)

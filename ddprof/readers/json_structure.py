@@ -1,4 +1,7 @@
-"""Where objects begin and end in JSON text: brace depth outside strings, as one vectorised pass. Never text patterns."""
+"""Where objects begin and end in JSON text.
+
+Brace depth outside strings, as one vectorised pass. Never text patterns.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ _DELTA = bytes(1 if c in b"[{" else 255 if c in b"]}" else 0 for c in range(256)
 class Structure:
     """The skeleton of a piece of JSON that starts outside any string.
 
-    `brackets` are the offsets of brackets outside strings, `depth` the nesting depth after each of them (0 at the start of
-    the piece), `quotes` the offsets of the quotes that open and close strings, alternating.
+    `brackets` are the offsets of brackets outside strings, `depth` the nesting depth after each of them (0 at the
+    start of the piece), `quotes` the offsets of the quotes that open and close strings, alternating.
     """
 
     brackets: Array

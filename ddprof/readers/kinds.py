@@ -72,5 +72,8 @@ _WITH_SHAPES = re.compile(
 
 
 def wants_shapes(name: str) -> bool:
-    """True for operators whose recorded shapes are used: matrix products, convolutions, attention, embeddings, optimizers, c10d."""
+    """True for operators whose recorded shapes are used.
+
+    Matrix products, convolutions, attention, embeddings, optimizers, c10d.
+    """
     return _WITH_SHAPES.search(name) is not None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
-from ddprof.readers.assemble import assemble, missing_device_note
+from ddprof.readers.assemble import assemble, missing_device_note, overlap_note
 from ddprof.readers.columns import EventColumns
 from ddprof.readers.companions import read_flight_recorder, read_sidecar
 from ddprof.readers.header import Header, parse_header
@@ -25,7 +24,8 @@ UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the header 
 
 
 def read_kineto(source: Source, keep_python: bool = False) -> RankTrace:
-    """Read one file. `keep_python` keeps Python frames, a fifth of the events of a trace with stacks, which nothing needs.
+    """Read one file. `keep_python` keeps Python frames, a fifth of the events of a trace with stacks, which nothing
+    needs.
 
     Raises NoUsableInput, in one line, where there is no event list; damage to it becomes health notes.
     """
@@ -46,21 +46,7 @@ def _fill(columns: EventColumns, stream: EventStream[Event | None], decoder: Dec
         try:
             columns.add(events)
         except InexactFloats:
-            for again in _exactly(events, decoder):
-                columns.add(again)
-
-
-def _exactly(events: list[Event | None], decoder: Decoder) -> Iterator[list[Event | None]]:
-    """The same block with its fractions read digit by digit."""
-    again = decoder.redecode()
-    if again:
-        yield again
-        return
-    for event in events:  # salvaged text: its floats are all there is, so round them
-        if event is not None:
-            event.ts = str(event.ts) if isinstance(event.ts, float) else event.ts
-            event.dur = str(event.dur) if isinstance(event.dur, float) else event.dur
-    yield events
+            columns.add(decoder.redecode())
 
 
 def _trace(source: Source, columns: EventColumns, header: Header, health: list[HealthNote]) -> RankTrace:
@@ -73,7 +59,7 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     recorder, recorder_notes = read_flight_recorder(source.flight_recorder_path)
     device_index = _most_common(_device_column(events, tracks))
     identity = _identity(source, header, sidecar, columns, device_index, _most_common_pid(events, tracks))
-    notes = [*health, *built.health, *sidecar_notes, *recorder_notes]
+    notes = [*health, *built.health, *overlap_note(events, source.label), *sidecar_notes, *recorder_notes]
     notes += missing_device_note(events, built.strings, source.label)
     if header.stopped_early:
         effect = "the end of the device timeline is missing"
@@ -122,7 +108,10 @@ def _identity(
 
 
 def _rank_in_arguments(columns: EventColumns, world_size: int | None) -> int | None:
-    """The "Rank" that the collectives of the largest group state, if they agree: within that group it is the global rank."""
+    """The "Rank" that the collectives of the largest group state, if they agree.
+
+    Within that group it is the global rank.
+    """
     seen = columns.arguments.ranks_seen
     largest = max((size for _, size in seen), default=0)
     ranks = {rank for rank, size in seen if size == largest}
@@ -140,7 +129,7 @@ def _most_common_pid(events: Table, tracks: Table) -> int | None:
     if not rows.any():
         return None
     track = _most_common(events["track"][rows].astype(np.int64))
-    text = tracks["pid"][track]
+    text = str(tracks["pid"][track])
     return int(text) if text.isdecimal() else None
 
 

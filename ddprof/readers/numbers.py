@@ -10,7 +10,8 @@ import numpy as np
 
 from ddprof.tables import NULL, Array
 
-# Below 2**43 us (101 days) a float64 is within 0.49 ns of the decimal it was read from, and us * 1000 stays below 2**53:
+# Below 2**43 us (101 days) a float64 is within 0.49 ns of the decimal it was read from, and us * 1000 stays below
+# 2**53:
 # rounding to whole ns then gives back exactly the digits that were written (up to three decimals).
 EXACT_FLOAT_US = float(2**43)
 MAX_NS = 2**62  # year 2116 as unix time; what lies beyond is overflow, not a time

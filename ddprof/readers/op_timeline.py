@@ -1,14 +1,14 @@
 """Operation-level timelines of production Megatron jobs: one file, every worker, one span per operation of a step.
 
-The JSON form (Chrome spans) states communication from the moment its last member arrived, the parquet form from each worker's
-own call. Both are read as one RankTrace per worker: operations are device work, calls into other workers are communication
+The JSON form states communication from the moment its last member arrived, the parquet form from each worker's own
+call. Both are read as one RankTrace per worker: operations are device work, calls into other workers are communication
 with their group, and the step marks are those of the job. Source: ByteDance-Seed/StragglerAnalysis.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -49,8 +49,8 @@ class Operations:
 
     def take(self, rows: Array) -> Operations:
         """A selection."""
-        columns = (self.dp, self.stage, self.step, self.name, self.start_ns, self.dur_ns)
-        return Operations(*(c[rows] for c in columns), self.is_simulated, self.states_waits)
+        names = ("dp", "stage", "step", "name", "start_ns", "dur_ns")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 @lru_cache(maxsize=2)
@@ -135,10 +135,10 @@ def read_op_timeline(source: Source) -> RankTrace:
     first = columns.append(Kind.KERNEL, names, tracks, start_ns[rows], (end_ns - start_ns)[rows])
     for at, name in enumerate(names):
         groups.record(first + at, name)
-    for number, name in enumerate(sorted(set(tracks))):
-        columns.name_track(*name, name[1], device=0, stream=number)
+    for number, (pid, tid) in enumerate(sorted(set(tracks))):
+        columns.name_track(pid, tid, tid, device=0, stream=number)
     columns.categories.update(names)
-    health = [] if mine.states_waits else [_WAITS_NOTE]
+    health = [] if mine.states_waits or rank else [_WAITS_NOTE]  # once per file
     identity = Identity(rank, "content", dp_size * pp_size, host=stem(source.path), backend="nccl")
     top = {"dp_size": dp_size, "pp_size": pp_size, "pipeline_stage": stage, "dp_rank": dp}
     return finish(source, columns, identity, Device("cuda"), health, top=top)
@@ -152,7 +152,10 @@ _WAITS_NOTE = HealthNote(
 
 
 def _consecutive_steps(whole: Operations) -> tuple[Operations, list[tuple[int, int, int]]]:
-    """Steps laid end to end (the sampled steps of the file lie anywhere): the moved operations, and (number, start, end) each."""
+    """Steps laid end to end (the sampled steps of the file lie anywhere).
+
+    The moved operations, and (number, start, end) each.
+    """
     start = whole.start_ns.copy()
     marks, now = [], 0
     for number in np.unique(whole.step).tolist():
@@ -162,10 +165,7 @@ def _consecutive_steps(whole: Operations) -> tuple[Operations, list[tuple[int, i
         start[rows] += now - first
         marks.append((number, now, now + length))
         now += length
-    moved = Operations(
-        whole.dp, whole.stage, whole.step, whole.name, start, whole.dur_ns, whole.is_simulated, whole.states_waits
-    )
-    return moved, marks
+    return replace(whole, start_ns=start), marks
 
 
 def _with_waits(mine: Operations, marks: list[tuple[int, int, int]]) -> Array:
@@ -181,7 +181,9 @@ def _host_marks(columns: EventColumns, marks: list[tuple[int, int, int]], mine: 
     track = ("host", "main")
     starts = np.array([start for _, start, _ in marks], np.int64)
     ends = np.array([end for _, _, end in marks], np.int64)
-    columns.append(Kind.ANNOTATION, [f"ProfilerStep#{n}" for n, _, _ in marks], [track] * len(marks), starts, ends - starts)
+    columns.append(
+        Kind.ANNOTATION, [f"ProfilerStep#{n}" for n, _, _ in marks], [track] * len(marks), starts, ends - starts
+    )
     collections = np.flatnonzero(mine.name == "gc")
     columns.append(
         Kind.PYTHON,

@@ -1,16 +1,26 @@
-"""Files that hold several workers: one source per worker; of several files about the same run, the one that says most."""
+"""Files that hold several workers.
+
+One source per worker; of several files about the same run, the one that says most.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
-from ddprof.readers import op_timeline
+from ddprof.readers import horovod, nccl_profiler, nsys, op_timeline, rpd
 from ddprof.readers.source import Source
 
-_PARTS = {"op_timeline": op_timeline.worker_parts}
+_PARTS: Mapping[str, Callable[[Source], list[str]]] = {
+    "horovod": horovod.rank_parts,
+    "nccl_profiler": nccl_profiler.rank_parts,
+    "nsys": nsys.process_parts,
+    "op_timeline": op_timeline.worker_parts,
+    "rpd": rpd.device_parts,
+}
 
 
 def split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
@@ -19,8 +29,9 @@ def split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     result: list[Source] = []
     for source in kept:
         names = _PARTS.get(source.format)
+        parts: list[str] | list[None] = [None]
         try:
-            parts = names(source) if names else [None]
+            parts = names(source) if names else parts
         except NoUsableInput as error:
             notes.append(HealthNote(str(error), "left out", "error"))
             continue

@@ -6,13 +6,26 @@ from collections.abc import Callable, Mapping
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import RankTrace
+from ddprof.readers.chrome import read_chrome
+from ddprof.readers.flight_recorder import read_dump
+from ddprof.readers.horovod import read_horovod
 from ddprof.readers.kineto import read_kineto
+from ddprof.readers.nccl_profiler import read_nccl_profiler
+from ddprof.readers.nsys import read_nsys
 from ddprof.readers.op_timeline import read_op_timeline
+from ddprof.readers.rpd import read_rpd
 from ddprof.readers.source import Source
 
 _READERS: Mapping[str, Callable[[Source], RankTrace]] = {
     "kineto": read_kineto,
+    "nsys": read_nsys,
+    "horovod": read_horovod,
+    "flight_recorder": read_dump,
+    "nccl_profiler": read_nccl_profiler,
+    "rpd": read_rpd,
     "op_timeline": read_op_timeline,
+    "tensorflow": read_chrome,
+    "chrome": read_chrome,
 }
 
 

@@ -19,7 +19,10 @@ Run = tuple[str, tuple[Source, ...]]
 
 
 def group_runs(sources: list[Source], roots: list[str]) -> tuple[list[Run], list[HealthNote]]:
-    """Sources by run, labelled by folder relative to what was given; of several windows of a rank the last is kept, and said."""
+    """Sources by run, labelled by folder relative to what was given.
+
+    Of several windows of a rank the last is kept, and said.
+    """
     by_key: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
         by_key.setdefault((_run_folder(source), _own_run(source)), []).append(source)
@@ -76,7 +79,8 @@ def _writer(source: Source) -> str:
     if ours:
         return ours["rank"]
     folder = os.path.dirname(name)
-    # Two files that differ in a time stamp only were written by one process; a bare stamp says nothing about who wrote it.
+    # Two files that differ in a time stamp only were written by one process; a bare stamp says nothing about who
+    # wrote it.
     plain = without_stamp(name)
     return (
         f"{folder}/{plain}"

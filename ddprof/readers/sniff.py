@@ -39,7 +39,10 @@ _NOT_TRACES = {
 
 @dataclass(frozen=True)
 class Sniffed:
-    """`format` is one of READABLE, "execution_trace", "run_file" (of our own capture) or None; `what` describes it to a person."""
+    """`format` is one of READABLE, "execution_trace", "run_file" (of our own capture) or None.
+
+    `what` describes it to a person.
+    """
 
     format: str | None
     what: str

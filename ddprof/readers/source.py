@@ -11,8 +11,8 @@ from ddprof.model import HealthNote
 class Source:
     """One rank's trace on disk. Frozen and picklable, so that a pool of processes can be handed sources.
 
-    `path` is a local path or any fsspec URL; `member` names a file inside an archive; `part` a worker inside a file that
-    holds several (a Horovod or Megatron timeline, a two-GPU Nsight capture).
+    `path` is a local path or any fsspec URL; `member` names a file inside an archive; `part` a worker inside a file
+    that holds several (a Horovod or Megatron timeline, a two-GPU Nsight capture).
     """
 
     path: str

@@ -1,7 +1,7 @@
 """One event of Chrome's trace format as PyTorch's profiler (Kineto) writes it, typed for msgspec.
 
-Only the arguments that are used are named: the decoder skips all others without making objects of them. Every field accepts
-any JSON value, as vendors write numbers as strings; the columns (`columns`) check them a block at a time.
+Only the arguments that are used are named: the decoder skips all others without making objects of them. Every field
+accepts any JSON value, as vendors write numbers as strings; the columns (`columns`) check them a block at a time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ _LIST = list[Event | None]
 
 
 class Decoder:
-    """Decodes lists of events; `exact` reads fractions digit by digit instead of through float64 (three times slower)."""
+    """Decodes lists of events.
+
+    `exact` reads fractions digit by digit instead of through float64 (three times slower).
+    """
 
     def __init__(self) -> None:
         self._fast = msgspec.json.Decoder(_LIST)
@@ -84,13 +87,12 @@ class Decoder:
         return (self._exact if self.exact else self._fast).decode(text)
 
     def redecode(self) -> list[Event | None]:
-        """The last block again, and every later one, digit by digit."""
+        """The last block again, and every later one, digit by digit. (Salvaged text is exact already.)"""
         self.exact = True
-        return self._exact.decode(self.text) if self.text else []
+        return self._exact.decode(self.text)
 
     def salvage(self, text: bytes) -> Salvage[Event | None]:
         """The sound events of damaged text."""
-        self.text = b""
         accept: Callable[[Any], Event | None] = event_from_json
         return salvage_events(text, accept)
 
@@ -99,12 +101,13 @@ def event_from_json(value: Any) -> Event | None:
     """An event from a parsed JSON object of any shape; None if it is not an event (no "ph" and no "ts")."""
     if not isinstance(value, dict) or not ("ph" in value or "ts" in value):
         return None
-    plain = {key: value.get(key) for key in ("ts", "dur")}
-    texts = {key: _text(value.get(key)) for key in ("ph", "cat", "name")}
     args = value.get("args")
     return Event(
-        **texts,
-        **plain,
+        ph=_text(value.get("ph")),
+        cat=_text(value.get("cat")),
+        name=_text(value.get("name")),
+        ts=value.get("ts"),
+        dur=value.get("dur"),
         pid=_identifier(value.get("pid")),
         tid=_identifier(value.get("tid")),
         args=_args(args) if isinstance(args, dict) else None,

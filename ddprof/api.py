@@ -1,0 +1,124 @@
+"""The Python API: `ddprof.analyze("traces/")`, with DataFrames and a notebook view. pandas is imported when needed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddprof.analyzers.engine import Options
+from ddprof.analyzers.engine import analyze as run_engine
+from ddprof.errors import NoUsableInput
+from ddprof.findings import Finding
+from ddprof.report.contract import to_contract
+from ddprof.report.html import render_html, render_summary
+from ddprof.report.model import CAUSES, Report, Verdict
+from ddprof.report.saved import read_saved
+from ddprof.report.text import render_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class AnalyzedRun:
+    """One analyzed run. `report` is the whole result; the properties are the parts people ask for first."""
+
+    report: Report
+
+    @property
+    def verdict(self) -> Verdict:
+        """What bounds the step, and the sentence that says so."""
+        return self.report.verdict
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Causes of lost time, the largest recoverable time first."""
+        return self.report.ranked_findings()
+
+    @property
+    def step_us(self) -> float:
+        """Mean wall time of a job step in microseconds; NaN where no step was measured."""
+        return self.report.steps.wall_us
+
+    @property
+    def ledger(self) -> pd.DataFrame:
+        """Mean step by cause in microseconds: a row per rank, columns wall_us and the causes, which sum to it."""
+        import pandas as pd
+
+        per_rank = self.report.ledger.per_rank
+        columns = ["wall_us", *CAUSES]
+        rows = [[float(row.get(column, 0.0)) for column in columns] for row in per_rank.values()]
+        return pd.DataFrame(rows, index=pd.Index(list(per_rank), name="rank"), columns=columns)
+
+    def to_dict(self) -> dict[str, object]:
+        """The document of the report contract as plain values."""
+        return to_contract(self.report)
+
+    def to_json(self, indent: int | None = 1) -> str:
+        """The document of the report contract as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def save_html(self, path: PathLike) -> Path:
+        """Write the self-contained HTML report and return its path."""
+        file = Path(path)
+        file.write_text(render_html(self.report), encoding="utf-8")
+        return file
+
+    def __str__(self) -> str:
+        return render_text(self.report)
+
+    def _repr_html_(self) -> str:
+        return render_summary(self.report)
+
+
+def analyze(
+    paths: PathLike | Iterable[PathLike],
+    *,
+    workers: int | None = None,
+    cache: bool = True,
+    strict: bool = False,
+    max_memory: int | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> AnalyzedRun:
+    """Analyze the one run in `paths` (files, folders, archives).
+
+    `max_memory` bounds all processes, in bytes. Raises NoUsableInput where there is no run, or more than one (then use
+    `analyze_all`).
+    """
+    runs = analyze_all(paths, workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
+    if len(runs) > 1:
+        names = ", ".join(run.report.run.name or "?" for run in runs)
+        raise NoUsableInput(f"{len(runs)} runs found ({names}): name one of them, or use ddprof.api.analyze_all")
+    return runs[0]
+
+
+def analyze_all(
+    paths: PathLike | Iterable[PathLike],
+    *,
+    workers: int | None = None,
+    cache: bool = True,
+    strict: bool = False,
+    max_memory: int | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> list[AnalyzedRun]:
+    """Analyze every run in `paths`; parameters and errors as `analyze`."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    options = Options(workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
+    reports = run_engine([os.fspath(path) for path in given], options)
+    if not reports:
+        raise NoUsableInput(f"{', '.join(os.fspath(path) for path in given)}: no trace found")
+    return [AnalyzedRun(report) for report in reports]
+
+
+def load(path: PathLike) -> AnalyzedRun:
+    """The run in a saved JSON report. Raises NoUsableInput where the file is not one."""
+    reports = read_saved(Path(path))
+    if len(reports) != 1:
+        raise NoUsableInput(f"{os.fspath(path)}: holds {len(reports)} runs, not one")
+    return AnalyzedRun(reports[0])

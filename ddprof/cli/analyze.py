@@ -1,0 +1,86 @@
+"""`ddprof analyze`: traces in, verdict out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ddprof.cli.load import load_reports, require_complete, say
+from ddprof.cli.output import FORMATS, chosen_format, render, show, write_file
+from ddprof.errors import GateFailed
+from ddprof.report.gate import Gate, parse_gate
+from ddprof.report.model import Report
+
+FAIL_ON_HELP = (
+    "Exit with 3 if the run has this: warning, critical, 'straggler.*', 'comm_wait>20%', 'step>120ms'. Repeatable."
+)
+
+
+@click.command("analyze")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or what the suffix of -o means.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
+)
+@click.option("--strict", is_flag=True, help="Exit with 4 where the input is incomplete.")
+@click.option("--fail-on", multiple=True, metavar="EXPR", help=FAIL_ON_HELP)
+@click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@click.option("--max-memory", type=click.IntRange(64), metavar="MIB", help="Bound on the memory of all processes.")
+def command(
+    paths: tuple[str, ...],
+    form: str | None,
+    output: Path | None,
+    strict: bool,
+    fail_on: tuple[str, ...],
+    workers: int | None,
+    no_cache: bool,
+    max_memory: int | None,
+) -> None:
+    """Say why a traced job is slow, what to change, and what it will win.
+
+    PATH is a run folder of `ddprof run`, a trace file, a folder or archive of traces, or a saved JSON report.
+
+    \b
+    ddprof analyze ddprof-runs/latest
+    ddprof analyze traces/ --format json -o report.json
+    ddprof analyze traces/ --fail-on warning --fail-on 'exposed_comm>20%'
+    """
+    gates = [parse_gate(expression) for expression in fail_on]
+    max_bytes = max_memory * 2**20 if max_memory else None
+    reports = load_reports(paths, workers, not no_cache, strict, max_bytes)
+    deliver(reports, chosen_format(form, output), output, next_commands(paths, reports))
+    if strict:
+        require_complete(reports)
+    check_gates(gates, reports)
+
+
+def deliver(reports: Sequence[Report], form: str, output: Path | None, following: Sequence[str]) -> None:
+    """Print the reports or, with a file, write them there and say the headline on stderr."""
+    if output is None:
+        show(reports, form, following)
+        return
+    write_file(output, render(reports, form, following))
+    for report in reports:
+        say(report.verdict.headline)
+    say(f"wrote {output}")
+
+
+def check_gates(gates: Sequence[Gate], reports: Sequence[Report]) -> None:
+    """Raise GateFailed, naming the first violation, where a gate finds what it was told to look for."""
+    found = [violation for gate in gates for report in reports for violation in gate.violations(report)]
+    for violation in found[1:]:
+        say(f"gate failed: {violation}")
+    if found:
+        raise GateFailed(f"gate failed: {found[0]}")
+
+
+def next_commands(paths: Sequence[str], reports: Sequence[Report]) -> list[str]:
+    """What to type next: the page of the leading finding, and the file to share."""
+    leading = [finding.id for report in reports for finding in report.ranked_findings()[:1]]
+    shown = " ".join(shlex.quote(path) for path in paths)
+    explain = [f"ddprof explain {leading[0]}"] if leading else []
+    return [*explain, f"ddprof report {shown} -o report.html"] if len(reports) == 1 else explain

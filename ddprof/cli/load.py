@@ -1,0 +1,59 @@
+"""Paths on a command line -> reports: traces are analyzed, a saved JSON report is simply read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ddprof.cli.progress import progress_bar
+from ddprof.errors import NoUsableInput
+from ddprof.report.model import Report
+from ddprof.report.saved import is_saved_report, read_saved
+
+
+def load_reports(
+    paths: Sequence[str],
+    workers: int | None = None,
+    cache: bool = True,
+    strict: bool = False,
+    max_memory: int | None = None,
+) -> list[Report]:
+    """One report per run found in `paths`. Raises NoUsableInput where there is none."""
+    if all(is_saved_report(path) for path in paths):
+        return [report for path in paths for report in read_saved(Path(path))]
+    from ddprof.analyzers.engine import Options, analyze
+
+    with progress_bar() as progress:
+        options = Options(workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
+        reports = analyze(list(paths), options)
+    if not reports:
+        raise NoUsableInput(f"{', '.join(paths)}: no trace found")
+    return reports
+
+
+def load_one(path: str, workers: int | None = None, cache: bool = True) -> Report:
+    """The report of the single run in `path`. Raises NoUsableInput where there are several."""
+    reports = load_reports([path], workers=workers, cache=cache)
+    if len(reports) > 1:
+        names = ", ".join(r.run.name or "?" for r in reports)
+        raise NoUsableInput(f"{path}: holds {len(reports)} runs ({names}); name one of them")
+    return reports[0]
+
+
+def require_complete(reports: Sequence[Report]) -> None:
+    """Under `--strict`: raise NoUsableInput where a run's input is incomplete, naming the first defect."""
+    for report in reports:
+        if report.run.missing_ranks:
+            missing = ", ".join(map(str, report.run.missing_ranks))
+            raise NoUsableInput(f"--strict: {report.run.name}: no usable trace of rank {missing}")
+        for item in report.health:
+            if item.severity == "error":
+                where = "" if item.rank is None else f"rank {item.rank}: "
+                raise NoUsableInput(f"--strict: {report.run.name}: {where}{item.issue}; {item.effect}")
+
+
+def say(message: str) -> None:
+    """One line for the person at the terminal, on stderr."""
+    click.echo(f"ddprof: {message}", err=True)

@@ -1,0 +1,136 @@
+"""`ddprof`: the command group, loaded lazily, and what every command shares: errors, exit codes, pipes.
+
+Only click and the standard library are imported here; a command's own module is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import click
+
+from ddprof._version import __version__
+from ddprof.errors import DdprofError
+
+# name -> (module, one line of help). The module holds the click command as `command`.
+COMMANDS = {
+    "run": ("ddprof.cli.run", "Run a training job unchanged and keep a trace of every rank."),
+    "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it wins."),
+    "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
+    "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
+    "explain": ("ddprof.cli.explain", "Explain a finding: what it detects, why it costs, how to fix it."),
+    "demo": ("ddprof.cli.demo", "Analyze a shipped sample trace."),
+    "completion": ("ddprof.cli.completion", "Print the shell completion script."),
+}
+
+EPILOG = """\b
+Exit codes: `ddprof run` returns the command's own (128 + n on signal n). Others:
+  0  done
+  1  internal error
+  2  usage
+  3  a gate failed (--fail-on, --max-regression)
+  4  no usable input or, under --strict, incomplete input
+Results are written to stdout, everything else to stderr. NO_COLOR is honoured;
+DDPROF_DEBUG=1 shows the traceback of an internal error."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and help line, and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table: the order in which a user meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now; None where there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        found = importlib.import_module(COMMANDS[cmd_name][0]).command
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The command list of `--help`, from the table: nothing is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ddprof")
+def cli() -> None:
+    """Find out why distributed PyTorch training is slow, what to change, and what it will win.
+
+    \b
+    ddprof run -- torchrun --nproc-per-node=8 train.py
+    ddprof analyze ddprof-runs/latest
+    """
+
+
+def main() -> None:
+    """Entry point of the `ddprof` program: runs the command and exits with its documented code."""
+    sys.excepthook = _internal_error
+    for stream in (sys.stdout, sys.stderr):
+        _never_fail_to_encode(stream)
+    code = _guarded(lambda: cli.main(prog_name="ddprof", standalone_mode=False))
+    sys.exit(_flushed(code))
+
+
+def _guarded(call: Callable[[], Any]) -> int:
+    """Run the command; every error meant for the user is one line on stderr and an exit code."""
+    try:
+        result = call()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("ddprof: interrupted", err=True)
+        return 130
+    except DdprofError as error:
+        click.echo(f"ddprof: {error}", err=True)
+        return error.exit_code
+    except BrokenPipeError:
+        return _reader_left()
+    return result if isinstance(result, int) else 0
+
+
+def _flushed(code: int) -> int:
+    """Flush what was printed now, while a reader that has gone away can still be met calmly."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_left()
+    return code
+
+
+def _reader_left() -> int:
+    """`ddprof ... | head`: nobody reads any more. Not an error; keep the interpreter from flushing into the void."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _never_fail_to_encode(stream: Any) -> None:
+    """A terminal that cannot show a character gets a replacement, not a UnicodeEncodeError."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")
+
+
+def _internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A defect of ddprof itself: one line for the user (Python then exits with 1), the traceback on request."""
+    if os.environ.get("DDPROF_DEBUG"):
+        sys.__excepthook__(kind, error, trace)
+        return
+    text = " ".join(str(error).split())
+    hint = "DDPROF_DEBUG=1 shows where; please report it"
+    print(f"ddprof: internal error: {kind.__name__}: {text} ({hint})", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

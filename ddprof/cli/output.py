@@ -1,0 +1,79 @@
+"""Reports -> stdout or a file, in the format that was asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ddprof.errors import UsageError
+from ddprof.report.model import Report
+
+FORMATS = ("text", "json", "markdown", "html")
+_SUFFIXES = {".txt": "text", ".json": "json", ".md": "markdown", ".html": "html", ".htm": "html"}
+
+
+def chosen_format(stated: str | None, output: Path | None) -> str:
+    """The stated format, else the one the file's suffix means, else text."""
+    if stated:
+        return stated
+    return _SUFFIXES.get(output.suffix.lower(), "text") if output else "text"
+
+
+def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> str:
+    """All reports as one document of the format. HTML holds one run: raises UsageError for several."""
+    if form == "json":
+        from ddprof.report.contract import to_document
+
+        return json.dumps(to_document(reports), indent=1, allow_nan=False) + "\n"
+    if form == "markdown":
+        from ddprof.report.markdown import render_markdown
+
+        return "\n".join(render_markdown(report, next_commands) for report in reports)
+    if form == "html":
+        from ddprof.report.html import render_html
+
+        if len(reports) > 1:
+            raise UsageError(f"an HTML report holds one run, but {len(reports)} were found; name one of them")
+        return render_html(reports[0])
+    from ddprof.report.text import render_text
+
+    return "\n".join(render_text(report, next_commands) for report in reports)
+
+
+def show(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> None:
+    """Print to stdout: the text in colour and with its box where stdout is a terminal."""
+    if form != "text" or not sys.stdout.isatty():
+        click.echo(render(reports, form, next_commands), nl=False)
+        return
+    from rich.console import Console
+
+    from ddprof.report.text import print_report
+
+    console = Console()
+    for report in reports:
+        print_report(console, report, next_commands)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write by a temporary name and rename, so that nobody reads half a report. Raises UsageError where it cannot."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path}: not written: {error.strerror}") from error

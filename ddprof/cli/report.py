@@ -1,0 +1,44 @@
+"""`ddprof report`: one file of a run to share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from ddprof.cli.load import load_one, say
+from ddprof.cli.output import chosen_format, render, write_file
+
+
+@click.command("report")
+@click.argument("path", metavar="RUN")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("report.html"),
+    show_default=True,
+    help="The file; its suffix chooses the format: .html, .md, .json or .txt.",
+)
+@click.option("--redact", is_flag=True, help="Replace names, paths and hosts by keyed hashes; verdicts stay.")
+@click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+def command(path: str, output: Path, redact: bool, workers: int | None, no_cache: bool) -> None:
+    """Write one self-contained file of RUN: opens offline, makes no request, prints well.
+
+    \b
+    ddprof report ddprof-runs/latest -o report.html
+    ddprof report ddprof-runs/latest -o summary.md
+    ddprof report ddprof-runs/latest -o for-the-vendor.html --redact
+
+    Hashes differ from call to call unless DDPROF_REDACT_KEY is set to the same secret.
+    """
+    report = replace(load_one(path, workers, not no_cache), tables={})
+    if redact:
+        from ddprof.report.redact import redacted
+
+        report = redacted(report)
+    write_file(output, render([report], chosen_format(None, output)))
+    say(report.verdict.headline)
+    say(f"wrote {output}")

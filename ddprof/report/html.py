@@ -1,0 +1,177 @@
+"""The report as one self-contained HTML file: verdict first, no request to anywhere, light, dark and print.
+
+Works from file://. A content security policy forbids every load, and every name from a trace is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ddprof._version import __version__
+from ddprof.findings import Finding
+from ddprof.report import phrases
+from ddprof.report.contract import to_contract
+from ddprof.report.html_tables import efficiency_table, ledger_table, what_if_table
+from ddprof.report.markup import Markup, join, tag
+from ddprof.report.model import Report
+from ddprof.report.style import SCRIPT, STYLE
+from ddprof.report.svg import MAX_HEAT_RANKS, heatmap, legend, step_bar, step_dots
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def render_html(report: Report) -> str:
+    """The whole page, with the report's JSON document inside (button "Save JSON")."""
+    title = f"ddprof: {report.run.name or 'report'}"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Markup(STYLE)),
+    )
+    buttons = tag(
+        "span",
+        tag("button", "Light / dark", id="theme", type="button"),
+        " ",
+        tag("button", "Save JSON", id="save", type="button"),
+        class_="no-print",
+    )
+    header = tag("header", tag("span", phrases.run_words(report)), buttons)
+    main = tag("main", *_sections(report), _footer())
+    body = tag("body", header, main, _embedded(report), tag("script", Markup(SCRIPT)))
+    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def render_summary(report: Report) -> str:
+    """Verdict, bar and findings as a fragment for a notebook cell; its style is scoped to the fragment."""
+    fragment = tag("div", *_verdict(report), _step(report), _findings(report), class_="ddprof")
+    return tag("style", Markup("@scope (.ddprof){" + STYLE.replace(":root", ":scope") + "}")) + fragment
+
+
+def _sections(report: Report) -> list[Markup]:
+    return [
+        *_verdict(report),
+        _step(report),
+        _findings(report),
+        _pictures(report),
+        _what_if(report),
+        _efficiency(report),
+        _limits(report),
+        _numbers(report),
+    ]
+
+
+def _verdict(report: Report) -> list[Markup]:
+    label = tag("span", phrases.bound_word(report), class_="label")
+    trust = phrases.trust_words(report)
+    confidence = tag("p", tag("strong", "How sure: "), trust, class_="quiet") if trust else Markup()
+    return [tag("h1", label, ". ", report.verdict.headline), confidence]
+
+
+def _step(report: Report) -> Markup:
+    job = report.ledger.job
+    if not job.get("wall_us", 0.0) > 0:
+        return tag("section", tag("h2", "Where the step goes"), tag("p", "Unknown: no step could be measured."))
+    words = (
+        f"The mean step, {phrases.time_words(job['wall_us'])}, by cause. Communication hidden under compute is free."
+    )
+    bar = step_bar(job, f"The mean step of {phrases.time_words(job['wall_us'])} by cause")
+    return tag("section", tag("h2", "Where the step goes"), tag("p", words, class_="quiet"), bar, legend(job))
+
+
+def _findings(report: Report) -> Markup:
+    ranked = report.ranked_findings()
+    if not ranked:
+        return tag("section", tag("h2", "Findings"), tag("p", "None: nothing that was checked costs this job time."))
+    shown, rest = ranked[: phrases.MAX_FINDINGS], ranked[phrases.MAX_FINDINGS :]
+    more = None
+    if rest:
+        more = tag("details", tag("summary", f"{len(rest)} more"), *(_card(report, f) for f in rest))
+    words = "By the step time that fixing them gives back. Gains overlap: they are not to be added."
+    cards = [_card(report, finding) for finding in shown]
+    return tag("section", tag("h2", "Findings"), tag("p", words, class_="quiet"), *cards, more)
+
+
+def _card(report: Report, finding: Finding) -> Markup:
+    severity = report.severity_of(finding)
+    sure = f"{phrases.confidence_word(finding.confidence)}, {finding.confidence:.0%}"
+    rows = [
+        ("Who", phrases.who_words(finding)),
+        ("Gain", phrases.gain_words(report, finding)),
+        ("How sure", sure),
+        *(("Do", phrases.fix_words(fix)) for fix in finding.fixes),
+        *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence),
+    ]
+    patches = [
+        tag("pre", Markup("\n").join(join(line) for line in fix.patch.splitlines()))
+        for fix in finding.fixes
+        if fix.patch
+    ]
+    title = tag(
+        "h3", tag("span", severity, class_=f"severity {severity}"), " ", finding.summary, " ", tag("code", finding.id)
+    )
+    facts = tag("dl", *(join(tag("dt", name), tag("dd", text)) for name, text in rows))
+    return tag("article", title, facts, *patches, class_=f"card {severity}")
+
+
+def _pictures(report: Report) -> Markup:
+    dots, heat = step_dots(report.steps.per_step_us), heatmap(report)
+    blocks = []
+    if dots:
+        blocks.append(tag("div", tag("h2", "Is it steady?"), tag("p", "Each dot is a step.", class_="quiet"), dots))
+    if heat:
+        words = "Percent of each rank's step, by cause (letters as above)."
+        if len(report.ledger.per_rank) > MAX_HEAT_RANKS:
+            words += f" The {MAX_HEAT_RANKS} ranks that differ most from the mean, of {len(report.ledger.per_rank)}."
+        blocks.append(tag("div", tag("h2", "Who differs?"), tag("p", words, class_="quiet"), heat))
+    return tag("section", *blocks, class_="two") if blocks else Markup()
+
+
+def _what_if(report: Report) -> Markup:
+    table = what_if_table(report)
+    if table is None:
+        return Markup()
+    error = report.replay.error
+    checked = "" if error is None else f" Replaying the unmodified run misses the measured step by {error:.1%}."
+    words = f"Step time after a change, by replaying the run's own dependencies.{checked}"
+    return tag("section", tag("h2", "What if"), tag("p", words, class_="quiet"), table)
+
+
+def _efficiency(report: Report) -> Markup:
+    table = efficiency_table(report)
+    return tag("section", tag("h2", "Efficiency"), table) if table else Markup()
+
+
+def _limits(report: Report) -> Markup:
+    items = [join("Not judged: ", tag("code", a.id), f", {a.reason}") for a in report.abstentions]
+    items += [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
+    if clock := phrases.clock_words(report):
+        items.append(join(clock))
+    checked = phrases.checked_words(report) or "nothing"
+    return tag(
+        "section",
+        tag("h2", "What was checked and not found"),
+        tag("p", checked),
+        tag("h2", "What could not be judged, and the quality of the data"),
+        tag("ul", *(tag("li", item) for item in items)) if items else tag("p", "Nothing to report."),
+    )
+
+
+def _numbers(report: Report) -> Markup:
+    table = ledger_table(report)
+    if table is None:
+        return Markup()
+    return tag("section", tag("details", tag("summary", "The ledger in numbers"), table))
+
+
+def _footer() -> Markup:
+    return tag("footer", f"ddprof {__version__}. This file makes no request and holds all its data.")
+
+
+def _embedded(report: Report) -> Markup:
+    """The JSON document; `<` is written as its escape, so that no name can end the script element."""
+    text = json.dumps(to_contract(report), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return Markup(f'<script type="application/json" id="report">{text}</script>')

@@ -1,0 +1,99 @@
+"""The report as GitHub-flavoured Markdown, for a pull request or a job summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ddprof.findings import Finding
+from ddprof.report import phrases
+from ddprof.report.bar import shares
+from ddprof.report.model import Report
+from ddprof.units import format_share, format_us
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#|~!@])")
+_SEVERITY_MARK = {"critical": "🔴 critical", "warning": "🟡 warning", "info": "🔵 info"}
+
+
+def render_markdown(report: Report, next_commands: Sequence[str] = ()) -> str:
+    """The report as Markdown; names from traces cannot break out of their place."""
+    parts = [
+        f"### {phrases.bound_word(report).capitalize()}: {escape(report.verdict.headline)}",
+        escape(phrases.run_words(report)),
+    ]
+    trust = phrases.trust_words(report)
+    if trust:
+        parts.append(f"**Confidence** {escape(trust)}")
+    parts += [_step(report), _findings(report), *_details(report), _limits(report)]
+    parts += [f"Next: {_code(command)}" for command in next_commands]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text with every Markdown and HTML character made literal."""
+    return _SPECIAL.sub(r"\\\1", phrases.clean(text)).replace("\\<", "&lt;").replace("\\>", "&gt;")
+
+
+def _step(report: Report) -> str:
+    parts = shares(report.ledger.job)
+    if not parts:
+        return "No step could be measured."
+    rows = [
+        f"| {phrases.CAUSE_WORDS[cause]} | {format_us(report.ledger.job[cause])} | {format_share(share)} |"
+        for cause, share in sorted(parts.items(), key=lambda item: -item[1])
+    ]
+    head = f"| where the step goes | {format_us(report.ledger.job['wall_us'])} | 100 % |"
+    return "\n".join([head, "| --- | ---: | ---: |", *rows])
+
+
+def _findings(report: Report) -> str:
+    ranked = report.ranked_findings()[: phrases.MAX_FINDINGS]
+    if not ranked:
+        return "**No finding**: nothing that was checked costs this job time."
+    rows = [_row(report, finding) for finding in ranked]
+    head = "| severity | finding | who | recoverable per step (range) | confidence |"
+    return "\n".join([head, "| --- | --- | --- | ---: | ---: |", *rows])
+
+
+def _row(report: Report, finding: Finding) -> str:
+    gain = finding.recoverable_us
+    cells = (
+        _SEVERITY_MARK[report.severity_of(finding)],
+        f"{_code(finding.id)} {escape(finding.summary)}",
+        escape(phrases.who_words(finding)),
+        f"{format_us(gain.value)} ({format_us(gain.low)} to {format_us(gain.high)})",
+        f"{finding.confidence:.0%}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _details(report: Report) -> list[str]:
+    return [
+        _detail(finding)
+        for finding in report.ranked_findings()[: phrases.MAX_FINDINGS]
+        if report.severity_of(finding) != "info" and (finding.fixes or finding.evidence)
+    ]
+
+
+def _detail(finding: Finding) -> str:
+    lines = [f"<details><summary>{escape(finding.id)}: what to do, and what was seen</summary>", ""]
+    lines += [f"- **do** {escape(phrases.fix_words(fix))}" for fix in finding.fixes]
+    lines += [f"- seen: {escape(phrases.evidence_words(evidence))}" for evidence in finding.evidence]
+    for fix in finding.fixes:
+        if fix.patch:
+            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", fix.patch)), default=0))
+            lines += ["", fence + "diff", *(phrases.clean(line) for line in fix.patch.splitlines()), fence]
+    return "\n".join([*lines, "", "</details>"])
+
+
+def _limits(report: Report) -> str:
+    lines = []
+    if report.checked:
+        lines.append(f"Checked, not found: {escape(phrases.checked_words(report))}.")
+    lines += [f"Not judged: {escape(a.id)} ({escape(a.reason)})." for a in report.abstentions]
+    lines += [f"Data {severity}: {escape(sentence)}" for severity, sentence in phrases.health_words(report)]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _code(text: str) -> str:
+    return "`" + phrases.clean(text).replace("`", "'").replace("|", "\\|") + "`"

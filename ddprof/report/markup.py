@@ -1,0 +1,39 @@
+"""HTML and SVG that is safe by construction: every string is escaped unless it is already `Markup`."""
+
+from __future__ import annotations
+
+from html import escape
+
+from ddprof.report.phrases import clean
+
+_VOID = frozenset({"meta", "br", "hr", "link", "input", "line", "rect", "circle", "path", "col"})
+
+
+class Markup(str):
+    """Text that is already HTML; the only kind that is not escaped."""
+
+    __slots__ = ()
+
+
+Child = str | None
+
+
+def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Markup:
+    """One element. `class_` loses its underscore, other names turn `_` into `-`; None leaves an attribute out."""
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(clean(_value(value)), quote=True)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID and not children:
+        return Markup(f"<{name}{written}/>")
+    return Markup(f"<{name}{written}>{join(*children)}</{name}>")
+
+
+def join(*children: Child) -> Markup:
+    """Children side by side, each escaped unless it is Markup; None is left out."""
+    return Markup("".join(child if isinstance(child, Markup) else escape(clean(child)) for child in children if child))
+
+
+def _value(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"

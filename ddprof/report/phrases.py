@@ -1,0 +1,169 @@
+"""The report in words: short phrases that the terminal, Markdown and HTML renderings share."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+
+from ddprof.findings import Evidence, Finding, Fix
+from ddprof.report.model import Report
+from ddprof.units import format_ranks, format_share, format_us
+
+MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
+_HIGH = 0.8
+_MEDIUM = 0.5
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+# Reader's words for a ledger cause (the contract's names stay in JSON).
+CAUSE_WORDS = {
+    "compute": "compute",
+    "comm_transfer": "communication",
+    "comm_wait": "waiting for late ranks",
+    "memcpy": "host-device copies",
+    "dataloader": "data loader",
+    "host_launch": "host too slow",
+    "host_sync": "host-device sync",
+    "allocator": "allocator",
+    "gc": "garbage collection",
+    "checkpoint": "checkpoint/logging",
+    "pipeline_bubble": "pipeline bubble",
+    "other": "other idle",
+    "unknown": "unexplained",
+}
+
+_BOUND_WORDS = {"none": "NO VERDICT", "healthy": "HEALTHY"}
+
+
+def clean(text: str) -> str:
+    """Text from a trace with control characters (escape sequences, newlines, bidi overrides) made visible as '?'."""
+    return _CONTROL.sub("?", text)
+
+
+def confidence_word(confidence: float) -> str:
+    """ "high", "medium" or "low" for a confidence in [0, 1]."""
+    if confidence >= _HIGH:
+        return "high"
+    return "medium" if confidence >= _MEDIUM else "low"
+
+
+def bound_word(report: Report) -> str:
+    """What limits the step, as the label in front of the headline, e.g. "STRAGGLER-BOUND"."""
+    bound = clean(report.verdict.bound)
+    return _BOUND_WORDS.get(bound, f"{bound.upper()}-BOUND" if bound else "NO VERDICT")
+
+
+def time_words(value_us: float) -> str:
+    """A time for people; "unknown" where it was not measured."""
+    return format_us(value_us) if math.isfinite(value_us) else "unknown"
+
+
+def run_words(report: Report) -> str:
+    """What was looked at, in one line: name, ranks, hosts, device, framework, steps."""
+    run, steps = report.run, report.steps
+    hosts = len(set(run.hosts.values()))
+    ranks = (
+        f"{len(run.ranks)} of {run.world_size} ranks"
+        if len(run.ranks) != run.world_size
+        else _count(run.world_size, "rank")
+    )
+    parts = [
+        run.name,
+        ranks + (f" on {hosts} hosts" if hosts > 1 else ""),
+        run.device_name or run.device,
+        " + ".join(run.framework) + (f" over {run.backend}" if run.backend else ""),
+        f"{_count(steps.count, 'step')} of {time_words(steps.wall_us)}" if steps.count else "no steps",
+    ]
+    return clean(" · ".join(part for part in parts if part.strip()))
+
+
+def trust_words(report: Report) -> str:
+    """Why the verdict can be trusted and how far: confidence of the leading finding, spread of steps, replay error."""
+    facts = []
+    leading = report.ranked_findings()[:1]
+    spread = step_spread(report)
+    if spread is not None:
+        facts.append(f"{report.steps.count} steps, spread ±{format_share(spread)}")
+    elif report.steps.count == 1:
+        facts.append("only one step was seen")
+    if report.replay.error is not None:
+        facts.append(f"replay within {format_share(report.replay.error)} of the measured step")
+    if report.run.missing_ranks:
+        facts.append(f"{format_ranks(report.run.missing_ranks)} not traced")
+    basis = "; ".join(facts)
+    if not leading:
+        return basis
+    word = f"{confidence_word(leading[0].confidence)} ({leading[0].confidence:.0%})"
+    return f"{word}: {basis}" if basis else word
+
+
+def step_spread(report: Report) -> float | None:
+    """Half the interquartile range of the steps over their median; None below three steps."""
+    values = [v for v in report.steps.per_step_us if math.isfinite(v)]
+    if len(values) < 3 or statistics.median(values) <= 0:
+        return None
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return (high - low) / 2 / statistics.median(values)
+
+
+def who_words(finding: Finding) -> str:
+    """The culprits: "rank 3", "ranks 0-3", or "the whole job"."""
+    return format_ranks(finding.ranks) if finding.ranks else "the whole job"
+
+
+def gain_words(report: Report, finding: Finding) -> str:
+    """What fixing it wins, with range, share, and the step time after."""
+    gain, step_us = finding.recoverable_us, report.steps.wall_us
+    words = f"{format_us(gain.value)} per step (range {format_us(gain.low)} to {format_us(gain.high)})"
+    if not step_us > 0:
+        return words
+    after_us = report.predicted_step_us(finding)
+    speedup = f", {step_us / after_us:.2f}x" if after_us > 0 else ""
+    share = format_share(gain.value / step_us)
+    return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}"
+
+
+def fix_words(fix: Fix) -> str:
+    """One change: setting, from what to what, and why."""
+    change = f"{fix.setting}: {fix.current} -> {fix.suggested}" if fix.current else f"{fix.setting}: {fix.suggested}"
+    return clean(f"{change} ({fix.why})" if fix.why else change)
+
+
+def evidence_words(evidence: Evidence) -> str:
+    """One observation, with the rank and the times to look at."""
+    where = []
+    if evidence.rank is not None and f"rank {evidence.rank}" not in evidence.text:
+        where.append(f"rank {evidence.rank}")
+    if evidence.start_us is not None:
+        end = "" if evidence.end_us is None else f" to {format_us(evidence.end_us)}"
+        where.append(f"at {format_us(evidence.start_us)}{end}")
+    if evidence.event and evidence.event not in evidence.text:
+        where.append(evidence.event)
+    return clean(f"{evidence.text} [{', '.join(where)}]" if where else evidence.text)
+
+
+def checked_words(report: Report) -> str:
+    """Which causes were looked for and not found."""
+    return ", ".join(report.checked)
+
+
+def health_words(report: Report) -> list[tuple[str, str]]:
+    """(severity, sentence) of every defect of the input."""
+    return [
+        (h.severity, clean(f"{'' if h.rank is None else f'rank {h.rank}: '}{h.issue}; {h.effect}"))
+        for h in report.health
+    ]
+
+
+def clock_words(report: Report) -> str:
+    """How the clocks were aligned and how well; "" where there is one clock."""
+    hosts = report.clock.hosts
+    if len(hosts) < 2:
+        return ""
+    errors = [h.error_us for h in hosts.values() if h.error_us is not None]
+    within = f" to within {format_us(max(errors))}" if errors else ", error unknown"
+    return clean(f"clocks of {len(hosts)} hosts aligned by {report.clock.method}{within}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,139 @@
+"""A report without names: hosts, paths, file and event names become keyed hashes, the same name the same hash.
+
+Numbers, ranks, causes, finding ids and public names (PyTorch operators, vendor kernels and collectives) stay, so the
+verdict stays what it was. Free text is searched for every secret that the report knows and for anything that looks like
+a path, an address or a file name.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+
+from ddprof.findings import Evidence, Finding, Fix
+from ddprof.report.model import ClockInfo, Report
+
+_PUBLIC = re.compile(
+    r"(aten|c10d|autograd|nccl|gloo|torch|cuda|hip|cub|cudnn|cublas|cutlass|triton|flash|fmha|ampere|sm\d|volta|turing|hopper"
+    r"|void at::|at::|ProfilerStep|DistributedDataParallel|FullyShardedDataParallel|DataLoader|enumerate\(DataLoader\)"
+    r"|Memcpy|Memset|Optimizer|all_reduce|allreduce|all_gather|allgather|reduce_scatter|broadcast|barrier|send|recv|record_param_comms)",
+    re.IGNORECASE,
+)
+_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~@+-]*[/\\])+[\w.@+-]+")
+_FILE = re.compile(
+    r"\b[\w@+-][\w.@+-]*\.(?:py|json|gz|pt|pth|zip|tar|sqlite|pickle|pkl|yaml|yml|toml|parquet|html|txt|log)\b"
+)
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[\w.+-]+@[\w-]+\.[\w.-]+\b")
+_PROSE = frozenset(
+    {"host", "device", "read", "write", "send", "recv", "forward", "backward", "input", "output", "start", "end", "CPU"}
+    | {
+        "GPU",
+        "I",
+        "O",
+        "s",
+        "step",
+        "steps",
+        "rank",
+        "sample",
+        "samples",
+        "us",
+        "ms",
+        "ns",
+        "B",
+        "KB",
+        "MB",
+        "GB",
+        "TB",
+    }
+    | {"KiB", "MiB", "GiB", "TiB", "GFLOP", "TFLOP"}
+)
+_HASH_CHARACTERS = 8
+_LEAST_SECRET = 3  # shorter host names would hit ordinary words
+
+
+def redacted(report: Report, key: bytes | None = None) -> Report:
+    """The report with its names hashed. `key`: default DDPROF_REDACT_KEY, else random: two reports cannot be linked."""
+    secret = key or os.environ.get("DDPROF_REDACT_KEY", "").encode() or secrets.token_bytes(16)
+    scrub = _scrubber(report, secret)
+    run, clock = report.run, report.clock
+    return replace(
+        report,
+        run=replace(
+            run,
+            name=_alias("run", run.name, secret) if run.name else "",
+            hosts={rank: _alias("host", host, secret) for rank, host in run.hosts.items()},
+            paths=tuple(_alias("path", path, secret) for path in run.paths),
+        ),
+        clock=ClockInfo({scrub(host): value for host, value in clock.hosts.items()}, scrub(clock.method)),
+        health=tuple(replace(h, issue=scrub(h.issue), effect=scrub(h.effect)) for h in report.health),
+        findings=tuple(_finding(f, scrub, secret) for f in report.findings),
+        what_if=tuple(replace(w, change=scrub(w.change)) for w in report.what_if),
+        verdict=replace(report.verdict, headline=scrub(report.verdict.headline)),
+        abstentions=tuple(replace(a, reason=scrub(a.reason)) for a in report.abstentions),
+        tables={},
+    )
+
+
+def _finding(finding: Finding, scrub: Callable[[str], str], secret: bytes) -> Finding:
+    return replace(
+        finding,
+        summary=scrub(finding.summary),
+        evidence=tuple(_evidence(e, scrub, secret) for e in finding.evidence),
+        fixes=tuple(_fix(f, scrub) for f in finding.fixes),
+    )
+
+
+def _evidence(evidence: Evidence, scrub: Callable[[str], str], secret: bytes) -> Evidence:
+    event = evidence.event
+    if event is not None and not _PUBLIC.match(event):
+        event = _alias("event", event, secret)
+    return replace(evidence, text=scrub(evidence.text), event=event)
+
+
+def _fix(fix: Fix, scrub: Callable[[str], str]) -> Fix:
+    """`source` cites public documentation and stays."""
+    return replace(
+        fix,
+        suggested=scrub(fix.suggested),
+        why=scrub(fix.why),
+        current=None if fix.current is None else scrub(fix.current),
+        patch=None if fix.patch is None else scrub(fix.patch),
+    )
+
+
+def _scrubber(report: Report, secret: bytes) -> Callable[[str], str]:
+    """A function that hashes, in any text, the secrets this report knows and whatever looks like one."""
+    hosts = [host for host in (*report.run.hosts.values(), *report.clock.hosts) if len(host) >= _LEAST_SECRET]
+    known = dict.fromkeys(hosts, "host")
+    known.update(dict.fromkeys(report.run.paths, "path"))
+    known.update({path.replace("\\", "/").rsplit("/", 1)[-1]: "path" for path in report.run.paths})
+    if report.run.name:
+        known[report.run.name] = "run"
+    for finding in report.findings:
+        known.update({e.event: "event" for e in finding.evidence if e.event and not _PUBLIC.match(e.event)})
+    known.pop("", None)
+    names = sorted(known, key=len, reverse=True)
+    pattern = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names)) if names else None
+
+    def scrub(text: str) -> str:
+        if pattern is not None:
+            text = pattern.sub(lambda m: _alias(known[m.group()], m.group(), secret), text)
+        text = _PATH.sub(lambda m: m.group() if _is_prose(m.group()) else _alias("path", m.group(), secret), text)
+        text = _FILE.sub(lambda m: _alias("file", m.group(), secret), text)
+        return _ADDRESS.sub(lambda m: _alias("address", m.group(), secret), text)
+
+    return scrub
+
+
+def _is_prose(text: str) -> bool:
+    """Ratios ("3/4", "GB/s") and the word pairs of the rules' own texts are not paths; any other slash makes one."""
+    return all(part in _PROSE or part.replace(".", "").isdigit() for part in text.split("/"))
+
+
+def _alias(kind: str, name: str, secret: bytes) -> str:
+    digest = hmac.new(secret, f"{kind}\0{name}".encode(), "sha256").hexdigest()
+    return f"{kind}-{digest[:_HASH_CHARACTERS]}"

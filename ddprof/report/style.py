@@ -1,0 +1,72 @@
+"""The stylesheet of the HTML report: light, dark and print; no font or picture from outside."""
+
+from __future__ import annotations
+
+from ddprof.report.bar import LOOKS
+
+_LIGHT = "".join(f"--{cause.replace('_', '-')}:{look.light};" for cause, look in LOOKS.items())
+_DARK = "".join(f"--{cause.replace('_', '-')}:{look.dark};" for cause, look in LOOKS.items())
+_LIGHT_GROUND = (
+    "--ground:#fff;--panel:#f6f8fa;--line:#d0d7de;--text:#1f2328;--quiet:#57606a;--accent:#0a58ca;"
+    "--critical:#b42318;--warning:#8a5a00;--info:#0a58ca;--on-bar:#fff;"
+)
+_DARK_GROUND = (
+    "--ground:#0d1117;--panel:#161b22;--line:#3d444d;--text:#e6edf3;--quiet:#9da7b3;--accent:#6cb0ff;"
+    "--critical:#ff8f85;--warning:#e8b649;--info:#6cb0ff;--on-bar:#0d1117;"
+)
+
+STYLE = f"""
+:root{{color-scheme:light dark;{_LIGHT_GROUND}{_LIGHT}}}
+@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{_DARK_GROUND}{_DARK}}}}}
+:root[data-theme=dark]{{color-scheme:dark;{_DARK_GROUND}{_DARK}}}
+:root[data-theme=light]{{color-scheme:light}}
+@media print{{:root,:root[data-theme=dark]{{color-scheme:light;{_LIGHT_GROUND}{_LIGHT}}}
+ .no-print{{display:none!important}} details>*{{display:block}} body{{font-size:11px}} section{{break-inside:avoid}}}}
+*{{box-sizing:border-box}}
+body{{margin:0;background:var(--ground);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;
+ font-variant-numeric:tabular-nums}}
+main,header{{max-width:1180px;margin:0 auto;padding:0 20px}}
+header{{display:flex;gap:12px;justify-content:space-between;align-items:center;padding-top:14px;color:var(--quiet)}}
+h1{{font-size:26px;line-height:1.25;margin:14px 0 6px;overflow-wrap:anywhere}} h2{{font-size:18px;margin:28px 0 6px}}
+h3{{font-size:16px;margin:0 0 6px;overflow-wrap:anywhere}}
+.quiet{{color:var(--quiet)}} .label{{font-weight:700;letter-spacing:.02em}}
+button{{font:inherit;color:inherit;background:var(--panel);border:1px solid var(--line);border-radius:6px;
+ padding:4px 10px;cursor:pointer}} :focus-visible{{outline:3px solid var(--accent);outline-offset:2px}}
+section>p:first-of-type{{margin-top:0}}
+.card{{border:1px solid var(--line);border-left-width:6px;border-radius:8px;background:var(--panel);padding:12px 16px;
+ margin:10px 0}} .card.critical{{border-left-color:var(--critical)}} .card.warning{{border-left-color:var(--warning)}}
+.card.info{{border-left-color:var(--info)}} .severity.critical{{color:var(--critical)}}
+.severity.warning{{color:var(--warning)}} .severity.info{{color:var(--info)}} .severity{{font-weight:700}}
+dl{{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;margin:0}} dt{{color:var(--quiet)}}
+dd{{margin:0;overflow-wrap:anywhere}} pre{{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--ground);
+ border:1px solid var(--line);border-radius:6px;padding:8px 10px;margin:4px 0}}
+code,pre{{font-family:ui-monospace,SFMono-Regular,Consolas,monospace;font-size:13px}}
+.legend{{display:flex;flex-wrap:wrap;gap:4px 16px;padding:0;margin:6px 0;list-style:none}}
+.swatch{{display:inline-block;width:18px;height:14px;margin-right:6px;vertical-align:-2px;border-radius:3px;
+ text-align:center;font:700 10px/14px ui-monospace,monospace;color:var(--on-bar)}}
+.two{{display:grid;grid-template-columns:repeat(auto-fit,minmax(380px,1fr));gap:8px 28px}}
+.scroll{{overflow-x:auto}} table{{border-collapse:collapse;font-size:14px}}
+th,td{{padding:3px 10px;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}}
+th:first-child,td:first-child,td.text,th.text{{text-align:left;white-space:normal}}
+svg{{display:block;width:100%;height:auto}} svg text{{fill:var(--text);font:12px system-ui,sans-serif}}
+svg .on-bar{{fill:var(--on-bar);font-weight:700}} svg .axis{{stroke:var(--line)}} svg .dot{{fill:var(--accent)}}
+svg .median{{stroke:var(--quiet);stroke-dasharray:4 4}} summary{{cursor:pointer}}
+footer{{margin:30px 0;color:var(--quiet);font-size:13px}}
+@media (prefers-reduced-motion:no-preference){{.card{{transition:border-color .1s}}}}
+"""
+
+SCRIPT = """
+document.getElementById('theme').addEventListener('click',function(){
+ var root=document.documentElement,dark=matchMedia('(prefers-color-scheme: dark)').matches;
+ var now=root.dataset.theme||(dark?'dark':'light');root.dataset.theme=now==='dark'?'light':'dark';});
+document.getElementById('save').addEventListener('click',function(){
+ var text=document.getElementById('report').textContent,link=document.createElement('a');
+ link.href=URL.createObjectURL(new Blob([text],{type:'application/json'}));link.download='ddprof-report.json';
+ link.click();
+ setTimeout(function(){URL.revokeObjectURL(link.href)},1000);});
+"""
+
+
+def colour(cause: str) -> str:
+    """The CSS value of a cause's colour in the current theme."""
+    return f"var(--{cause.replace('_', '-')})"

@@ -1,0 +1,146 @@
+"""The report as text: what, why, who, what to do and how sure, readable in ten seconds.
+
+A list of rich `Text` lines is the one source; a terminal gets it coloured with the verdict in a box, anything else gets
+the plain characters.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from ddprof.findings import Finding
+from ddprof.report import phrases
+from ddprof.report.bar import LOOKS, cells, shares
+from ddprof.report.model import Report
+from ddprof.units import format_share
+
+PLAIN_WIDTH = 100
+_MAX_WIDTH = 120
+_SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "error": "bold red", "info": "cyan"}
+_LABEL_WIDTH = 7
+_MAX_NOTES = 6
+_LEAST_LEGEND_SHARE = 0.005  # smaller causes share one entry: the legend names what matters
+
+
+def render_text(report: Report, next_commands: Sequence[str] = (), width: int = PLAIN_WIDTH) -> str:
+    """The report as plain characters, ending in a newline."""
+    lines = [*_verdict(report, width), Text(), *_body(report, next_commands, width)]
+    return "\n".join(line.plain.rstrip() for line in lines) + "\n"
+
+
+def print_report(console: Console, report: Report, next_commands: Sequence[str] = ()) -> None:
+    """The report on a terminal: the verdict in a box, the rest below it."""
+    width = min(console.width, _MAX_WIDTH)
+    title = Text(f" {phrases.bound_word(report)} ", style="bold reverse")
+    box = Panel(Text("\n").join(_verdict(report, width - 4)), title=title, title_align="left", width=width)
+    console.print(box)
+    for line in _body(report, next_commands, width):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _verdict(report: Report, width: int) -> list[Text]:
+    headline = f"{phrases.bound_word(report)}: {phrases.clean(report.verdict.headline)}"
+    lines = [Text(part, style="dim") for part in textwrap.wrap(phrases.run_words(report), width)]
+    lines.append(Text())
+    lines += [Text(part, style="bold") for part in textwrap.wrap(headline, width)]
+    trust = phrases.trust_words(report)
+    return [*lines, *_labelled("sure", trust, width, indent=0)] if trust else lines
+
+
+def _body(report: Report, next_commands: Sequence[str], width: int) -> list[Text]:
+    sections = [_step_bar(report, width), _findings(report, width), _limits(report, width)]
+    if next_commands:
+        sections.append([Text(f"Next: {phrases.clean(c)}", style="bold") for c in next_commands])
+    lines: list[Text] = []
+    for section in sections:
+        if section:
+            lines += [Text(), *section] if lines else section
+    return lines
+
+
+def _step_bar(report: Report, width: int) -> list[Text]:
+    parts = shares(report.ledger.job)
+    if not parts:
+        return [Text("Where the step goes: unknown (no step could be measured)")]
+    bar = Text("  ")
+    for cause, count in cells(parts, width - 4).items():
+        look = LOOKS[cause]
+        bar.append(look.letter * count, style=f"white on {look.light}")
+    named = {cause: share for cause, share in parts.items() if share >= _LEAST_LEGEND_SHARE}
+    legend = [f"{LOOKS[c].letter} {phrases.CAUSE_WORDS[c]} {format_share(s)}" for c, s in named.items()]
+    rest = sum(parts.values()) - sum(named.values())
+    if rest > 0.0005:
+        legend.append(f"rest {format_share(rest)}")
+    head = f"Where the step goes ({phrases.time_words(report.ledger.job['wall_us'])}, mean over ranks)"
+    wrapped = textwrap.wrap("   ".join(part.replace(" ", "\u00a0") for part in legend), width - 2)
+    return [Text(head, style="bold"), bar, *(Text("  " + line.replace("\u00a0", " ")) for line in wrapped)]
+
+
+def _findings(report: Report, width: int) -> list[Text]:
+    ranked = report.ranked_findings()
+    shown = ranked[: phrases.MAX_FINDINGS]
+    if not shown:
+        return [Text("Findings: none. Nothing that was checked costs this job time.", style="bold")]
+    lines = [Text("Findings, by the time that fixing them gives back", style="bold")]
+    for number, finding in enumerate(shown, 1):
+        lines += _finding(report, finding, number, width)
+    if len(ranked) > len(shown):
+        lines.append(Text(f"  ... and {len(ranked) - len(shown)} smaller (all of them: --format json)", style="dim"))
+    return lines
+
+
+def _finding(report: Report, finding: Finding, number: int, width: int) -> list[Text]:
+    severity = report.severity_of(finding)
+    title = textwrap.wrap(phrases.clean(finding.summary), width - 17) or [""]
+    lines = [
+        Text.assemble(f"  {number}. ", (f"[{severity}]", _SEVERITY_STYLE[severity]), " ", (title[0], "bold")),
+        *(Text(f"     {line}", style="bold") for line in title[1:]),
+    ]
+    if severity == "info":
+        return lines + _labelled("gain", f"{phrases.gain_words(report, finding)} ({finding.id})", width)
+    who = f"{phrases.who_words(finding)}   ({finding.id}, {_sure(finding)})"
+    lines += _labelled("who", who, width)
+    lines += _labelled("gain", phrases.gain_words(report, finding), width)
+    for fix in finding.fixes[:2]:
+        lines += _labelled("do", phrases.fix_words(fix), width)
+    if finding.fixes and finding.fixes[0].patch:
+        patch = [phrases.clean(line) for line in finding.fixes[0].patch.splitlines()[:4]]
+        lines += [Text(f"     {'' if i else 'patch':<{_LABEL_WIDTH}}{line}", "green") for i, line in enumerate(patch)]
+    for evidence in finding.evidence[:2]:
+        lines += _labelled("seen", phrases.evidence_words(evidence), width)
+    return lines
+
+
+def _sure(finding: Finding) -> str:
+    return f"{phrases.confidence_word(finding.confidence)} confidence, {finding.confidence:.0%}"
+
+
+def _limits(report: Report, width: int) -> list[Text]:
+    """What was looked for in vain, what could not be judged, and what is wrong with the input."""
+    lines: list[Text] = []
+    if report.checked:
+        lines += _labelled("Checked, not found:", phrases.checked_words(report), width, indent=0, label_width=20)
+    for abstention in report.abstentions[:_MAX_NOTES]:
+        text = phrases.clean(f"{abstention.id} ({abstention.reason})")
+        lines += _labelled("Not judged:", text, width, indent=0, label_width=20)
+    if len(report.abstentions) > _MAX_NOTES:
+        lines.append(Text(f"{'':20}... and {len(report.abstentions) - _MAX_NOTES} more (--format json)"))
+    notes = phrases.health_words(report)
+    for severity, sentence in notes[:_MAX_NOTES]:
+        lines += _labelled(f"Data {severity}:", sentence, width, indent=0, label_width=20)
+    if len(notes) > _MAX_NOTES:
+        lines.append(Text(f"{'':20}... and {len(notes) - _MAX_NOTES} more notes on the data (--format json)"))
+    clock = phrases.clock_words(report)
+    return [*lines, *_labelled("Clocks:", clock, width, indent=0, label_width=20)] if clock else lines
+
+
+def _labelled(label: str, text: str, width: int, indent: int = 5, label_width: int = _LABEL_WIDTH) -> list[Text]:
+    """A label and its text, wrapped with a hanging indent."""
+    parts = textwrap.wrap(text, max(width - indent - label_width, 20)) or [""]
+    first = Text.assemble(" " * indent, (f"{label:<{label_width}}", "dim"), parts[0])
+    return [first, *(Text(" " * (indent + label_width) + part) for part in parts[1:])]

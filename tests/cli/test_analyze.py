@@ -1,0 +1,108 @@
+"""`ddprof analyze`: documents, exit codes, gates."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from ddprof.report.contract import to_contract
+from ddprof.report.model import Report
+
+
+def test_text_answers_what_why_who_what_to_do_how_sure(ddprof, saved: Path) -> None:
+    code, out, err = ddprof("analyze", str(saved))
+    assert (code, err) == (0, "")
+    for words in ("STRAGGLER-BOUND", "rank 2", "input.straggler", "36 ms per step", "num_workers: 0 -> 4", "95%"):
+        assert words in out
+    assert "Checked, not found: host.gc, host.sync" in out
+    assert "memory.headroom" in out
+    assert "rank 3: the trace ends early" in out
+    assert "ddprof explain input.straggler" in out
+    assert "\x1b" not in out
+
+
+def test_json_is_one_document_and_nothing_else(ddprof, saved: Path, straggler_report: Report) -> None:
+    code, out, err = ddprof("analyze", str(saved), "--format", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == json.loads(json.dumps(to_contract(straggler_report)))
+
+
+def test_several_runs_are_wrapped(ddprof, saved: Path) -> None:
+    _, out, _ = ddprof("analyze", str(saved), str(saved), "--format", "json")
+    document = json.loads(out)
+    assert document["schema"] == "ddprof.reports/1"
+    assert len(document["reports"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("x.json", "{"), ("x.md", "### Straggler-bound"), ("x.txt", "mnist"), ("x.html", "<!doctype html>")],
+)
+def test_a_files_suffix_chooses_the_format(ddprof, saved: Path, tmp_path: Path, name: str, start: str) -> None:
+    code, out, err = ddprof("analyze", str(saved), "-o", str(tmp_path / "new" / name))
+    assert (code, out) == (0, "")
+    assert (tmp_path / "new" / name).read_text().startswith(start)
+    assert "rank 2 is late" in err
+    assert not list((tmp_path / "new").glob(".*"))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["warning", "critical", "input.*", "input.straggler", "*:info", "comm_wait>20%", "step>=100ms", "recoverable>30%"],
+)
+def test_a_gate_that_fails_exits_with_3_after_the_report(ddprof, saved: Path, expression: str) -> None:
+    code, out, err = ddprof("analyze", str(saved), "--fail-on", expression)
+    assert code == 3
+    assert "STRAGGLER-BOUND" in out
+    assert err.startswith("ddprof: gate failed: ")
+
+
+@pytest.mark.parametrize(
+    "expression", ["comm.*", "host.*", "comm_wait>90%", "step>0.2s", "exposed_comm<1us", "idle>50%"]
+)
+def test_a_gate_that_passes_exits_with_0(ddprof, saved: Path, expression: str) -> None:
+    assert ddprof("analyze", str(saved), "--fail-on", expression)[0] == 0
+
+
+@pytest.mark.parametrize("expression", ["wrning", "speed>3ms", "step>5%", "step>1.2.3ms", "comm_wait>20", ""])
+def test_a_gate_that_cannot_be_read_is_usage(ddprof, saved: Path, expression: str) -> None:
+    code, out, err = ddprof("analyze", str(saved), "--fail-on", expression)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_strict_wants_every_rank(ddprof, tmp_path: Path, straggler_report: Report) -> None:
+    run = dataclasses.replace(straggler_report.run, world_size=5, missing_ranks=(4,))
+    file = tmp_path / "saved.json"
+    file.write_text(json.dumps(to_contract(dataclasses.replace(straggler_report, run=run))))
+    assert ddprof("analyze", str(file))[0] == 0
+    code, out, err = ddprof("analyze", str(file), "--strict")
+    assert code == 4
+    assert "STRAGGLER-BOUND" in out
+    assert err == "ddprof: --strict: mnist: no usable trace of rank 4\n"
+
+
+def test_a_damaged_report_is_one_line_and_4(ddprof, tmp_path: Path) -> None:
+    file = tmp_path / "saved.json"
+    file.write_text('{"schema": "ddprof.report/1", "run": {')
+    code, out, err = ddprof("analyze", str(file))
+    assert (code, out) == (4, "")
+    assert str(file) in err
+    assert err.count("\n") == 1
+
+
+def test_an_output_that_cannot_be_written_is_one_line(ddprof, saved: Path) -> None:
+    code, _, err = ddprof("analyze", str(saved), "-o", f"{saved}/x.json")
+    assert code == 2
+    assert err.count("\n") == 1
+
+
+def test_a_missing_path_is_one_line_and_4(ddprof, tmp_path: Path) -> None:
+    pytest.importorskip("ddprof.analyzers.engine")
+    code, out, err = ddprof("analyze", str(tmp_path / "absent"))
+    assert (code, out) == (4, "")
+    assert "absent" in err
+    assert err.count("\n") == 1

@@ -1,0 +1,94 @@
+"""The group: help, version, exit codes, lightness, broken pipes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ddprof._version import __version__
+from ddprof.cli import main as cli_main
+
+HEAVY = {"numpy", "pandas", "pyarrow", "torch", "rich", "dash", "plotly", "msgspec", "fsspec", "asyncio", "sqlite3"}
+
+
+def test_version(ddprof) -> None:
+    assert ddprof("--version") == (0, f"ddprof, version {__version__}\n", "")
+
+
+def test_help_names_every_command_and_exit_code(ddprof) -> None:
+    code, out, _ = ddprof("--help")
+    assert code == 0
+    assert all(f"\n  {name} " in out for name in cli_main.COMMANDS)
+    assert all(f"\n    {number}  " in out for number in range(5))
+
+
+@pytest.mark.parametrize("name", list(cli_main.COMMANDS))
+def test_every_command_exists_and_has_help(ddprof, name: str) -> None:
+    found = importlib.import_module(cli_main.COMMANDS[name][0]).command
+    assert isinstance(found, click.Command)
+    assert ddprof(name, "--help")[0] == 0
+
+
+@pytest.mark.parametrize("arguments", [("analyse",), ("analyze",), ("analyze", "x", "--format", "xml"), ("--wrong",)])
+def test_usage_errors_exit_with_2(ddprof, arguments: tuple[str, ...]) -> None:
+    code, out, err = ddprof(*arguments)
+    assert (code, out) == (2, "")
+    assert "Error" in err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(ddprof, shell: str) -> None:
+    code, out, _ = ddprof("completion", shell)
+    assert code == 0
+    assert "_DDPROF_COMPLETE" in out
+
+
+def test_completion_completes_commands() -> None:
+    environment = {**os.environ, "_DDPROF_COMPLETE": "bash_complete", "COMP_WORDS": "ddprof ana", "COMP_CWORD": "1"}
+    command = [sys.executable, "-m", "ddprof.cli.main"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert "plain,analyze" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "code", ["import ddprof", "from ddprof.cli.main import cli; cli(['--help'], standalone_mode=False)"]
+)
+def test_nothing_heavy_is_imported(code: str) -> None:
+    probe = f"import json, sys\n{code}\nprint('\\n' + json.dumps(sorted(m.split('.')[0] for m in sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
+    assert not HEAVY & set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_a_reader_that_leaves_is_no_error(saved: Path) -> None:
+    command = f"{sys.executable} -m ddprof.cli.main analyze {saved} --format json"
+    script = f"set -o pipefail; for i in 1 2 3; do {command} | head -c 1 >/dev/null || exit 9; done"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_internal_error_is_one_line_and_1(saved: Path) -> None:
+    code = (
+        "import ddprof.cli.load as load\nfrom ddprof.cli import main\n"
+        "def broken(*_):\n    raise RuntimeError('two\\nlines')\n"
+        "import ddprof.cli.analyze as analyze\nanalyze.load_reports = broken\nmain.main()"
+    )
+    command = [sys.executable, "-c", code, "analyze", str(saved)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ddprof: internal error: RuntimeError: two lines")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_stream_that_cannot_encode_gets_replacements(saved: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "ddprof.cli.main", "analyze", str(saved)]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"STRAGGLER-BOUND" in done.stdout

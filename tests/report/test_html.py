@@ -1,0 +1,106 @@
+"""The HTML file is self-contained, safe, complete and small."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+
+from ddprof.findings import Evidence
+from ddprof.report.contract import to_contract
+from ddprof.report.html import render_html, render_summary
+from ddprof.report.model import Ledger, Report
+from ddprof.report.svg import MAX_HEAT_RANKS
+
+EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[31m"
+
+
+class _Page(HTMLParser):
+    """Collects tags and checks that every element is closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.scripts: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+
+
+def _parsed(text: str) -> _Page:
+    page = _Page()
+    page.feed(text)
+    page.close()
+    assert page.open == []
+    return page
+
+
+def _evil(report: Report) -> Report:
+    finding = dataclasses.replace(
+        report.findings[1], summary=EVIL, evidence=(Evidence(EVIL, 2, 0.0, 1.0, EVIL),), fixes=()
+    )
+    run = dataclasses.replace(report.run, name=EVIL, hosts=dict.fromkeys(report.run.ranks, EVIL), device_name=EVIL)
+    verdict = dataclasses.replace(report.verdict, headline=EVIL, bound=EVIL)
+    return dataclasses.replace(report, findings=(finding,), run=run, verdict=verdict)
+
+
+def test_the_page_makes_no_request(straggler_report: Report) -> None:
+    page = _parsed(render_html(straggler_report))
+    assert not [name for name, _ in page.attributes if name in {"src", "href", "action", "background", "poster"}]
+    text = render_html(straggler_report)
+    assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org)", text)
+    assert "default-src &#x27;none&#x27;" in text
+
+
+def test_names_from_traces_are_text(straggler_report: Report) -> None:
+    page = _parsed(render_html(_evil(straggler_report)))
+    assert len(page.scripts) == 2
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert "\x1b" not in render_html(_evil(straggler_report))
+
+
+def test_the_page_holds_the_reports_document(straggler_report: Report) -> None:
+    document = json.loads(_parsed(render_html(straggler_report)).scripts[0])
+    assert document == json.loads(json.dumps(to_contract(straggler_report)))
+
+
+def test_the_page_says_what_the_report_says(straggler_report: Report) -> None:
+    text = render_html(straggler_report)
+    for words in ("STRAGGLER-BOUND", "rank 2", "36 ms per step", "num_workers", "host.gc", "memory.headroom", "123"):
+        assert words in text
+
+
+def test_a_large_world_stays_small_and_shows_who_differs(straggler_report: Report) -> None:
+    rows = {rank: dict(straggler_report.ledger.job) for rank in range(2048)}
+    rows[1234] = straggler_report.ledger.per_rank[2]
+    text = render_html(dataclasses.replace(straggler_report, ledger=Ledger(rows, straggler_report.ledger.job)))
+    assert len(text.encode()) < 3_000_000
+    assert ">rank 1234</text>" in text
+    assert text.count("</text>") < 12 * MAX_HEAT_RANKS
+
+
+def test_a_report_without_steps_renders(straggler_report: Report) -> None:
+    steps = dataclasses.replace(straggler_report.steps, count=0, wall_us=float("nan"), per_step_us=())
+    empty = dataclasses.replace(straggler_report, steps=steps, ledger=Ledger(), findings=(), what_if=())
+    assert "no step could be measured" in render_html(empty)
+    _parsed(render_html(empty))
+
+
+def test_the_notebook_view_is_a_fragment(straggler_report: Report) -> None:
+    text = render_summary(straggler_report)
+    assert "STRAGGLER-BOUND" in text
+    assert "<html" not in text
+    assert "@scope (.ddprof)" in text

@@ -1,0 +1,79 @@
+"""A redacted report holds no name of the site, and says the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from ddprof.findings import Evidence
+from ddprof.report.contract import to_contract
+from ddprof.report.html import render_html
+from ddprof.report.model import HealthItem, Report
+from ddprof.report.redact import redacted
+
+SECRETS = (
+    "node-a",
+    "node-b",
+    "mnist",
+    "rank0.json",
+    "secret_kernel",
+    "/home/alice",
+    "train_gpt9",
+    "10.1.2.3",
+    "alice@corp.com",
+)
+
+
+@pytest.fixture
+def private_report(straggler_report: Report) -> Report:
+    finding = dataclasses.replace(
+        straggler_report.findings[1],
+        summary="node-b reads /home/alice/project/train_gpt9.py slowly: 3/4 steps, 12 GB/s",
+        evidence=(Evidence("secret_kernel(float*) ran on node-b", 2, 0.0, 1.0, "secret_kernel(float*)"),),
+    )
+    note = HealthItem("runs/mnist/rank0.json.gz is cut off (host 10.1.2.3)", "ask alice@corp.com about shard/zeta.bin")
+    verdict = dataclasses.replace(straggler_report.verdict, headline="node-b is late (train_gpt9.py)")
+    return dataclasses.replace(straggler_report, findings=(finding,), health=(note,), verdict=verdict)
+
+
+def test_no_secret_is_left(private_report: Report) -> None:
+    hidden = redacted(private_report, b"key")
+    for text in (json.dumps(to_contract(hidden)), render_html(hidden)):
+        assert [secret for secret in (*SECRETS, "shard/zeta") if secret in text] == []
+
+
+def test_numbers_and_verdict_stay(private_report: Report) -> None:
+    before, after = to_contract(private_report), to_contract(redacted(private_report, b"key"))
+    for section in ("steps", "ledger", "efficiency", "replay"):
+        assert after[section] == before[section]
+    assert after["verdict"]["bound"] == before["verdict"]["bound"]
+    for old, new in zip(before["findings"], after["findings"], strict=True):
+        for key in ("id", "severity", "ranks", "lost_us", "recoverable_us", "predicted_step_us", "confidence"):
+            assert new[key] == old[key]
+    assert "3/4 steps, 12 GB/s" in after["findings"][0]["summary"]
+
+
+def test_the_same_name_has_the_same_hash_everywhere(private_report: Report) -> None:
+    hidden = redacted(private_report, b"key")
+    assert hidden.run.hosts[0] == hidden.run.hosts[1] != hidden.run.hosts[2]
+    assert hidden.run.hosts[2] in hidden.findings[0].summary
+    assert hidden.run.hosts[2] in hidden.clock.hosts
+    assert redacted(private_report, b"key") == hidden
+    assert redacted(private_report, b"other").run.hosts != hidden.run.hosts
+
+
+def test_the_key_is_random_unless_stated(private_report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DDPROF_REDACT_KEY", raising=False)
+    assert redacted(private_report).run.hosts != redacted(private_report).run.hosts
+    monkeypatch.setenv("DDPROF_REDACT_KEY", "k")
+    assert redacted(private_report).run.hosts == redacted(private_report).run.hosts
+
+
+def test_public_names_stay(straggler_report: Report) -> None:
+    finding = dataclasses.replace(
+        straggler_report.findings[1], evidence=(Evidence("aten::mm", 0, 0.0, 1.0, "aten::mm"),)
+    )
+    hidden = redacted(dataclasses.replace(straggler_report, findings=(finding,)), b"key")
+    assert hidden.findings[0].evidence == finding.evidence

@@ -1,0 +1,86 @@
+"""The verdict as a person reads it: bar, findings, limits, Markdown, escape sequences."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from ddprof.report.bar import LOOKS, cells, shares
+from ddprof.report.markdown import render_markdown
+from ddprof.report.model import CAUSES, Ledger, Report
+from ddprof.report.phrases import CAUSE_WORDS
+from ddprof.report.text import print_report, render_text
+
+
+def test_every_cause_has_words_and_a_look() -> None:
+    assert set(CAUSE_WORDS) == set(LOOKS) == set(CAUSES)
+    assert len({look.letter for look in LOOKS.values()}) == len(CAUSES)
+
+
+@given(st.lists(st.floats(0.0, 1e6), min_size=13, max_size=13), st.integers(10, 200))
+def test_the_bar_fills_its_width(times: list[float], width: int) -> None:
+    row = dict(zip(CAUSES, times, strict=True))
+    row["wall_us"] = sum(times)
+    counts = cells(shares(row), width)
+    assert sum(counts.values()) == (width if row["wall_us"] > 0 else 0)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_lines_keep_to_the_width(straggler_report: Report, width: int) -> None:
+    assert max(len(line) for line in render_text(straggler_report, width=width).splitlines()) <= width + 2
+
+
+def test_at_most_five_findings_are_shown(straggler_report: Report) -> None:
+    many = tuple(dataclasses.replace(straggler_report.findings[1], summary=f"cause {n}") for n in range(8))
+    text = render_text(dataclasses.replace(straggler_report, findings=many))
+    assert "5. [critical]" in text
+    assert "6. [critical]" not in text
+    assert "and 3 smaller" in text
+
+
+def test_nothing_found_is_said(straggler_report: Report) -> None:
+    text = render_text(dataclasses.replace(straggler_report, findings=()))
+    assert "Findings: none" in text
+    assert "Checked, not found: host.gc" in text
+
+
+def test_nothing_measured_is_said(straggler_report: Report) -> None:
+    text = render_text(dataclasses.replace(straggler_report, ledger=Ledger()))
+    assert "unknown (no step could be measured)" in text
+
+
+def test_a_terminal_gets_a_box_and_no_markup_from_names(straggler_report: Report) -> None:
+    run = dataclasses.replace(straggler_report.run, name="[bold]x[/bold]\x1b]0;owned\x07")
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=100, color_system="truecolor")
+    print_report(console, dataclasses.replace(straggler_report, run=run))
+    assert "╭" in stream.getvalue()
+    assert "[bold]x[/bold]?]0;owned?" in stream.getvalue()
+
+
+def test_markdown_cannot_be_broken_by_names(straggler_report: Report) -> None:
+    finding = dataclasses.replace(straggler_report.findings[1], summary="a | b <img src=x> `c` [d](http://e) @t\n# f")
+    text = render_markdown(dataclasses.replace(straggler_report, findings=(finding,)))
+    row = next(line for line in text.splitlines() if "input.straggler" in line)
+    assert row.count("|") - row.count("\\|") == 6
+    assert "<img" not in text
+    assert "\\[d\\]\\(http" in text
+    assert "\\@t" in text
+
+
+def test_markdown_says_what_the_report_says(straggler_report: Report) -> None:
+    text = render_markdown(straggler_report, ["ddprof explain input.straggler"])
+    for words in (
+        "### Straggler-bound",
+        "| compute | 60.1 ms | 60 % |",
+        "rank 2",
+        "36 ms (33 ms to 38 ms)",
+        "95%",
+        "```diff",
+    ):
+        assert words in text

@@ -144,7 +144,7 @@ KINDS: dict[str, Kind] = {
     ),
 }
 PAIRS = (
-    ("straggler.compute", "host.checkpoint"), ("straggler.compute", "input.starved"), ("straggler.compute", "host.gc"),
+    ("straggler.compute", "host.checkpoint"), ("straggler.compute", "input.pageable_copy"), ("straggler.compute", "host.gc"),
     ("host.sync", "input.pageable_copy"), ("comm.latency_bound", "straggler.compute"),
     ("input.starved", "host.checkpoint"), ("host.allocator", "straggler.compute"),
     ("compute.unfused_optimizer", "comm.no_overlap"), ("host.checkpoint", "host.gc"), ("host.sync", "comm.no_overlap"),

@@ -16,6 +16,7 @@ from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.forward import Compiled, DeepSpeed, ForwardPasses, Fsdp1, Fsdp2
 from ddprof.capture.instruments.garbage import GarbageCollection
 from ddprof.capture.instruments.optimizer import OptimizerSteps
+from ddprof.capture.instruments.pipelines import PipelineSchedules
 from ddprof.capture.instruments.profilers import UserProfilers
 from ddprof.capture.instruments.syncs import HostSyncs
 from ddprof.capture.processes import follow_children
@@ -75,5 +76,6 @@ def instrumentors(session: Session) -> list[Instrumentor]:
         Fsdp2(session, forward),
         Compiled(session, forward),
         DeepSpeed(session, forward),
+        PipelineSchedules(session),
         DistributedCheckpoint(session),
     ]

@@ -13,6 +13,7 @@ from ddprof.capture.describe import optimizer as describe_optimizer
 from ddprof.capture.guard import Guard
 
 _MAX_LOADERS = 16
+_MESH_PARALLELISM = ("tp", "cp", "ep")  # mesh dimensions whose usual name says what they are for
 
 
 class Observed:
@@ -33,9 +34,21 @@ class Observed:
             self.frameworks.append(name)
 
     def saw_root(self, kind: str, model: Any) -> None:
-        """A model wrapper ("ddp", "fsdp1", "fsdp2", "module", ...) was built or called."""
-        if all(reference() is not model for _, reference in self._roots):
-            self._roots.append((kind, weakref.ref(model)))
+        """A root module ("ddp", "fsdp1", "fsdp2", "module", ...) was called."""
+        if any(reference() is model for _, reference in self._roots):
+            return
+        self._roots.append((kind, weakref.ref(model)))
+        framework = "fsdp" if kind.startswith("fsdp") else kind
+        if framework != "module":
+            self.saw_framework(framework)
+        for name in self._guard.attempt("mesh", lambda: describe_model.mesh_dimensions(model)) or []:
+            if name in _MESH_PARALLELISM:
+                self.saw_framework(name)
+
+    def saw_pipeline(self, description: dict[str, Any]) -> None:
+        """A pipeline schedule ran."""
+        self.saw_framework("pp")
+        self._described["pipeline"] = description
 
     def saw_optimizer(self, optimizer: Any) -> None:
         """An optimizer stepped."""
@@ -68,6 +81,7 @@ class Observed:
             "parallelism": list(self.frameworks),
             "ddp": described.get("ddp"),
             "fsdp": described.get("fsdp"),
+            "pipeline": described.get("pipeline"),
             "optimizer": described.get("optimizer"),
             "more_optimizers": _numbered(described, "optimizer"),
             "parameters": described.get("parameters"),

@@ -56,6 +56,7 @@ class StepTracker:
         self._stepped: set[int] = set()
         self._known: set[int] = set()
         self._fetched = False
+        self._forwarded = False
 
     def begin(self, phase: int) -> int:
         """Enter a phase. Returns its start in unix ns, 0 where it is not counted (another thread, nested in itself)."""
@@ -77,6 +78,8 @@ class StepTracker:
             self._fetched = True
         elif phase == FORWARD and self._stepped and not self._fetched and self._stepped >= self._known:
             now = self._boundary(now)
+        if phase == FORWARD:
+            self._forwarded = True
         return now
 
     def end(self, phase: int, started_ns: int) -> None:
@@ -90,15 +93,19 @@ class StepTracker:
             self.calls += 1
 
     def optimizer_stepped(self, optimizer_id: int) -> None:
-        """Book that an optimizer has stepped (or that its GradScaler skipped it). A repeat of the same one also ends
-        a step."""
+        """Book that an optimizer has stepped, or that its GradScaler skipped it."""
         if threading.get_ident() != self.thread:
             return
-        self._known.add(optimizer_id)
-        if optimizer_id in self._stepped and not self._fetched:
-            self._known = set(self._stepped)  # the others are no longer in use
-            self._boundary(time.time_ns())
+        if optimizer_id in self._stepped:
+            # It stepped twice on what was fetched once: batches no longer mark the steps, so the next forward does.
+            # Where no
+            # forward is seen either, this is the mark.
+            self._known = set(self._stepped)
+            self._fetched = False
+            if not self._forwarded:
+                self._boundary(time.time_ns())
         self._stepped.add(optimizer_id)
+        self._forwarded = False
 
     def finish(self) -> Step | None:
         """The last, still open step if an optimizer stepped in it, ended where its last phase ended."""
@@ -135,6 +142,7 @@ class StepTracker:
     def _boundary(self, now_ns: int) -> int:
         step = self._close(now_ns)
         self.index += 1
+        self._known = set(self._stepped)
         self._reset(now_ns)
         if self._on_boundary(step, self.index):
             now_ns = time.time_ns()

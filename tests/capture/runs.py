@@ -41,6 +41,10 @@ class Captured:
         """Trace by rank (the last window), each a whole JSON document."""
         return {int(path.name[4:].split(".")[0]): _json(path) for path in sorted(self.folder.glob("*.pt.trace.json*"))}
 
+    def load(self, path: Path) -> dict[str, Any]:
+        """A JSON file of the run, compressed or not."""
+        return _json(path)
+
     def names(self, rank: int) -> list[str]:
         """Names of the events of a rank's trace."""
         return [event.get("name", "") for event in self.traces[rank]["traceEvents"]]

@@ -72,6 +72,24 @@ def test_each_iteration_is_one_step(shape: dict[str, int]) -> None:
     assert all(step.backward_ns > 0 for step in seen.closed)
 
 
+def test_training_on_one_batch_over_and_over() -> None:
+    seen = Recorder()
+    seen.phase(DATA)
+    for _ in range(10):
+        seen.iteration(data=0)
+    assert len(seen.closed) == 8  # the first step holds two, the last is still open
+    assert seen.tracker.finish() is not None
+
+
+def test_optimizer_alone_marks_steps_where_no_forward_is_seen() -> None:
+    seen = Recorder()
+    for _ in range(6):
+        seen.phase(BACKWARD)
+        seen.phase(OPTIMIZER)
+        seen.tracker.optimizer_stepped(1)
+    assert len(seen.closed) == 5
+
+
 def test_two_optimizers_without_a_loader_settle_on_one_step_per_cycle() -> None:
     seen = Recorder()
     for _ in range(10):

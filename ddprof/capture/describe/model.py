@@ -30,6 +30,19 @@ def parameters(model: Any) -> dict[str, Any]:
     }
 
 
+def mesh_dimensions(model: Any) -> list[str]:
+    """Names of the device-mesh dimensions its parameters are laid out on ("tp", "dp_shard", ...), in order of
+    appearance.
+    """
+    names: list[str] = []
+    for parameter in model.parameters():
+        mesh = getattr(parameter, "device_mesh", None)
+        for name in getattr(mesh, "mesh_dim_names", None) or ():
+            if name not in names:
+                names.append(name)
+    return names
+
+
 def ddp(model: Any) -> dict[str, Any]:
     """DistributedDataParallel's settings and its buckets, after the rebuild that follows the first step where there
     was one."""

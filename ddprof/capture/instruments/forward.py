@@ -21,7 +21,7 @@ class ForwardPasses(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         self._torch: Any = module
-        self._watched: set[Any] = set()
+        self._watched: dict[Any, str] = {}
         self._learner: Any = None
         self.watch_class(self._torch.nn.parallel.DistributedDataParallel, "ddp")
         self.watch_class(self._torch.nn.DataParallel, "dp")
@@ -35,7 +35,7 @@ class ForwardPasses(Instrumentor):
         """Time calls of instances of `cls` that are not inside another timed call. `kind` names it in the sidecar."""
         if cls in self._watched:
             return
-        self._watched.add(cls)
+        self._watched[cls] = kind
         session = self.session
         is_compiling = _is_compiling(self._torch)
         own_call = vars(cls).get("__call__")
@@ -58,9 +58,12 @@ class ForwardPasses(Instrumentor):
         self.patches.add(cls, "__call__", __call__)
 
     def _saw(self, kind: str, module: Any) -> None:
+        if kind == "compiled":
+            inner = module._orig_mod
+            self.session.observed.saw_framework("compiled")
+            known = (name for cls, name in self._watched.items() if isinstance(inner, cls))
+            kind, module = next(known, "module"), inner
         self.session.observed.saw_root(kind, module)
-        if kind not in ("module", "compiled"):
-            self.session.observed.saw_framework("fsdp" if kind.startswith("fsdp") else kind)
         self._stop_learning()
 
     def _learn_root(self) -> None:

@@ -1,0 +1,90 @@
+"""Every way torch itself has to train, on two real ranks: steps and phases counted exactly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import Captured, ddprof_run, script
+
+pytestmark = pytest.mark.torch
+
+STEPS = 10  # of every kind in scripts/framework.py
+WINDOW = 3  # steps 3, 4, 5 of each kind
+
+# kind -> how often each phase runs in one step
+USUAL = {"data": 1, "forward": 1, "backward": 1, "optimizer": 1}
+MICRO = {"data": 3, "forward": 3, "backward": 3, "optimizer": 1}
+PIPE = {"data": 1, "forward": 4, "backward": 4, "optimizer": 1}
+GROUPS: dict[str, dict[str, dict[str, int]]] = {
+    "data parallel": {
+        "no_loader": {"data": 0, "forward": 1, "backward": 1, "optimizer": 1},
+        "ddp": USUAL,
+        "accumulation": MICRO,
+        "no_sync": MICRO,
+        "activation_checkpointing": USUAL,
+        "two_optimizers": {"data": 1, "forward": 6, "backward": 2, "optimizer": 2},
+    },
+    "sharded": {"fsdp1": USUAL, "fsdp2": USUAL, "hsdp": USUAL},
+    "compiled": {"compiled": USUAL},
+    "tensor parallel": {"tensor_parallel": USUAL},
+    "pipelines": {"gpipe": PIPE, "1f1b": PIPE, "interleaved": {"data": 1, "forward": 8, "backward": 8, "optimizer": 1}},
+}
+
+
+def phases_per_window(run: Captured, rank: int) -> list[dict[str, int]]:
+    """Our ranges in each window's trace, divided by its steps."""
+    found = []
+    for path in sorted(run.folder.glob(f"rank{rank}.*.pt.trace.json.gz")):
+        names = Counter(event.get("name", "") for event in run.load(path)["traceEvents"])
+        assert sum(count for name, count in names.items() if name.startswith("ProfilerStep#")) == WINDOW
+        counts = {phase: names[f"ddprof::{phase}"] for phase in USUAL}
+        assert all(count % WINDOW == 0 for count in counts.values()), counts
+        found.append({phase: count // WINDOW for phase, count in counts.items()})
+    return found
+
+
+@pytest.fixture(scope="module", params=GROUPS, ids=lambda name: name.replace(" ", "-"))
+def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Captured]:
+    """All kinds of a group, one after another in the same job, with one window in each."""
+    out = tmp_path_factory.mktemp("frameworks")
+    options = ("--skip", "3", "--steps", str(WINDOW), "--every", str(STEPS))
+    return request.param, ddprof_run(out, script("framework.py", *GROUPS[request.param]), *options)
+
+
+def test_steps_and_phases_are_exact(group: tuple[str, Captured]) -> None:
+    name, run = group
+    kinds = GROUPS[name]
+    assert run.code == 0, run.output
+    assert "ddprof: capture is off" not in run.output
+    for rank, sidecar in enumerate(run.sidecars):
+        assert sidecar["steps_total"] == STEPS * len(kinds)
+        assert phases_per_window(run, rank) == list(kinds.values())
+
+
+def test_sidecar_knows_the_parallelism(group: tuple[str, Captured]) -> None:
+    name, run = group
+    expected: dict[str, dict[str, Any]] = {
+        "data parallel": {"parallelism": ["ddp"], "skipped_optimizer_steps": 1},
+        "sharded": {"parallelism": ["fsdp"]},
+        "compiled": {"parallelism": ["compiled", "ddp"]},
+        "tensor parallel": {"parallelism": ["tp"]},
+        "pipelines": {"parallelism": ["pp"]},
+    }
+    for rank, sidecar in enumerate(run.sidecars):
+        assert {key: sidecar[key] for key in expected[name]} == expected[name]
+        assert sidecar["optimizer"]["class"] in ("AdamW", "SGD")
+        if name == "sharded":
+            assert sidecar["fsdp"]["version"] == 2
+        if name == "pipelines":
+            assert sidecar["pipeline"]["microbatches"] == 4
+            assert sidecar["pipeline"]["stage_indices"][0] == rank
+
+
+def test_fsdp_units_and_strategy(tmp_path: Path) -> None:
+    run = ddprof_run(tmp_path, script("framework.py", "fsdp2"), "--skip", "3", "--steps", "3")
+    fsdp = run.sidecars[0]["fsdp"]
+    assert (fsdp["units"], fsdp["sharding_strategy"], fsdp["reshard_after_forward"]) == (3, "FULL_SHARD", True)
+    assert run.sidecars[0]["parameters"]["sharded"] is True

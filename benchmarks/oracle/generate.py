@@ -11,13 +11,13 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script: make the repository importable
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.oracle.kinds import EVERY_KIND, scenario
+from benchmarks.oracle.kinds import EVERY_KIND, NoScenarioError, scenario
 from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.write import write
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the command line and write the scenarios; one line per scenario on standard error."""
+    """Parse the command line and write the scenarios; one line per scenario on standard error. 1 if any seed was skipped."""
     parser = argparse.ArgumentParser(description="Generate multi-rank GPU traces with known truth.")
     parser.add_argument("out", nargs="?", type=Path, help="folder to write to, one subfolder per scenario")
     parser.add_argument("--count", type=int, default=len(EVERY_KIND))
@@ -34,9 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"unknown kind: {', '.join(unknown)} (see --list)")
     kinds = options.kinds or list(EVERY_KIND)
+    skipped = 0
     for index in range(options.count):
         began, kind, seed = time.perf_counter(), kinds[index % len(kinds)], options.seed + index
-        found = scenario(seed, kind)
+        try:
+            found = scenario(seed, kind)
+        except NoScenarioError as error:
+            print(f"{seed} {kind} skipped: {error}", file=sys.stderr)
+            skipped += 1
+            continue
         result = write(simulate(found), options.out / f"{seed}_{kind}")
         print(
             f"{seed} {kind} {result['parallelism']} {result['world_size']} ranks "
@@ -44,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{time.perf_counter() - began:.1f} s",
             file=sys.stderr,
         )
-    return 0
+    return 1 if skipped else 0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from benchmarks.oracle.write import write
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the command line and write the scenarios; one line per scenario on standard error. 1 if any seed was skipped."""
+    """Write what the command line asks for, one line per scenario on standard error. 1 if a seed was skipped."""
     parser = argparse.ArgumentParser(description="Generate multi-rank GPU traces with known truth.")
     parser.add_argument("out", nargs="?", type=Path, help="folder to write to, one subfolder per scenario")
     parser.add_argument("--count", type=int, default=len(EVERY_KIND))

@@ -21,6 +21,13 @@ from ddprof.report.model import (
     WhatIf,
 )
 
+_LATER = {"torch": 1, "browser": 2, "slow": 3}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first, then those that start training processes, then the browser: a defect shows early."""
+    items.sort(key=lambda item: max((_LATER.get(mark.name, 0) for mark in item.iter_markers()), default=0))
+
 
 @pytest.fixture(scope="session")
 def repo_root() -> Path:

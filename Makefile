@@ -1,0 +1,63 @@
+# Everything sets itself up: `make demo` and `make test` work on a fresh machine with Python 3.10 or newer.
+#
+#   make demo      two short training jobs (healthy, and with one late data loader) and the verdict on each
+#   make test      formatting, types, then all tests (fast ones first)
+#   make setup     the environment in .venv alone
+#   make clean     remove everything that was made
+#
+# PYTHON       interpreter to build .venv with (default python3)
+# TORCH        torch requirement (default torch==2.13.0; the tool itself works with any torch >= 2.4)
+# TORCH_INDEX  index to take torch from, e.g. https://download.pytorch.org/whl/cpu for the small CPU-only build
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+TORCH_INDEX ?=
+EXTRAS ?= dev,dashboard,fast,nvtx
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+DEMO_RUNS := ddprof-runs/demo
+DEMO_JOB := torchrun --nproc-per-node=2 workloads/mnist_ddp.py --steps 20
+
+# Programs of the environment first: torchrun and ddprof of this checkout.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Two training processes on a small machine: one thread each, or they fight over the cores and the healthy run is not.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test setup lint types clean
+.DELETE_ON_ERROR:
+
+setup: $(READY)
+
+$(READY): pyproject.toml .ci/make_venv.py
+	$(PYTHON) .ci/make_venv.py $(VENV)
+	$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
+	$(PIP) install -e '.[$(EXTRAS)]'
+	touch $@
+
+demo: $(READY)
+	@rm -rf $(DEMO_RUNS)
+	@echo "== 1/2  a healthy job"
+	ddprof run --run-dir $(DEMO_RUNS)/healthy -- $(DEMO_JOB)
+	ddprof analyze $(DEMO_RUNS)/healthy
+	@echo "== 2/2  the same job, with the data loader of rank 1 made 40 ms slower per step"
+	ddprof run --run-dir $(DEMO_RUNS)/late-loader -- $(DEMO_JOB) --fault loader-straggler --fault-rank 1 --fault-ms 40
+	ddprof report $(DEMO_RUNS)/late-loader -o $(DEMO_RUNS)/report.html
+	ddprof analyze $(DEMO_RUNS)/late-loader
+	@echo "The same as a page to open or send: $(DEMO_RUNS)/report.html"
+
+lint: $(READY)
+	ruff check .
+	ruff format --check .
+
+types: $(READY)
+	.ci/types
+
+test: lint types
+	@.ci/browser
+	python -m pytest -m "not slow"
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis ddprof-runs

@@ -1,0 +1,268 @@
+"""The rules of the house, enforced on the source itself: who may import whom, sizes, errors, docstrings, packages."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+MAPPED = ("analyzers", "dashboard", "workloads", "sample_traces")
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+VOCABULARY = {"model", "tables", "intervals", "units", "errors", "findings", "_version", "hardware"}
+FACTS, JOB, RULES, REPLAY = (f"analyzers.{part}" for part in ("facts", "job", "rules", "replay"))
+PURE_REPORT = "report.model"
+
+# unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
+ALLOWED: dict[str, set[str]] = {
+    "model": {"tables"},
+    "tables": set(),
+    "intervals": set(),
+    "units": set(),
+    "errors": set(),
+    "findings": set(),
+    "_version": set(),
+    "hardware": {"errors"},
+    "capture": {"errors", "_version"},
+    "readers": VOCABULARY,
+    FACTS: VOCABULARY,
+    JOB: VOCABULARY | {FACTS},
+    RULES: VOCABULARY | {FACTS, JOB, REPLAY},
+    REPLAY: VOCABULARY | {FACTS, JOB},
+    "analyzers": VOCABULARY | {FACTS, JOB, RULES, REPLAY, "readers", PURE_REPORT},
+    "report": VOCABULARY,
+    "dashboard": VOCABULARY | {"report", "analyzers", FACTS, JOB, REPLAY, "readers", "api"},
+    "api": VOCABULARY | {"report", "analyzers"},
+    "ddprof": {"api", "_version"},
+    "workloads": set(),
+    "sample_traces": set(),
+}
+FREE = {"cli"}  # a command may import everything, lazily
+LAZY_ALLOWED = {"cli", "ddprof"}  # units whose functions may import ddprof modules
+# Broad guards live only where the tool runs inside somebody else's process: the guard, and the start-up shim that is
+# copied out of the package and so can import nothing of it before it has found it.
+SHIM = "capture._sitecustomize"
+BROAD_GUARDS = {"capture.guard", SHIM}
+TORCH_USERS = {"capture", "workloads"}
+
+
+def _sources() -> list[tuple[str, Path]]:
+    """(dotted name under ddprof, file) of every module of the package."""
+    found = []
+    for top in ("ddprof", *MAPPED):
+        for file in sorted((ROOT / top).rglob("*.py")):
+            parts = list(file.relative_to(ROOT).with_suffix("").parts)
+            parts = parts[1:] if top == "ddprof" else parts
+            if parts and parts[-1] == "__init__":
+                parts.pop()
+            found.append((".".join(parts) or "ddprof", file))
+    return found
+
+
+SOURCES = _sources()
+NAMES = {name for name, _ in SOURCES}
+TREES = {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in SOURCES}
+FILES = dict(SOURCES)
+
+
+def _unit(name: str) -> str:
+    """The unit of the import table that a module belongs to."""
+    for unit in (FACTS, JOB, RULES, REPLAY):
+        if name == unit or name.startswith(unit + "."):
+            return unit
+    return name.split(".")[0]
+
+
+def _imports(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+    """(module under ddprof, statement) of every ddprof import below a node."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                if alias.name == "ddprof" or alias.name.startswith("ddprof."):
+                    yield alias.name.removeprefix("ddprof").lstrip(".") or "ddprof", child
+        elif isinstance(child, ast.ImportFrom) and child.module and child.module.split(".")[0] == "ddprof":
+            base = child.module.removeprefix("ddprof").lstrip(".")
+            for alias in child.names:
+                full = f"{base}.{alias.name}".lstrip(".")
+                yield full if full in NAMES else base or "ddprof", child
+
+
+def _outer_imports(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """Imports that run when the module is imported: not in functions, not for type checkers only."""
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
+            continue
+        yield from _imports(statement)
+
+
+def _functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def test_every_import_is_in_the_table() -> None:
+    wrong = []
+    for name, tree in TREES.items():
+        unit = _unit(name)
+        if unit in FREE:
+            continue
+        for target, statement in _imports(tree):
+            allowed = ALLOWED[unit]
+            if _unit(target) in {unit, "ddprof"} and target != "ddprof":
+                continue
+            if target == "_version" or _unit(target) in allowed or target in allowed:
+                continue
+            wrong.append(f"{name}:{statement.lineno} imports {target}")
+    assert wrong == []
+
+
+def test_no_cycles() -> None:
+    graph = {name: {t for t, _ in _outer_imports(tree) if t in NAMES and t != name} for name, tree in TREES.items()}
+    done: set[str] = set()
+    cycles = []
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            cycles.append(" -> ".join((*trail[trail.index(name) :], name)))
+        elif name not in done:
+            for target in sorted(graph[name]):
+                visit(target, (*trail, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+    assert cycles == []
+
+
+def test_internal_imports_stand_at_the_top() -> None:
+    late = [
+        f"{name}:{statement.lineno} imports {target} inside {function.name}"
+        for name, tree in TREES.items()
+        if _unit(name) not in LAZY_ALLOWED and name != SHIM
+        for function in _functions(tree)
+        for target, statement in _imports(function)
+    ]
+    assert late == []
+
+
+def test_nothing_imports_a_mapped_folder_by_its_top_level_name() -> None:
+    wrong = []
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            wrong += [f"{name}:{node.lineno} imports {m}" for m in modules if m.split(".")[0] in MAPPED]
+            if isinstance(node, ast.ImportFrom) and node.level:
+                wrong.append(f"{name}:{node.lineno} imports relatively")
+    assert wrong == []
+
+
+def test_torch_is_the_users_own() -> None:
+    """Outside capture and workloads nothing imports torch when it is loaded, and mostly never."""
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in TREES.items()
+        if _unit(name) not in TORCH_USERS
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and "torch" in {(getattr(node, "module", None) or alias.name).split(".")[0] for alias in node.names}
+    ]
+    assert wrong == []
+
+
+def test_files_and_functions_keep_to_their_size() -> None:
+    big = [
+        f"{name}: {count} lines"
+        for name, file in FILES.items()
+        if (count := len(file.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+    ]
+    big += [
+        f"{name}.{function.name}: {count} lines"
+        for name, tree in TREES.items()
+        for function in _functions(tree)
+        if (count := (function.end_lineno or 0) - function.lineno + 1) > MAX_FUNCTION_LINES
+    ]
+    assert big == []
+
+
+def test_no_broad_except_outside_the_guard() -> None:
+    broad = []
+    for name, tree in TREES.items():
+        if name in BROAD_GUARDS:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ExceptHandler):
+                caught = "everything" if node.type is None else ast.unparse(node.type)
+                names = caught.strip("()").replace(" ", "").split(",")
+                if {"everything", "Exception", "BaseException"} & set(names):
+                    broad.append(f"{name}:{node.lineno} catches {caught}")
+    assert broad == []
+
+
+def test_public_names_have_docstrings() -> None:
+    bare = [name for name, tree in TREES.items() if not ast.get_docstring(tree) and name != "_version"]
+    for name, tree in TREES.items():
+        for node in _public(tree):
+            if not ast.get_docstring(node):
+                bare.append(f"{name}.{node.name}")
+            if isinstance(node, ast.ClassDef):
+                bare += [f"{name}.{node.name}.{m.name}" for m in _public(node) if not _documented(m)]
+    assert bare == []
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _public(node: ast.Module | ast.ClassDef) -> list[Definition]:
+    return [n for n in node.body if isinstance(n, Definition) and not n.name.startswith("_")]
+
+
+def _documented(member: Definition) -> bool:
+    """Overrides of another class's method are documented there (torch's `forward` says what a module does)."""
+    marks = {ast.unparse(d).split(".")[-1] for d in member.decorator_list}
+    return (
+        bool(ast.get_docstring(member)) or bool(marks & {"override", "overload", "setter"}) or member.name == "forward"
+    )
+
+
+def test_no_forbidden_names() -> None:
+    assert [name for name in NAMES if name.split(".")[-1] in {"utils", "util", "helpers", "misc", "common"}] == []
+
+
+def test_packages_are_those_on_disk() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    on_disk = {
+        "ddprof" if name == "ddprof" else f"ddprof.{name}" for name, file in SOURCES if file.name == "__init__.py"
+    }
+    assert set(settings["packages"]) == on_disk
+
+
+@pytest.mark.parametrize("folder", MAPPED)
+def test_mapped_folders_refuse_a_second_name(folder: str) -> None:
+    """Imported as `analyzers`, everything would exist twice and register twice."""
+    scope = {"__name__": folder, "__file__": str(ROOT / folder / "__init__.py")}
+    with pytest.raises(ImportError):
+        exec(compile((ROOT / folder / "__init__.py").read_text(encoding="utf-8"), folder, "exec"), scope)
+
+
+def test_no_path_or_host_of_a_developers_machine() -> None:
+    forbidden = ("/work" + "/", "/root" + "/", "/opt" + "/wheels", "/opt" + "/pypi", "/home" + "/")
+    files = [*FILES.values(), *(ROOT / n for n in ("README.md", "Makefile", ".ci/run", "pyproject.toml"))]
+    found = [
+        f"{file.relative_to(ROOT)}: {word}"
+        for file in files
+        if file.exists()
+        for word in forbidden
+        if word in file.read_text(encoding="utf-8")
+    ]
+    assert found == []

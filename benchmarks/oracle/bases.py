@@ -140,7 +140,9 @@ def draw_base(draw: np.random.Generator, kind: str, name: str, seed: int, world:
         cluster=draw_cluster(draw, size, count),
         parallel=draw_parallel(draw, kind, size, count),
         loader=Loader(
-            workers=int(draw.choice([4, 8])), cost_us=model.unit_us * model.layers * float(draw.uniform(8, 20))
+            jitter=float(draw.uniform(0.01, 0.03)),
+            workers=int(draw.choice([4, 8])),
+            cost_us=model.unit_us * model.layers * float(draw.uniform(8, 20)),
         ),
         noise=Noise(
             kernel=float(draw.uniform(0.01, 0.03)),

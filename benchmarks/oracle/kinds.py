@@ -134,7 +134,7 @@ KINDS: dict[str, Kind] = {
     "comm.no_overlap": Kind(_no_overlap, ("ddp",), (1.0, 400.0), max_share=0.35),
     "comm.bandwidth_bound": Kind(_job("comm.bandwidth_bound"), ("ddp",), (2.0, 800.0), max_share=0.4),
     "comm.slow_link": Kind(_ranks("comm.slow_link"), ("tpdp", "tpdp", "hsdp", "ddp"), (1.0, 900.0), world=8),
-    "comm.sharding": Kind(_sharding, ("fsdp",), (1.5, 400.0), max_share=0.4),
+    "comm.sharding": Kind(_sharding, ("fsdp",), (1.5, 60.0), max_share=0.3),
     "host.launch_bound": Kind(_job("host.launch_bound"), ("ddp", "fsdp"), (1.1, 40.0), small=True),
     "host.sync": Kind(_job("host.sync"), ("ddp", "fsdp", "tpdp"), (20.0, 1e5)),
     "host.gc": Kind(_collections, DATA, (200.0, 5e5)),

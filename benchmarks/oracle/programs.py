@@ -13,9 +13,11 @@ from benchmarks.oracle.rank import BACKWARD, MAIN, Program, Rank
 from benchmarks.oracle.step import (
     GRADIENT_BYTES,
     backward_layer,
+    boundary,
     copy_in,
     embedding_backward,
     forward_layer,
+    forward_operators,
     head_backward,
     head_forward,
     item,
@@ -141,8 +143,9 @@ def fsdp_step(rank: Rank, queue: BatchQueue) -> Program:
     gathers = Gathers(rank, order, model.params_per_layer)
     rank.t += rank.operator_us(3.0)
     for position, layer in enumerate(order):
+        yield from boundary(rank, layer)
         gathers.need(position)
-        yield from forward_layer(rank, layer)
+        forward_operators(rank, layer)
     forward_annotation(rank, start, "FullyShardedDataParallel.forward")
     head_forward(rank)
     if model.sync == "item_mid":

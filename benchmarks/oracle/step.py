@@ -167,6 +167,11 @@ def blocking_reduce(rank: Rank) -> None:
 def forward_layer(rank: Rank, layer: int, scale: float = 1.0) -> Program:
     """Forward of one layer, disturbances first."""
     yield from boundary(rank, layer)
+    forward_operators(rank, layer, scale)
+
+
+def forward_operators(rank: Rank, layer: int, scale: float = 1.0) -> None:
+    """Forward of one layer."""
     reduce_after = TP_AFTER_FORWARD if "tp" in rank.layout.groups else ()
     run_operators(rank, forward(rank.world.model.arch), scale, layer, reduce_after)
 

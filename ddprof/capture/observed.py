@@ -72,6 +72,7 @@ class Observed:
         self._refresh("ddp", self._first(("ddp",)), describe_model.ddp)
         self._refresh("fsdp", self._first(("fsdp1",)), describe_model.fsdp1)
         self._refresh("fsdp", self._first(("fsdp2",)), describe_model.fsdp2)
+        self._refresh("deepspeed", self._first(("deepspeed",)), describe_model.deepspeed)
         optimizers = [reference() for reference in self._optimizers.values()]
         for index, optimizer in enumerate(optimizers):
             key = "optimizer" if index == 0 else f"optimizer.{index}"
@@ -81,6 +82,7 @@ class Observed:
             "parallelism": list(self.frameworks),
             "ddp": described.get("ddp"),
             "fsdp": described.get("fsdp"),
+            "deepspeed": described.get("deepspeed"),
             "pipeline": described.get("pipeline"),
             "optimizer": described.get("optimizer"),
             "more_optimizers": _numbered(described, "optimizer"),

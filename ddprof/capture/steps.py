@@ -19,7 +19,10 @@ PHASE_NAMES = ("data", "forward", "backward", "optimizer", "collective")
 
 
 class Step(NamedTuple):
-    """One closed step: unix nanoseconds, phase times inclusive of what ran inside them."""
+    """One closed step.
+
+    Unix nanoseconds. Phases include what ran inside them, but for the forward and backward of a closure.
+    """
 
     number: int
     start_ns: int
@@ -67,9 +70,11 @@ class StepTracker:
         depth[phase] += 1
         if depth[phase] > 1:
             return 0
-        if phase == FORWARD and (depth[BACKWARD] or depth[OPTIMIZER]):
-            return 0  # recomputation of a checkpointed block, or a closure: part of the phase around it
+        if phase == FORWARD and depth[BACKWARD]:
+            return 0  # recomputation of a checkpointed block is part of backward
         now = time.time_ns()
+        if depth[OPTIMIZER]:
+            return now  # a closure (LBFGS, Lightning): no step begins inside it
         if not self.start_ns:
             self.start_ns = now
         if phase == DATA:
@@ -89,7 +94,10 @@ class StepTracker:
         self._depth[phase] -= 1
         if started_ns:
             self.last_end_ns = time.time_ns()
-            self._spent_ns[phase] += max(self.last_end_ns - started_ns, 0)
+            spent_ns = max(self.last_end_ns - started_ns, 0)
+            self._spent_ns[phase] += spent_ns
+            if self._depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):
+                self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's
             self.calls += 1
 
     def optimizer_stepped(self, optimizer_id: int) -> None:

@@ -106,6 +106,18 @@ def test_recomputation_inside_backward_is_not_a_forward() -> None:
     assert seen.tracker.open_step().forward_ns == 0
 
 
+def test_closure_inside_the_optimizer_keeps_its_own_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100, 10_000, 100))
+    monkeypatch.setattr("ddprof.capture.steps.time.time_ns", lambda: next(clock))
+    seen = Recorder()
+    outer = seen.tracker.begin(OPTIMIZER)  # 100
+    seen.phase(FORWARD)  # 200 .. 300
+    seen.phase(BACKWARD)  # 400 .. 500
+    seen.tracker.end(OPTIMIZER, outer)  # 600
+    found = seen.tracker.open_step()
+    assert (found.forward_ns, found.backward_ns, found.optimizer_ns) == (100, 100, 300)
+
+
 def test_evaluation_between_epochs_belongs_to_the_step_before_it() -> None:
     seen = Recorder()
     seen.iteration()

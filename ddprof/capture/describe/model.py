@@ -94,6 +94,24 @@ def _bucket_parameters(model: Any, data: dict[str, Any]) -> list[list[str]] | No
     return [[names[i] for i in bucket] for bucket in buckets]
 
 
+def deepspeed(engine: Any) -> dict[str, Any]:
+    """DeepSpeed's engine: ZeRO stage and what it offloads."""
+    return {
+        "zero_stage": _call(engine, "zero_optimization_stage"),
+        "offload_optimizer": bool(_call(engine, "zero_offload_optimizer")),
+        "offload_param": bool(_call(engine, "zero_offload_param")),
+        "overlap_comm": _call(engine, "zero_overlap_comm"),
+        "reduce_bucket_size": _call(engine, "zero_reduce_bucket_size"),
+        "gradient_accumulation_steps": _call(engine, "gradient_accumulation_steps"),
+        "module": type(getattr(engine, "module", engine)).__name__,
+    }
+
+
+def _call(thing: Any, name: str) -> Any:
+    method = getattr(thing, name, None)
+    return method() if callable(method) else None
+
+
 def fsdp1(model: Any) -> dict[str, Any]:
     """FullyShardedDataParallel: one unit per wrapped module, the root among them."""
     cls = type(model)

@@ -120,7 +120,9 @@ def score_run(label_path: Path) -> RunScore:
 def _unread(path: Path, label: Mapping[str, Any], problem: str) -> RunScore:
     faults = tuple(f["id"] for f in label["faults"])
     missed = (False,) * len(faults)
-    return RunScore(path.parent.name, label["clean"], faults, missed, missed, (), False, False, 1.0, "", None, (), None, problem)
+    return RunScore(
+        path.parent.name, label["clean"], faults, missed, missed, (), False, False, 1.0, "", None, (), None, problem
+    )
 
 
 def compare(name: str, label: Mapping[str, Any], report: Report) -> RunScore:

@@ -44,6 +44,7 @@ def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Tabl
             "dtype": column.of("dtype", NO_STRING),
             "name": ops["name"][at],
             "device_op": at,
+            "track": ops["track"][at],
         }
     )
     comm_column = ops["comm"].copy()

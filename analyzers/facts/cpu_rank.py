@@ -1,8 +1,165 @@
-"""Facts of a CPU-only rank. (placeholder during bring-up)"""
+"""Facts of a CPU-only rank: the training thread and its backward thread are the device.
 
-from ddprof.model import RankTrace
-from ddprof.tables import Table
+Operators are compute; a communication lasts from its call (arrival) to the end of its execution on the backend's own thread; fetching
+a batch in the training process is loading, whatever operators it runs; the rest of the thread's time is Python between operators.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
+from ddprof.analyzers.facts.host import host_spans
+from ddprof.analyzers.facts.model import CAUSE, COMMS, DEVICE_OPS, HOST_WORK, NO_STRING
+from ddprof.analyzers.facts.names import OP_CODE, collective_op, is_comm_annotation, matches
+from ddprof.intervals import Intervals
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Table
+
+_CALL = re.compile(r"^c10d::(?!.*wait)", re.IGNORECASE)
+# Backends that build one collective from another show the other's name (gloo: reduce_scatter runs as all_reduce).
+_SHOWN_AS = {OP_CODE["reduce_scatter"]: (OP_CODE["all_reduce"],)}
+EARLY_NS = 300_000  # a span may seem to start this long before its call (threads are stamped independently)
+CREATED_NS = 200_000  # a flight-recorder entry is created inside its call, give or take this
+QUEUE_NS = 1_000_000  # a thread takes up the next operation within this, cores permitting
+BUSY_SHARE = 0.02  # of all operators: threads with fewer are helpers
+EXPLICIT = ("gc", "checkpoint", "dataloader")
 
 
 def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
-    raise NotImplementedError
+    """comms, exposed, gaps, host_spans and host_work of a rank without device events."""
+    threads = _training_threads(trace, main)
+    spans = host_spans(trace, threads, DEVICE_OPS.empty())
+    comms = _comms(trace, threads)
+    taken = np.isin(spans["cause"], [CAUSE[c] for c in EXPLICIT])
+    occupied = intervals.union(spans["start_ns"][taken], spans["end_ns"][taken])
+    work = intervals.subtract(_operators(trace, threads), occupied)
+    comm = intervals.union(comms["start_ns"], comms["end_ns"])
+    marks = np.unique(np.concatenate((steps["start_ns"], steps["end_ns"])))
+    return {
+        "comms": comms,
+        "host_spans": spans,
+        "host_work": HOST_WORK.table({"start_ns": work[0], "end_ns": work[1]}),
+        "exposed": exposed_comm(comms, work),
+        "gaps": find_gaps(DEVICE_OPS.empty(), spans, marks, comm, work),
+    }
+
+
+def _training_threads(trace: RankTrace, main: int) -> Array:
+    """The marked thread and every other that runs a clear share of the operators, backends' own threads left out."""
+    events = trace.events
+    operators = events["kind"] == Kind.CPU_OP
+    tracks, counts = np.unique(events["track"][operators], return_counts=True)
+    comm = (events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]]
+    backend = np.setdiff1d(np.unique(events["track"][comm]), [main])
+    busy = tracks[counts > BUSY_SHARE * counts.sum()] if len(counts) else tracks
+    return np.union1d(np.setdiff1d(busy, backend), [main]).astype(np.int64)
+
+
+def _operators(trace: RankTrace, threads: Array) -> Intervals:
+    """When an operator runs on a training thread, calls into the communication library left out."""
+    events = trace.events
+    mine = (events["kind"] == Kind.CPU_OP) & np.isin(events["track"], threads)
+    mine &= ~matches(re.compile(r"^c10d::|^record_param_comms$"), trace.strings)[events["name"]]
+    start = events["ts_ns"][mine]
+    return intervals.union(start, start + events["dur_ns"][mine])
+
+
+def _comms(trace: RankTrace, threads: Array) -> Table:
+    events, code = trace.events, np.array([collective_op(s) for s in trace.strings], np.int64)
+    spans = (events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]]
+    executed = np.flatnonzero(spans & (code[events["name"]] > 0))
+    called = (events["kind"] == Kind.CPU_OP) & matches(_CALL, trace.strings)[events["name"]]
+    called = np.flatnonzero(called & np.isin(events["track"], threads) & (code[events["name"]] > 0))
+    call = _pair(events["ts_ns"], code[events["name"]], called, executed)
+    known = call >= 0
+    start = (
+        np.where(known, events["ts_ns"][call], events["ts_ns"][executed]) if len(executed) else np.empty(0, np.int64)
+    )
+    end = (events["ts_ns"] + events["dur_ns"])[executed]
+    called_ns = start
+    start = np.where(_queued(trace, executed, start, end), events["ts_ns"][executed], start)
+    op = np.where(known, code[events["name"][call]], code[events["name"][executed]]) if len(executed) else executed
+    in_bytes = _bytes(trace, executed)
+    group, seq = _recorded(trace, call, known)
+    order = np.argsort(start, kind="stable")
+    columns = {
+        "op": op,
+        "group": group,
+        "seq": seq,
+        "start_ns": np.minimum(start, end),
+        "end_ns": end,
+        "launch_ns": np.where(known, called_ns, NULL),
+        "size_bytes": in_bytes,
+        "in_bytes": in_bytes,
+        "group_size": np.full(len(executed), trace.identity.world_size or NULL),
+        "dtype": np.full(len(executed), NO_STRING),
+        "name": events["name"][executed],
+        "device_op": np.full(len(executed), NULL),
+        "track": events["track"][executed],
+    }
+    return COMMS.table({name: values[order] for name, values in columns.items()})
+
+
+def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) -> Array:
+    """Operations that waited for the backend's thread to finish an earlier one: they arrive when that thread takes them up."""
+    track, begun = trace.events["track"][executed], trace.events["ts_ns"][executed]
+    order = np.lexsort((begun, track))
+    busy_until = np.full(len(executed), NULL)
+    same = track[order][1:] == track[order][:-1]
+    busy_until[order[1:][same]] = end_ns[order[:-1][same]]
+    return (busy_until != NULL) & (busy_until > called_ns) & (begun - busy_until < QUEUE_NS)
+
+
+def _pair(ts_ns: Array, code: Array, called: Array, executed: Array) -> Array:
+    """For each executed span the event row of its call, first in first out per operation; -1 where there is none."""
+    result = np.full(len(executed), -1, np.int64)
+    shown = {o for o in np.unique(code[executed]).tolist()}
+    for op in np.unique(code[executed]).tolist():
+        accepted = [op, *(o for o, names in _SHOWN_AS.items() if op in names and o not in shown)]
+        calls = called[np.isin(code[called], accepted)]
+        calls = calls[np.argsort(ts_ns[calls], kind="stable")]
+        mine = np.flatnonzero(code[executed] == op)
+        mine = mine[np.argsort(ts_ns[executed[mine]], kind="stable")]
+        following = 0
+        for row in mine.tolist():
+            if following < len(calls) and ts_ns[calls[following]] <= ts_ns[executed[row]] + EARLY_NS:
+                result[row] = calls[following]
+                following += 1
+    return result
+
+
+def _bytes(trace: RankTrace, executed: Array) -> Array:
+    table = trace.collectives
+    result = np.full(len(executed), NULL)
+    if len(table):
+        order = np.argsort(table["row"], kind="stable")
+        at = np.minimum(np.searchsorted(table["row"][order], executed), len(order) - 1)
+        hit = table["row"][order[at]] == executed
+        result[hit] = table["in_bytes"][order[at[hit]]]
+    return result
+
+
+def _recorded(trace: RankTrace, call: Array, known: Array) -> tuple[Array, Array]:
+    """Process group and sequence number from the flight recorder: the entry created inside each call."""
+    group, seq = np.full(len(call), NO_STRING, np.int64), np.full(len(call), NULL)
+    entries = [e for e in trace.flight_recorder if e.get("time_created_ns") and not e.get("is_p2p")]
+    if not entries or not known.any():
+        return group, seq
+    entries.sort(key=lambda e: int(e["time_created_ns"]))
+    created = np.array([int(e["time_created_ns"]) for e in entries], np.int64)
+    index = {g.name: i for i, g in enumerate(trace.process_groups)}
+    events, used = trace.events, -1
+    for row in np.flatnonzero(known)[np.argsort(events["ts_ns"][call[known]], kind="stable")].tolist():
+        begin = int(events["ts_ns"][call[row]])
+        end = begin + int(events["dur_ns"][call[row]])
+        at = max(int(np.searchsorted(created, begin - CREATED_NS)), used + 1)
+        if at < len(created) and created[at] <= end + CREATED_NS:
+            names = entries[at].get("process_group") or [""]
+            group[row] = index.get(str(names[0]), NO_STRING)
+            seq[row] = int(entries[at]["collective_seq_id"])
+            used = at
+    return group, seq

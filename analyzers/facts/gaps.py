@@ -41,10 +41,13 @@ def exposed_comm(comms: Table, compute: Intervals) -> Table:
     return EXPOSED.table({"comm": order[holder[keep][row]], "start_ns": piece_start, "end_ns": piece_end})
 
 
-def find_gaps(ops: Table, spans: Table, marks_ns: Array, comm: Intervals) -> Table:
-    """Copy time and idle time between the first and the last of `marks_ns` (step boundaries), split by cause; sorted."""
+def find_gaps(ops: Table, spans: Table, marks_ns: Array, comm: Intervals, work: Intervals | None = None) -> Table:
+    """Copy time and idle time between the first and the last of `marks_ns` (step boundaries), split by cause; sorted.
+
+    `work` replaces the compute of `ops` on ranks whose device is the host thread.
+    """
     lo, hi = int(marks_ns[0]), int(marks_ns[-1])
-    compute = busy(ops, Work.COMPUTE)
+    compute = busy(ops, Work.COMPUTE) if work is None else work
     held = intervals.union(np.concatenate((compute[0], comm[0])), np.concatenate((compute[1], comm[1])))
     copies = intervals.subtract(intervals.clip(busy(ops, Work.COPY), lo, hi), held)
     everything = intervals.union(np.concatenate((held[0], copies[0])), np.concatenate((held[1], copies[1])))

@@ -90,6 +90,7 @@ COMMS = Schema(
         Column("dtype", "int32", "element type"),
         Column("name", "int32", "kernel or annotation name"),
         Column("device_op", "int64", "row of device_ops", nullable=True),
+        Column("track", "int32", "stream, or on a CPU rank the backend's thread that executed it"),
     ),
 )
 

@@ -113,9 +113,7 @@ def _compute_ns(facts: RankFacts) -> float:
 def _kernel_key(facts: RankFacts, code: int) -> str:
     named, contended = divmod(code, 2)
     name, shape = divmod(named, 2**32)
-    return (
-        (BESIDE_MARK if contended else "") + facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
-    )
+    return (BESIDE_MARK if contended else "") + facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
 
 
 def _weighted_median(times: Array, expected: Array) -> Array:
@@ -144,9 +142,7 @@ def _references(tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequenc
     return {n: _lower_median(values) for n, values in durations.items() if len(values) >= 2}
 
 
-def _more_work(
-    table: dict[str, tuple[Array, Array]], peers_: Sequence[dict[str, tuple[Array, Array]]]
-) -> float:
+def _more_work(table: dict[str, tuple[Array, Array]], peers_: Sequence[dict[str, tuple[Array, Array]]]) -> float:
     """Share of a rank's time in launches its peers do not have: excess counts, kernels beside communication included."""
     excess = total = 0.0
     for name in {n.removeprefix(BESIDE_MARK) for n in table}:

@@ -12,11 +12,15 @@ from ddprof.analyzers.replay.model import NEVER, Anchor, Anchors
 from ddprof import intervals
 from ddprof.tables import NULL, Array
 
-_WORKERS = re.compile(r"MultiProcessing|ddprof::data", re.IGNORECASE)
+_WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
 # A batch that took longer than this was not there when asked for; a hit in the prefetch queue takes ~0.1 ms.
 BLOCKED_FETCH_NS = 500_000
 FULL_QUEUE_NS = 300_000  # a launch call normally takes ~3 us; this long means the queue was full
 SLACK_NS = 20_000  # a blocked call may return this long before the timestamp of the end it waited for
+
+
+WAKE_NS = 300_000  # from the end of a communication to the thread that waited for it running again, on busy cores
+MIN_WAIT_NS = 30_000  # shorter idle pieces beside a communication are Python between operators
 
 
 def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int) -> Anchors:
@@ -68,15 +72,19 @@ def _host_comm_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     """CPU ranks: idle host time that lasts until a communication ends is a wait for it."""
     if facts.is_device_rank or not len(facts.exposed):
         return Anchor.SYNC, np.empty(0, np.int64), np.empty(0, np.int64)
-    ends = facts.comms["end_ns"][facts.exposed["comm"]]
-    closing = facts.exposed["end_ns"] >= ends - SLACK_NS
-    merged = intervals.union(facts.exposed["start_ns"][closing], facts.exposed["end_ns"][closing])
-    return Anchor.SYNC, merged[0], merged[1]
+    start, end = intervals.union(facts.exposed["start_ns"], facts.exposed["end_ns"])
+    # Threads wake a little after the communication they waited for, and buckets are waited for one by one.
+    ends = np.sort(facts.comms["end_ns"])
+    at = np.searchsorted(ends, end + SLACK_NS, side="right") - 1
+    released = np.where(at >= 0, ends[np.maximum(at, 0)], NEVER)
+    woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // 5))
+    waits = woken & (end - start > MIN_WAIT_NS)
+    return Anchor.SYNC, start[waits], end[waits]
 
 
 def _target(base: dict[str, Array], end: Array, start: int, stop: int) -> int:
     """The last operation to end, of those launched before the call, that ended before it returned."""
-    eligible = np.flatnonzero((base["launch"] < start) & (end <= stop + SLACK_NS))
+    eligible = np.flatnonzero((base["launch"] <= start) & (end <= stop + SLACK_NS))
     if not len(eligible):
         return -1
     return int(eligible[np.argmax(end[eligible])])

@@ -87,15 +87,16 @@ def _device_base(facts: RankFacts, origin: int) -> dict[str, Array]:
 
 
 def _host_base(facts: RankFacts, origin: int) -> dict[str, Array]:
-    """A CPU rank has no device queue: each communication runs on its own, launched when the host calls it."""
+    """A CPU rank has no device queue: its streams are the backend's threads, and only communication runs on them."""
     comms = facts.comms
     rows = np.flatnonzero((comms["start_ns"] >= origin) & (comms["start_ns"] < facts.steps["end_ns"][-1]))
+    rows = rows[np.lexsort((comms["start_ns"][rows], comms["track"][rows]))]
     return {
         "row": rows,
         "start": comms["start_ns"][rows],
         "dur": (comms["end_ns"] - comms["start_ns"])[rows],
-        "track": np.arange(len(rows)),
-        "launch": comms["start_ns"][rows],
+        "track": comms["track"][rows].astype(np.int64),
+        "launch": np.where(comms["launch_ns"][rows] == NULL, comms["start_ns"][rows], comms["launch_ns"][rows]),
         "is_comm": np.ones(len(rows), bool),
         "is_copy": np.zeros(len(rows), bool),
         "comm": rows,

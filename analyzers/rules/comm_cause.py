@@ -10,6 +10,7 @@ from ddprof.analyzers.job.cost import CostModel, fit_cost
 from ddprof.analyzers.job.measures import Measures
 
 GRADIENT_ROLES = ("dp", "replicate", "world", "")
+MIN_SHARE_CPU = 0.12  # backends on CPU ranks share cores with the operators: healthy runs expose up to 10 %
 MIN_SHARE = 0.01  # of the step exposed before anything is said
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
 MIN_CALLS = 4
@@ -36,8 +37,9 @@ class Exposure:
 def exposures(measures: Measures) -> list[Exposure]:
     """Every kind of traffic with a clear exposure, classified; largest first."""
     found = []
+    floor = MIN_SHARE if measures.job.ranks[0].is_device_rank else MIN_SHARE_CPU
     for traffic in measures.comm.traffic:
-        if traffic.exposed_us < MIN_SHARE * measures.step_us or traffic.role == "pp" or traffic.op == "barrier":
+        if traffic.exposed_us < floor * measures.step_us or traffic.role == "pp" or traffic.op == "barrier":
             continue
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
         found.append(Exposure(traffic, model, _reason(traffic, model, measures)))

@@ -26,12 +26,15 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     """Exposed gradient traffic without overlap."""
     for exposure in of_reason(measures, "no_overlap"):
         traffic = exposure.traffic
+        # Four buckets at least: a model smaller than a few default buckets needs smaller ones to overlap at all.
+        bucket = min(float(DEFAULT_BUCKET_BYTES), traffic.total_bytes / 4)
+        suggested = f"{max(1, round(bucket / 2**20))}"
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.op} of {format_bytes(traffic.total_bytes)} per step starts after the compute that could hide it",
             ranks=(),
             lost_us=traffic.exposed_us,
-            changes=(Change("overlap", (), (float(DEFAULT_BUCKET_BYTES),), traffic.role),),
+            changes=(Change("overlap", (), (bucket,), traffic.role),),
             confidence=0.85,
             evidence=(
                 Evidence(
@@ -42,8 +45,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 Fix(
                     setting="bucket_cap_mb",
                     current=text(setting(measures, "ddp", "bucket_cap_mb")),
-                    suggested="25",
-                    patch="DistributedDataParallel(model, bucket_cap_mb=25)",
+                    suggested=suggested,
+                    patch=f"DistributedDataParallel(model, bucket_cap_mb={suggested})",
                     why="buckets are reduced as soon as their gradients exist, while backward goes on",
                     source="PyTorch DDP (VLDB'20)",
                 ),

@@ -22,6 +22,7 @@ from ddprof.tables import Array
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
+OWN_SHARE = 0.05  # the same beside ranks whose loaders are far slower still
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
 
 
@@ -55,7 +56,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, "no loader range in the trace: fetching data cannot be told from other host work")
         return
     typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
-    if typical < MIN_SHARE * measures.step_us:
+    # Where a few loaders are far behind, the others' own time must be worth a finding by itself.
+    floor = OWN_SHARE if len(late_loaders(loader_us, measures.step_us)) else MIN_SHARE
+    if typical < floor * measures.step_us:
         return
     ledger = measures.cause_us("dataloader")
     worst = int(np.argmax(loader_us))

@@ -24,6 +24,7 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks
 
 MIN_EXCESS = 0.02  # slower than the typical peer; healthy ranks of one model differ by about 0.5 %
+MIN_EXCESS_CPU = 0.25  # operator times of CPU ranks that share cores differ by 10 to 20 % without any fault
 NOISE_FACTOR = 4.0  # and this many robust standard deviations of the ranks' spread
 STICKY_SHARE = 0.5  # in at least this share of its excess in nearly every step, else it is not the rank
 MIN_COVERAGE = 0.2  # of the rank's compute time must be comparable
@@ -58,7 +59,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not np.isfinite(pace.factor).any():
         yield Abstention(RULE.id, "no two ranks run the same kernels, so none can be called slow")
         return
-    chosen = slow_positions(pace)
+    chosen = slow_positions(pace, MIN_EXCESS if job.ranks[0].is_device_rank else MIN_EXCESS_CPU)
     chosen = chosen[pace.more_work[chosen] < 0.1]
     if not len(chosen):
         return

@@ -24,9 +24,10 @@ from ddprof.units import format_ranks, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
 MIN_EXCESS_OF_STEP = 0.01
+MIN_EXCESS_OF_STEP_CPU = 0.05  # threads of CPU ranks are descheduled for milliseconds without any fault
 
 
-def slow_hosts(pace: Pace, step_us: float) -> tuple[Array, float]:
+def slow_hosts(pace: Pace, floor_us: float) -> tuple[Array, float]:
     """Positions whose hosts need clearly more time per step, and the typical host time (us)."""
     times = pace.time_us
     usable = np.isfinite(pace.factor)
@@ -34,7 +35,7 @@ def slow_hosts(pace: Pace, step_us: float) -> tuple[Array, float]:
         return np.empty(0, np.int64), 0.0
     typical = float(np.sort(times[usable])[(int(usable.sum()) - 1) // 2])
     excess = times - typical
-    slow = usable & (excess > MIN_EXCESS * typical) & (excess > MIN_EXCESS_OF_STEP * step_us)
+    slow = usable & (excess > MIN_EXCESS * typical) & (excess > floor_us)
     chosen = np.flatnonzero(slow)
     return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
 
@@ -44,7 +45,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "host skew cannot be judged: only one rank was traced")
         return
-    chosen, typical = slow_hosts(measures.host, measures.step_us)
+    share = MIN_EXCESS_OF_STEP if measures.job.ranks[0].is_device_rank else MIN_EXCESS_OF_STEP_CPU
+    chosen, typical = slow_hosts(measures.host, share * measures.step_us)
     if not len(chosen):
         return
     numbers = measures.ranks(chosen)

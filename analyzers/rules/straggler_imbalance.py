@@ -22,6 +22,8 @@ from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks
 
+# Operators of CPU ranks share cores with everything else on the machine: healthy runs spread by 10 to 25 %.
+MIN_SPREAD_CPU = 0.30
 MIN_SPREAD = 0.03  # of the compute time, between the slowest rank of a step and the mean
 MORE_WORK_SHARE = 0.1
 
@@ -48,7 +50,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     heavy = np.flatnonzero(pace.more_work >= MORE_WORK_SHARE)
     steady = slow_positions(pace)
     spread, turns = rotating_spread(pace, steady.tolist())
-    if spread < MIN_SPREAD or (turns < 2 and not len(heavy)):
+    floor = MIN_SPREAD if measures.job.ranks[0].is_device_rank else MIN_SPREAD_CPU
+    if spread < floor or (turns < 2 and not len(heavy)):
         return
     numbers = measures.ranks(heavy) if len(heavy) and turns < 2 else ()
     lost = measures.cause_us("comm_wait").mean()

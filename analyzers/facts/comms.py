@@ -38,6 +38,7 @@ def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Tabl
             "start_ns": ops["start_ns"][at],
             "end_ns": ops["end_ns"][at],
             "launch_ns": ops["launch_ns"][at],
+            "launch_end_ns": ops["launch_end_ns"][at],
             "size_bytes": _total_bytes(op, column),
             "in_bytes": column.of("in_bytes", NULL),
             "group_size": column.of("group_size", NULL),

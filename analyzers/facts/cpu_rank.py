@@ -93,6 +93,7 @@ def _comms(trace: RankTrace, threads: Array) -> Table:
         "start_ns": np.minimum(start, end),
         "end_ns": end,
         "launch_ns": np.where(known, called_ns, NULL),
+        "launch_end_ns": np.where(known, (events["ts_ns"] + events["dur_ns"])[call], NULL) if len(executed) else executed,
         "size_bytes": in_bytes,
         "in_bytes": in_bytes,
         "group_size": np.full(len(executed), trace.identity.world_size or NULL),

@@ -84,6 +84,7 @@ COMMS = Schema(
         Column("start_ns", "int64", "start: of the kernel, or of the call on a CPU rank (its arrival)"),
         Column("end_ns", "int64", "end"),
         Column("launch_ns", "int64", "host call", nullable=True),
+        Column("launch_end_ns", "int64", "end of the host call", nullable=True),
         Column("size_bytes", "int64", "message size S of the bus bandwidth rule (total array)", nullable=True),
         Column("in_bytes", "int64", "input of this rank", nullable=True),
         Column("group_size", "int64", "ranks that take part", nullable=True),

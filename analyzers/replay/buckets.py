@@ -10,11 +10,13 @@ from collections.abc import Mapping
 
 import numpy as np
 from ddprof.analyzers.facts.model import Phase
-from ddprof.analyzers.job.cost import fit_cost
+from ddprof.analyzers.job.cost import CostModel, fit_cost
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
 
 from ddprof.tables import NULL, Array
+
+VOLUME_SHARE = 0.1
 
 
 def merged_transfers(
@@ -22,7 +24,7 @@ def merged_transfers(
 ) -> dict[int, Array]:
     """New transfer per operation when consecutive chosen ones share buckets of `cap_bytes`: the last of a bucket carries it all.
 
-    The cost of a bucket keeps the size-proportional part of its members and pays the latency once.
+    A bucket pays the latency once; its volume costs what the trace's own points say.
     """
     result = {}
     for rank in graph.ranks:
@@ -33,19 +35,24 @@ def merged_transfers(
         sizes[sizes == NULL] = 0.0
         step = np.searchsorted(rank.marks_ns, rank.ops.launch_ns[rows], side="right")
         model = fit_cost(sizes, transfer[rows])
-        alpha = model.alpha_ns if model else _latency_floor(transfer[rows])
         for bucket in _buckets(sizes, step, cap_bytes):
             members = rows[bucket]
-            moved = np.maximum(transfer[members] - alpha, 0.0).sum()
+            before = transfer[members].sum()
             transfer[members] = 0.0
-            transfer[members[-1]] = alpha + moved
+            transfer[members[-1]] = min(before, _bucket_ns(model, sizes[bucket], before))
         result[rank.position] = np.round(transfer).astype(np.int64)
     return result
 
 
-def _latency_floor(times: Array) -> float:
-    """Without a spread of sizes nothing separates latency from volume: the smallest time seen bounds the latency."""
-    return float(times.min()) if len(times) else 0.0
+def _bucket_ns(model: CostModel | None, sizes: Array, before_ns: float) -> float:
+    """Cost of one bucket in place of its members. Without a model: one member's cost and a tenth of the others'.
+
+    A kind of call with one size only is judged latency-bound for being far below any link's rate, so little of it is volume.
+    """
+    if model is not None:
+        return model.time_ns(float(sizes.sum()))
+    mean = before_ns / len(sizes)
+    return mean * (1 + VOLUME_SHARE * (len(sizes) - 1))
 
 
 def _buckets(sizes: Array, step: Array, cap_bytes: float) -> list[Array]:

@@ -15,7 +15,7 @@ from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scena
 
 from ddprof import intervals
 from ddprof.findings import Change
-from ddprof.tables import Array
+from ddprof.tables import NULL, Array
 
 PREFETCHED_US = 150.0  # a batch taken from a filled prefetch queue (measured on the healthy runs: 0.1 to 0.2 ms)
 _PAGEABLE = re.compile(r"(HtoD|HostToDevice).*Pageable", re.IGNORECASE)
@@ -254,7 +254,16 @@ def _speed_groups(change: Change, graph: Graph, measures: Measures) -> Scenario:
 def _merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Consecutive collectives of the role gathered into buckets of `values[0]` bytes."""
     roles = {rank.position: _has_role(rank, measures, change.target) for rank in graph.ranks}
-    return Scenario(transfer_ns=merged_transfers(graph, measures, roles, change.values[0]))
+    transfers = merged_transfers(graph, measures, roles, change.values[0])
+    host = {}
+    for rank in graph.ranks:
+        comms = rank.facts.comms
+        merged = roles[rank.position] & (transfers[rank.position] == 0) & (rank.ops.transfer_ns > 0)
+        rows = rank.ops.comm[merged]
+        rows = rows[comms["launch_end_ns"][rows] != NULL]
+        # A call that is no longer made takes no host time either.
+        host[rank.position] = (((comms["launch_ns"][rows], comms["launch_end_ns"][rows]), 0.0),)
+    return Scenario(transfer_ns=transfers, host_scale=host)
 
 
 def _overlap(change: Change, graph: Graph, measures: Measures) -> Scenario:

@@ -29,9 +29,9 @@ class Exposure:
     @property
     def latency_share(self) -> float:
         """Share of the transfer that is per-call latency; NaN without a cost model."""
-        if self.model is None or self.traffic.transfer_us <= 0:
+        if self.model is None:
             return float("nan")
-        return min(1.0, self.traffic.count * self.model.alpha_ns / 1e3 / self.traffic.transfer_us)
+        return min(1.0, self.model.alpha_ns / 1e3 / max(typical_us(self.traffic), 1e-9))
 
 
 def exposures(measures: Measures) -> list[Exposure]:
@@ -48,7 +48,7 @@ def exposures(measures: Measures) -> list[Exposure]:
 
 def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> str:
     small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= MIN_CALLS
-    latency = model is not None and traffic.count * model.alpha_ns / 1e3 >= LATENCY_SHARE * traffic.transfer_us
+    latency = model is not None and model.alpha_ns / 1e3 >= LATENCY_SHARE * typical_us(traffic)
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
     if small and (latency or (model is None and _slow_for_size(traffic))) and not sharded:
         return "latency"
@@ -57,6 +57,15 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
     if traffic.op == "all_reduce" and traffic.role in GRADIENT_ROLES and _could_hide(traffic, measures):
         return "no_overlap"
     return "bandwidth"
+
+
+def typical_us(traffic: Traffic) -> float:
+    """Mean over the messages of the median time of their size: what a call usually takes, outliers set aside."""
+    if not len(traffic.times_us):
+        return 0.0
+    _, inverse = np.unique(traffic.sizes_bytes, return_inverse=True)
+    medians = np.array([np.median(traffic.times_us[inverse == i]) for i in range(int(inverse.max()) + 1)])
+    return float(medians[inverse].mean())
 
 
 def _slow_for_size(traffic: Traffic) -> bool:

@@ -168,13 +168,13 @@ def overlap_note(events: Table, label: str) -> list[HealthNote]:
     return [HealthNote(issue, "busy time is taken as the union, so it is not counted twice", "info")]
 
 
-def missing_device_note(events: Table, strings: tuple[str, ...], label: str) -> list[HealthNote]:
-    """A note where kernels were launched but none was recorded."""
+def missing_device_note(events: Table, strings: tuple[str, ...], arrows: int, label: str) -> list[HealthNote]:
+    """A note where kernels were launched (by calls, or by the `arrows` of flows to a device) but none was recorded."""
     if np.isin(events["kind"], DEVICE_KINDS).any():
         return []
     launches = np.array(["Launch" in s for s in strings] or [False])
-    count = int((launches[events["name"]] & (events["kind"] == Kind.RUNTIME)).sum()) if len(events) else 0
-    if not count:
+    calls = int((launches[events["name"]] & (events["kind"] == Kind.RUNTIME)).sum()) if len(events) else 0
+    if not calls and not arrows:
         return []
-    issue = f"{label}: {count} kernel launches but no device events"
+    issue = f"{label}: {calls or arrows} kernel launches but no device events"
     return [HealthNote(issue, "what the device did is unknown: this rank cannot be compared with the others", "error")]

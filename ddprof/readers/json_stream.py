@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from ddprof.readers.json_structure import Structure, structure
 
 T = TypeVar("T")
 MAX_EVENT_BYTES = 64 << 20  # beyond this without an event boundary the text is not a list of events
+MAX_OPEN_BYTES = 16 << 20  # beyond this an event that does not end is taken for damage
 MAX_HEADER_BYTES = 512 << 20
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
@@ -65,15 +66,20 @@ class EventStream(Generic[T]):
     _offset: int = 0
 
     def __iter__(self) -> Iterator[list[T]]:
-        buffer = self._find_events()
+        buffer, tried = self._find_events(), 0
         for chunk in self.chunks:
             buffer += chunk
+            if len(buffer) < 2 * tried:
+                continue  # doubling, so that one long event is looked at a bounded number of times
             cut = last_boundary(buffer)
             if cut is None:
                 if len(buffer) > MAX_EVENT_BYTES:
                     raise NoUsableInput("no event boundary within 64 MB: not a list of trace events")
+                tried = len(buffer)
                 continue
+            before = len(buffer)
             batch, buffer, done = self._batch(buffer, cut)
+            tried = before if len(buffer) == before else 0
             if batch:
                 yield batch
             if done:
@@ -134,15 +140,19 @@ class EventStream(Generic[T]):
     def _careful(self, buffer: bytes, cut: int) -> tuple[list[T], bytes, bool]:
         """The guess was wrong, the list ends here, an event is odd, or the text is damaged."""
         shape = structure(buffer)
-        close = shape.close()
-        for end in (close, shape.last_end()):
+        close, last_end = shape.close(), shape.last_end()
+        if close is None and last_end is None and len(buffer) < MAX_OPEN_BYTES:
+            return [], buffer, False  # the boundary is inside an event that goes on: more text is needed
+        for end in (close, last_end):
             if end is None:
                 continue
             batch = self._sound(buffer[:end])
             if batch is not None:
                 rest = buffer[end:] if end == close else self._advance(buffer, end)
                 return batch, rest, end == close
-        return self._salvage(buffer[:cut]).events, self._advance(buffer, cut), False
+        saved = self.salvage(buffer[:cut])
+        self._record(saved)
+        return saved.events, self._advance(buffer, cut), False
 
     def _sound(self, text: bytes) -> list[T] | None:
         """The events of `text` if it is a list without damage (oddities of single events allowed), else None."""
@@ -155,12 +165,10 @@ class EventStream(Generic[T]):
         self.damage.replaced_bytes |= saved.replaced_bytes
         return saved.events
 
-    def _salvage(self, text: bytes) -> Salvage[T]:
-        saved = self.salvage(text)
+    def _record(self, saved: Salvage[T]) -> None:
         self.damage.replaced_bytes |= saved.replaced_bytes
         for start, end in saved.lost:
             self.damage.add(self._offset + start, end - start)
-        return saved
 
     def _advance(self, buffer: bytes, cut: int) -> bytes:
         rest = buffer[cut:].lstrip(_SPACE)
@@ -180,12 +188,14 @@ class EventStream(Generic[T]):
         if not buffer.strip(_SPACE):
             self.damage.truncated = not self.is_list_root  # a list may stay open: Chrome's format allows it
             return
-        saved = self._salvage(buffer)
+        saved = self.salvage(buffer)
         found = _FOOTER.match(buffer, saved.last_end)
         if found:
             self.footer = buffer[found.end() :]
+            saved = replace(saved, lost=[span for span in saved.lost if span[0] < saved.last_end])
         else:
             self.damage.truncated = not self.is_list_root or bool(saved.lost)
+        self._record(saved)
         yield saved.events
 
     def _collect_footer(self, rest: bytes) -> None:

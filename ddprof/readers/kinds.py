@@ -43,7 +43,8 @@ _KINDS = {
 KIND_OF = {category: kind for kind, categories in _KINDS.items() for category in categories}
 # Bookkeeping of the profiler itself, never work.
 IGNORED = frozenset({"Trace", "External id", "cuda_profiler_range", "gpu_pm_counter", "mtia_insight", "critical_path"})
-FLOWS = frozenset({"ac2g", "async_cpu_to_gpu", "async_gpu", "async", "fwdbwd", "forward_backward", "critical_path"})
+DEVICE_FLOWS = frozenset({"ac2g", "async_cpu_to_gpu", "async_gpu", "async"})  # from a launch to what it launched
+FLOWS = DEVICE_FLOWS | {"fwdbwd", "forward_backward", "critical_path"}
 
 _MEMCPY = re.compile(r"memcpy|copybuffer", re.IGNORECASE)
 _MEMSET = re.compile(r"memset|fillbuffer", re.IGNORECASE)

@@ -13,7 +13,8 @@ from ddprof.readers.columns import EventColumns
 from ddprof.readers.companions import read_flight_recorder, read_sidecar
 from ddprof.readers.header import Header, parse_header
 from ddprof.readers.json_stream import Damage, EventStream
-from ddprof.readers.names import rank_in_name
+from ddprof.readers.kinds import DEVICE_FLOWS
+from ddprof.readers.names import host_in_name, rank_in_name
 from ddprof.readers.numbers import InexactFloats
 from ddprof.readers.source import Source
 from ddprof.readers.streams import open_blocks
@@ -60,7 +61,8 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     device_index = _most_common(_device_column(events, tracks))
     identity = _identity(source, header, sidecar, columns, device_index, _most_common_pid(events, tracks))
     notes = [*health, *built.health, *overlap_note(events, source.label), *sidecar_notes, *recorder_notes]
-    notes += missing_device_note(events, built.strings, source.label)
+    arrows = sum(columns.categories[flow] for flow in DEVICE_FLOWS)
+    notes += missing_device_note(events, built.strings, arrows, source.label)
     if header.stopped_early:
         effect = "the end of the device timeline is missing"
         notes.append(HealthNote(f"{source.label}: the device tracer ran out of buffers", effect))
@@ -100,7 +102,9 @@ def _identity(
         rank=rank,
         source=how if rank is not None else "order",
         world_size=world_size or (given if isinstance(given, int) else None),
-        host=header.host or (str(sidecar["host"]) if "host" in sidecar else None),
+        host=header.host
+        or (str(sidecar["host"]) if "host" in sidecar else None)
+        or host_in_name(source.member or source.path, pid),
         pid=pid,
         backend=header.backend,
         local_device=device_index,

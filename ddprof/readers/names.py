@@ -11,6 +11,9 @@ _RANK = (
     re.compile(r"(?:^|[_\-.])(?:r|gpu|dev(?:ice)?|node0?_gpu)[_\-=]?(\d{1,5})(?=$|[_\-.])", re.IGNORECASE),
     re.compile(r"^trace[_\-]?(\d{1,5})(?=$|[_\-.])", re.IGNORECASE),
 )
+# What tensorboard_trace_handler writes: host, process, time. Digits in it are those of the host ("gpu-worker-00").
+_HOST_AND_PID = re.compile(r"^(?P<host>.+)_\d+\.\d{12,}$")
+_COUNTER = re.compile(r"(?:step|iter(?:ation)?|epoch|window)$", re.IGNORECASE)
 _STAMP = re.compile(r"\d{9,}")
 _SUFFIX = re.compile(r"(?:\.(?:pt|trace|json|jsonl|gz|bz2|xz|sqlite|fr|pickle|pkl|log))+$", re.IGNORECASE)
 
@@ -28,6 +31,9 @@ def stem(path: str) -> str:
 def rank_in_name(path: str) -> int | None:
     """The rank a file name states (rank12, rank-3, worker0, x_r5, trace1); None where it states none."""
     name = stem(path)
+    host = _HOST_AND_PID.match(name)
+    if host and not _COUNTER.search(host["host"]):
+        return int(found[1]) if (found := _RANK[0].search(host["host"])) else None
     for pattern in _RANK:
         found = pattern.search(name)
         if found:
@@ -38,3 +44,13 @@ def rank_in_name(path: str) -> int | None:
 def without_stamp(path: str) -> str:
     """The stem with time stamps removed: equal for several windows that one process wrote."""
     return _STAMP.sub("", stem(path)).strip("._-")
+
+
+# torch.profiler.tensorboard_trace_handler: HOST_PID.TIMESTAMP.pt.trace.json[.gz]
+_TENSORBOARD = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*?)_(?P<pid>\d+)\.\d+\.pt\.trace\.json(?:\.gz)?$")
+
+
+def host_in_name(path: str, pid: int | None) -> str | None:
+    """Host in a file name written by tensorboard_trace_handler; believed only where its pid is the trace's."""
+    found = _TENSORBOARD.match(path.replace("\\", "/").rsplit("/", 1)[-1])
+    return found["host"] if found and pid is not None and int(found["pid"]) == pid else None

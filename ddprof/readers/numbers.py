@@ -10,9 +10,9 @@ import numpy as np
 
 from ddprof.tables import NULL, Array
 
-# Below 2**43 us (101 days) a float64 is within 0.49 ns of the decimal it was read from, and us * 1000 stays below
-# 2**53:
-# rounding to whole ns then gives back exactly the digits that were written (up to three decimals).
+# Below 2**43 us (101 days) a float64 is within 0.49 ns of the decimal it was read from. Rounding the fraction of a
+# microsecond (exact in float64) to whole ns then gives back the digits that were written, up to three decimals. Rounding
+# us * 1000 instead would not: above 2**42 us the product is rounded to half ns first, and then to the wrong side.
 EXACT_FLOAT_US = float(2**43)
 MAX_NS = 2**62  # year 2116 as unix time; what lies beyond is overflow, not a time
 
@@ -38,17 +38,15 @@ def to_ns(values: list[Any]) -> Array:
         if not np.isfinite(array).all():
             return _slow_ns(values)
         if max(array.max(), -array.min()) < EXACT_FLOAT_US:
-            return np.rint(array * 1000.0).astype(np.int64)
-        if any(type(v) is float and abs(v) >= EXACT_FLOAT_US and not v.is_integer() for v in values):
-            raise InexactFloats
+            whole = np.floor(array)
+            return whole.astype(np.int64) * 1000 + np.rint((array - whole) * 1000.0).astype(np.int64)
     return _slow_ns(values)
 
 
 def _slow_ns(values: list[Any]) -> Array:
-    result = [_one_ns(v) for v in values]
-    if any(type(v) is float and EXACT_FLOAT_US <= abs(v) < math.inf and not v.is_integer() for v in values):
+    if any(type(v) is float and EXACT_FLOAT_US <= abs(v) < math.inf for v in values):
         raise InexactFloats
-    return np.array(result, np.int64)
+    return np.array([_one_ns(v) for v in values], np.int64)
 
 
 def _one_ns(value: Any) -> int:

@@ -1,0 +1,127 @@
+"""Blocks are cut at event boundaries whatever the text looks like, and damage costs only the events it hits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers.json_salvage import Salvage, salvage_events
+from ddprof.readers.json_stream import EventStream
+from ddprof.readers.json_structure import structure
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+EVENTS = st.lists(st.fixed_dictionaries({"ph": st.just("X"), "name": st.text(), "args": JSON}), max_size=12)
+
+
+def stream(text: bytes, block: int) -> EventStream[Any]:
+    decoder = msgspec.json.Decoder(list[Any])
+    chunks: Iterator[bytes] = (text[i : i + block] for i in range(0, len(text), block))
+
+    def salvage(damaged: bytes) -> Salvage[Any]:
+        return salvage_events(damaged, lambda v: v if isinstance(v, dict) and "ph" in v else None)
+
+    return EventStream(chunks, decoder.decode, salvage)
+
+
+def read_all(text: bytes, block: int = 50) -> tuple[list[Any], EventStream[Any]]:
+    events = stream(text, block)
+    return [e for batch in events for e in batch], events
+
+
+@settings(deadline=None)
+@given(EVENTS, st.integers(1, 400), st.sampled_from([None, 0, 2]), st.booleans(), JSON)
+def test_every_event_comes_back_in_order(
+    events: list[Any], block: int, indent: int | None, ascii_only: bool, other: Any
+) -> None:
+    document = {"before": other, "traceEvents": events, "after": [{"x": other}]}
+    text = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    if b"\xed" in text:  # lone surrogates are not UTF-8: the strict decoder refuses them, salvage replaces them
+        return
+    found, source = read_all(text, block)
+    assert found == events
+    assert source.damage.spots == 0 and not source.damage.truncated
+    assert json.loads(source.header + b"]" + source.footer)["after"] == [{"x": other}]
+
+
+@settings(deadline=None)
+@given(EVENTS.filter(bool), st.integers(1, 400))
+def test_list_root_and_lines(events: list[Any], block: int) -> None:
+    as_list, source = read_all(json.dumps(events).encode(), block)
+    assert as_list == events and source.damage.spots == 0
+    if len(events) > 1:
+        as_lines, _ = read_all("\n".join(map(json.dumps, events)).encode(), block)
+        assert as_lines == events
+
+
+def test_a_boundary_inside_a_string_is_not_a_boundary() -> None:
+    events = [{"ph": "X", "name": 'a "}, {" b'}, {"ph": "X", "name": "}, {"}, {"ph": "X", "name": "c\\"}]
+    for block in range(1, 120):
+        found, source = read_all(json.dumps({"traceEvents": events}).encode(), block)
+        assert found == events
+        assert source.damage.spots == 0
+
+
+def test_the_key_inside_metadata_is_not_the_list() -> None:
+    document = {"note": '"traceEvents": [', "meta": {"traceEvents": [{"ph": "M"}]}, "traceEvents": [{"ph": "X"}]}
+    found, _ = read_all(json.dumps(document).encode(), 7)
+    assert found == [{"ph": "X"}]
+
+
+@pytest.mark.parametrize("cut", range(30, 200, 7))
+def test_truncation_keeps_every_complete_event(cut: int) -> None:
+    events = [{"ph": "X", "name": f"event {i}", "args": {"i": i}} for i in range(8)]
+    text = json.dumps({"traceEvents": events}).encode()
+    found, source = read_all(text[:cut], 40)
+    assert found == events[: len(found)]
+    complete = sum(
+        text[: text.index(json.dumps(e).encode()) + len(json.dumps(e))]
+        == text[:cut][: text.index(json.dumps(e).encode()) + len(json.dumps(e))]
+        for e in events
+    )
+    assert len(found) == complete
+    assert source.damage.truncated
+
+
+def test_damage_in_the_middle_costs_the_events_it_hits() -> None:
+    events = [{"ph": "X", "name": f"event {i}", "args": {"text": "x"}} for i in range(50)]
+    text = json.dumps({"traceEvents": events, "baseTimeNanoseconds": 5}).encode()
+    broken = text[:1000] + text[1030:]
+    found, source = read_all(broken, 256)
+    assert len(found) in (48, 49)
+    assert all(e in events for e in found)
+    assert source.damage.spots == 1 and source.damage.first_offset is not None
+    assert abs(source.damage.first_offset - 1000) < 120
+    assert json.loads(source.header + b"]" + source.footer) == {"traceEvents": [], "baseTimeNanoseconds": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "empty"),
+        (b"<html>", "not JSON"),
+        (b'{"a": 1}', "without a list"),
+        (b'{"traceEvents": 5}', "without a list"),
+    ],
+)
+def test_what_is_no_trace_is_refused_in_one_line(text: bytes, message: str) -> None:
+    with pytest.raises(NoUsableInput, match=message):
+        read_all(text)
+
+
+@given(JSON)
+def test_structure_finds_where_a_value_ends(value: Any) -> None:
+    text = json.dumps([value]).encode()
+    shape = structure(text)
+    assert shape.first_end() == len(text)
+    assert structure(text[1:]).close() == len(text) - 2

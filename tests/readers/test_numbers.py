@@ -1,0 +1,60 @@
+"""Microseconds as written become nanoseconds exactly."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddprof.readers.numbers import EXACT_FLOAT_US, InexactFloats, one_int, to_int64, to_ns
+from ddprof.tables import NULL
+
+_LIMIT_NS = int(EXACT_FLOAT_US) * 1000
+RELATIVE_NS = st.integers(-(10**9), _LIMIT_NS - 1) | st.integers(_LIMIT_NS // 2, _LIMIT_NS - 1)
+
+
+@given(st.lists(RELATIVE_NS, min_size=1))
+def test_fractions_below_the_limit_are_exact_through_float64(times_ns: list[int]) -> None:
+    texts = [f"{Decimal(ns) / 1000:f}" for ns in times_ns]
+    assert to_ns([float(t) for t in texts]).tolist() == times_ns
+
+
+def test_the_limit_itself_is_exact_one_ns_below() -> None:
+    at = int(EXACT_FLOAT_US) * 1000 - 1
+    assert to_ns([json.loads(f"{Decimal(at) / 1000:f}")]).tolist() == [at]
+
+
+def test_large_fractions_are_refused_as_floats_and_exact_as_decimals() -> None:
+    with pytest.raises(InexactFloats):
+        to_ns([1694128201435418.123])
+    assert to_ns([Decimal("1694128201435418.123"), 5]).tolist() == [1694128201435418123, 5000]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1694128201435418, 1694128201435418000),
+        ("1694128201435418", 1694128201435418000),
+        ("8306017670485.5", 8306017670485500),
+        (None, NULL),
+        ("soon", NULL),
+        (float("nan"), NULL),
+        (float("inf"), NULL),
+        (True, NULL),
+        ([1], NULL),
+        (Decimal("1e300"), NULL),
+        (2**70, NULL),
+    ],
+)
+def test_odd_values(value: object, expected: int) -> None:
+    assert to_ns([value, None]).tolist() == [expected, NULL]
+
+
+def test_integers_as_text_and_out_of_range() -> None:
+    assert to_int64([1, "128", 3.0, None, "x", 10159970886766084423]).tolist() == [1, 128, 3, NULL, NULL, NULL]
+    assert to_int64([1, 2]).dtype == np.int64
+    assert one_int(float("nan")) == NULL

@@ -149,7 +149,7 @@ def draw_base(draw: np.random.Generator, kind: str, name: str, seed: int, world:
             step=float(draw.uniform(0.001, 0.005)),
             contention=draw_contention(draw),
         ),
-        steps=2 if size >= 32 else int(draw.choice([3, 3, 3, 4, 5])) if size <= 8 else 3,
+        steps=2 if size >= 32 else int(draw.choice([3, 3, 3, 4, 5, 8])) if size <= 8 else 3,
         first_step=int(draw.integers(3, 400)),
         format=draw_format(draw),
     )

@@ -160,6 +160,7 @@ def host_gc(world: World, fault: Fault) -> None:
 
 def host_checkpoint(world: World, fault: Fault) -> None:
     """The ranks save state in one step."""
+    world.checkpoint_name = str(fault.detail.get("name", world.checkpoint_name))
     at = int(number(fault, "step", 1))
     for rank in fault.ranks or range(world.size):
         world.checkpoints[(rank, at % world.steps)] = fault.strength

@@ -58,7 +58,7 @@ def checkpoint(rank: Rank, us: float) -> Program:
     rank.record("user_annotation", "state_dict", start, rank.t)
     for _ in range(CHECKPOINT_TENSORS):
         yield from copy(rank, "Memcpy DtoH (Device -> Pageable)", CHECKPOINT_TENSOR_BYTES, DTOH_GBPS, blocking=True)
-    rank.occupy("user_annotation", "save_checkpoint", us, "checkpoint")
+    rank.occupy("user_annotation", rank.world.checkpoint_name, us, "checkpoint")
 
 
 def finish(rank: Rank, share: float = 1.0) -> Program:

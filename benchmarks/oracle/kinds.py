@@ -19,6 +19,8 @@ ATTEMPTS = 40
 MIN_SHARE, MAX_SHARE = 0.05, 0.60
 CLOSE_ENOUGH = 0.12  # of the target share
 MAX_PAIR_WORLD = 16
+CHECKPOINT_NAMES = ("save_checkpoint", "save_checkpoint", "torch.save", "checkpoint")
+QUIRK_CHANCE = 0.25  # of a look-alike beside a fault
 MAX_SLOW_HOST = 15.0  # times; slower hosts are better described as losing the CPU
 SEARCH_STEPS = 14
 SEARCH_FLOOR = 0.003  # below this share of the step a cost says nothing about the strength needed
@@ -99,7 +101,12 @@ def _sharding(draw: np.random.Generator, scenario: Scenario) -> Fault:
 
 def _checkpoint(draw: np.random.Generator, scenario: Scenario) -> Fault:
     ranks = (0,) if draw.uniform() < 0.3 else ()
-    return Fault("host.checkpoint", 1.0, ranks, {"step": int(draw.integers(scenario.steps))})
+    return Fault(
+        "host.checkpoint",
+        1.0,
+        ranks,
+        {"step": int(draw.integers(scenario.steps)), "name": str(draw.choice(CHECKPOINT_NAMES))},
+    )
 
 
 def _collections(draw: np.random.Generator, scenario: Scenario) -> Fault:
@@ -125,7 +132,7 @@ def _more_layers(draw: np.random.Generator, scenario: Scenario) -> Fault:
 
 KINDS: dict[str, Kind] = {
     "straggler.compute": Kind(_ranks("straggler.compute"), ALL, (0.03, 3.0)),
-    "straggler.host": Kind(_slow_host, ("ddp", "ddp", "tpdp"), None),
+    "straggler.host": Kind(_slow_host, ("ddp", "ddp", "tpdp", "fsdp"), None),
     "straggler.imbalance": Kind(_job("straggler.imbalance"), ("ddp", "ddp", "fsdp"), (0.04, 0.7), max_share=0.3),
     "input.starved": Kind(_starved, DATA, (1e3, 5e6)),
     "input.straggler": Kind(_ranks("input.straggler"), DATA, (1.0, 200.0)),
@@ -183,7 +190,7 @@ def _faulty(draw: np.random.Generator, seed: int, kind: str) -> Scenario | None:
     base = draw_base(draw, parallel, f"{kind}_{seed}", seed, world, hosts=2 if "comm.slow_link" in ids else 0)
     if base.cluster.world > min([KINDS[i].max_world for i in ids] + [MAX_PAIR_WORLD] * (len(ids) - 1)):
         return None
-    base = _with_evidence(draw, base, [KINDS[i] for i in ids])
+    base = _with_quirk(draw, _with_evidence(draw, base, [KINDS[i] for i in ids]), ids)
     if not is_healthy(base) and not any(KINDS[i].small for i in ids):
         return None
     faults = []
@@ -221,6 +228,23 @@ def _with_evidence(draw: np.random.Generator, base: Scenario, kinds: list[Kind])
             loader=replace(base.loader, cost_us=base.loader.cost_us * factor),
         )  # fmt: skip
     return base
+
+
+def _with_quirk(draw: np.random.Generator, base: Scenario, ids: list[str]) -> Scenario:
+    """Now and then the base also has a look-alike of another family than its faults."""
+    names = [name for name in ("jitter", "slow_clock", "loader", "gc") if not any(i in RELATED[name] for i in ids)]
+    if not names or len(ids) > 1 or base.parallel.kind == "pp" or draw.uniform() > QUIRK_CHANCE:
+        return base
+    quirk = _quirk(draw, str(draw.choice(names)), base)
+    return replace(base, quirks=(quirk,) if quirk is not None else ())
+
+
+RELATED = {
+    "jitter": ("straggler.imbalance",),
+    "slow_clock": ("straggler.compute", "straggler.imbalance"),
+    "loader": ("input.starved", "input.straggler"),
+    "gc": ("host.gc",),
+}
 
 
 def _without_some_ranks(draw: np.random.Generator, found: Scenario) -> Scenario:

@@ -17,6 +17,7 @@ FRAMES = {
     "Optimizer.zero_grad#AdamW.zero_grad": "torch/_compile.py(53): inner",
     "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__": "torch/utils/data/dataloader.py(703): __next__",
     "save_checkpoint": "train.py(118): save_checkpoint",
+    "torch.save": "torch/serialization.py(943): save",
 }
 SAMPLES_PER_STEP = 24
 

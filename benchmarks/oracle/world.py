@@ -34,6 +34,7 @@ class World:
     allocations: Moments = field(default_factory=dict)
     syncs: dict[int, float] = field(default_factory=dict)  # layer -> host work after its `.item()`, microseconds
     checkpoints: dict[tuple[int, int], float] = field(default_factory=dict)  # (rank, step) -> duration
+    checkpoint_name: str = "save_checkpoint"
     comm_free: bool = False
     fp32_slowdown: float = 3.2
     memory_share: float = 0.62  # of device memory reserved at the peak

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -71,7 +71,12 @@ def deliver(reports: Sequence[Report], form: str, output: Path | None, following
 
 def check_gates(gates: Sequence[Gate], reports: Sequence[Report]) -> None:
     """Raise GateFailed, naming the first violation, where a gate finds what it was told to look for."""
-    found = [violation for gate in gates for report in reports for violation in gate.violations(report)]
+    fail(violation.text for gate in gates for report in reports for violation in gate.violations(report))
+
+
+def fail(violations: Iterable[str]) -> None:
+    """Raise GateFailed with the first violation, the others said before it; nothing where there is none."""
+    found = list(violations)
     for violation in found[1:]:
         say(f"gate failed: {violation}")
     if found:

@@ -25,6 +25,7 @@ from ddprof.report.model import (
     Verdict,
     WhatIf,
 )
+from ddprof.report.step_causes import step_causes
 
 REPORTS_SCHEMA = "ddprof.reports/1"
 
@@ -63,6 +64,7 @@ def to_contract(report: Report) -> dict[str, Any]:
         "ledger": {
             "per_rank": {str(rank): _ledger_row(row) for rank, row in report.ledger.per_rank.items()},
             "job": _ledger_row(report.ledger.job),
+            "per_step": {cause: [_us(v) for v in values] for cause, values in step_causes(report).items()},
         },
         "efficiency": _plain(report.efficiency),
         "findings": [_finding_to_json(report, f) for f in report.ranked_findings()],
@@ -133,6 +135,7 @@ def _from_contract(document: Mapping[str, Any]) -> Report:
         ledger=Ledger(
             per_rank={int(rank): _ledger_from_json(row) for rank, row in ledger["per_rank"].items()},
             job=_ledger_from_json(ledger["job"]),
+            per_step={cause: tuple(_number(v) for v in values) for cause, values in ledger.get("per_step", {}).items()},
         ),
         efficiency=dict(document["efficiency"]),
         findings=tuple(_finding_from_json(f) for f in document["findings"]),

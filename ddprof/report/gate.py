@@ -34,11 +34,19 @@ _GLOB = re.compile(r"([a-z0-9_*?]+(?:\.[a-z0-9_*?]+)+|\*)(?::(info|warning|criti
 
 
 @dataclass(frozen=True)
+class Violation:
+    """Something a gate forbids: `key` (the finding's id or the expression) tells it from others, `text` says it."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Gate:
-    """A parsed expression. `violations(report)` says in words what it forbids and found; [] where the report passes."""
+    """A parsed expression. `violations(report)` is what it forbids and found; [] where the report passes."""
 
     expression: str
-    violations: Callable[[Report], list[str]]
+    violations: Callable[[Report], list[Violation]]
 
 
 def parse_gate(expression: str) -> Gate:
@@ -69,13 +77,13 @@ def _measure_gate(text: str, name: str, sign: str, number: str, unit: str) -> Ga
         hint = "ddprof compare --max-regression compares runs"
         raise UsageError(f"--fail-on {text}: a limit on the step is a time (120ms); {hint}")
 
-    def violations(report: Report) -> list[str]:
+    def violations(report: Report) -> list[Violation]:
         value_us, step_us = _measure_us(report, name), report.steps.wall_us
         value = value_us / step_us * 100 if unit == "%" else value_us / _UNITS_US[unit]
         if not _OPERATORS[sign](value, limit):
             return []
         shown = format_share(value / 100) if unit == "%" else format_us(value_us)
-        return [f"{name} is {shown} ({text})"]
+        return [Violation(text, f"{name} is {shown} ({text})")]
 
     return Gate(text, violations)
 
@@ -97,10 +105,10 @@ def _measure_us(report: Report, name: str) -> float:
     return job.get(name, 0.0)
 
 
-def _findings(report: Report, pattern: str, floor: str) -> list[str]:
+def _findings(report: Report, pattern: str, floor: str) -> list[Violation]:
     wanted = SEVERITIES[SEVERITIES.index(floor) :]
     return [
-        f"{severity} {finding.id}: {finding.summary}"
+        Violation(finding.id, f"{severity} {finding.id}: {finding.summary}")
         for finding in report.ranked_findings()
         if fnmatchcase(finding.id, pattern) and (severity := report.severity_of(finding)) in wanted
     ]

@@ -1,48 +1,22 @@
-"""The report as one self-contained HTML file: verdict first, no request to anywhere, light, dark and print.
-
-Works from file://. A content security policy forbids every load, and every name from a trace is escaped.
-"""
+"""The report as one self-contained HTML file: verdict first, works from file://, every name from a trace escaped."""
 
 from __future__ import annotations
 
-import json
-
-from ddprof._version import __version__
 from ddprof.findings import Finding
 from ddprof.report import phrases
 from ddprof.report.contract import to_contract
+from ddprof.report.html_page import embedded, page
 from ddprof.report.html_tables import efficiency_table, ledger_table, what_if_table
 from ddprof.report.markup import Markup, join, tag
 from ddprof.report.model import Report
-from ddprof.report.style import SCRIPT, STYLE
+from ddprof.report.style import STYLE
 from ddprof.report.svg import MAX_HEAT_RANKS, heatmap, legend, step_bar, step_dots
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
 def render_html(report: Report) -> str:
     """The whole page, with the report's JSON document inside (button "Save JSON")."""
     title = f"ddprof: {report.run.name or 'report'}"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", title),
-        tag("style", Markup(STYLE)),
-    )
-    buttons = tag(
-        "span",
-        tag("button", "Light / dark", id="theme", type="button"),
-        " ",
-        tag("button", "Save JSON", id="save", type="button"),
-        class_="no-print",
-    )
-    header = tag("header", tag("span", phrases.run_words(report)), buttons)
-    main = tag("main", *_sections(report), _footer())
-    body = tag("body", header, main, _embedded(report), tag("script", Markup(SCRIPT)))
-    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+    return page(title, phrases.run_words(report), _sections(report), embedded(to_contract(report)))
 
 
 def render_summary(report: Report) -> str:
@@ -165,13 +139,3 @@ def _numbers(report: Report) -> Markup:
     if table is None:
         return Markup()
     return tag("section", tag("details", tag("summary", "The ledger in numbers"), table))
-
-
-def _footer() -> Markup:
-    return tag("footer", f"ddprof {__version__}. This file makes no request and holds all its data.")
-
-
-def _embedded(report: Report) -> Markup:
-    """The JSON document; `<` is written as its escape, so that no name can end the script element."""
-    text = json.dumps(to_contract(report), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    return Markup(f'<script type="application/json" id="report">{text}</script>')

@@ -23,7 +23,7 @@ def ledger_table(report: Report) -> Markup | None:
         *((f"rank {r}", per_rank[r]) for r in heat_ranks(report)),
     ]
     rows = [[name, *(time_words(row.get(c, 0.0)) for c in ("wall_us", *causes))] for name, row in named]
-    return _table(["", "step", *(CAUSE_WORDS[c] for c in causes)], rows)
+    return table(["", "step", *(CAUSE_WORDS[c] for c in causes)], rows)
 
 
 def what_if_table(report: Report) -> Markup | None:
@@ -40,13 +40,13 @@ def what_if_table(report: Report) -> Markup | None:
         ]
         for item in report.what_if
     ]
-    return _table(["change", "step after", "range", "speed-up"], [["as measured", format_us(step_us), "", ""], *rows])
+    return table(["change", "step after", "range", "speed-up"], [["as measured", format_us(step_us), "", ""], *rows])
 
 
 def efficiency_table(report: Report) -> Markup | None:
     """The efficiency figures that could be computed, nested ones with a dotted name; None where there are none."""
     rows = [[name, f"{value:.3g}"] for name, value in _flat("", report.efficiency)]
-    return _table(["figure", "value"], rows) if rows else None
+    return table(["figure", "value"], rows) if rows else None
 
 
 def _flat(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, float]]:
@@ -59,8 +59,9 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, float]]:
     return found
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """A table of text with one header row, scrolling sideways where it is wide."""
     header = tag("tr", *(tag("th", name, scope="col") for name in head))
     body = [tag("tr", *(tag("td", cell) for cell in row)) for row in rows]
-    table = tag("table", tag("thead", header), tag("tbody", *body))
-    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="table")
+    whole = tag("table", tag("thead", header), tag("tbody", *body))
+    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label="table")

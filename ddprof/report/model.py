@@ -89,10 +89,14 @@ class Steps:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Mean step time by cause, for each rank and the job: {"wall_us": us, cause: us}; causes sum to wall_us."""
+    """Mean step time by cause, for each rank and the job: {"wall_us": us, cause: us}; causes sum to wall_us.
+
+    `per_step`, where known: microseconds of a cause in every step of the job, mean over ranks.
+    """
 
     per_rank: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     job: Mapping[str, float] = field(default_factory=dict)
+    per_step: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,108 @@
+"""Comparisons: change against noise, what came and went, what may not be compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from ddprof.errors import NoUsableInput
+from ddprof.report.bootstrap import difference_interval
+from ddprof.report.compare import compare, to_json
+from ddprof.report.compare_html import render_html
+from ddprof.report.compare_text import headline, render_markdown, render_text
+from ddprof.report.contract import from_contract, to_contract
+from ddprof.report.model import Ledger, Report, Steps
+from ddprof.report.step_causes import step_causes
+from ddprof.tables import Column, Schema
+
+LEDGER = Schema("ledger", tuple(Column(n, "int64", "") for n in ("rank", "step", "cause", "dur_ns")))
+
+
+def _run(report: Report, steps_us: list[float], loader_us: list[float]) -> Report:
+    """The report with these steps, whose compute is what the loader leaves."""
+    compute = [step - wait for step, wait in zip(steps_us, loader_us, strict=True)]
+    wall, wait = float(np.mean(steps_us)), float(np.mean(loader_us))
+    job = {"wall_us": wall, "compute": wall - wait, "dataloader": wait}
+    per_step = {"compute": tuple(compute), "dataloader": tuple(loader_us)}
+    ledger = Ledger({0: job}, job, per_step)
+    steps = Steps(len(steps_us), "profiler_step", wall, tuple(steps_us))
+    return dataclasses.replace(report, steps=steps, ledger=ledger)
+
+
+@pytest.fixture
+def slow(straggler_report: Report) -> Report:
+    return _run(straggler_report, [100e3, 101e3, 99e3, 100e3, 100e3], [30e3, 31e3, 29e3, 30e3, 30e3])
+
+
+@pytest.fixture
+def fast(straggler_report: Report) -> Report:
+    run = _run(straggler_report, [71e3, 70e3, 70e3, 69e3, 70e3], [1e3, 0.0, 0.0, 0.0, 0.0])
+    return dataclasses.replace(run, findings=())
+
+
+def test_the_changed_cause_is_named(slow: Report, fast: Report) -> None:
+    result = compare(slow, fast)
+    assert result.step.outcome == "faster"
+    assert result.step.change_us == pytest.approx(-30e3)
+    assert (result.causes[0].name, result.causes[0].outcome) == ("dataloader", "faster")
+    assert {d.name: d.outcome for d in result.causes}["compute"] == "same"
+    assert [f.id for f in result.gone] == ["input.straggler"]
+    assert result.new == result.differences == ()
+    assert "Faster by -30 ms per step (-30 %), mostly data loader" in headline(result)
+
+
+def test_noise_is_called_noise(straggler_report: Report) -> None:
+    before = _run(straggler_report, [100e3, 120e3, 80e3, 110e3, 90e3], [0.0] * 5)
+    after = _run(straggler_report, [103e3, 123e3, 83e3, 113e3, 93e3], [0.0] * 5)
+    assert compare(before, after).step.outcome == "noise"
+
+
+def test_too_few_steps_are_said(slow: Report, straggler_report: Report) -> None:
+    result = compare(slow, _run(straggler_report, [50e3, 50e3], [0.0, 0.0]))
+    assert result.step.outcome == "unknown"
+    assert any("only 2 step" in note for note in result.notes)
+
+
+def test_different_jobs_are_not_comparable(slow: Report, fast: Report) -> None:
+    other = dataclasses.replace(fast, run=dataclasses.replace(fast.run, world_size=8, device_name="NVIDIA A100"))
+    assert len(compare(slow, other).differences) == 2
+    assert to_json(compare(slow, other))["comparable"] is False
+
+
+def test_a_run_without_steps_is_refused(slow: Report) -> None:
+    empty = dataclasses.replace(slow, steps=Steps(0, "none", float("nan")))
+    with pytest.raises(NoUsableInput, match="no measured step"):
+        compare(slow, empty)
+
+
+def test_all_forms_agree(slow: Report, fast: Report) -> None:
+    result = compare(slow, fast)
+    for text in (render_text(result), render_markdown(result), render_html(result)):
+        assert "30 ms" in text
+        assert "data loader" in text
+    assert json.loads(json.dumps(to_json(result), allow_nan=False))["step"]["change_us"] == -30000.0
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    random = np.random.default_rng(7)
+    hits = 0
+    for _ in range(300):
+        interval = difference_interval(random.normal(100, 5, 10).tolist(), random.normal(103, 5, 10).tolist())
+        assert interval is not None
+        hits += interval[0] <= 3 <= interval[1]
+    assert 0.88 <= hits / 300 <= 0.99
+
+
+def test_step_causes_come_from_the_ledger_table(straggler_report: Report) -> None:
+    rows = {"rank": [0, 0, 1, 1, 0], "step": [0, 1, 0, 1, 0], "cause": [0, 0, 0, 0, 4]}
+    table = LEDGER.table({**rows, "dur_ns": [10_000, 20_000, 30_000, 40_000, 5_000]})
+    found = step_causes(dataclasses.replace(straggler_report, tables={"ledger": table}))
+    assert found["compute"] == (20.0, 30.0)
+    assert found["dataloader"] == (2.5, 0.0)
+
+
+def test_step_causes_survive_the_document(slow: Report) -> None:
+    assert step_causes(from_contract(json.loads(json.dumps(to_contract(slow))))) == step_causes(slow)

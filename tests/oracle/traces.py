@@ -22,7 +22,7 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[int, list[dict[str, Any]]]]
     """The label and, by rank, the events of a scenario folder."""
     label = json.loads((folder / "label.json").read_text())
     events = {}
-    for path in sorted((folder / "traces").iterdir()):
+    for path in sorted((folder / "traces").glob("*.json.gz")):
         with gzip.open(path, "rt") as stream:
             trace = json.load(stream)
         events[rank_of(trace, path)] = trace["traceEvents"]

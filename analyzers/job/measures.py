@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts, Work
 from ddprof.analyzers.job.comm_stats import CommStats, comm_stats
+from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pace import Pace, compute_pace, host_pace
 from ddprof.analyzers.job.pipeline import stage_work_ns
@@ -125,8 +126,7 @@ def _optimizer(facts: RankFacts) -> tuple[float, float]:
 
 def _pageable_us(facts: RankFacts) -> float:
     ops = facts.device_ops
-    pageable = np.array(["Pageable" in s and ("HtoD" in s or "HostToDevice" in s) for s in facts.strings], bool)
-    mine = (ops["work"] == Work.COPY) & pageable[ops["name"]] if len(ops) else np.empty(0, bool)
+    mine = pageable_copies(facts)
     if not mine.any():
         return 0.0
     copies = intervals.union(ops["start_ns"][mine], ops["end_ns"][mine])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
 from ddprof.analyzers.replay.graph import host_cause
@@ -18,7 +17,6 @@ from ddprof.findings import Change
 from ddprof.tables import NULL, Array
 
 PREFETCHED_US = 150.0  # a batch taken from a filled prefetch queue (measured on the healthy runs: 0.1 to 0.2 ms)
-_PAGEABLE = re.compile(r"(HtoD|HostToDevice).*Pageable", re.IGNORECASE)
 GRAPH_LAUNCH_SHARE = 0.05  # host time left of a step when it is launched as one CUDA graph
 
 
@@ -299,7 +297,9 @@ def _hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:
     dur, freed = {}, {}
     for rank in graph.ranks:
         facts = rank.facts
-        pageable = matches(_PAGEABLE, facts.strings)[facts.device_ops["name"][rank.ops.row]] & ~rank.ops.is_comm
+        if not facts.is_device_rank:
+            continue
+        pageable = pageable_copies(facts)[rank.ops.row]
         dur[rank.position] = np.where(pageable, 0, rank.ops.dur_ns)
         launches = rank.ops.launch_ns[pageable]
         freed[rank.position] = frozenset(np.flatnonzero(np.isin(rank.anchors.start_ns, launches)).tolist())

@@ -19,6 +19,7 @@ from ddprof.analyzers.rules.settings import setting, text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
+ONE_PASS_LEFT = 0.5  # of the exposed sharding traffic, with one of two all-gather passes gone and the rest easier to hide
 ROOM = 0.85  # of the device's memory: below it less sharding may fit
 
 
@@ -39,7 +40,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         summary=f"sharding moves {format_bytes(volume)} per step and {format_share(exposed / measures.step_us)} of the step is exposed for it",
         ranks=(),
         lost_us=exposed,
-        changes=(Change("scale_transfer", (), (0.0,), "fsdp_shard"),),
+        changes=(Change("scale_transfer", (), (ONE_PASS_LEFT,), "fsdp_shard"),),
         confidence=0.8 if memory else 0.7,
         evidence=tuple(
             Evidence(

@@ -22,6 +22,7 @@ from ddprof.tables import Array
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
+CLEAR_SHARE = 0.4  # of the least late loader's time: what the slowest of the others may take
 OWN_SHARE = 0.05  # the same beside ranks whose loaders are far slower still
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
 
@@ -31,8 +32,12 @@ def late_loaders(loader_us: Array, step_us: float) -> Array:
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
     typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
-    late = np.flatnonzero((loader_us > LATE_FACTOR * typical) & (loader_us - typical > 2 * MIN_SHARE * step_us))
-    return late if len(late) <= len(loader_us) / 2 else np.empty(0, np.int64)
+    late = (loader_us > LATE_FACTOR * typical) & (loader_us - typical > 2 * MIN_SHARE * step_us)
+    if not late.any() or late.sum() > len(loader_us) / 2:
+        return np.empty(0, np.int64)
+    # Starved jobs stall now here, now there: then the others are not far behind the late ones.
+    clear = float(loader_us[~late].max()) < CLEAR_SHARE * float(loader_us[late].min())
+    return np.flatnonzero(late) if clear else np.empty(0, np.int64)
 
 
 def workers_fix(measures: Measures, waited_us: float) -> Fix:

@@ -1,0 +1,31 @@
+"""Copies from pageable host memory: named so by CUDA; elsewhere (ROCm) recognised by calls that block until the copy is done."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ddprof.analyzers.facts.host import BLOCKING_TOLERANCE_NS
+from ddprof.analyzers.facts.model import RankFacts, Work
+from ddprof.analyzers.facts.names import matches
+from ddprof.tables import NULL, Array
+
+_TO_DEVICE = re.compile(r"HtoD|HostToDevice|H2D", re.IGNORECASE)
+_PAGEABLE = re.compile(r"pageable", re.IGNORECASE)
+_PINNED = re.compile(r"pinned", re.IGNORECASE)
+# Small copies are staged and return at once whatever the memory; only larger ones show by blocking.
+MIN_SIZE_BYTES = 64 * 1024
+
+
+def pageable_copies(facts: RankFacts) -> Array:
+    """Which device operations copy from pageable host memory to the device, bool of shape (device_ops,)."""
+    ops = facts.device_ops
+    if not len(ops):
+        return np.empty(0, bool)
+    upload = (ops["work"] == Work.COPY) & matches(_TO_DEVICE, facts.strings)[ops["name"]]
+    named = matches(_PAGEABLE, facts.strings)[ops["name"]]
+    pinned = matches(_PINNED, facts.strings)[ops["name"]]
+    blocked = (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS)
+    large = (ops["size_bytes"] == NULL) | (ops["size_bytes"] >= MIN_SIZE_BYTES)
+    return np.asarray(upload & (named | (blocked & large & ~pinned)))

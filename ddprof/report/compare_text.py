@@ -22,6 +22,7 @@ def headline(comparison: Comparison) -> str:
     step = comparison.step
     size = f"{_signed(step.change_us)} per step ({_signed_share(step.change_us / step.before_us)})"
     if step.outcome in {"slower", "faster"}:
+        size = f"{format_us(abs(step.change_us))} per step ({format_share(abs(step.change_us / step.before_us))})"
         leading = next((d for d in comparison.causes if d.change_us * step.change_us > 0 and d.outcome != "same"), None)
         cause = f", mostly {phrases.CAUSE_WORDS[leading.name]} {_signed(leading.change_us)}" if leading else ""
         return f"{step.outcome.capitalize()} by {size}{cause}"
@@ -32,7 +33,7 @@ def headline(comparison: Comparison) -> str:
 
 def render_text(comparison: Comparison) -> str:
     """The comparison as plain text, ending in a newline."""
-    lines = [f"{phrases.clean(_names(comparison))}", "", headline(comparison), ""]
+    lines = [*_names(comparison), "", headline(comparison), ""]
     lines += [f"Not comparable as they stand: {phrases.clean(text)}" for text in comparison.differences]
     lines.append(f"{'':<24} {'before':>10} {'after':>10} {'change':>11}  95 % interval")
     lines += [_text_row("step", comparison.step)]
@@ -46,7 +47,7 @@ def render_text(comparison: Comparison) -> str:
 
 def render_markdown(comparison: Comparison) -> str:
     """The comparison as GitHub-flavoured Markdown."""
-    lines = [f"### {escape(headline(comparison))}", "", escape(_names(comparison)), ""]
+    lines = [f"### {escape(headline(comparison))}", "", *(f"- {escape(line)}" for line in _names(comparison)), ""]
     lines += [f"> **Not comparable as they stand**: {escape(text)}" for text in comparison.differences]
     lines += [
         "",
@@ -90,9 +91,9 @@ def _text_row(name: str, d: Delta) -> str:
     return f"{name:<24} {values}  {interval + ', ' if interval else ''}{outcome_words(d)}"
 
 
-def _names(comparison: Comparison) -> str:
+def _names(comparison: Comparison) -> list[str]:
     first, second = comparison.before, comparison.after
-    return f"before: {phrases.run_words(first)}   after: {phrases.run_words(second)}"
+    return [f"before  {phrases.run_words(first)}", f"after   {phrases.run_words(second)}"]
 
 
 def _signed(value_us: float) -> str:

@@ -80,7 +80,7 @@ def _card(report: Report, finding: Finding) -> Markup:
         *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence),
     ]
     patches = [
-        tag("pre", Markup("\n").join(join(line) for line in fix.patch.splitlines()))
+        tag("pre", Markup("\n".join(join(line) for line in fix.patch.splitlines())))
         for fix in finding.fixes
         if fix.patch
     ]

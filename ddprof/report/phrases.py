@@ -11,6 +11,7 @@ from ddprof.report.model import Report
 from ddprof.units import format_ranks, format_share, format_us
 
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
+_EVENT_CHARACTERS = 60
 _HIGH = 0.8
 _MEDIUM = 0.5
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -137,9 +138,14 @@ def evidence_words(evidence: Evidence) -> str:
     if evidence.start_us is not None:
         end = "" if evidence.end_us is None else f" to {format_us(evidence.end_us)}"
         where.append(f"at {format_us(evidence.start_us)}{end}")
-    if evidence.event and evidence.event not in evidence.text:
-        where.append(evidence.event)
+    if evidence.event and evidence.event[:_EVENT_CHARACTERS] not in evidence.text:
+        where.append(shortened(evidence.event))
     return clean(f"{evidence.text} [{', '.join(where)}]" if where else evidence.text)
+
+
+def shortened(name: str) -> str:
+    """A name from the trace without the tail of its template arguments; JSON has all of it."""
+    return name if len(name) <= _EVENT_CHARACTERS else f"{name[:_EVENT_CHARACTERS]}..."
 
 
 def checked_words(report: Report) -> str:

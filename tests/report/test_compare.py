@@ -51,7 +51,7 @@ def test_the_changed_cause_is_named(slow: Report, fast: Report) -> None:
     assert {d.name: d.outcome for d in result.causes}["compute"] == "same"
     assert [f.id for f in result.gone] == ["input.straggler"]
     assert result.new == result.differences == ()
-    assert "Faster by -30 ms per step (-30 %), mostly data loader" in headline(result)
+    assert "Faster by 30 ms per step (30 %), mostly data loader" in headline(result)
 
 
 def test_noise_is_called_noise(straggler_report: Report) -> None:

@@ -104,3 +104,10 @@ def test_the_notebook_view_is_a_fragment(straggler_report: Report) -> None:
     assert "STRAGGLER-BOUND" in text
     assert "<html" not in text
     assert "@scope (.ddprof)" in text
+
+
+def test_a_patch_keeps_its_lines_and_is_escaped_once(straggler_report: Report) -> None:
+    fix = dataclasses.replace(straggler_report.findings[1].fixes[0], patch='a("<b>")\nb()')
+    finding = dataclasses.replace(straggler_report.findings[1], fixes=(fix,))
+    text = render_html(dataclasses.replace(straggler_report, findings=(finding,)))
+    assert "<pre>a(&quot;&lt;b&gt;&quot;)\nb()</pre>" in text

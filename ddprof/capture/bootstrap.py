@@ -19,6 +19,7 @@ from ddprof.capture.instruments.optimizer import OptimizerSteps
 from ddprof.capture.instruments.pipelines import PipelineSchedules
 from ddprof.capture.instruments.profilers import UserProfilers
 from ddprof.capture.instruments.syncs import HostSyncs
+from ddprof.capture.instruments.workers import LoaderWorkers
 from ddprof.capture.processes import follow_children
 from ddprof.capture.session import Session
 from ddprof.capture.signals import Watchdog
@@ -65,6 +66,7 @@ def instrumentors(session: Session) -> list[Instrumentor]:
     return [
         UserProfilers(session),
         DataLoading(session),
+        LoaderWorkers(session),
         forward,
         Backward(session),
         OptimizerSteps(session),

@@ -1,31 +1,44 @@
-"""Requests to a running job: a small file in the run folder, polled by a thread, seen by the step path as one
-comparison."""
+"""Requests to a running job.
+
+A small file in the run folder, polled by a thread, seen by the step path as one comparison.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ddprof.capture.layout import CONTROL
 
 _POLL_S = 0.5
 
 
+class Request(NamedTuple):
+    """`action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture."""
+
+    action: str
+    first_step: int
+    steps: int
+    reason: str
+
+
 class ControlReader:
-    """Reads `control.json` twice a second. A request is `{"id": n, "action": "trace", "first_step": s, "steps": k}`."""
+    """Reads `control.json` twice a second; a request is new when its `id` is higher than the last."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / CONTROL
-        self._request: tuple[int, int] | None = None
+        self._request: Request | None = None
         self._seen_id = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin polling. Idempotent."""
+        """Begin polling; what was asked before this process began is not for it. Idempotent."""
         if self._thread is None:
+            self._poll()
+            self._request = None
             self._thread = threading.Thread(target=self._run, name="ddprof-control", daemon=True)
             self._thread.start()
 
@@ -40,8 +53,8 @@ class ControlReader:
         self._thread = None
         self._stop = threading.Event()
 
-    def take(self) -> tuple[int, int] | None:
-        """A new request as (first step, steps), once."""
+    def take(self) -> Request | None:
+        """A new request, once."""
         if self._request is None:
             return None
         request, self._request = self._request, None
@@ -54,9 +67,12 @@ class ControlReader:
     def _poll(self) -> None:
         try:
             content: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
-            identifier, first_step, steps = int(content["id"]), int(content["first_step"]), int(content["steps"])
+            identifier = int(content["id"])
+            request = Request(
+                str(content["action"]), int(content["first_step"]), int(content["steps"]), str(content["reason"])
+            )
         except (OSError, ValueError, KeyError, TypeError):
-            return  # no request, or one that is being written: the next poll sees it whole
-        if identifier > self._seen_id and content.get("action") == "trace":
+            return  # no request, or one of a newer version
+        if identifier > self._seen_id:
             self._seen_id = identifier
-            self._request = (first_step, steps)
+            self._request = request

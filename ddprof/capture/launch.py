@@ -9,6 +9,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from ddprof.capture.guard import say
+
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_KERNEL = 0x80  # si_code of a signal the terminal sent to the whole foreground group: the child has it already
 _TICK_S = 0.5
@@ -49,8 +51,18 @@ def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals], on_tick:
             _send(child, info.si_signo)
         if time.monotonic() >= next_tick:
             next_tick = time.monotonic() + _TICK_S
-            if on_tick is not None:
-                on_tick()
+            on_tick = _ticked(on_tick)
+
+
+def _ticked(on_tick: Callable[[], None] | None) -> Callable[[], None] | None:
+    """Call it; a tick that cannot write (full disk) is the last one, the job goes on."""
+    if on_tick is not None:
+        try:
+            on_tick()
+        except OSError as error:
+            say(f"watching ends, the job goes on: {error}")
+            return None
+    return on_tick
 
 
 def _send(child: subprocess.Popen[bytes], number: int) -> None:

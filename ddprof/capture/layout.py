@@ -15,7 +15,7 @@ TRACE_SUFFIX = ".pt.trace.json"
 FLIGHT_RECORDER_SUFFIX = ".fr.json"
 SIDECAR_SUFFIX = ".sidecar.json"
 RING_SUFFIX = ".ring"
-WORKERS_SUFFIX = ".workers.bin"
+WORKERS_SUFFIX = ".workers.jsonl"
 
 _STEM = re.compile(r"^rank(?P<rank>\d+)\.(?P<host>[^.]+)\.(?P<pid>\d+)\.(?P<restart>\d+)(?:\.(?P<window>\d+))?\.")
 

@@ -70,20 +70,29 @@ class RingContent:
     written: int
 
 
-def read_ring(path: Path) -> RingContent:
-    """Read a ring, also while its writer runs. Raises OSError, or ValueError on a file that is not a whole ring."""
-    data = path.read_bytes()
-    if len(data) < HEADER_BYTES or data[: len(MAGIC)] != MAGIC:
-        raise ValueError(f"{path.name}: not a ddprof step ring")
-    _, capacity, written, _, _ = _COUNTS.unpack_from(data, 0)
-    if capacity <= 0 or written < 0 or len(data) < HEADER_BYTES + capacity * _RECORD.size:
-        raise ValueError(f"{path.name}: the step ring is cut short")
-    (length,) = struct.unpack_from("<q", data, _IDENTITY_AT)
-    identity = json.loads(data[_IDENTITY_AT + 8 : _IDENTITY_AT + 8 + length])
-    slots = range(max(0, written - capacity), written)
-    steps = [_step(data, HEADER_BYTES + (slot % capacity) * _RECORD.size) for slot in slots]
+def read_ring(path: Path, last: int | None = None) -> RingContent:
+    """Read a ring, also while its writer runs; only the `last` steps where that is enough.
+
+    Raises OSError, or ValueError on a file that is not a whole ring.
+    """
+    with path.open("rb") as stream:
+        header = stream.read(HEADER_BYTES)
+        if len(header) < HEADER_BYTES or header[: len(MAGIC)] != MAGIC:
+            raise ValueError(f"{path.name}: not a ddprof step ring")
+        _, capacity, written, _, _ = _COUNTS.unpack_from(header, 0)
+        whole = HEADER_BYTES + capacity * _RECORD.size
+        if capacity <= 0 or written < 0 or os.fstat(stream.fileno()).st_size < whole:
+            raise ValueError(f"{path.name}: the step ring is cut short")
+        (length,) = struct.unpack_from("<q", header, _IDENTITY_AT)
+        identity = json.loads(header[_IDENTITY_AT + 8 : _IDENTITY_AT + 8 + length])
+        kept = min(written, capacity) if last is None else min(written, capacity, last)
+        steps = []
+        for slot in range(written - kept, written):
+            stream.seek(HEADER_BYTES + (slot % capacity) * _RECORD.size)
+            steps.append(_step(stream.read(_RECORD.size)))
     return RingContent(identity, tuple(steps), written)
 
 
-def _step(data: bytes, offset: int) -> Step:
-    return Step._make((*(fields := _RECORD.unpack_from(data, offset))[:-1], bool(fields[-1])))
+def _step(record: bytes) -> Step:
+    *numbers, profiled = _RECORD.unpack(record)
+    return Step._make([*numbers, bool(profiled)])

@@ -103,7 +103,7 @@ def salvage(folder: Path) -> list[str]:
 def _complete(path: Path, ring_path: Path) -> list[str]:
     """Add the ring's steps to a sidecar whose process did not end in order; the ring is removed once it holds nothing
     more."""
-    content = read_sidecar(path)
+    content = read_json(path)
     if content is not None and content.get("state") != "running":
         ring_path.unlink()
         return []
@@ -140,8 +140,8 @@ def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:
     return windows
 
 
-def read_sidecar(path: Path) -> dict[str, Any] | None:
-    """A sidecar's content, None if there is none that can be read."""
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object, None if there is none that can be read."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -171,7 +171,7 @@ def summarize(folder: Path) -> RunSummary:
     world_size: int | None = None
     windows = 0
     for path in sorted(folder.glob(f"*{SIDECAR_SUFFIX}")):
-        content = read_sidecar(path)
+        content = read_json(path)
         if content is None or parse_stem(path.name) is None:
             continue
         rank = int(content["rank"])

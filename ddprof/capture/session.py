@@ -17,7 +17,7 @@ from ddprof.capture import flight_recorder, sidecar
 from ddprof.capture.annotate import Annotator, Range
 from ddprof.capture.clock import ClockSync
 from ddprof.capture.config import CaptureConfig, rank_selected
-from ddprof.capture.control import ControlReader
+from ddprof.capture.control import ControlReader, Request
 from ddprof.capture.guard import Guard, say
 from ddprof.capture.identity import RankIdentity, identify
 from ddprof.capture.journal import Journal
@@ -62,6 +62,7 @@ class Session:
         self.syncs: HostSyncs | None = None
         self.watchdog: Watchdog | None = None
         self._windows_allowed = True
+        self._reason = "planned"
         self._begin = self.guard.wrap(self._begin_phase)
         self._end = self.guard.wrap(self._end_phase)
         self.finish = self.guard.wrap(self._finish)
@@ -145,8 +146,8 @@ class Session:
         if step is not None:
             self._book(step, disturbed)
         request = self.control.take()
-        if request is not None:
-            self.plan.request(*request)
+        if request is not None and self._requested(request):
+            return True
         if self._windows_allowed and not self.window.is_open and self.plan.opens_at(next_index):
             self._open_window(next_index)
         if self.window.is_open:
@@ -157,6 +158,17 @@ class Session:
         own_ns = time.perf_counter_ns() - started
         self.journal.boundary_own(own_ns)
         return own_ns > 200_000
+
+    def _requested(self, request: Request) -> bool:
+        """Obey a request. True if capture has ended."""
+        if request.action == "stop":
+            self._finish("stopped")
+            self.guard.disable()
+            return True
+        if request.action == "trace":
+            self.plan.request(request.first_step, request.steps)
+            self._reason = request.reason
+        return False
 
     def _book(self, step: Step, disturbed: bool) -> None:
         self.journal.step(step, disturbed)
@@ -176,6 +188,7 @@ class Session:
         record = self.window.close(stem, last_step, same_thread)
         if record is None:
             return
+        record["reason"], self._reason = self._reason, "planned"
         self.journal.windows.append(record)
         reason = self.guard.attempt(
             "flight recorder",

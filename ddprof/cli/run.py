@@ -19,7 +19,8 @@ from ddprof.capture.config import CaptureConfig, rank_selected
 from ddprof.capture.files import write_json
 from ddprof.capture.guard import say
 from ddprof.capture.launch import run_child
-from ddprof.capture.layout import SCHEMA, host_label
+from ddprof.capture.layout import MANIFEST, SCHEMA, host_label
+from ddprof.capture.monitor import JobMonitor
 from ddprof.capture.shim import child_environment, package_dir, write_shim
 from ddprof.errors import UsageError
 
@@ -67,12 +68,21 @@ def command(
     manifest = _first_manifest(command_line, started_ns, skip, steps, every, ranks, mode)
     if folder is not None:
         _write(folder, manifest)
-    code = run_child(command_line, environment)
+    monitor = _monitor(folder, mode, steps)
+    code = run_child(command_line, environment, None if monitor is None else monitor.tick)
     if code in (126, 127):
         say(f"{command_line[0]}: {'not found' if code == 127 else 'cannot be executed'}")
     if folder is not None:
+        if monitor is not None:
+            manifest["triggered"] = monitor.reasons
         _finish(folder, manifest, code)
     sys.exit(code)
+
+
+def _monitor(folder: run_folder.RunFolder | None, mode: str, steps: int) -> JobMonitor | None:
+    if folder is None or mode != "monitor":
+        return None
+    return JobMonitor(folder.path, steps, leader=folder.manifest.name == MANIFEST, pid=os.getpid())
 
 
 def _check_ranks(ranks: str) -> None:

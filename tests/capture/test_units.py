@@ -341,7 +341,7 @@ def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:
     (tmp_path / f"{stem}.0.pt.trace.json").write_text("{}")
     (tmp_path / "rank1.h.7.0.sidecar.json.7.tmp").write_text('{"half":')
     notes = run_folder.salvage(tmp_path)
-    content = run_folder.read_sidecar(tmp_path / f"{stem}.sidecar.json")
+    content = run_folder.read_json(tmp_path / f"{stem}.sidecar.json")
     assert content is not None
     assert content["state"] == "killed"
     assert [entry["index"] for entry in content["steps"]] == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""One small regression under a framework: `external.py trainer|accelerate|lightning|deepspeed [ZERO STAGE]`; two ranks, CPU."""
+"""One small regression per framework: `external.py trainer|accelerate|lightning|deepspeed [STAGE]`; two ranks, CPU."""
 
 from __future__ import annotations
 

@@ -1,0 +1,90 @@
+"""Host counters once a second, read from /proc, /sys and NVML by the launching process: nothing runs in the
+training processes.
+
+A kind of counter that this machine does not have is absent from the samples.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.nvml import Nvml
+
+_IB_COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_wait", "symbol_error", "link_downed")
+_IB_WORD_BYTES = 4  # port_*_data count 32-bit words
+_LOOPBACK = "lo"
+
+
+class HostCounters:
+    """Cumulative counters as the kernel keeps them (bytes, jiffies): a reader takes differences."""
+
+    def __init__(self) -> None:
+        self._nvml = Nvml.open()
+
+    def sample(self) -> dict[str, Any]:
+        """One sample; `at_ns` is unix time."""
+        sample: dict[str, Any] = {"at_ns": time.time_ns()}
+        for name, read in (("cpu", _cpu), ("memory", _memory), ("network", _network), ("infiniband", _infiniband)):
+            value = read()
+            if value:
+                sample[name] = value
+        gpus = self._nvml.sample() if self._nvml is not None else []
+        if gpus:
+            sample["gpus"] = gpus
+        return sample
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _cpu() -> dict[str, Any]:
+    lines = _lines("/proc/stat")
+    if not lines:
+        return {}
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    jiffies = dict(zip(names, map(int, lines[0].split()[1:9]), strict=False))
+    load = _lines("/proc/loadavg")
+    return {"jiffies": jiffies, "load_1m": float(load[0].split()[0]) if load else None}
+
+
+def _memory() -> dict[str, int]:
+    wanted = {"MemTotal": "total_bytes", "MemAvailable": "available_bytes", "Dirty": "dirty_bytes"}
+    found = {}
+    for line in _lines("/proc/meminfo"):
+        name, _, rest = line.partition(":")
+        if name in wanted:
+            found[wanted[name]] = int(rest.split()[0]) * 1024
+    return found
+
+
+def _network() -> dict[str, dict[str, int]]:
+    found = {}
+    for line in _lines("/proc/net/dev")[2:]:
+        name, _, rest = line.partition(":")
+        fields = rest.split()
+        if name.strip() != _LOOPBACK and len(fields) >= 12:
+            received, sent = int(fields[0]), int(fields[8])
+            found[name.strip()] = {
+                "received_bytes": received,
+                "sent_bytes": sent,
+                "drops": int(fields[3]) + int(fields[11]),
+            }
+    return found
+
+
+def _infiniband() -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for counters in Path("/sys/class/infiniband").glob("*/ports/*/counters"):
+        values = {}
+        for name in _IB_COUNTERS:
+            lines = _lines(str(counters / name))
+            if lines and lines[0].isdigit():
+                values[name] = int(lines[0]) * (_IB_WORD_BYTES if name.endswith("_data") else 1)
+        found[f"{counters.parents[2].name}/{counters.parent.name}"] = values
+    return found

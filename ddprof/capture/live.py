@@ -1,0 +1,108 @@
+"""A running job seen from outside: the step rings of its ranks, and what they say about who is slow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from ddprof.capture.files import write_json
+from ddprof.capture.layout import CONTROL, RING_SUFFIX
+from ddprof.capture.ring import read_ring
+from ddprof.capture.run_folder import read_json
+from ddprof.capture.steps import Step
+
+RECENT_STEPS = 64
+_REACTION_S = 1.5  # ranks look for requests twice a second; a shared file system adds its own delay
+_LATE_SHARE = 0.10  # of the step: below this, being last is chance
+_OWN_PHASES = ("data_ns", "forward_ns", "optimizer_ns")  # backward holds the waiting for peers
+
+
+@dataclass(frozen=True)
+class LiveRank:
+    """One rank as its ring shows it now. Times in ns; `age_ns` since its last step ended."""
+
+    rank: int
+    host: str
+    steps: tuple[Step, ...]
+    written: int
+    age_ns: int
+
+    @property
+    def last_step(self) -> int:
+        """Index of the last closed step, -1 before the first."""
+        return self.steps[-1].number if self.steps else -1
+
+    def median_ns(self, phase: str | None = None) -> int:
+        """Median of the recent bare steps, of one phase (a field of Step) or of the whole step.
+
+        0 where there is none.
+        """
+        bare = [step for step in self.steps if not step.profiled] or list(self.steps)
+        values = [getattr(step, phase) if phase else step.end_ns - step.start_ns for step in bare]
+        return int(median(values)) if values else 0
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """A rank that keeps the others waiting: by how much per step, and in which phase."""
+
+    rank: int
+    late_ns: int
+    phase: str
+
+
+def read_ranks(folder: Path, now_ns: int | None = None) -> list[LiveRank]:
+    """The ranks that run now, in rank order. A ring that cannot be read yet (just being made) is left out."""
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    found = []
+    for path in folder.glob(f"*{RING_SUFFIX}"):
+        try:
+            ring = read_ring(path, RECENT_STEPS)
+        except (OSError, ValueError):
+            continue
+        since_ns = ring.steps[-1].end_ns if ring.steps else int(ring.identity.get("started_ns", now_ns))
+        age_ns = max(now_ns - since_ns, 0)
+        found.append(LiveRank(int(ring.identity["rank"]), str(ring.identity["host"]), ring.steps, ring.written, age_ns))
+    return sorted(found, key=lambda rank: rank.rank)
+
+
+def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
+    """The rank whose own phases (data, forward, optimizer) take longest beyond the median rank's, if that is a
+    tenth of the step.
+    """
+    if len(ranks) < 2 or not all(rank.steps for rank in ranks):
+        return None
+    own = {rank.rank: sum(rank.median_ns(phase) for phase in _OWN_PHASES) for rank in ranks}
+    worst = max(ranks, key=lambda rank: own[rank.rank])
+    others = [rank for rank in ranks if rank is not worst]
+    late_ns = own[worst.rank] - int(median(own[rank.rank] for rank in others))
+    if late_ns < _LATE_SHARE * max(worst.median_ns(), 1):
+        return None
+    excess = {phase: worst.median_ns(phase) - int(median(r.median_ns(phase) for r in others)) for phase in _OWN_PHASES}
+    return Lateness(worst.rank, late_ns, max(excess, key=lambda phase: excess[phase]).removesuffix("_ns"))
+
+
+def request_window(folder: Path, ranks: Sequence[LiveRank], steps: int, reason: str) -> int:
+    """Ask every rank for a window of `steps` steps at the same step, far enough ahead for all to see it. Returns
+    its first step.
+
+    Raises OSError where the folder cannot be written.
+    """
+    step_s = max((rank.median_ns() for rank in ranks), default=0) / 1e9
+    ahead = 2 + (int(_REACTION_S / step_s) if step_s > 0 else 2)
+    first_step = max((rank.last_step for rank in ranks), default=0) + ahead
+    _send(folder, {"action": "trace", "first_step": first_step, "steps": steps, "reason": reason})
+    return first_step
+
+
+def request_stop(folder: Path) -> None:
+    """Ask every rank to end capture; the job goes on. Raises OSError."""
+    _send(folder, {"action": "stop", "first_step": 0, "steps": 0, "reason": "ddprof stop"})
+
+
+def _send(folder: Path, request: dict[str, int | str]) -> None:
+    before = read_json(folder / CONTROL) or {}
+    write_json(folder / CONTROL, {"id": int(before.get("id", 0)) + 1, **request})

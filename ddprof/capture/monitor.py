@@ -1,0 +1,133 @@
+"""Monitor mode: `ddprof run` itself watches the step rings and asks for one trace window when something goes wrong.
+
+All of it runs in the launching process: the training processes only write their ring. Rules and their numbers: an
+outlier is a step above median + max(8 MAD, 50 %) (reference/capture.md §6); a slow-down is 20 steps whose median is
+20 % above the run's early median; a straggler is the same rank late by a tenth of the step for 20 steps.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from ddprof.capture.counters import HostCounters
+from ddprof.capture.layout import host_label
+from ddprof.capture.live import LiveRank, latest_late, read_ranks, request_window
+
+_WARM_STEPS = 10
+_BASELINE_STEPS = 50
+_PERSISTENT_STEPS = 20
+_SLOWDOWN_SHARE = 0.20
+_OUTLIER_MADS = 8.0
+_OUTLIER_SHARE = 0.50
+_COOLDOWN_STEPS = 60
+_COUNTER_PERIOD_S = 1.0
+
+
+class Watcher:
+    """Decides, from the rings alone, when a window is worth its cost. Pure: fed by `observe`."""
+
+    def __init__(self) -> None:
+        self._seen = -1
+        self._baseline: list[int] = []
+        self._quiet_until = 0
+        self._late: tuple[int, int] | None = None  # (rank, since which step)
+        self._reported_late: int | None = None
+
+    def observe(self, ranks: Sequence[LiveRank]) -> str | None:
+        """A reason to open a window now, or None."""
+        if not ranks or not all(rank.steps for rank in ranks):
+            return None
+        newest = min(rank.last_step for rank in ranks)
+        fresh = self._fresh(ranks, newest)
+        self._seen = newest
+        reason = self._outlier(fresh) or self._slowdown(ranks) or self._straggler(ranks, newest)
+        self._learn(fresh)
+        if reason is None or newest < self._quiet_until:
+            return None
+        self._quiet_until = newest + _COOLDOWN_STEPS
+        return reason
+
+    def _fresh(self, ranks: Sequence[LiveRank], newest: int) -> list[tuple[int, int]]:
+        """(step, ns) of the slowest rank, for the bare steps not seen before; a step beside a window is no evidence."""
+        slowest: dict[int, int] = {}
+        spoiled: set[int] = set()
+        for rank in ranks:
+            for step in rank.steps:
+                if step.profiled:
+                    spoiled.update((step.number, step.number + 1))
+                if self._seen < step.number <= newest and step.number >= _WARM_STEPS:
+                    slowest[step.number] = max(slowest.get(step.number, 0), step.end_ns - step.start_ns)
+        return [(number, ns) for number, ns in sorted(slowest.items()) if number not in spoiled]
+
+    def _learn(self, fresh: list[tuple[int, int]]) -> None:
+        room = _BASELINE_STEPS - len(self._baseline)
+        self._baseline.extend(ns for _, ns in fresh[: max(room, 0)])
+
+    def _outlier(self, fresh: list[tuple[int, int]]) -> str | None:
+        if len(self._baseline) < _BASELINE_STEPS:
+            return None
+        usual = median(self._baseline)
+        spread = median(abs(ns - usual) for ns in self._baseline)
+        limit = usual + max(_OUTLIER_MADS * spread, _OUTLIER_SHARE * usual)
+        worst = max(fresh, key=lambda item: item[1], default=None)
+        if worst is None or worst[1] <= limit:
+            return None
+        return f"step {worst[0]} took {worst[1] / 1e6:.0f} ms, {usual / 1e6:.0f} ms is usual"
+
+    def _slowdown(self, ranks: Sequence[LiveRank]) -> str | None:
+        if len(self._baseline) < _BASELINE_STEPS:
+            return None
+        recent = [s.end_ns - s.start_ns for s in ranks[0].steps[-_PERSISTENT_STEPS:] if not s.profiled]
+        usual = median(self._baseline)
+        if len(recent) < _PERSISTENT_STEPS or median(recent) <= (1 + _SLOWDOWN_SHARE) * usual:
+            return None
+        now = median(recent)
+        self._baseline = [int(now)] * _BASELINE_STEPS  # the new normal: said once
+        return f"steps take {now / 1e6:.0f} ms now, {usual / 1e6:.0f} ms before"
+
+    def _straggler(self, ranks: Sequence[LiveRank], newest: int) -> str | None:
+        late = latest_late(ranks)
+        if late is None or newest < _WARM_STEPS:
+            self._late = self._reported_late = None
+            return None
+        if self._late is None or self._late[0] != late.rank:
+            self._late = (late.rank, newest)
+        if late.rank == self._reported_late or newest - self._late[1] < _PERSISTENT_STEPS:
+            return None
+        self._reported_late = late.rank
+        return f"rank {late.rank} is late by {late.late_ns / 1e6:.0f} ms per step, in {late.phase}"
+
+
+class JobMonitor:
+    """What `ddprof run --mode monitor` does twice a second.
+
+    Counters, and windows on trouble (only where this is the leader).
+    """
+
+    def __init__(self, folder: Path, window_steps: int, leader: bool, pid: int) -> None:
+        self._folder = folder
+        self._window_steps = window_steps
+        self._watcher = Watcher() if leader else None
+        self._counters = HostCounters()
+        self._log = folder / f"host.{host_label()}.{pid}.counters.jsonl"
+        self._next_sample = 0.0
+        self.reasons: list[str] = []
+
+    def tick(self) -> None:
+        """Look once. Raises OSError where the folder cannot be written."""
+        now = time.monotonic()
+        if now >= self._next_sample:
+            self._next_sample = now + _COUNTER_PERIOD_S
+            with self._log.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(self._counters.sample(), separators=(",", ":")) + "\n")
+        if self._watcher is None:
+            return
+        ranks = read_ranks(self._folder)
+        reason = self._watcher.observe(ranks)
+        if reason is not None:
+            first_step = request_window(self._folder, ranks, self._window_steps, reason)
+            self.reasons.append(f"window from step {first_step}: {reason}")

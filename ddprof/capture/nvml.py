@@ -1,0 +1,75 @@
+"""NVIDIA's management library through ctypes.
+
+Power, clocks, why they are throttled, temperature, utilisation, memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+_SM_CLOCK = 1  # NVML_CLOCK_SM
+_TEMPERATURE_GPU = 0  # NVML_TEMPERATURE_GPU
+# nvmlClocksEventReasons*, nvml.h
+_THROTTLE_REASONS = {
+    0x0000000000000004: "sw_power_cap",
+    0x0000000000000008: "hw_slowdown",
+    0x0000000000000020: "sw_thermal",
+    0x0000000000000040: "hw_thermal",
+    0x0000000000000080: "hw_power_brake",
+}
+
+
+class _Utilisation(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+class Nvml:
+    """An initialised library. A query the driver does not support gives no value."""
+
+    def __init__(self, library: Any, handles: list[Any]) -> None:
+        self._library = library
+        self._handles = handles
+
+    @classmethod
+    def open(cls) -> Nvml | None:
+        """The library, or None on a machine without NVIDIA's driver."""
+        try:
+            library = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return None
+        count = ctypes.c_uint()
+        if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return None
+        handles = []
+        for index in range(count.value):
+            handle = ctypes.c_void_p()
+            if not library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
+                handles.append(handle)
+        return cls(library, handles)
+
+    def sample(self) -> list[dict[str, Any]]:
+        """One entry per GPU of this host."""
+        return [self._device(index, handle) for index, handle in enumerate(self._handles)]
+
+    def _device(self, index: int, handle: Any) -> dict[str, Any]:
+        entry: dict[str, Any] = {"index": index}
+        number = ctypes.c_uint()
+        if not self._library.nvmlDeviceGetPowerUsage(handle, ctypes.byref(number)):
+            entry["power_mw"] = number.value
+        if not self._library.nvmlDeviceGetClockInfo(handle, _SM_CLOCK, ctypes.byref(number)):
+            entry["sm_clock_mhz"] = number.value
+        if not self._library.nvmlDeviceGetTemperature(handle, _TEMPERATURE_GPU, ctypes.byref(number)):
+            entry["temperature_c"] = number.value
+        rates, memory, reasons = _Utilisation(), _Memory(), ctypes.c_ulonglong()
+        if not self._library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(rates)):
+            entry["busy_percent"] = rates.gpu
+        if not self._library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
+            entry["used_bytes"] = memory.used
+        if not self._library.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(reasons)):
+            entry["throttled_by"] = [name for bit, name in _THROTTLE_REASONS.items() if reasons.value & bit]
+        return entry

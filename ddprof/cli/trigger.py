@@ -1,0 +1,26 @@
+"""`ddprof trigger`: open a trace window on a running job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ddprof.capture.live import read_ranks, request_window
+from ddprof.errors import DdprofError, NoUsableInput
+
+
+@click.command("trigger")
+@click.argument("run", type=click.Path(path_type=Path), default=Path("ddprof-runs/latest"))
+@click.option("--steps", default=5, show_default=True, type=click.IntRange(1), help="Steps to trace.")
+@click.option("--reason", default="ddprof trigger", help="Kept beside the window.")
+def command(run: Path, steps: int, reason: str) -> None:
+    """Trace the next steps of the job that writes to the run folder RUN, on all its ranks at the same step."""
+    ranks = read_ranks(run)
+    if not ranks:
+        raise NoUsableInput(f"{run}: no rank of a running job (it has ended, or has made no step yet)")
+    try:
+        first_step = request_window(run.resolve(), ranks, steps, reason)
+    except OSError as error:
+        raise DdprofError(f"{run}: cannot be written: {error.strerror}") from None
+    click.echo(f"steps {first_step} to {first_step + steps - 1} will be traced on {len(ranks)} ranks", err=True)

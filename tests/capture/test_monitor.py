@@ -1,0 +1,142 @@
+"""Monitor mode: what the watcher asks for, and trigger, status and stop on a job that runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from runs import REPO, Captured, environment, script
+
+from ddprof.capture.counters import HostCounters
+from ddprof.capture.live import LiveRank, latest_late, read_ranks, request_window
+from ddprof.capture.monitor import JobMonitor, Watcher
+from ddprof.capture.ring import StepRing
+from ddprof.capture.steps import Step
+from ddprof.cli import status, stop, trigger
+from ddprof.errors import NoUsableInput
+
+MS = 1_000_000
+
+
+def step(number: int, ms: float = 20, forward_ms: float = 5, profiled: bool = False) -> Step:
+    start = number * 1000 * MS
+    return Step(number, start, start + int(ms * MS), MS, int(forward_ms * MS), 8 * MS, MS, 0, profiled)
+
+
+def ranks_at(until: int, make: Callable[[int, int], Step]) -> list[LiveRank]:
+    """Two ranks that have just ended step `until`."""
+    recent = range(max(0, until - 63), until + 1)
+    return [LiveRank(rank, "h", tuple(make(rank, n) for n in recent), until + 1, MS) for rank in (0, 1)]
+
+
+def asked(make: Callable[[int, int], Step], steps: int = 150) -> list[tuple[int, str]]:
+    watcher = Watcher()
+    answers = [(n, watcher.observe(ranks_at(n, make))) for n in range(5, steps, 5)]
+    return [(n, reason) for n, reason in answers if reason]
+
+
+def test_steady_job_is_left_alone() -> None:
+    assert asked(lambda rank, n: step(n, 20 + (n * 7 % 5) * 0.4)) == []
+
+
+def test_warm_up_and_trace_windows_are_no_evidence() -> None:
+    assert asked(lambda rank, n: step(n, 900 if n < 8 or n in (80, 81) else 20, profiled=n == 80)) == []
+
+
+def test_outlier_asks_once() -> None:
+    (answer,) = asked(lambda rank, n: step(n, 90 if n == 102 and rank == 1 else 20))
+    assert answer == (105, "step 102 took 90 ms, 20 ms is usual")
+
+
+def test_lasting_slowdown_below_the_outlier_limit() -> None:
+    (answer,) = asked(lambda rank, n: step(n, 20 if n < 100 else 26), 220)
+    assert "26 ms now, 20 ms before" in answer[1]
+
+
+def test_straggler_is_named_with_its_phase() -> None:
+    (answer,) = asked(lambda rank, n: step(n, 40, forward_ms=25 if rank == 1 else 5))
+    assert answer[1] == "rank 1 is late by 20 ms per step, in forward"
+    late = latest_late(ranks_at(50, lambda rank, n: step(n, 40, forward_ms=25 if rank == 1 else 5)))
+    assert late is not None
+    assert (late.rank, late.phase) == (1, "forward")
+
+
+def test_window_is_asked_for_ahead_of_every_rank(tmp_path: Path) -> None:
+    first = request_window(tmp_path, ranks_at(100, lambda rank, n: step(n)), 5, "why")
+    request = json.loads((tmp_path / "control.json").read_text())
+    assert first == 100 + 2 + 75  # 1.5 s of 20 ms steps
+    assert request == {"id": 1, "action": "trace", "first_step": first, "steps": 5, "reason": "why"}
+    request_window(tmp_path, [], 5, "again")
+    assert json.loads((tmp_path / "control.json").read_text())["id"] == 2
+
+
+def test_monitor_writes_counters_and_its_reason(tmp_path: Path) -> None:
+    rings = [StepRing(tmp_path / f"rank{rank}.h.{rank}.0.ring", {"rank": rank, "host": "h"}) for rank in (0, 1)]
+    monitor = JobMonitor(tmp_path, 5, leader=True, pid=7)
+    for number in range(100):
+        for rank, ring in enumerate(rings):
+            ring.write(step(number, 40, forward_ms=25 if rank == 1 else 5))
+        monitor.tick()
+    assert len(monitor.reasons) == 1
+    assert "rank 1 is late" in monitor.reasons[0]
+    (log,) = tmp_path.glob("host.*.7.counters.jsonl")
+    sample = json.loads(log.read_text().splitlines()[0])
+    assert sample["cpu"]["jiffies"]["user"] > 0
+    assert sample["memory"]["total_bytes"] > 2**20
+
+
+def test_counters_only_grow() -> None:
+    counters = HostCounters()
+    first, second = counters.sample(), counters.sample()
+    assert second["at_ns"] > first["at_ns"]
+    assert all(
+        second["cpu"]["jiffies"][name] >= value for name, value in first["cpu"]["jiffies"].items() if name != "iowait"
+    )
+
+
+@pytest.mark.parametrize("command", [trigger.command, stop.command, status.command])
+def test_commands_on_a_run_that_has_ended(tmp_path: Path, command: object) -> None:
+    result = CliRunner().invoke(command, [str(tmp_path)])  # type: ignore[arg-type]
+    assert isinstance(result.exception, NoUsableInput)
+    assert "no rank of a running job" in str(result.exception)
+
+
+@pytest.mark.torch
+def test_trigger_status_and_stop_on_a_running_job(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path), "--mode", "monitor", "--name", "t", "--"]
+    command = [*line, *script("loop.py", "--steps", "60", "--sleep", "0.15")]
+    job = subprocess.Popen(
+        command, cwd=REPO, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    folder = tmp_path / "latest"
+    deadline = time.monotonic() + 60
+    while not all(rank.last_step > 2 for rank in read_ranks(folder) or [LiveRank(0, "", (), 0, 0)]):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    shown = CliRunner().invoke(status.command, [str(folder), "--once"])
+    assert shown.exit_code == 0
+    assert shown.output.startswith("2 ranks of ")
+    assert "ms/step" in shown.output
+    asked_for = CliRunner().invoke(trigger.command, [str(folder), "--steps", "2"])
+    assert asked_for.exit_code == 0
+    while len(list(folder.resolve().glob("*.pt.trace.json.gz"))) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert CliRunner().invoke(stop.command, [str(folder)]).exit_code == 0
+    output = job.communicate(timeout=60)[0]
+    assert job.returncode == 0, output
+    assert "finished 60" in output
+    run = Captured(0, output, folder.resolve())
+    windows = [sidecar["windows"] for sidecar in run.sidecars]
+    assert [len(found) for found in windows] == [1, 1]
+    assert windows[0][0]["first_step"] == windows[1][0]["first_step"]
+    assert windows[0][0]["last_step"] == windows[0][0]["first_step"] + 1
+    assert windows[0][0]["reason"] == "ddprof trigger"
+    assert [sidecar["state"] for sidecar in run.sidecars] == ["stopped", "stopped"]
+    assert all(sidecar["steps_total"] < 60 for sidecar in run.sidecars)

@@ -1,0 +1,28 @@
+"""DataLoader workers, forked and spawned: their fetches are kept, and they are not taken for ranks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from runs import SCRIPTS, ddprof_run
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_every_fetch_is_kept(tmp_path: Path, method: str) -> None:
+    run = ddprof_run(tmp_path, [sys.executable, str(SCRIPTS / "workers.py"), method], "--skip", "2", "--steps", "3")
+    assert run.code == 0, run.output
+    assert run.manifest["ranks"] == [0]
+    (path,) = run.folder.glob("*.workers.jsonl")
+    fetches = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {fetch["worker"] for fetch in fetches} == {0, 1}
+    assert all(fetch["samples"] == 4 and fetch["dur_ns"] >= 4 * 1_000_000 for fetch in fetches)
+    (sidecar,) = run.sidecars
+    assert sidecar["steps_total"] == 10
+    assert sidecar["dataloader"]["num_workers"] == 2
+    assert 10 <= len(fetches) <= 16  # the workers run ahead of the ten steps by their prefetching
+    assert sidecar["windows"][0]["first_step"] == 2

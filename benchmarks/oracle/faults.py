@@ -36,9 +36,10 @@ def moments(world: World, fault: Fault, table: Moments, total_us: float, chance:
 
 
 def straggler_compute(world: World, fault: Fault) -> None:
-    """The ranks' kernels run longer."""
+    """The ranks' kernels run longer: all of them, or (a power cap) those that keep the multiplying units busy."""
+    table = world.matmul_scale if fault.detail.get("mode") == "matmul" else world.kernel_scale
     for rank in fault.ranks:
-        world.kernel_scale[rank] *= 1.0 + fault.strength
+        table[rank] *= 1.0 + fault.strength
 
 
 def straggler_host(world: World, fault: Fault) -> None:

@@ -71,6 +71,11 @@ def _job(fault_id: str, **detail: float | str | bool) -> Maker:
     return lambda draw, scenario: Fault(fault_id, 1.0, (), detail)
 
 
+def _slow_device(draw: np.random.Generator, scenario: Scenario) -> Fault:
+    mode = "matmul" if draw.uniform() < 0.25 else "all"
+    return Fault("straggler.compute", 1.0, some_ranks(draw, scenario), {"mode": mode})
+
+
 def _slow_host(draw: np.random.Generator, scenario: Scenario) -> Fault:
     mode = "stall" if draw.uniform() < 0.6 else "scale"
     return Fault("straggler.host", 1.0, some_ranks(draw, scenario), {"mode": mode})
@@ -131,7 +136,7 @@ def _more_layers(draw: np.random.Generator, scenario: Scenario) -> Fault:
 
 
 KINDS: dict[str, Kind] = {
-    "straggler.compute": Kind(_ranks("straggler.compute"), ALL, (0.03, 3.0)),
+    "straggler.compute": Kind(_slow_device, ALL, (0.03, 3.0)),
     "straggler.host": Kind(_slow_host, ("ddp", "ddp", "tpdp", "fsdp"), None),
     "straggler.imbalance": Kind(_job("straggler.imbalance"), ("ddp", "ddp", "fsdp"), (0.04, 0.7), max_share=0.3),
     "input.starved": Kind(_starved, DATA, (1e3, 5e6)),

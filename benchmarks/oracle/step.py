@@ -138,18 +138,19 @@ def run_operators(
     for i, operator in enumerate(operators):
         rank.sequence += 1
         kernel = Kernel(
-            kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * precision_scale(rank, operator))
+            kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * matmul_scale(rank, operator))
         )
         rank.operator(operator.path, (kernel,), rank.operator_us(), ("dims", operator, scale * rank.share_of_work))
         if i in reduce_after:
             blocking_reduce(rank)
 
 
-def precision_scale(rank: Rank, operator: Operator) -> float:
-    """Matmuls in fp32 without TF32 run several times longer."""
-    if rank.world.model.precision == "fp32" and operator.dims is not None:
-        return rank.world.fp32_slowdown
-    return 1.0
+def matmul_scale(rank: Rank, operator: Operator) -> float:
+    """Matmuls run longer on a power-capped device, and several times longer in fp32 without TF32."""
+    if operator.dims is None and not operator.role.startswith("conv"):
+        return 1.0
+    slowdown = rank.world.fp32_slowdown if rank.world.model.precision == "fp32" else 1.0
+    return slowdown * rank.world.matmul_scale[rank.rank]
 
 
 def kernel_key(operator: Operator, layer: int) -> str:
@@ -192,7 +193,7 @@ def backward_operators(
     for i, operator in enumerate(operators):
         rank.sequence += 1
         kernel = Kernel(
-            kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * precision_scale(rank, operator))
+            kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * matmul_scale(rank, operator))
         )
         path = ("autograd::engine::evaluate_function: " + operator.path[0], *operator.path)
         rank.operator(path, (kernel,), rank.operator_us(0.9), ("dims", operator, scale * rank.share_of_work))

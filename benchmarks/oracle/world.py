@@ -22,6 +22,7 @@ class World:
     loader: Loader
     noise: Noise
     kernel_scale: list[float]  # per rank
+    matmul_scale: list[float]  # per rank, on matmuls and convolutions besides `kernel_scale`
     host_scale: list[float]
     loader_scale: list[float]
     link_scale: list[float]  # per rank: 2.0 = twice as slow
@@ -80,6 +81,7 @@ def healthy_world(scenario: Scenario) -> World:
         loader=scenario.loader,
         noise=scenario.noise,
         kernel_scale=[1.0] * size,
+        matmul_scale=[1.0] * size,
         host_scale=[1.0] * size,
         loader_scale=[1.0] * size,
         link_scale=[1.0] * size,

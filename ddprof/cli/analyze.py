@@ -11,6 +11,7 @@ import click
 from ddprof.cli.load import load_reports, require_complete, say
 from ddprof.cli.output import FORMATS, chosen_format, render, show, write_file
 from ddprof.errors import GateFailed
+from ddprof.report import phrases
 from ddprof.report.gate import Gate, parse_gate
 from ddprof.report.model import Report
 
@@ -85,7 +86,7 @@ def fail(violations: Iterable[str]) -> None:
 
 def next_commands(paths: Sequence[str], reports: Sequence[Report]) -> list[str]:
     """What to type next: the page of the leading finding, and the file to share."""
-    leading = [finding.id for report in reports for finding in report.ranked_findings()[:1]]
+    leading = [finding.id for report in reports if (finding := phrases.leading(report))]
     shown = " ".join(shlex.quote(path) for path in paths)
     explain = [f"ddprof explain {leading[0]}"] if leading else []
     return [*explain, f"ddprof report {shown} -o report.html"] if len(reports) == 1 else explain

@@ -39,10 +39,13 @@ def _sections(report: Report) -> list[Markup]:
 
 
 def _verdict(report: Report) -> list[Markup]:
-    label = tag("span", phrases.bound_word(report), class_="label")
     trust = phrases.trust_words(report)
-    confidence = tag("p", tag("strong", "How sure: "), trust, class_="quiet") if trust else Markup()
-    return [tag("h1", label, ". ", report.verdict.headline), confidence]
+    confidence = (
+        tag("p", tag("strong", "How sure: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")
+        if trust
+        else Markup()
+    )
+    return [tag("h1", phrases.headline(report)), confidence]
 
 
 def _step(report: Report) -> Markup:

@@ -18,12 +18,12 @@ _SEVERITY_MARK = {"critical": "🔴 critical", "warning": "🟡 warning", "info"
 def render_markdown(report: Report, next_commands: Sequence[str] = ()) -> str:
     """The report as Markdown; names from traces cannot break out of their place."""
     parts = [
-        f"### {phrases.bound_word(report).capitalize()}: {escape(report.verdict.headline)}",
+        f"### {escape(phrases.headline(report))}",
         escape(phrases.run_words(report)),
     ]
     trust = phrases.trust_words(report)
     if trust:
-        parts.append(f"**Confidence** {escape(trust)}")
+        parts.append(f"**{'How sure' if phrases.leading(report) else 'Basis'}** {escape(trust)}")
     parts += [_step(report), _findings(report), *_details(report), _limits(report)]
     parts += [f"Next: {_code(command)}" for command in next_commands]
     return "\n\n".join(part for part in parts if part) + "\n"

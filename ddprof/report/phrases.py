@@ -54,6 +54,19 @@ def bound_word(report: Report) -> str:
     return _BOUND_WORDS.get(bound, f"{bound.upper()}-BOUND" if bound else "NO VERDICT")
 
 
+def headline(report: Report) -> str:
+    """The label and the verdict's sentence, without saying the label twice."""
+    label, sentence = bound_word(report), clean(report.verdict.headline)
+    if sentence.upper().startswith(label):
+        return label + sentence[len(label) :]
+    return f"{label}: {sentence}"
+
+
+def leading(report: Report) -> Finding | None:
+    """The finding that the verdict rests on: the largest one that is more than "info"."""
+    return next((f for f in report.ranked_findings() if report.severity_of(f) != "info"), None)
+
+
 def time_words(value_us: float) -> str:
     """A time for people; "unknown" where it was not measured."""
     return format_us(value_us) if math.isfinite(value_us) else "unknown"
@@ -81,7 +94,6 @@ def run_words(report: Report) -> str:
 def trust_words(report: Report) -> str:
     """Why the verdict can be trusted and how far: confidence of the leading finding, spread of steps, replay error."""
     facts = []
-    leading = report.ranked_findings()[:1]
     spread = step_spread(report)
     if spread is not None:
         facts.append(f"{report.steps.count} steps, spread ±{format_share(spread)}")
@@ -92,9 +104,10 @@ def trust_words(report: Report) -> str:
     if report.run.missing_ranks:
         facts.append(f"{format_ranks(report.run.missing_ranks)} not traced")
     basis = "; ".join(facts)
-    if not leading:
+    finding = leading(report)
+    if finding is None:
         return basis
-    word = f"{confidence_word(leading[0].confidence)} ({leading[0].confidence:.0%})"
+    word = f"{confidence_word(finding.confidence)} ({finding.confidence:.0%})"
     return f"{word}: {basis}" if basis else word
 
 

@@ -44,12 +44,15 @@ def print_report(console: Console, report: Report, next_commands: Sequence[str] 
 
 
 def _verdict(report: Report, width: int) -> list[Text]:
-    headline = f"{phrases.bound_word(report)}: {phrases.clean(report.verdict.headline)}"
     lines = [Text(part, style="dim") for part in textwrap.wrap(phrases.run_words(report), width)]
     lines.append(Text())
-    lines += [Text(part, style="bold") for part in textwrap.wrap(headline, width)]
+    lines += [Text(part, style="bold") for part in textwrap.wrap(phrases.headline(report), width)]
     trust = phrases.trust_words(report)
-    return [*lines, *_labelled("sure", trust, width, indent=0)] if trust else lines
+    return (
+        [*lines, *_labelled("basis" if phrases.leading(report) is None else "sure", trust, width, indent=0)]
+        if trust
+        else lines
+    )
 
 
 def _body(report: Report, next_commands: Sequence[str], width: int) -> list[Text]:

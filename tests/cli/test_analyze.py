@@ -39,7 +39,7 @@ def test_several_runs_are_wrapped(ddprof, saved: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "start"),
-    [("x.json", "{"), ("x.md", "### Straggler-bound"), ("x.txt", "mnist"), ("x.html", "<!doctype html>")],
+    [("x.json", "{"), ("x.md", "### STRAGGLER-BOUND"), ("x.txt", "mnist"), ("x.html", "<!doctype html>")],
 )
 def test_a_files_suffix_chooses_the_format(ddprof, saved: Path, tmp_path: Path, name: str, start: str) -> None:
     code, out, err = ddprof("analyze", str(saved), "-o", str(tmp_path / "new" / name))

@@ -76,7 +76,7 @@ def test_markdown_cannot_be_broken_by_names(straggler_report: Report) -> None:
 def test_markdown_says_what_the_report_says(straggler_report: Report) -> None:
     text = render_markdown(straggler_report, ["ddprof explain input.straggler"])
     for words in (
-        "### Straggler-bound",
+        "### STRAGGLER-BOUND",
         "| compute | 60.1 ms | 60 % |",
         "rank 2",
         "36 ms (33 ms to 38 ms)",

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-
 from ddprof.analyzers.engine import Options, analyze
+
 from ddprof.errors import DdprofError
 from ddprof.report.model import CAUSES, Report
 
@@ -140,7 +140,7 @@ def compare(name: str, label: Mapping[str, Any], report: Report) -> RunScore:
         found=tuple(found for found, _ in hits),
         named=tuple(named for _, named in hits),
         false=tuple(f.id for f in serious if f.id not in explained),
-        headline_right=not faults or bool(serious) and serious[0].id in label["acceptable_finding_ids"],
+        headline_right=not faults or (bool(serious) and serious[0].id in label["acceptable_finding_ids"]),
         bound_right=report.verdict.bound in label["expected_bound"],
         ledger_error=ledger_error,
         worst_cause=worst,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 
 import numpy as np
-
-from ddprof import intervals
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
 from ddprof.analyzers.facts.model import CAUSE, COMMS, DEVICE_OPS, HOST_WORK, NO_STRING
 from ddprof.analyzers.facts.names import OP_CODE, collective_op, is_comm_annotation, matches
+
+from ddprof import intervals
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
@@ -93,7 +93,9 @@ def _comms(trace: RankTrace, threads: Array) -> Table:
         "start_ns": np.minimum(start, end),
         "end_ns": end,
         "launch_ns": np.where(known, called_ns, NULL),
-        "launch_end_ns": np.where(known, (events["ts_ns"] + events["dur_ns"])[call], NULL) if len(executed) else executed,
+        "launch_end_ns": np.where(known, (events["ts_ns"] + events["dur_ns"])[call], NULL)
+        if len(executed)
+        else executed,
         "size_bytes": in_bytes,
         "in_bytes": in_bytes,
         "group_size": np.full(len(executed), trace.identity.world_size or NULL),

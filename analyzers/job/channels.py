@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
+
 from ddprof.tables import Array
 
 # Ends of members agree within tens of microseconds; those of strangers drift apart by whole kernels.
@@ -29,7 +29,7 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
         ends = [channels[p][index][1] for p in range(len(ranks))]
         if len({len(e) for e in ends}) > 1 or len(ends[0]) < MIN_SHARED:
             continue
-        clusters = _clusters(np.stack(ends))
+        clusters = _clusters(np.stack(ends), [f.identity.host for f in ranks])
         if len(clusters) == len(ranks):
             continue  # nobody coincides with anybody: the channel tells nothing
         for cluster in clusters:
@@ -49,15 +49,20 @@ def _channels(facts: RankFacts) -> list[tuple[int, Array]]:
     return [(int(t), np.sort(comms["end_ns"][mine[track == t]])) for t in np.unique(track)]
 
 
-def _clusters(ends: Array) -> list[list[int]]:
-    """Ranks whose ends (shape (ranks, operations)) differ by a constant."""
+def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
+    """Ranks whose ends (shape (ranks, operations)) differ by a constant; by nothing at all where they share a host's clock."""
     left = list(range(len(ends)))
     clusters = []
     while left:
         first = left[0]
         difference = ends[left] - ends[first]
         spread = np.median(np.abs(difference - np.median(difference, axis=1, keepdims=True)), axis=1)
-        members = [p for p, s in zip(left, spread, strict=True) if s <= TOGETHER_NS]
+        apart = np.abs(np.median(difference, axis=1))
+        members = [
+            p
+            for p, s, a in zip(left, spread, apart, strict=True)
+            if s <= TOGETHER_NS and (a <= TOGETHER_NS or hosts[p] is None or hosts[p] != hosts[first])
+        ]
         clusters.append(members)
         left = [p for p in left if p not in members]
     return clusters

@@ -14,7 +14,7 @@ from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts, Work
 from ddprof.analyzers.job.comm_stats import CommStats, comm_stats
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.pace import Pace, compute_pace, host_pace
+from ddprof.analyzers.job.pace import Pace, compute_pace, host_pace, work_pace
 from ddprof.analyzers.job.pipeline import stage_work_ns
 
 from ddprof import intervals
@@ -30,12 +30,14 @@ class Measures:
     steps: int
     ledger_us: Array  # (ranks, causes), mean per step
     compute: Pace
+    work: Pace
     host: Pace
     comm: CommStats
     host_spans_us: Mapping[
         str, Array
     ]  # cause -> (ranks,), time in host spans of that cause per step, idle device or not
     host_counts: Mapping[str, Array]  # cause -> (ranks,), spans per step
+    longest_fetch_us: Array  # (ranks,), the longest time in the loader inside a step
     optimizer_kernels: Array  # (ranks,), kernels launched in optimizer ranges per step
     optimizer_us: Array  # (ranks,), their time
     pageable_us: Array  # (ranks,), exposed host-device copies from pageable memory per step
@@ -73,10 +75,12 @@ def measure(job: JobFacts) -> Measures:
         steps=int(steps.min()),
         ledger_us=ledger / steps[:, None] / 1e3,
         compute=compute_pace(ranks, job.pipeline),
+        work=work_pace(ranks, job.pipeline),
         host=host_pace(ranks, job.pipeline),
         comm=comm_stats(job),
         host_spans_us=spans,
         host_counts=counts,
+        longest_fetch_us=np.array([_longest_fetch_us(f) for f in ranks]),
         optimizer_kernels=optimizer[:, 0],
         optimizer_us=optimizer[:, 1],
         pageable_us=np.array([_pageable_us(f) for f in ranks]),
@@ -101,6 +105,13 @@ def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
 def _span_us(facts: RankFacts, cause: str) -> float:
     mine = facts.host_spans["cause"] == CAUSE[cause]
     return _per_step_us(facts, intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]))
+
+
+def _longest_fetch_us(facts: RankFacts) -> float:
+    mine = facts.host_spans["cause"] == CAUSE["dataloader"]
+    fetches = intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine])
+    length = fetches[1] - fetches[0]
+    return float(length.max()) / 1e3 if len(length) else 0.0
 
 
 def _span_count(facts: RankFacts, cause: str) -> float:

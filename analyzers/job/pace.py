@@ -189,6 +189,27 @@ def _median(per_step: Array) -> Array:
     return result
 
 
+def work_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
+    """All compute of a step, whatever its shapes, against the typical peer's: more work and slower work alike."""
+    steps = min((len(f.steps) for f in ranks), default=0)
+    if not steps:
+        none = np.full((len(ranks), 1), np.nan)
+        return Pace(np.full(len(ranks), np.nan), none, np.zeros(len(ranks)), np.zeros(len(ranks)), np.zeros(len(ranks)))
+    times = np.array([_step_compute(f, steps) for f in ranks], float)
+    return _from_times(times, peers(len(ranks), pipeline))
+
+
+def _step_compute(facts: RankFacts, steps: int) -> Array:
+    """Compute time per step, ns; a kernel belongs to the step it was launched in."""
+    if not facts.is_device_rank:
+        return _host_busy(facts)[:steps]
+    ops = facts.device_ops
+    when = np.where(ops["launch_ns"] == NULL, ops["start_ns"], ops["launch_ns"])
+    step = np.searchsorted(facts.steps["start_ns"], when, side="right") - 1
+    mine = (ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps)
+    return np.bincount(step[mine], weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=steps)
+
+
 def host_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
     """Pace of the host: per step, wall time less blocking, loading, collecting, allocating, saving and (CPU ranks) operators."""
     steps = min((len(f.steps) for f in ranks), default=0)

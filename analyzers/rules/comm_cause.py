@@ -13,9 +13,10 @@ GRADIENT_ROLES = ("dp", "replicate", "world", "")
 MIN_SHARE_CPU = 0.12  # backends on CPU ranks share cores with the operators: healthy runs expose up to 10 %
 MIN_SHARE = 0.01  # of the step exposed before anything is said
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
-MIN_CALLS = 4
+LATENCY_COVERS = 0.9  # of the exposed transfer, by the sum of all latencies
+MIN_CALLS = 8
 SMALL_BYTES = 10 * 2**20  # far below DDP's 25 MiB default bucket
-HIDDEN_SHARE = 0.3  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
+HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def exposures(measures: Measures) -> list[Exposure]:
 
 def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> str:
     small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= MIN_CALLS
-    latency = model is not None and model.alpha_ns / 1e3 >= LATENCY_SHARE * typical_us(traffic)
+    latency = model is not None and _latency_holds(traffic, model)
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
     if small and (latency or (model is None and _slow_for_size(traffic))) and not sharded:
         return "latency"
@@ -57,6 +58,15 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
     if traffic.op == "all_reduce" and traffic.role in GRADIENT_ROLES and _could_hide(traffic, measures):
         return "no_overlap"
     return "bandwidth"
+
+
+def _latency_holds(traffic: Traffic, model: CostModel) -> bool:
+    """Latency is most of a call, or without it (almost) nothing would be exposed."""
+    alpha_us = model.alpha_ns / 1e3
+    return (
+        alpha_us >= LATENCY_SHARE * typical_us(traffic)
+        or traffic.count * alpha_us >= LATENCY_COVERS * traffic.exposed_us
+    )
 
 
 def typical_us(traffic: Traffic) -> float:

@@ -19,7 +19,9 @@ from ddprof.analyzers.rules.settings import setting, text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
-ONE_PASS_LEFT = 0.5  # of the exposed sharding traffic, with one of two all-gather passes gone and the rest easier to hide
+ONE_PASS_LEFT = (
+    0.5  # of the exposed sharding traffic, with one of two all-gather passes gone and the rest easier to hide
+)
 ROOM = 0.85  # of the device's memory: below it less sharding may fit
 
 

@@ -22,21 +22,23 @@ from ddprof.tables import Array
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
-CLEAR_SHARE = 0.4  # of the least late loader's time: what the slowest of the others may take
+CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: what the longest of the others may take
 OWN_SHARE = 0.05  # the same beside ranks whose loaders are far slower still
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
 
 
-def late_loaders(loader_us: Array, step_us: float) -> Array:
+def late_loaders(measures: Measures) -> Array:
     """Positions whose loader takes clearly longer than the typical rank's; at most half of the ranks."""
+    loader_us, step_us = measures.host_spans_us["dataloader"], measures.step_us
+    longest_us = measures.longest_fetch_us
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
     typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
     late = (loader_us > LATE_FACTOR * typical) & (loader_us - typical > 2 * MIN_SHARE * step_us)
     if not late.any() or late.sum() > len(loader_us) / 2:
         return np.empty(0, np.int64)
-    # Starved jobs stall now here, now there: then the others are not far behind the late ones.
-    clear = float(loader_us[~late].max()) < CLEAR_SHARE * float(loader_us[late].min())
+    # Beside one late loader the others' queues are full and no fetch blocks; in a starved job their fetches block now and then.
+    clear = float(longest_us[~late].max()) < CLEAR_SHARE * float(longest_us[late].min())
     return np.flatnonzero(late) if clear else np.empty(0, np.int64)
 
 
@@ -62,7 +64,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
     # Where a few loaders are far behind, the others' own time must be worth a finding by itself.
-    floor = OWN_SHARE if len(late_loaders(loader_us, measures.step_us)) else MIN_SHARE
+    floor = OWN_SHARE if len(late_loaders(measures)) else MIN_SHARE
     if typical < floor * measures.step_us:
         return
     ledger = measures.cause_us("dataloader")

@@ -27,7 +27,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "loaders cannot be compared: only one rank was traced")
         return
-    late = late_loaders(loader_us, measures.step_us)
+    late = late_loaders(measures)
     if not len(late):
         return
     numbers = measures.ranks(late)

@@ -28,9 +28,9 @@ MIN_SPREAD = 0.03  # of the compute time, between the slowest rank of a step and
 MORE_WORK_SHARE = 0.1
 
 
-def rotating_spread(pace: Pace, culprits: list[int]) -> tuple[float, int]:
+def rotating_spread(work: Pace, pace: Pace, culprits: list[int]) -> tuple[float, int]:
     """Mean over steps of (slowest - mean) relative pace once steady culprits are set aside, and how many ranks take turns."""
-    steps = pace.per_step.copy()
+    steps = work.per_step.copy()
     for p in culprits:
         steps[p] /= pace.factor[p]
     usable = np.isfinite(steps).all(axis=1)
@@ -49,7 +49,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     heavy = np.flatnonzero(pace.more_work >= MORE_WORK_SHARE)
     steady = slow_positions(pace)
-    spread, turns = rotating_spread(pace, steady.tolist())
+    spread, turns = rotating_spread(measures.work, pace, steady.tolist())
     floor = MIN_SPREAD if measures.job.ranks[0].is_device_rank else MIN_SPREAD_CPU
     if spread < floor or (turns < 2 and not len(heavy)):
         return

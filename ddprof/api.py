@@ -16,7 +16,7 @@ from ddprof.findings import Finding
 from ddprof.report.contract import to_contract
 from ddprof.report.html import render_html, render_summary
 from ddprof.report.model import CAUSES, Report, Verdict
-from ddprof.report.saved import read_saved
+from ddprof.report.saved import is_saved_report, read_saved
 from ddprof.report.text import render_text
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def analyze(
     max_memory: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> AnalyzedRun:
-    """Analyze the one run in `paths` (files, folders, archives).
+    """Analyze the one run in `paths` (files, folders, archives, or a saved JSON report).
 
     `max_memory` bounds all processes, in bytes. Raises NoUsableInput where there is no run, or more than one (then use
     `analyze_all`).
@@ -108,11 +108,13 @@ def analyze_all(
     progress: Callable[[int, int, str], None] | None = None,
 ) -> list[AnalyzedRun]:
     """Analyze every run in `paths`; parameters and errors as `analyze`."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    if given and all(is_saved_report(path) for path in given):
+        return [AnalyzedRun(report) for path in given for report in read_saved(Path(path))]
     options = Options(workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
-    reports = run_engine([os.fspath(path) for path in given], options)
+    reports = run_engine(given, options)
     if not reports:
-        raise NoUsableInput(f"{', '.join(os.fspath(path) for path in given)}: no trace found")
+        raise NoUsableInput(f"{', '.join(given)}: no trace found")
     return [AnalyzedRun(report) for report in reports]
 
 

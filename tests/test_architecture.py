@@ -42,12 +42,13 @@ ALLOWED: dict[str, set[str]] = {
     "report": VOCABULARY,
     "dashboard": VOCABULARY | {"report", "analyzers", FACTS, JOB, REPLAY, "readers", "api"},
     "api": VOCABULARY | {"report", "analyzers"},
+    "pytest_plugin": {"api", "errors", "report"},
     "ddprof": {"api", "_version"},
     "workloads": set(),
     "sample_traces": set(),
 }
 FREE = {"cli"}  # a command may import everything, lazily
-LAZY_ALLOWED = {"cli", "ddprof"}  # units whose functions may import ddprof modules
+LAZY_ALLOWED = {"cli", "ddprof", "pytest_plugin"}  # units whose functions may import ddprof modules
 # Broad guards live only where the tool runs inside somebody else's process: the guard, and the start-up shim that is
 # copied out of the package and so can import nothing of it before it has found it.
 SHIM = "capture._sitecustomize"

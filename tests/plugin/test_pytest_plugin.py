@@ -1,0 +1,63 @@
+"""The marker `ddprof_budget` in a real pytest session."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddprof.report.contract import to_contract
+from ddprof.report.model import Report
+
+
+@pytest.fixture
+def project(tmp_path: Path, straggler_report: Report) -> Path:
+    """A folder with a saved run in `run.json`."""
+    (tmp_path / "run.json").write_text(json.dumps(to_contract(straggler_report), indent=1))
+    return tmp_path
+
+
+def _session(project: Path, marker: str, body: str = "assert True") -> tuple[int, str]:
+    text = f"import pytest\n\n\n@pytest.mark.ddprof_budget({marker})\ndef test_speed(ddprof_run):\n    {body}\n"
+    (project / "test_speed.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-p", "ddprof.pytest_plugin", "--strict-markers", "-q", "test_speed.py"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout
+
+
+def test_a_run_within_its_budget_passes_and_is_at_hand(project: Path) -> None:
+    body = "assert ddprof_run.ledger.loc[2, 'dataloader'] == 38_000"
+    code, out = _session(project, "run='run.json', max_step_ms=120, max_exposed_comm=0.5, fail_on='host.*'", body)
+    assert code == 0, out
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ("max_step_ms=90", "step is 100 ms"),
+        ("max_exposed_comm=0.1", "exposed_comm is 30 %"),
+        ("fail_on=['warning']", "critical input.straggler"),
+    ],
+)
+def test_a_run_over_budget_fails_with_the_verdict(project: Path, budget: str, words: str) -> None:
+    code, out = _session(project, f"run='run.json', {budget}")
+    assert code == 1
+    assert words in out
+    assert "The loader of rank 2 is late" in out
+
+
+@pytest.mark.parametrize("marker", ["", "run='a', run_fixture='b'", "run='run.json', max_steps=3", "'run.json'"])
+def test_a_marker_that_makes_no_sense_is_an_error(project: Path, marker: str) -> None:
+    code, out = _session(project, marker)
+    assert code != 0
+    assert "ddprof_budget" in out
+
+
+def test_a_run_that_is_not_there_fails_in_one_line(project: Path) -> None:
+    code, out = _session(project, "run='absent'")
+    assert code == 1
+    assert "absent" in out
+    assert "Traceback" not in out

@@ -26,6 +26,8 @@ ELEMENT_BYTES: Mapping[str, int] = {
     **dict.fromkeys(("byte", "char", "bool", "uint8", "int8", "unsigned char", "signed char", "float8"), 1),
     **dict.fromkeys(("complexdouble", "c10::complex<double>"), 16),
 }
+_IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
+_SYNC = int(Kind.SYNC)
 _LIBRARY = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):(?P<op>\w+)")
 _FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
 _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
@@ -69,10 +71,10 @@ class ArgumentTables:
         for at, given in enumerate(args):
             if given.collective is not None:
                 self._collective(first_row + at, given)
-        for at in np.flatnonzero((kind == Kind.MEMCPY) | (kind == Kind.MEMSET)).tolist():
+        for at in np.flatnonzero(_IS_COPY[kind]).tolist():
             given = args[at]
             self.copies.append((first_row + at, one_int(given.bytes if given.bytes != NULL else given.size)))
-        for at in np.flatnonzero(kind == Kind.SYNC).tolist():
+        for at in np.flatnonzero(kind == _SYNC).tolist():
             given = args[at]
             self.syncs.append((first_row + at, _not_negative(given.wait_stream), _not_negative(given.wait_correlation)))
         self._operators(first_row, shape_rows, names, args)

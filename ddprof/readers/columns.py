@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,13 @@ from ddprof.tables import NULL, Array
 
 GC_NAME = "Python GC"
 _PYTHON = frozenset({"python_function", "Python"})
-_DEVICE_TRACK_KINDS = np.array([*DEVICE_KINDS, Kind.SYNC], np.uint8)
+_IS_DEVICE = np.isin(np.arange(256), (*DEVICE_KINDS, Kind.SYNC))  # by kind
+_HAS_SHAPES = np.isin(np.arange(256), (Kind.CPU_OP, Kind.ANNOTATION))
 _UNKNOWN = 255
-_NOT_MARKS = frozenset("Xsft")  # spans are columns; arrows of flows say nothing that correlation does not
+_OTHER = int(Kind.OTHER)
+_FLOW_PHASES = frozenset("sft")
+_DROPPED = FLOWS - {"critical_path"}  # arrows, which say nothing that correlation does not
+_CATEGORY = attrgetter("cat")
 
 
 class Interned(dict[Any, int]):
@@ -59,13 +64,22 @@ class EventColumns:
 
     def add(self, events: list[Event | None]) -> None:
         """Append a block. Raises InexactFloats, before anything is changed, where the block must be decoded exactly."""
-        present = [e for e in events if e is not None]
-        gc_only = not self.keep_python
-        spans = [e for e in present if e.ph == "X" and not (gc_only and e.cat in _PYTHON and e.name != GC_NAME)]
+        present: list[Event] = [e for e in events if e is not None] if None in events else events  # type: ignore[assignment]
+        categories = list(map(_CATEGORY, present))
+        counts = Counter(categories)
+        dropped = _DROPPED if self.keep_python else _DROPPED | _PYTHON
+        rest = [e for e, category in zip(present, categories, strict=True) if category not in dropped]
+        spans = [e for e in rest if e.ph == "X"]
+        if not self.keep_python and not _PYTHON.isdisjoint(counts):
+            spans += [e for e in present if e.cat in _PYTHON and e.name == GC_NAME and e.ph == "X"]
         ts, dur = to_ns([e.ts for e in spans]), to_ns([e.dur for e in spans])
+        # Nothing above changes this object: InexactFloats leaves it as it was.
         self.defects["null events"] += len(events) - len(present)
-        self.categories.update([e.cat or e.ph for e in present])
-        self._marks([e for e in present if e.ph not in _NOT_MARKS])
+        marks = [e for e in rest if e.ph != "X"]
+        counts.pop("", None)
+        self.categories.update(counts)
+        self.categories.update(e.ph for e in rest if not e.cat)
+        self._marks([e for e in marks if e.ph not in _FLOW_PHASES])
         if spans:
             self._spans(spans, ts, dur)
 
@@ -108,7 +122,7 @@ class EventColumns:
     def _spans(self, spans: list[Event], ts: Array, dur: Array) -> None:
         args = [e.args or NO_ARGS for e in spans]
         kind = self._kinds(spans, args)
-        keep = (kind != Kind.OTHER) & (ts != NULL)
+        keep = (kind != _OTHER) & (ts != NULL)
         self.defects["events without a usable timestamp"] += int((ts == NULL).sum())
         if not keep.all():
             rows = np.flatnonzero(keep).tolist()
@@ -159,18 +173,17 @@ class EventColumns:
         return np.where(dur < 0, 0, dur)
 
     def _device_tracks(self, kind: Array, track: Array, spans: list[Event], args: list[Args]) -> None:
-        rows = np.flatnonzero(np.isin(kind, _DEVICE_TRACK_KINDS))
-        for number, first in zip(*np.unique(track[rows], return_index=True), strict=True):
-            if int(number) not in self.device_of:
-                event, given = spans[rows[first]], args[rows[first]]
-                self.device_of[int(number)] = (_index(given.device, event.pid), _index(given.stream, event.tid))
+        on_device = track[_IS_DEVICE[kind]]
+        for number in set(on_device.tolist()) - self.device_of.keys():
+            row = int(np.flatnonzero(_IS_DEVICE[kind] & (track == number))[0])
+            event, given = spans[row], args[row]
+            self.device_of[number] = (_index(given.device, event.pid), _index(given.stream, event.tid))
 
     def _shape_rows(self, kind: Array, name: Array) -> Array:
         known = self._wants_shapes
         if len(known) < len(self.strings):
             known.extend(map(wants_shapes, islice(self.strings, len(known), None)))
-        wanted = np.array(known, bool)[name]
-        return np.flatnonzero(wanted & ((kind == Kind.CPU_OP) | (kind == Kind.ANNOTATION)))
+        return np.flatnonzero(np.array(known, bool)[name] & _HAS_SHAPES[kind])
 
     def _marks(self, marks: list[Event]) -> None:
         """Everything that is not a span: names of threads, memory samples; the rest is counted."""

@@ -11,7 +11,7 @@ import numpy as np
 from ddprof.tables import NULL, Array
 
 # Below 2**43 us (101 days) a float64 is within 0.49 ns of the decimal it was read from. Rounding the fraction of a
-# microsecond (exact in float64) to whole ns then gives back the digits that were written, up to three decimals. Rounding
+# microsecond (exact in float64) to whole ns then gives back the digits written, up to three decimals. Rounding
 # us * 1000 instead would not: above 2**42 us the product is rounded to half ns first, and then to the wrong side.
 EXACT_FLOAT_US = float(2**43)
 MAX_NS = 2**62  # year 2116 as unix time; what lies beyond is overflow, not a time
@@ -31,16 +31,21 @@ def to_ns(values: list[Any]) -> Array:
     except (ValueError, OverflowError):
         return _slow_ns(values)
     if array.dtype == np.int64:
-        return np.where(np.abs(array) < MAX_NS // 1000, array * 1000, NULL)
-    if array.dtype == np.float64:
-        if not len(array):
-            return array.astype(np.int64)
-        if not np.isfinite(array).all():
-            return _slow_ns(values)
-        if max(array.max(), -array.min()) < EXACT_FLOAT_US:
+        return _whole_us(array)
+    if array.dtype == np.float64 and len(array):
+        low, high = array.min(), array.max()
+        if low > -EXACT_FLOAT_US and high < EXACT_FLOAT_US:  # neither holds where there is a NaN
             whole = np.floor(array)
-            return whole.astype(np.int64) * 1000 + np.rint((array - whole) * 1000.0).astype(np.int64)
+            exact: Array = whole.astype(np.int64) * 1000 + np.rint((array - whole) * 1000.0).astype(np.int64)
+            return exact
     return _slow_ns(values)
+
+
+def _whole_us(array: Array) -> Array:
+    limit = MAX_NS // 1000
+    if len(array) and (array.max() >= limit or array.min() <= -limit):
+        return np.where(np.abs(array) < limit, array * 1000, NULL)
+    return array * 1000
 
 
 def _slow_ns(values: list[Any]) -> Array:

@@ -118,8 +118,8 @@ def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
     assert set(names(text, Kind.RUNTIME)) < set(names(database, Kind.RUNTIME))
     assert database.device.kind == text.device.kind == "rocm"
     assert np.abs(np.sort(database.events["ts_ns"]) - np.sort(text.events["ts_ns"])).max() < 1000
-    linked = np.isin(database.events["kind"], DEVICE_KINDS) & (database.events["correlation"] != NULL)
-    assert linked.sum() == len(names(database, Kind.KERNEL)) + len(names(database, Kind.MEMCPY))
+    device = np.isin(database.events["kind"], DEVICE_KINDS)
+    assert (database.events["correlation"][device] != NULL).all()
     assert database.copies["size_bytes"].max() == 2_000_000_000
 
 

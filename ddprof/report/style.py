@@ -44,7 +44,7 @@ code,pre{{font-family:ui-monospace,SFMono-Regular,Consolas,monospace;font-size:1
 .legend{{display:flex;flex-wrap:wrap;gap:4px 16px;padding:0;margin:6px 0;list-style:none}}
 .swatch{{display:inline-block;width:18px;height:14px;margin-right:6px;vertical-align:-2px;border-radius:3px;
  text-align:center;font:700 10px/14px ui-monospace,monospace;color:var(--on-bar)}}
-.two{{display:grid;grid-template-columns:repeat(auto-fit,minmax(380px,1fr));gap:8px 28px}}
+.two{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(380px,100%),1fr));gap:8px 28px}}
 .scroll{{overflow-x:auto}} table{{border-collapse:collapse;font-size:14px}}
 th,td{{padding:3px 10px;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}}
 th:first-child,td:first-child,td.text,th.text{{text-align:left;white-space:normal}}

@@ -1,0 +1,89 @@
+"""The HTML report in a real Chromium, from file://, without a network."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddprof.report.compare import compare
+from ddprof.report.compare_html import render_html as render_comparison
+from ddprof.report.html import render_html
+from ddprof.report.model import Report
+
+pytestmark = pytest.mark.browser
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (pip install -e '.[dev]')")
+
+EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium that logs its console and its requests."""
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (browser and driver):
+        pytest.skip("no chromium and chromedriver (Debian: apt-get install chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield started
+    started.quit()
+
+
+def _open(chromium: Any, file: Path, text: str) -> list[str]:
+    """Open the page; the console's complaints and every request other than the file itself."""
+    file.write_text(text, encoding="utf-8")
+    chromium.get_log("performance")
+    chromium.get(file.as_uri())
+    messages = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
+    requests = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    complaints = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]
+    return complaints + [url for url in requests if url != file.as_uri() and not url.startswith("data:")]
+
+
+def test_the_page_opens_without_a_complaint_or_a_request(
+    chromium: Any, tmp_path: Path, straggler_report: Report
+) -> None:
+    assert _open(chromium, tmp_path / "x.html", render_html(straggler_report)) == []
+    assert "rank 2" in chromium.find_element("tag name", "h1").text
+    assert len(chromium.find_elements("css selector", "article.card")) == 2
+    assert len(chromium.find_elements("css selector", "svg[role=img][aria-label]")) == 3
+
+
+def test_a_comparison_opens_too(chromium: Any, tmp_path: Path, straggler_report: Report) -> None:
+    page = render_comparison(compare(straggler_report, straggler_report))
+    assert _open(chromium, tmp_path / "x.html", page) == []
+    assert "No change" in chromium.find_element("tag name", "h1").text
+
+
+def test_the_theme_button_changes_the_ground(chromium: Any, tmp_path: Path, straggler_report: Report) -> None:
+    _open(chromium, tmp_path / "x.html", render_html(straggler_report))
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    before = chromium.execute_script(ground)
+    chromium.find_element("id", "theme").click()
+    assert chromium.execute_script(ground) != before
+
+
+def test_a_name_from_a_trace_does_not_run(chromium: Any, tmp_path: Path, straggler_report: Report) -> None:
+    finding = dataclasses.replace(straggler_report.findings[1], summary=EVIL)
+    verdict = dataclasses.replace(straggler_report.verdict, headline=EVIL)
+    report = dataclasses.replace(straggler_report, findings=(finding,), verdict=verdict)
+    assert _open(chromium, tmp_path / "x.html", render_html(report)) == []
+    assert chromium.title != "owned"
+    assert EVIL in chromium.find_element("tag name", "h1").text
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_nothing_sticks_out_sideways(chromium: Any, tmp_path: Path, straggler_report: Report, width: int) -> None:
+    chromium.set_window_size(width, 900)
+    _open(chromium, tmp_path / "x.html", render_html(straggler_report))
+    shown, needed = chromium.execute_script("var d=document.documentElement;return [d.clientWidth,d.scrollWidth]")
+    assert needed <= shown + 1

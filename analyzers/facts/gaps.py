@@ -75,14 +75,17 @@ def _next_op(ops: Table, at_ns: Array) -> Array:
 
 
 def _next_launch(ops: Table, idle: Intervals) -> Array:
-    """Host time of the launch that ends each gap: NULL if unknown, the gap's end if nothing follows inside the steps."""
+    """When the host call that ends each gap returned: NULL if unknown, the gap's end if nothing follows inside the steps.
+
+    The call counts as host work: it is where modules load, queues fill and pageable memory is staged.
+    """
     if not len(ops):
         return idle[1].copy()
     following = _next_op(ops, idle[1])
     exists = following != NULL
     row = np.where(exists, following, 0)
     ends_here = exists & (ops["start_ns"][row] == idle[1])
-    return np.where(ends_here, ops["launch_ns"][row], idle[1])
+    return np.where(ends_here, ops["launch_end_ns"][row], idle[1])
 
 
 def _attribute(idle: Intervals, launch_ns: Array, spans: Table) -> list[Table]:

@@ -26,6 +26,8 @@ def find_steps(trace: RankTrace) -> tuple[Table, str, int | None, list[HealthNot
     if marks.any():
         return _from_marks(trace, np.flatnonzero(marks))
     main = _main_thread(trace, host)
+    if not len(trace.events):
+        return STEPS.empty(), "inferred", main, []
     found = _from_annotations(trace, host)
     if found is not None:
         return found, "annotation", main, []
@@ -104,8 +106,6 @@ def _window(trace: RankTrace) -> tuple[int, int]:
 
 
 def _whole_window(trace: RankTrace) -> tuple[Table, str]:
-    if not len(trace.events):
-        return STEPS.empty(), "inferred"
     first, last = _window(trace)
     if last <= first:
         return STEPS.empty(), "inferred"

@@ -197,7 +197,9 @@ def _order(ops: Ops, anchors: Anchors, marks: Array, first: Array, last: Array) 
     finish_time = np.maximum(chain_time, start_time)
     kinds = [(CHAIN, nodes[~is_comm], chain_time[~is_comm], 1), (POST, nodes[is_comm], start_time[is_comm], 2)]
     kinds += [(FINISH, nodes[is_comm], finish_time[is_comm], 3)]
-    kinds += [(ANCHOR, np.arange(len(anchors.end_ns)), anchors.end_ns, 4), (MARK, np.arange(len(marks)), marks, 5)]
+    released = np.where(anchors.target >= 0, end[anchors.target] + 1 if len(end) else 0, NEVER)
+    returned = np.maximum.accumulate(np.maximum(anchors.end_ns, released)) if len(anchors.end_ns) else anchors.end_ns
+    kinds += [(ANCHOR, np.arange(len(returned)), returned, 4), (MARK, np.arange(len(marks)), marks, 5)]
     kind = np.concatenate([np.full(len(i), k) for k, i, _, _ in kinds])
     index = np.concatenate([i for _, i, _, _ in kinds])
     time = np.concatenate([t for _, _, t, _ in kinds])

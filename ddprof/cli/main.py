@@ -23,6 +23,7 @@ COMMANDS = {
     "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it wins."),
     "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
     "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
+    "serve": ("ddprof.cli.serve", "Open the dashboard: verdict, timeline, what-if."),
     "explain": ("ddprof.cli.explain", "Explain a finding: what it detects, why it costs, how to fix it."),
     "demo": ("ddprof.cli.demo", "Analyze a shipped sample trace."),
     "completion": ("ddprof.cli.completion", "Print the shell completion script."),

@@ -1,0 +1,187 @@
+"""The Dash application: frame, navigation, filters in the address, one callback that draws the page of an address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from ddprof.dashboard.cards import notice
+from ddprof.dashboard.guard import protect
+from ddprof.dashboard.pages import what_if
+from ddprof.dashboard.pages.catalogue import PAGES, page_at
+from ddprof.dashboard.routes import routes
+from ddprof.dashboard.runs import Runs
+from ddprof.dashboard.view import View, parse_query, run_number
+from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
+from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
+
+from ddprof.errors import DdprofError
+from ddprof.report import phrases
+from ddprof.report.style import STYLE
+
+REFRESH_MS = 5_000
+THEME_COOKIE = "ddprof_theme"  # set by assets/theme.js before the first callback
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+{%metas%}
+<title>{%title%}</title>
+<link rel="icon" href="data:,">
+<style>__STYLE__</style>
+{%css%}
+</head>
+<body>
+{%app_entry%}
+<footer class="dash-footer">{%config%}{%scripts%}{%renderer%}</footer>
+</body>
+</html>"""
+
+
+def create_app(runs: Runs, token: str | None = None) -> Dash:
+    """The application for some runs. With `token`, requests without it are refused."""
+    app = Dash(
+        "ddprof.dashboard",
+        title="ddprof",
+        update_title="",
+        assets_folder=_assets(),
+        serve_locally=True,
+        suppress_callback_exceptions=True,
+        index_string=_PAGE.replace("__STYLE__", STYLE),
+    )
+    app.layout = _frame()
+    _callbacks(app, runs)
+    app.server.register_blueprint(routes(runs))
+    protect(app.server, token, app.csp_hashes())
+    return app
+
+
+def _assets() -> str:
+    from pathlib import Path
+
+    return str(Path(__file__).parent / "assets")
+
+
+def _frame() -> Component:
+    return html.Div(
+        [
+            dcc.Location(id="address", refresh="callback-nav"),
+            dcc.Interval(id="clock", interval=REFRESH_MS),
+            dcc.Store(id="version", data=0),
+            html.A("Skip to content", href="#content", className="skip"),
+            html.Header(id="top"),
+            html.Nav(id="navigation", **{"aria-label": "Pages"}),
+            html.Main(id="content", tabIndex="-1"),
+        ],
+        id="frame",
+    )
+
+
+def _callbacks(app: Dash, runs: Runs) -> None:
+    @app.callback(Output("version", "data"), Input("clock", "n_intervals"), State("version", "data"))
+    def look(_: int | None, shown: int) -> int:
+        version = runs.refresh()
+        if version == shown:
+            raise PreventUpdate
+        return version
+
+    @app.callback(
+        Output("top", "children"),
+        Output("navigation", "children"),
+        Output("content", "children"),
+        Input("address", "pathname"),
+        Input("address", "search"),
+        Input("version", "data"),
+    )
+    def draw(path: str | None, search: str | None, _: int) -> tuple[Any, Any, Any]:
+        view = make_view(runs, search or "")
+        return _top(view, runs), _navigation(view, path or "/"), page_content(view, path or "/")
+
+    @app.callback(
+        Output("address", "search"),
+        Input("filter-apply", "n_clicks"),
+        Input("filter-ranks", "n_submit"),
+        Input("filter-steps", "n_submit"),
+        State("filter-ranks", "value"),
+        State("filter-steps", "value"),
+        State("filter-run", "value"),
+        State("address", "pathname"),
+        prevent_initial_call=True,
+    )
+    def narrow(clicks: int | None, _a: int | None, _b: int | None, ranks: str, steps: str, run: str, path: str) -> str:
+        if not any(item["value"] for item in ctx.triggered):
+            raise PreventUpdate
+        address = View(runs.sessions[0]).link("", ranks=ranks or "", steps=steps or "", run=run or "")
+        return address
+
+    @app.callback(
+        Output("what-if-result", "children"),
+        Input({"what-if": ALL}, "value"),
+        State({"what-if": ALL}, "id"),
+        State("address", "search"),
+    )
+    def replay(values: list[Any], ids: list[dict[str, str]], search: str | None) -> list[Component]:
+        view = make_view(runs, search or "")
+        stated = {i["what-if"]: _setting(v) for i, v in zip(ids, values, strict=True)}
+        return what_if.result(view, what_if.predict(view.session, what_if.settings(stated)))
+
+    app.clientside_callback(
+        ClientsideFunction("ddprof", "mount"), Output("timeline-mounted", "children"), Input("timeline-config", "data")
+    )
+    app.clientside_callback(
+        ClientsideFunction("ddprof", "linkScenario"),
+        Output("what-if-result", "title"),
+        Input({"what-if": ALL}, "value"),
+        State({"what-if": ALL}, "id"),
+    )
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, list):
+        return "1" if value else "0"
+    return str(value)
+
+
+def make_view(runs: Runs, search: str) -> View:
+    """What an address asks for, in the theme of the browser that asks."""
+    query = parse_query(search)
+    dark = flask.has_request_context() and flask.request.cookies.get(THEME_COOKIE) == "dark"
+    return View(runs.sessions[run_number(query, len(runs.sessions))], query, runs.sessions, dark)
+
+
+def page_content(view: View, path: str) -> list[Component]:
+    """The page, or one line that says what is wrong with the request."""
+    try:
+        return page_at(path).content(view)
+    except DdprofError as error:
+        return [notice(str(error), "error")]
+
+
+def _top(view: View, runs: Runs) -> list[Component]:
+    report = view.session.report
+    options = [{"label": phrases.clean(s.report.run.name) or f"run {i}", "value": str(i)} for i, s in enumerate(runs.sessions)]
+    choose = dcc.Dropdown(options, str(view.run), id="filter-run", clearable=False, className="run" if len(options) > 1 else "run hidden")
+    ranks = dcc.Input(id="filter-ranks", value=view.query.get("ranks", ""), placeholder="all, or 0-3,7", debounce=True)
+    steps = dcc.Input(id="filter-steps", value=view.query.get("steps", ""), placeholder="all, or 0-2", debounce=True)
+    filters = html.Div(
+        [
+            choose,
+            html.Label(["Ranks ", ranks]),
+            html.Label(["Steps ", steps]),
+            html.Button("Apply", id="filter-apply", type="button"),
+            html.A("Report JSON", href=f"data/report.json?run={view.run}", download="ddprof-report.json"),
+            html.Button("Light / dark", id="theme", type="button", className="theme-button"),
+        ],
+        className="filters no-print",
+    )
+    problem = [notice(f"Shown is an older state: {runs.problem}", "error")] if runs.problem else []
+    return [html.Div([html.Strong("ddprof"), " ", phrases.run_words(report)], className="run-words"), filters, *problem]
+
+
+def _navigation(view: View, path: str) -> list[Component]:
+    return [
+        dcc.Link(page.title, href=view.link(page.path), className="current" if page.path == path else "")
+        for page in PAGES
+    ]

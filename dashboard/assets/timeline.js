@@ -1,0 +1,391 @@
+/* The timeline: state, keys, mouse, and what is shown below the picture. Drawing: timeline_draw.js, data: timeline_data.js. */
+(function () {
+  "use strict";
+  const ddprof = (window.ddprof = window.ddprof || {});
+  const FETCH_AFTER_MS = 80, MARGIN = 0.25, LEAST_NS = 200;
+  const HELP = "W / S zoom · A / D pan · F all · drag selects a range · arrows step through lanes and slices · Enter details · / search, N next · [ ] findings · wheel scrolls, Ctrl+wheel zooms";
+
+  function element(kind, text, attributes) {
+    const node = document.createElement(kind);
+    if (text) node.textContent = text;
+    Object.entries(attributes || {}).forEach(([key, value]) => node.setAttribute(key, value));
+    return node;
+  }
+
+  class Timeline {
+    constructor(root, config, info) {
+      Object.assign(this, { root, config, info, tile: null, spans: [], arrows: [], details: null, focus: null, range: null });
+      Object.assign(this, { selected: null, activeLane: undefined, marked: null, hits: [], hit: -1, hover: null, pending: 0, sequence: 0 });
+      this.kinds = new Set(config.kinds);
+      this.spans = config.spans.map((s) => ({ ...s, lo: s.lo_us * 1e3, hi: s.hi_us * 1e3 }));
+      const whole = (info.hi_ns - info.lo_ns) * 0.02;
+      this.bounds = [info.lo_ns - whole, info.hi_ns + whole];
+      [this.lo, this.hi] = this.bounds;
+      this.build();
+      this.layout();
+      this.painter = new ddprof.Painter(this.canvas, this);
+      this.painter.theme();
+      this.events();
+      if (config.from_us !== null && config.to_us !== null) this.show(config.from_us * 1e3, config.to_us * 1e3);
+      else if (config.focus !== null && this.spans[config.focus]) this.jump(config.focus);
+      this.resize();
+    }
+
+    build() {
+      const bar = element("div", "", { class: "tl-bar" });
+      this.box = element("input", "", { type: "search", placeholder: "Find a kernel or range", "aria-label": "Find a kernel or range" });
+      this.say = element("span", "", { class: "quiet", "aria-live": "polite", id: "timeline-say" });
+      const button = (text, action, title) => { const b = element("button", text, { type: "button", title: title || text }); b.addEventListener("click", action); bar.append(b); return b; };
+      bar.append(this.box);
+      button("−", () => this.zoom(1.6), "Zoom out (S)");
+      button("+", () => this.zoom(0.6), "Zoom in (W)");
+      button("All", () => this.show(...this.bounds), "Whole run (F)");
+      button("Who waits for whom", () => this.toggleArrows());
+      if (this.spans.length) button("Next finding", () => this.jump(this.spans.indexOf(this.focus) + 1), "Next finding ( ] )");
+      button("List lane", () => this.list(), "Slices of the active lane in view, as a table");
+      this.info.kinds.forEach(([kind, words]) => {
+        const label = element("label", " " + words), tick = element("input", "", { type: "checkbox" });
+        tick.checked = this.kinds.has(kind);
+        tick.addEventListener("change", () => { tick.checked ? this.kinds.add(kind) : this.kinds.delete(kind); this.layout(); this.refetch(); });
+        label.prepend(tick);
+        bar.append(label);
+      });
+      this.scroller = element("div", "", { class: "tl-scroll" });
+      this.canvas = element("canvas", "", { tabindex: "0", role: "img", "aria-describedby": "timeline-say", "aria-label": "Timeline of " + this.info.lanes.length + " lanes. " + HELP });
+      this.spacer = element("div");
+      this.scroller.append(this.canvas, this.spacer);
+      this.tip = element("div", "", { class: "tl-tip", hidden: "" });
+      this.panel = element("div", "", { class: "tl-panel" });
+      this.root.replaceChildren(bar, this.say, this.scroller, this.tip, element("p", HELP, { class: "quiet" }), this.panel);
+    }
+
+    /* Rows from top to bottom: a heading per rank, then its lanes of the kinds that are ticked. */
+    layout() {
+      const ranks = new Set(this.info.lanes.map((l) => l.rank)).size;
+      const height = ranks > 16 ? 13 : 20;
+      this.rows = [];
+      let y = 0, rank = null;
+      const place = (row) => { this.rows.push({ ...row, top: y, height }); y += height; };
+      this.info.lanes.forEach((lane) => {
+        if (!this.kinds.has(lane.kind)) return;
+        if (lane.rank !== rank) { rank = lane.rank; place({ label: "rank " + lane.rank + " · " + lane.host, rank }); }
+        place({ label: lane.label, rank, lane: lane.id });
+      });
+      this.tall = y;
+      this.resize();
+    }
+
+    resize() {
+      this.ratio = window.devicePixelRatio || 1;
+      this.width = this.scroller.clientWidth;
+      this.height = Math.min(Math.max(260, window.innerHeight - 330), this.tall + ddprof.AXIS + 4);
+      this.scroller.style.height = this.height + "px";
+      this.spacer.style.height = Math.max(0, this.tall + ddprof.AXIS - this.height) + "px";
+      this.canvas.width = this.width * this.ratio;
+      this.canvas.height = this.height * this.ratio;
+      this.canvas.style.height = this.height + "px";
+      this.refetch();
+    }
+
+    visibleRows() {
+      const shift = ddprof.AXIS - this.scroller.scrollTop;
+      return this.rows.map((r) => ({ ...r, y: r.top + shift })).filter((r) => r.y + r.height > ddprof.AXIS && r.y < this.height);
+    }
+
+    /* Where a rank's lanes are on the canvas, null where its lanes are not in the picture. */
+    rankPlace(rank) {
+      const mine = this.rows.filter((r) => r.rank === rank);
+      if (!mine.length) return null;
+      const y = mine[0].top + ddprof.AXIS - this.scroller.scrollTop;
+      return { y, height: mine.length * mine[0].height };
+    }
+
+    searches(lane) { return !["causes", "steps"].includes(this.info.lanes.find((l) => l.id === lane).kind); }
+
+    show(lo, hi) {
+      const least = Math.max(LEAST_NS, hi - lo), most = this.bounds[1] - this.bounds[0];
+      const width = Math.min(least, most), middle = (lo + hi) / 2;
+      this.lo = Math.min(Math.max(middle - width / 2, this.bounds[0]), this.bounds[1] - width);
+      this.hi = this.lo + width;
+      this.refetch();
+      clearTimeout(this.linked);
+      this.linked = setTimeout(() => this.link(), 300);
+    }
+
+    /* The view in the address: a copied link shows a colleague the same picture. */
+    link() {
+      const address = new URL(window.location.href);
+      address.searchParams.set("from", (this.lo / 1e3).toFixed(1));
+      address.searchParams.set("to", (this.hi / 1e3).toFixed(1));
+      window.history.replaceState(window.history.state, "", address);
+    }
+
+    zoom(factor, at) {
+      const pivot = at === undefined ? (this.lo + this.hi) / 2 : at;
+      this.show(pivot - (pivot - this.lo) * factor, pivot + (this.hi - pivot) * factor);
+    }
+
+    pan(share) { const by = (this.hi - this.lo) * share; this.show(this.lo + by, this.hi + by); }
+
+    paint() {
+      if (this.frame) return;
+      this.frame = requestAnimationFrame(() => { this.frame = 0; if (this.painter) this.painter.paint(); });
+    }
+
+    /* The old tile is drawn stretched at once; the new one comes when the view has been still for a moment. */
+    refetch() {
+      this.paint();
+      if (!this.painter) return;
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.fetch(), this.tile ? FETCH_AFTER_MS : 0);
+    }
+
+    async fetch() {
+      const lanes = this.visibleRows().filter((r) => r.lane !== undefined).map((r) => r.lane);
+      const margin = (this.hi - this.lo) * MARGIN, sequence = ++this.sequence;
+      const bins = Math.round((this.width - ddprof.GUTTER) * (1 + 2 * MARGIN));
+      const started = performance.now();
+      try {
+        const tile = await ddprof.timelineData.tile(this.config.run, lanes, this.lo - margin, this.hi + margin, Math.max(1, bins));
+        if (sequence !== this.sequence) return;
+        this.tile = tile;
+        this.painter.paint();
+        this.root.dataset.fetchMs = (performance.now() - started).toFixed(1);
+        this.root.dataset.tiles = String(Number(this.root.dataset.tiles || 0) + 1);
+      } catch (error) { this.say.textContent = String(error.message); }
+    }
+
+    jump(number) {
+      if (!this.spans.length) return;
+      this.focus = this.spans[(number + this.spans.length) % this.spans.length];
+      const around = Math.max((this.focus.hi - this.focus.lo) * 0.6, 2000);
+      this.show(this.focus.lo - around, this.focus.hi + around);
+      this.reveal(this.focus.rank);
+      this.say.textContent = this.focus.text;
+    }
+
+    reveal(rank) {
+      const row = this.rows.find((r) => r.rank === rank);
+      if (row) this.scroller.scrollTop = Math.max(0, row.top - this.height / 3);
+    }
+
+    async toggleArrows() {
+      this.showArrows = !this.showArrows;
+      this.arrows = [];
+      if (this.showArrows) {
+        const waits = await ddprof.timelineData.waits(this.config.run, this.lo, this.hi);
+        this.arrows = waits.map((w) => ({ ...w, start: w.start_us * 1e3, ready: w.ready_us * 1e3 }));
+        const worst = waits[0];
+        this.say.textContent = worst ? `${waits.length} waits; the longest: rank ${worst.victim} waits ${ddprof.time(worst.ready_us - worst.start_us)} for rank ${worst.culprit}` : "nobody waits for anybody here";
+      }
+      this.paint();
+    }
+
+    async find() {
+      const text = this.box.value.trim();
+      this.marked = null;
+      this.hits = [];
+      if (text) {
+        const found = await ddprof.timelineData.search(this.config.run, text);
+        this.marked = new Set(found.names);
+        this.hits = found.hits;
+        this.hit = -1;
+        this.say.textContent = `${found.count} slices, ${ddprof.time(found.total_us)} in all`;
+        if (found.count) this.nextHit();
+      }
+      this.paint();
+    }
+
+    nextHit() {
+      if (!this.hits.length) return;
+      this.hit = (this.hit + 1) % this.hits.length;
+      const hit = this.hits[this.hit], lane = this.info.lanes.find((l) => l.id === hit.lane);
+      const around = Math.max(hit.dur_us * 1e3 * 2, (this.hi - this.lo) / 20);
+      this.activeLane = hit.lane;
+      this.show(hit.start_us * 1e3 - around, (hit.start_us + hit.dur_us) * 1e3 + around);
+      if (lane) this.reveal(lane.rank);
+    }
+
+    /* What is under a point of the canvas. */
+    at(x, y) {
+      const row = this.visibleRows().find((r) => y >= r.y && y < r.y + r.height);
+      const data = row && row.lane !== undefined && this.tile && this.tile.lanes.get(row.lane);
+      if (!data || x < ddprof.GUTTER) return { row };
+      const ns = this.lo + ((x - ddprof.GUTTER) / (this.width - ddprof.GUTTER)) * (this.hi - this.lo);
+      const us = (ns - this.tile.lo) / 1e3;
+      if (data.bins) {
+        const bin = Math.floor(((ns - this.tile.lo) / (this.tile.hi - this.tile.lo)) * this.tile.bins);
+        return { row, ns, bin: data.share[bin] ? { category: data.category[bin], share: data.share[bin] / 255 } : null };
+      }
+      const slack = ((this.hi - this.lo) / (this.width - ddprof.GUTTER) / 1e3) * 1.5;
+      for (let i = 0; i < data.start.length; i++)
+        if (us >= data.start[i] - slack && us < data.start[i] + Math.max(data.dur[i], slack)) return { row, ns, data, slice: i };
+      return { row, ns };
+    }
+
+    point(event) {
+      const box = this.canvas.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    }
+
+    hoverOver(event) {
+      const [x, y] = this.point(event), found = this.at(x, y);
+      const key = found.data ? found.data.row[found.slice] : null;
+      this.tip.hidden = !found.data && !found.bin;
+      this.tip.style.left = Math.min(x + 14, this.width - 360) + "px";
+      this.tip.style.top = this.canvas.offsetTop + y + 18 + this.scroller.offsetTop + "px";
+      if (found.bin) this.tip.textContent = `${Math.round(found.bin.share * 100)} % busy, mostly ${this.info.categories[found.bin.category].words}. Zoom in to see slices.`;
+      if (key === this.hover) return;
+      this.hover = key;
+      this.details = null;
+      clearTimeout(this.asking);
+      if (found.data) {
+        this.tip.textContent = (this.tile.names[found.data.name[found.slice]] || "") + " · " + ddprof.time(found.data.dur[found.slice]);
+        this.asking = setTimeout(() => this.describe(key, false), 120);
+      }
+      this.paint();
+    }
+
+    async describe(row, pinned) {
+      const details = await ddprof.timelineData.slice(this.config.run, row);
+      if (!pinned && row !== this.hover) return;
+      this.details = details;
+      const lines = [details.name, `${details.category} · rank ${details.rank} · ${details.lane}`, `${ddprof.time(details.dur_us)} at ${ddprof.time(details.start_us)}`, ...details.facts];
+      this.tip.replaceChildren(...lines.map((line) => element("div", line)));
+      if (pinned) this.pin(details, lines);
+      this.paint();
+    }
+
+    pin(details, lines) {
+      const rows = details.members.map((m) => ["rank " + m.rank + (m.late ? " (last to arrive)" : ""), ddprof.time(m.start_us), ddprof.time(m.ready_us - m.start_us), ddprof.time(m.end_us - m.ready_us)]);
+      this.panel.replaceChildren(element("h3", lines[0]), ...lines.slice(1).map((l) => element("div", l)));
+      if (rows.length) this.panel.append(this.table("The same collective on every rank", ["rank", "arrives", "waits", "moves data"], rows));
+      this.say.textContent = lines.join(". ");
+    }
+
+    table(title, heads, rows) {
+      const table = element("table"), top = element("tr");
+      heads.forEach((h) => top.append(element("th", h, { scope: "col" })));
+      table.append(element("caption", title), top);
+      rows.forEach((cells) => { const tr = element("tr"); cells.forEach((c, i) => tr.append(element("td", c, i ? {} : { class: "text" }))); table.append(tr); });
+      const scroll = element("div", "", { class: "scroll", tabindex: "0", role: "region", "aria-label": title });
+      scroll.append(table);
+      return scroll;
+    }
+
+    async statistics() {
+      const lanes = this.rows.filter((r) => r.lane !== undefined).map((r) => r.lane);
+      const found = await ddprof.timelineData.statistics(this.config.run, lanes, this.range[0], this.range[1]);
+      const parts = found.parts.map((p) => [`rank ${p.rank} · ${p.lane}`, p.category, ddprof.time(p.busy_us), (p.share * 100).toFixed(1) + " %"]);
+      const names = found.names.map((n) => [n.name, String(n.count), ddprof.time(n.total_us)]);
+      this.say.textContent = `Selected ${ddprof.time(found.span_us)}`;
+      this.panel.replaceChildren(element("h3", "Selected " + ddprof.time(found.span_us)), this.table("What takes the time", ["name", "slices", "time"], names), this.table("Busy time by lane", ["lane", "what", "time", "share"], parts));
+    }
+
+    list() {
+      const data = this.tile && this.tile.lanes.get(this.activeLane);
+      const row = this.rows.find((r) => r.lane === this.activeLane);
+      if (!row) { this.say.textContent = "Choose a lane first: click one, or use the arrow keys."; return; }
+      if (!data || data.bins) { this.say.textContent = "Too many slices in view to list: zoom in first."; return; }
+      const lines = Array.from(data.start, (start, i) => [this.tile.names[data.name[i]], this.info.categories[data.category[i]].words, ddprof.time(start + this.tile.lo / 1e3), ddprof.time(data.dur[i])]);
+      this.panel.replaceChildren(this.table(`rank ${row.rank} · ${row.label}: ${lines.length} slices, the first 500`, ["name", "what", "starts", "takes"], lines.slice(0, 500)));
+    }
+
+    events() {
+      const canvas = this.canvas;
+      canvas.addEventListener("keydown", (e) => this.key(e));
+      canvas.addEventListener("mousemove", (e) => (this.drag ? this.dragging(e) : this.hoverOver(e)));
+      canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; this.hover = null; this.details = null; this.paint(); });
+      canvas.addEventListener("mousedown", (e) => { const [x] = this.point(e); if (x > ddprof.GUTTER) this.drag = x; });
+      window.addEventListener("mouseup", (e) => this.drop(e), { signal: this.closing() });
+      window.addEventListener("resize", () => this.resize(), { signal: this.abort.signal });
+      this.scroller.addEventListener("scroll", () => this.refetch());
+      canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
+      this.box.addEventListener("keydown", (e) => { if (e.key === "Enter") { this.hits.length && this.box.value === this.sought ? this.nextHit() : this.find(); this.sought = this.box.value; } });
+      new MutationObserver(() => { this.painter.theme(); this.paint(); }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    }
+
+    closing() { this.abort = new AbortController(); return this.abort.signal; }
+
+    close() { this.abort.abort(); }
+
+    ns(x) { return this.lo + ((x - ddprof.GUTTER) / (this.width - ddprof.GUTTER)) * (this.hi - this.lo); }
+
+    dragging(event) {
+      const [x] = this.point(event);
+      if (Math.abs(x - this.drag) < 4) return;
+      this.range = [this.ns(Math.min(x, this.drag)), this.ns(Math.max(x, this.drag))];
+      this.paint();
+    }
+
+    drop(event) {
+      if (this.drag === undefined || this.drag === null) return;
+      const [x, y] = this.point(event), moved = Math.abs(x - this.drag) >= 4;
+      this.drag = null;
+      if (moved && this.range) { this.statistics(); return; }
+      this.range = null;
+      const found = this.at(x, y);
+      if (found.row) this.activeLane = found.row.lane;
+      if (found.data) { this.selected = found.data.row[found.slice]; this.describe(this.selected, true); }
+      this.paint();
+    }
+
+    wheel(event) {
+      const [x] = this.point(event);
+      if (event.ctrlKey || event.metaKey) { event.preventDefault(); this.zoom(event.deltaY > 0 ? 1.25 : 0.8, this.ns(x)); }
+      else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) { event.preventDefault(); this.pan((event.deltaX || event.deltaY) / 1500); }
+    }
+
+    key(event) {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const actions = {
+        w: () => this.zoom(0.6), s: () => this.zoom(1.6), a: () => this.pan(-0.2), d: () => this.pan(0.2), f: () => this.show(...this.bounds),
+        "/": () => this.box.focus(), n: () => this.nextHit(), "]": () => this.jump(this.spans.indexOf(this.focus) + 1), "[": () => this.jump(this.spans.indexOf(this.focus) - 1),
+        arrowdown: () => this.step(1), arrowup: () => this.step(-1), arrowright: () => this.walk(1), arrowleft: () => this.walk(-1),
+        enter: () => this.selected !== null && this.describe(this.selected, true),
+        escape: () => { this.range = null; this.marked = null; this.details = null; this.paint(); },
+      };
+      const action = actions[event.key.toLowerCase()];
+      if (action) { event.preventDefault(); action(); }
+    }
+
+    step(by) {
+      const lanes = this.rows.filter((r) => r.lane !== undefined), now = lanes.findIndex((r) => r.lane === this.activeLane);
+      const row = lanes[Math.min(Math.max(now + by, 0), lanes.length - 1)];
+      if (!row) return;
+      this.activeLane = row.lane;
+      const y = row.top + ddprof.AXIS - this.scroller.scrollTop;
+      if (y < ddprof.AXIS || y + row.height > this.height) this.scroller.scrollTop = Math.max(0, row.top - this.height / 2);
+      this.say.textContent = `rank ${row.rank}, ${row.label}`;
+      this.paint();
+    }
+
+    walk(by) {
+      const data = this.tile && this.tile.lanes.get(this.activeLane);
+      if (!data || data.bins) { this.say.textContent = "Choose a lane with the up and down keys and zoom in until it shows slices."; return; }
+      const now = data.row.indexOf(this.selected), next = now < 0 ? 0 : Math.min(Math.max(now + by, 0), data.row.length - 1);
+      if (!data.row.length) return;
+      this.selected = data.row[next];
+      this.say.textContent = `${this.tile.names[data.name[next]]}, ${this.info.categories[data.category[next]].words}, ${ddprof.time(data.dur[next])}`;
+      const start = this.tile.lo + data.start[next] * 1e3;
+      if (start < this.lo || start > this.hi) this.show(start - (this.hi - this.lo) / 2, start + (this.hi - this.lo) / 2);
+      this.paint();
+    }
+  }
+
+  /* Called by the page whenever its configuration is put into the document. */
+  async function mount(config) {
+    if (!config) return "";
+    const root = document.getElementById("timeline-root");
+    if (!root) return "";
+    if (ddprof.timeline) ddprof.timeline.close();
+    try {
+      const info = await ddprof.timelineData.lanes(config.run, config.ranks);
+      ddprof.timeline = new Timeline(root, config, info);
+    } catch (error) { root.replaceChildren(element("p", String(error.message), { role: "alert" })); }
+    return "";
+  }
+
+  window.dash_clientside = window.dash_clientside || {};
+  window.dash_clientside.ddprof = Object.assign(window.dash_clientside.ddprof || {}, { mount });
+})();

@@ -1,0 +1,131 @@
+"""Exhibits, findings and notes as Dash components. Text is always children of a component: the browser never parses it as HTML."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from ddprof.dashboard.exhibit import Exhibit, Sheet
+from ddprof.dashboard.view import View
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from ddprof.findings import Finding
+from ddprof.report import phrases
+from ddprof.report.bar import LOOKS, shares
+from ddprof.report.phrases import CAUSE_WORDS
+from ddprof.report.style import colour
+from ddprof.units import format_share, format_us
+
+MAX_TABLE_ROWS = 500
+_ICONS = {"critical": "●", "warning": "▲", "info": "ℹ"}
+
+
+def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
+    """One exhibit: question, sentence, picture, and the numbers behind a fold with a CSV link."""
+    picture = None
+    if exhibit.figure is not None:
+        picture = dcc.Graph(
+            figure=exhibit.figure,
+            config={"displaylogo": False, "responsive": True, "displayModeBar": False},
+            className="figure",
+            id=f"figure-{exhibit.id}",
+        )
+    return html.Section(
+        [html.H2(exhibit.question), html.P(exhibit.reading, className="reading"), picture, fold(exhibit, page, view)],
+        className="exhibit",
+        id=f"exhibit-{exhibit.id}",
+    )
+
+
+def fold(exhibit: Exhibit, page: str, view: View) -> Component:
+    """The numbers: open where there is no picture."""
+    kept = {k: v for k, v in view.query.items() if k in ("run", "ranks", "steps", "against")}
+    address = "data/table.csv?" + urlencode({**kept, "page": page.lstrip("/"), "id": exhibit.id})
+    body = [html.Summary("Numbers"), table(exhibit.sheet), html.A("CSV", href=address, download=f"{exhibit.id}.csv")]
+    return html.Details(body, open=exhibit.figure is None)
+
+
+def table(sheet: Sheet) -> Component:
+    """A sheet as an HTML table; long ones are cut and say so (the CSV has all rows)."""
+    head = html.Thead(html.Tr([html.Th(c, scope="col", className="text" if i == 0 else "") for i, c in enumerate(sheet.columns)]))
+    rows = [html.Tr([_cell(value) for value in row]) for row in sheet.rows[:MAX_TABLE_ROWS]]
+    more = len(sheet.rows) - len(rows)
+    note = html.P(f"{more} more rows are in the CSV.", className="quiet") if more > 0 else None
+    return html.Div([html.Div(html.Table([head, html.Tbody(rows)]), className="scroll", tabIndex="0"), note])
+
+
+def _cell(value: object) -> Component:
+    if value is None:
+        return html.Td("–")
+    if isinstance(value, float):
+        return html.Td(f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}")
+    return html.Td(str(value), className="text" if isinstance(value, str) else "")
+
+
+def step_bar(row: dict[str, float], words: str) -> Component:
+    """A ledger row as one stacked bar with letters, and its legend with times and shares."""
+    parts = shares(row)
+    bar = [
+        html.Div(
+            LOOKS[cause].letter if share > 0.02 else "",
+            className=f"part part-{cause.replace('_', '-')}",
+            style={"width": f"{share * 100:.4f}%", "background": colour(cause)},
+            title=f"{CAUSE_WORDS[cause]}: {format_us(row[cause])}, {format_share(share)}",
+        )
+        for cause, share in parts.items()
+    ]
+    legend = [
+        html.Li(
+            [
+                html.Span(LOOKS[cause].letter, className="swatch", style={"background": colour(cause)}),
+                f"{CAUSE_WORDS[cause]} {format_us(row[cause])} ({format_share(share)})",
+            ]
+        )
+        for cause, share in parts.items()
+    ]
+    return html.Div([html.Div(bar, className="stepbar", role="img", **{"aria-label": words}), html.Ul(legend, className="legend")])
+
+
+def finding_card(view: View, number: int, finding: Finding, full: bool) -> Component:
+    """A finding: what, who, gain with range, what to do, and the way to its evidence. `full` adds everything known of it."""
+    report = view.session.report
+    severity = report.severity_of(finding)
+    rows = [("Who", phrases.who_words(finding)), ("Gain", gain_words(view, finding))]
+    fixes = finding.fixes if full else finding.fixes[:1]
+    rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
+    if full:
+        rows.append(("How sure", f"{phrases.confidence_word(finding.confidence)}, {finding.confidence:.0%}"))
+        rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
+        rows += [("Source", fix.source) for fix in finding.fixes if fix.source]
+    facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(text))]
+    patches = [html.Pre(phrases.clean(line.replace("\n", "\u2028")).replace("\u2028", "\n")) for line in (f.patch for f in finding.fixes) if line] if full else []
+    title = [
+        html.Span(f"{_ICONS.get(severity, '')} {severity}", className=f"severity {severity}"),
+        f" {number + 1}. {phrases.clean(finding.summary)} ",
+        html.Code(finding.id),
+    ]
+    links = html.Div(_links(view, number, finding, full), className="links")
+    return html.Article([html.H3(title), html.Dl(facts), *patches, links], className=f"card {severity}")
+
+
+def gain_words(view: View, finding: Finding) -> str:
+    """The gain in short: time, share and range."""
+    gain, step = finding.recoverable_us, view.session.report.steps.wall_us
+    share = f" (−{format_share(gain.value / step)})" if step > 0 else ""
+    return f"up to −{format_us(gain.value)} per step{share}; range {format_us(gain.low)} to {format_us(gain.high)}"
+
+
+def _links(view: View, number: int, finding: Finding, full: bool) -> list[Component]:
+    links = []
+    if view.session.has_traces and any(e.start_us is not None for e in finding.evidence):
+        links.append(dcc.Link("Show in timeline", href=view.link("/timeline", finding=str(number))))
+    if not full:
+        links.append(dcc.Link("All evidence and fixes", href=view.link("/findings")))
+    if view.session.has_traces:
+        links.append(dcc.Link("What if it were fixed", href=view.link("/what-if")))
+    return links
+
+
+def notice(text: str, kind: str = "info") -> Component:
+    """A sentence that stands out: an error, or why a page has nothing to show."""
+    return html.P(text, className=f"notice {kind}", role="alert" if kind == "error" else "note")

@@ -1,0 +1,54 @@
+"""What every page shows: a question, the sentence that answers it, a picture, and the numbers as a table and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+# A spreadsheet runs a cell that begins with one of these; names from a trace must stay text.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Numbers behind a picture: column titles with their units, and rows of text, numbers or None."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def csv(self) -> str:
+        """The sheet as CSV text with a header line; missing values are empty."""
+        out = io.StringIO()
+        writer = csv.writer(out)
+        writer.writerow(self.columns)
+        writer.writerows([_cell(value) for value in row] for row in self.rows)
+        return out.getvalue()
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One chart. `id` names it in addresses; without a figure the sheet is the exhibit."""
+
+    id: str
+    question: str
+    reading: str
+    sheet: Sheet
+    figure: go.Figure | None = None
+
+
+def sheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Sheet:
+    """A sheet from any sequences."""
+    return Sheet(tuple(columns), tuple(tuple(row) for row in rows))
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return "'" + value
+    return value

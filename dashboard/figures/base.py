@@ -1,0 +1,77 @@
+"""Colours and defaults of all figures: one meaning per colour, transparent ground, no plotly decoration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from ddprof.report.bar import LOOKS
+from ddprof.report.phrases import clean
+
+MAX_LABEL_CHARS = 60
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of one theme."""
+
+    text: str
+    quiet: str
+    grid: str
+    accent: str
+    critical: str
+    ground: str
+    dark: bool
+
+    def cause(self, cause: str) -> str:
+        """Colour of a ledger cause."""
+        look = LOOKS[cause]
+        return look.dark if self.dark else look.light
+
+    @property
+    def sequential(self) -> str:
+        """Scale for amounts: readable with every kind of colour vision."""
+        return "cividis"
+
+    @property
+    def diverging(self) -> list[list[float | str]]:
+        """Scale for differences: blue below zero, the ground at zero, orange above."""
+        return [[0.0, "#1F6FEB"], [0.5, "#22272e" if self.dark else "#f6f8fa"], [1.0, "#D9480F"]]
+
+
+LIGHT = Palette("#1f2328", "#57606a", "#d0d7de", "#0a58ca", "#b42318", "#ffffff", False)
+DARK = Palette("#e6edf3", "#9da7b3", "#3d444d", "#6cb0ff", "#ff8f85", "#0d1117", True)
+# Textures, where parts of a bar touch: colour is never alone.
+PATTERNS = {"comm_wait": "/", "dataloader": ".", "memcpy": "|", "host_launch": "+", "comm_hidden": "x"}
+
+
+def palette(dark: bool) -> Palette:
+    """The palette of a theme."""
+    return DARK if dark else LIGHT
+
+
+def figure(colors: Palette, x_title: str, y_title: str, height: int = 300) -> go.Figure:
+    """An empty figure in the house style; axis titles carry the units."""
+    chart = go.Figure()
+    axis = {"gridcolor": colors.grid, "zerolinecolor": colors.grid, "linecolor": colors.grid, "automargin": True}
+    chart.update_layout(
+        height=height,
+        margin={"l": 10, "r": 10, "t": 10, "b": 10},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"color": colors.text, "family": "system-ui, sans-serif", "size": 13},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hoverlabel={"bgcolor": colors.ground, "font": {"color": colors.text}, "bordercolor": colors.grid},
+        xaxis={**axis, "title": {"text": x_title}},
+        yaxis={**axis, "title": {"text": y_title}},
+        modebar={"remove": ["lasso2d", "select2d"]},
+    )
+    return chart
+
+
+def label(text: str) -> str:
+    """A name from a trace as plotly text: plotly reads a few HTML tags, so `<` must not reach it."""
+    shown = clean(text)
+    shown = shown if len(shown) <= MAX_LABEL_CHARS else shown[: MAX_LABEL_CHARS - 1] + "…"
+    return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,81 @@
+"""Points: steps in time, message size against bandwidth, clock offsets with their error."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+from ddprof.dashboard.figures.base import Palette, figure, label
+
+MAX_POINTS = 2000
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
+_SERIES = ("compute", "comm_transfer", "gc", "allocator", "dataloader", "memcpy", "checkpoint")
+
+
+def step_dots(step_us: Sequence[float], colors: Palette, height: int = 190) -> go.Figure:
+    """One dot per step in ms, the median dashed. Above `MAX_POINTS` every k-th step is drawn."""
+    known = [(i, v / 1e3) for i, v in enumerate(step_us) if math.isfinite(v)]
+    chart = figure(colors, "step", "ms", height)
+    drawn = known[:: math.ceil(len(known) / MAX_POINTS) or 1]
+    chart.add_scatter(
+        x=[i for i, _ in drawn],
+        y=[v for _, v in drawn],
+        mode="markers",
+        marker={"size": 9, "color": colors.accent},
+        hovertemplate="step %{x}: %{y:.4g} ms<extra></extra>",
+    )
+    if known:
+        chart.add_hline(y=statistics.median(v for _, v in known), line={"color": colors.quiet, "dash": "dash"})
+    chart.update_yaxes(rangemode="tozero")
+    chart.update_xaxes(tickformat="d")
+    if len(known) <= 20:
+        chart.update_xaxes(dtick=1)
+    return chart
+
+
+def size_against_bandwidth(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]], reference: float | None, words: str, colors: Palette
+) -> go.Figure:
+    """Logarithmic axes: message size in bytes against bus bandwidth in GB/s, one symbol per operation, a reference line."""
+    chart = figure(colors, "message size (bytes)", "bus bandwidth (GB/s)", 360)
+    for number, (name, (sizes, rates)) in enumerate(series.items()):
+        every = math.ceil(len(sizes) / MAX_POINTS) or 1
+        chart.add_scatter(
+            x=list(sizes)[::every],
+            y=list(rates)[::every],
+            mode="markers",
+            name=label(name),
+            marker={
+                "symbol": _SYMBOLS[number % len(_SYMBOLS)],
+                "size": 8,
+                "opacity": 0.7,
+                "color": colors.cause(_SERIES[number % len(_SERIES)]),
+            },
+            hovertemplate="%{x:.3s}B at %{y:.3g} GB/s<extra>%{fullData.name}</extra>",
+        )
+    if reference:
+        chart.add_hline(y=reference, line={"color": colors.quiet, "dash": "dash"}, annotation={"text": label(words)})
+    chart.update_xaxes(type="log")
+    chart.update_yaxes(type="log")
+    chart.update_layout(showlegend=True)
+    return chart
+
+
+def intervals(
+    labels: Sequence[str], middle: Sequence[float], half: Sequence[float], colors: Palette, unit: str
+) -> go.Figure:
+    """One point per label with its error to both sides, zero marked."""
+    chart = figure(colors, unit, "", max(150, 26 * len(labels) + 80))
+    chart.add_scatter(
+        x=list(middle),
+        y=[label(text) for text in labels],
+        mode="markers",
+        marker={"size": 9, "color": colors.accent},
+        error_x={"type": "data", "array": list(half), "color": colors.text},
+        hovertemplate="%{x:.4g} " + unit + "<extra>%{y}</extra>",
+    )
+    chart.add_vline(x=0, line={"color": colors.quiet, "dash": "dash"})
+    chart.update_yaxes(autorange="reversed", type="category")
+    return chart

@@ -1,0 +1,68 @@
+"""Who may read: loopback by default, a token elsewhere, no other site through the browser, nothing loaded from outside."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Sequence
+
+from flask import Flask, Response, abort, redirect, request
+
+COOKIE = "ddprof_token"
+MAX_REQUEST_BYTES = 1_000_000  # callbacks send a few hundred bytes; nothing can be uploaded
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to bind to can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def protect(server: Flask, token: str | None, script_hashes: Sequence[str]) -> None:
+    """Install the checks. With a token every request must carry it, once as ?token=, then as a cookie."""
+    server.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
+    policy = _policy(script_hashes)
+
+    def check() -> Response | None:
+        if token is None:
+            # A web page elsewhere can point its own name at 127.0.0.1 (DNS rebinding): only our names are answered.
+            if not is_loopback(_host_name(request.host)):
+                abort(403, "this server answers to localhost and 127.0.0.1 only")
+            return None
+        stated = request.args.get("token")
+        if stated is not None and hmac.compare_digest(stated.encode(), token.encode()):
+            answer = redirect(request.path)
+            answer.set_cookie(COOKIE, token, httponly=True, samesite="Strict")
+            return answer  # type: ignore[return-value]
+        if not hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
+            abort(401, "open the address with ?token=... that ddprof serve printed")
+        return None
+
+    def seal(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = policy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        return response
+
+    server.before_request(check)
+    server.after_request(seal)
+
+
+def _policy(script_hashes: Sequence[str]) -> str:
+    """Everything from this server only. Dash's one inline script is named by its hash; plotly sets styles inline."""
+    scripts = " ".join(["'self'", *script_hashes])
+    return (
+        f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "font-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+    )
+
+
+def _host_name(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]

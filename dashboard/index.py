@@ -1,0 +1,130 @@
+"""Slices of all lanes, sorted, with prefix sums: exact busy time of any window in two look-ups per (lane, category).
+
+Cost of a view depends on the lanes and bins asked for, not on the number of slices (measured: benchmarks/bench_timeline.py).
+Slices are disjoint within a lane. Times are int64 ns since the start of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.tables import Array
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The slices of one lane: disjoint, sorted by start. `name` and `ref` mean what the lane's owner says."""
+
+    start_ns: Array
+    end_ns: Array
+    category: Array
+    name: Array
+    ref: Array
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Exact slices of a window, lane by lane: `row` identifies a slice in the index for good."""
+
+    row: Array
+    lane: Array
+    category: Array
+    start_ns: Array
+    dur_ns: Array
+    name: Array
+
+
+class SliceIndex:
+    """All slices in one array sorted by (lane, category, start). A group is a (lane, category) pair."""
+
+    def __init__(self, lanes: Sequence[Slices], categories: int) -> None:
+        ends = [int(s.end_ns.max()) for s in lanes if len(s)]
+        starts = [int(s.start_ns[0]) for s in lanes if len(s)]
+        self.lo_ns, self.hi_ns = min(starts, default=0), max(ends, default=1)
+        self.lanes, self.categories = len(lanes), categories
+        self._span = self.hi_ns - self.lo_ns + 2
+        orders = [np.argsort(s.category, kind="stable") for s in lanes]
+        counts = [np.bincount(s.category, minlength=categories) for s in lanes]
+        self.counts = np.array(counts, np.int64).reshape(-1)
+        self.first = np.concatenate(([0], np.cumsum(self.counts)))
+        self.name = _joined([s.name[o] for s, o in zip(lanes, orders, strict=True)], np.int32)
+        self.ref = _joined([s.ref[o] for s, o in zip(lanes, orders, strict=True)], np.int64)
+        start = _joined([s.start_ns[o] for s, o in zip(lanes, orders, strict=True)], np.int64)
+        length = _joined([(s.end_ns - s.start_ns)[o] for s, o in zip(lanes, orders, strict=True)], np.int64)
+        self.total = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+        # One sorted key for all groups: a single searchsorted answers every lane and category of a view at once.
+        group = np.repeat(np.arange(len(self.counts)), self.counts)
+        self.key = start - self.lo_ns + group * self._span
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def groups_of(self, lanes: Array) -> Array:
+        """The non-empty groups of some lanes, in lane order."""
+        wanted = (lanes[:, None] * self.categories + np.arange(self.categories)).reshape(-1)
+        return np.asarray(wanted[self.counts[wanted] > 0])
+
+    def start_ns(self, row: Array) -> Array:
+        """Starts of slices."""
+        return np.asarray(self.key[row] - self.group(row) * self._span + self.lo_ns)
+
+    def dur_ns(self, row: Array) -> Array:
+        """Durations of slices."""
+        return np.asarray(self.total[row + 1] - self.total[row])
+
+    def group(self, row: Array) -> Array:
+        """Group of each slice."""
+        return np.searchsorted(self.first, row, side="right") - 1
+
+    def covered(self, groups: Array, at_ns: Array) -> Array:
+        """Busy ns of each group before each instant, shape (groups, instants)."""
+        at = np.clip(at_ns - self.lo_ns, 0, self._span - 1)
+        row = np.searchsorted(self.key, (groups[:, None] * self._span + at).reshape(-1), side="right") - 1
+        row = row.reshape(len(groups), len(at))
+        first = self.first[groups][:, None]
+        before = row < first
+        row = np.where(before, first, row)
+        inside = at - (self.key[row] - groups[:, None] * self._span)
+        busy = self.total[row] - self.total[first] + np.minimum(inside, self.dur_ns(row))
+        return np.where(before, 0, busy)
+
+    def busy(self, groups: Array, edges_ns: Array) -> Array:
+        """Exact busy ns of each group in each bin between consecutive edges, shape (groups, bins)."""
+        return np.diff(self.covered(groups, edges_ns), axis=1)
+
+    def window(self, groups: Array, lo_ns: int, hi_ns: int) -> tuple[Array, Array]:
+        """Per group the range of rows that overlap [lo, hi): first row, row after the last."""
+        base = groups * self._span
+        lo = min(max(lo_ns - self.lo_ns, 0), self._span - 1)
+        hi = min(max(hi_ns - self.lo_ns, 0), self._span - 1)
+        first = np.searchsorted(self.key, base + lo, side="right") - 1
+        first = np.maximum(first, self.first[groups])
+        ended = self.key[first] - base + self.dur_ns(first) <= lo
+        first = first + (ended & (self.key[first] - base < lo))
+        last = np.searchsorted(self.key, base + hi, side="left")
+        return first, np.maximum(np.minimum(last, self.first[groups + 1]), first)
+
+    def rows(self, groups: Array, lo_ns: int, hi_ns: int) -> Rows:
+        """The slices of some groups that overlap [lo, hi)."""
+        first, last = self.window(groups, lo_ns, hi_ns)
+        count = last - first
+        row = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+        group = np.repeat(groups, count)
+        return Rows(
+            row,
+            group // self.categories,
+            group % self.categories,
+            self.key[row] - group * self._span + self.lo_ns,
+            self.dur_ns(row),
+            self.name[row],
+        )
+
+
+def _joined(parts: Sequence[Array], dtype: type) -> Array:
+    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)

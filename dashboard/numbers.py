@@ -1,0 +1,163 @@
+"""Arithmetic between the job's tables and the pages' charts: per rank, per step, per group. No threshold, no verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from ddprof.analyzers.facts.model import CAUSES, RankFacts
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS
+from ddprof.analyzers.job.comm_stats import Traffic
+from ddprof.analyzers.job.model import JobFacts
+
+from ddprof.tables import NULL, Array
+
+# Bus bandwidth = algorithm bandwidth x factor(ranks) (nccl-tests PERFORMANCE.md).
+_BUS = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+}
+DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
+
+
+def step_count(job: JobFacts) -> int:
+    """Steps every rank has."""
+    return min((len(f.steps) for f in job.ranks), default=0)
+
+
+def lateness_us(job: JobFacts) -> Array:
+    """Mean arrival of each rank at its collectives against the mean of all members, us, shape (ranks, steps); NaN where none."""
+    steps = step_count(job)
+    total, count = np.zeros((len(job.ranks), steps)), np.zeros((len(job.ranks), steps))
+    members = job.members
+    offset = np.array([job.clock.offset_ns(p) for p in range(len(job.ranks))], np.int64)
+    # Subtracting the first arrival keeps the mean exact: unix nanoseconds do not fit a float.
+    start = members["start_ns"] - offset[members["rank"]] if len(members) else np.empty(0, np.int64)
+    start = start - start.min(initial=np.iinfo(np.int64).max) if len(start) else start
+    seen = np.bincount(members["instance"], minlength=len(job.instances))
+    mean = np.bincount(members["instance"], weights=start, minlength=len(job.instances)) / np.maximum(seen, 1)
+    late = start - mean[members["instance"]]
+    for position, facts in enumerate(job.ranks):
+        mine = (members["rank"] == position) & (seen[members["instance"]] > 1)
+        step = np.searchsorted(facts.steps["start_ns"], members["start_ns"][mine], side="right") - 1
+        inside = (step >= 0) & (step < steps)
+        np.add.at(total[position], step[inside], late[mine][inside])
+        np.add.at(count[position], step[inside], 1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(count > 0, total / count / 1e3, np.nan))
+
+
+def step_causes_us(job: JobFacts, wanted: Array) -> Array:
+    """Mean over some ranks (flags by position) of each step's time by cause, us, shape (steps, causes)."""
+    steps = step_count(job)
+    total = np.zeros((steps, len(CAUSES)))
+    ledger = job.ledger
+    mine = (ledger["step"] < steps) & wanted[ledger["rank"]]
+    np.add.at(total, (ledger["step"][mine], ledger["cause"][mine]), ledger["dur_ns"][mine])
+    return total / max(1, int(wanted.sum())) / 1e3
+
+
+def cause_by_step_us(job: JobFacts, cause: int) -> Array:
+    """Time of one cause per rank and step, us, shape (ranks, steps)."""
+    steps = step_count(job)
+    total = np.zeros((len(job.ranks), steps))
+    ledger = job.ledger
+    mine = (ledger["step"] < steps) & (ledger["cause"] == cause)
+    np.add.at(total, (ledger["rank"][mine], ledger["step"][mine]), ledger["dur_ns"][mine])
+    return total / 1e3
+
+
+def charged_us(job: JobFacts) -> Array:
+    """Waiting of all ranks charged to each rank and cause, us per step and waiting rank, shape (ranks, causes)."""
+    total = np.zeros((len(job.ranks), len(CAUSES)))
+    blame = job.blame
+    known = blame["culprit"] != NULL
+    np.add.at(total, (blame["culprit"][known], blame["cause"][known]), blame["dur_ns"][known])
+    return total / 1e3 / max(1, step_count(job)) / max(1, len(job.ranks))
+
+
+@dataclass(frozen=True)
+class GroupTime:
+    """Communication of one process group, per step and member: waiting for the last, and moving data (both hidden or not)."""
+
+    name: str
+    size: int
+    calls: float
+    wait_us: float
+    transfer_us: float
+    total_bytes: float
+
+
+def group_times(job: JobFacts) -> list[GroupTime]:
+    """All groups that communicate, longest first."""
+    members, instances, steps = job.members, job.instances, max(1, step_count(job))
+    group = instances["group"][members["instance"]] if len(members) else np.empty(0, np.int64)
+    found = []
+    for row in np.unique(group).tolist():
+        mine = group == row
+        ranks = max(1, len(np.unique(members["rank"][mine])))
+        of_group = instances["group"] == row
+        size = instances["size_bytes"][of_group]
+        scale = 1e3 * steps * ranks
+        name = str(job.groups["name"][row]) or f"group {row}"
+        role = str(job.groups["role"][row])
+        found.append(
+            GroupTime(
+                f"{name} ({role})" if role else name,
+                int(job.groups["size"][row]),
+                float(of_group.sum()) / steps,
+                float((members["ready_ns"] - members["start_ns"])[mine].sum()) / scale,
+                float((members["end_ns"] - members["ready_ns"])[mine].sum()) / scale,
+                float(np.where(size == NULL, 0, size).sum()) / steps,
+            )
+        )
+    return sorted(found, key=lambda g: -(g.wait_us + g.transfer_us))
+
+
+def bandwidths(traffic: Traffic) -> tuple[Array, Array]:
+    """Message sizes (bytes) and bus bandwidths (GB/s) of the matched instances whose size is known."""
+    factor = _BUS.get(traffic.op, lambda n: 1.0)(max(traffic.group_size, 1))
+    usable = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
+    sizes = traffic.sizes_bytes[usable]
+    return sizes, sizes / traffic.times_us[usable] / 1e3 * factor
+
+
+def op_name(code: int) -> str:
+    """Name of a collective operation."""
+    return COLLECTIVE_OPS[code]
+
+
+def gap_histogram(ranks: list[RankFacts]) -> dict[str, Array]:
+    """Idle time of the device by length of the gap: cause -> us per step and rank in each decade, shape (decades + 1,)."""
+    found: dict[str, Array] = {}
+    edges = np.array(DECADES_US) * 1e3
+    for facts in ranks:
+        gaps = facts.gaps
+        length = gaps["end_ns"] - gaps["start_ns"]
+        scale = 1e3 * max(1, len(facts.steps)) * len(ranks)
+        for cause in np.unique(gaps["cause"]).tolist():
+            mine = gaps["cause"] == cause
+            bins = np.searchsorted(edges, length[mine], side="right")
+            time = np.bincount(bins, weights=length[mine], minlength=len(edges) + 1) / scale
+            found[CAUSES[cause]] = found.get(CAUSES[cause], np.zeros(len(edges) + 1)) + time
+    return found
+
+
+def launch_delays(ranks: list[RankFacts]) -> Array:
+    """Device operations by time from launch to start: counts per decade, shape (decades + 1,)."""
+    edges = np.array(DECADES_US) * 1e3
+    counts = np.zeros(len(edges) + 1, np.int64)
+    for facts in ranks:
+        ops = facts.device_ops
+        known = ops["launch_ns"] != NULL
+        delay = (ops["start_ns"] - ops["launch_ns"])[known]
+        counts += np.bincount(np.searchsorted(edges, delay, side="right"), minlength=len(counts))
+    return counts
+
+
+def decade_words() -> list[str]:
+    """Labels of the decades."""
+    names = ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms"]
+    return [f"under {names[0]}", *(f"{a} to {b}" for a, b in zip(names, names[1:], strict=False)), f"over {names[-1]}"]

@@ -1,0 +1,98 @@
+"""Input & host: does the device starve for data, or for launches?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.facts.model import CAUSE
+from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.figures.bars import plain, stacked
+from ddprof.dashboard.figures.base import palette
+from ddprof.dashboard.figures.grids import heatmap
+from ddprof.dashboard.numbers import cause_by_step_us, decade_words, gap_histogram, launch_delays, step_count
+from ddprof.dashboard.pages.ranks import MAX_STEPS_SHOWN, cause_looks
+from ddprof.dashboard.view import View
+
+from ddprof.report.phrases import CAUSE_WORDS
+from ddprof.units import format_us
+
+
+def exhibits(view: View) -> Iterator[Exhibit]:
+    """The charts of the page."""
+    yield from (_loader(view), _host_spans(view), _gaps(view), _launches(view))
+    settings = _settings(view)
+    if settings:
+        yield settings
+
+
+def _positions(view: View) -> list[int]:
+    return [p for p, rank in enumerate(view.session.job.rank_ids) if view.shows(rank)]
+
+
+def _loader(view: View) -> Exhibit:
+    job, positions = view.session.job, _positions(view)
+    steps = [s for s in range(step_count(job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
+    waits = cause_by_step_us(job, CAUSE["dataloader"])[np.ix_(positions, steps)] / 1e3
+    names = [f"rank {job.rank_ids[p]}" for p in positions]
+    table = sheet(("rank", *(f"step {s} (ms)" for s in steps)), [(n, *map(float, w)) for n, w in zip(names, waits, strict=True)])
+    question = "Does the device wait for data?"
+    if not waits.any():
+        return Exhibit("loader", question, "No: no rank's device stood still for the data loader.", table)
+    worst = int(waits.mean(axis=1).argmax())
+    reading = f"On average {format_us(waits.mean() * 1e3)} per step; most on {names[worst]}, {format_us(waits[worst].mean() * 1e3)} per step."
+    return Exhibit("loader", question, reading, table, heatmap(waits, [str(s) for s in steps], names, palette(view.dark), "ms", axis="step"))
+
+
+def _host_spans(view: View) -> Exhibit:
+    measures, positions = view.session.measures, _positions(view)
+    names = [f"rank {measures.job.rank_ids[p]}" for p in positions]
+    parts = {c: (v[positions] / 1e3).tolist() for c, v in measures.host_spans_us.items()}
+    counts = {c: v[positions].tolist() for c, v in measures.host_counts.items()}
+    columns = ("rank", *(f"{CAUSE_WORDS[c]} (ms/step)" for c in parts), *(f"{CAUSE_WORDS[c]} (calls/step)" for c in counts))
+    rows = [(n, *(float(parts[c][i]) for c in parts), *(float(counts[c][i]) for c in counts)) for i, n in enumerate(names)]
+    question = "What occupies the host beside launching work?"
+    total = {c: sum(v) for c, v in parts.items()}
+    if not any(total.values()):
+        return Exhibit("host-spans", question, "No loading, blocking, allocating, collecting or saving was seen on any host thread.", sheet(columns, rows))
+    most = max(total, key=lambda c: total[c])
+    reading = f"{CAUSE_WORDS[most].capitalize()} takes most: {format_us(total[most] / len(names) * 1e3)} per step and rank, whether or not the device stood still meanwhile."
+    return Exhibit("host-spans", question, reading, sheet(columns, rows), stacked(names, parts, cause_looks(view), palette(view.dark), "ms per step"))
+
+
+def _gaps(view: View) -> Exhibit:
+    job = view.session.job
+    found = gap_histogram([job.ranks[p] for p in _positions(view)])
+    found = {c: v for c, v in found.items() if v.any()}
+    words = decade_words()
+    rows = [(w, *(float(v[i]) / 1e3 for v in found.values())) for i, w in enumerate(words)]
+    table = sheet(("gap length", *(f"{CAUSE_WORDS[c]} (ms/step)" for c in found)), rows)
+    question = "How is the device's idle time made up: many small gaps or a few long ones?"
+    if not found:
+        return Exhibit("gaps", question, "The device was never idle.", table)
+    total = np.sum(list(found.values()), axis=0)
+    reading = f"Most idle time lies in gaps {words[int(total.argmax())]}: {format_us(total.max())} of {format_us(total.sum())} per step and rank."
+    parts = {c: (v / 1e3).tolist() for c, v in found.items()}
+    figure = stacked(words, parts, cause_looks(view), palette(view.dark), "ms per step", horizontal=False, axis="length of the gap")
+    return Exhibit("gaps", question, reading, table, figure)
+
+
+def _launches(view: View) -> Exhibit:
+    job = view.session.job
+    counts, words = launch_delays([job.ranks[p] for p in _positions(view)]), decade_words()
+    table = sheet(("launch to start", "operations"), zip(words, counts.tolist(), strict=True))
+    question = "Does the host keep ahead of the device?"
+    if not counts.any():
+        return Exhibit("launches", question, "The traces link no device operation to its launch.", table)
+    behind = float(counts[:2].sum() / counts.sum())
+    reading = f"{behind:.0%} of the operations start within 10 µs of their launch: " + ("the device has drained its queue and waits for the host." if behind > 0.5 else "work mostly queues up in front of the device.")
+    return Exhibit("launches", question, reading, table, plain(words, counts.tolist(), palette(view.dark), "operations"))
+
+
+def _settings(view: View) -> Exhibit | None:
+    loader = view.session.measures.settings.get("dataloader")
+    if not isinstance(loader, dict):
+        return None
+    rows = [(name, str(value)) for name, value in loader.items() if not isinstance(value, dict)]
+    rows += [(f"sampler.{name}", str(value)) for name, value in (loader.get("sampler") or {}).items()]
+    return Exhibit("loader-settings", "How is the data loader set?", "As captured from the running job, lowest rank.", sheet(("setting", "value"), rows))

@@ -1,0 +1,115 @@
+"""Ranks & steps: who is the straggler, always or sometimes? Are the steps stable?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from ddprof.analyzers.facts.model import CAUSES
+from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.figures.bars import stacked
+from ddprof.dashboard.figures.base import palette
+from ddprof.dashboard.figures.grids import heatmap
+from ddprof.dashboard.numbers import charged_us, lateness_us, step_causes_us, step_count
+from ddprof.dashboard.pages.overview import rank_causes
+from ddprof.dashboard.view import View
+
+from ddprof.report.phrases import CAUSE_WORDS
+from ddprof.units import format_us
+
+MAX_STEPS_SHOWN = 200
+
+
+def exhibits(view: View) -> Iterator[Exhibit]:
+    """The charts of the page."""
+    if view.session.has_traces:
+        yield from (_lateness(view), _blame(view), _steps(view), _pace(view))
+    causes = rank_causes(view)
+    if causes:
+        yield causes
+
+
+def _positions(view: View) -> list[int]:
+    return [p for p, rank in enumerate(view.session.job.rank_ids) if view.shows(rank)]
+
+
+def _shown_steps(view: View) -> list[int]:
+    return [s for s in range(step_count(view.session.job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
+
+
+def cause_looks(view: View) -> dict[str, tuple[str, str]]:
+    """Words and colour of every cause, for stacked bars."""
+    return {c: (CAUSE_WORDS[c], palette(view.dark).cause(c)) for c in CAUSES}
+
+
+def _lateness(view: View) -> Exhibit:
+    job, positions, steps = view.session.job, _positions(view), _shown_steps(view)
+    late = lateness_us(job)[np.ix_(positions, steps)] / 1e3
+    names = [f"rank {job.rank_ids[p]}" for p in positions]
+    question = "Which rank comes late, always or sometimes?"
+    table = sheet(("rank", *(f"step {s} (ms)" for s in steps)), [(n, *_plain(row)) for n, row in zip(names, late, strict=True)])
+    if not np.isfinite(late).any():
+        reading = "No collective was seen on two ranks: who comes late cannot be judged."
+        return Exhibit("lateness", question, reading, table)
+    # nanmedian warns on rows without any value; those are ranks that took part in nothing.
+    median = np.array([np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else -np.inf for row in late])
+    worst = int(median.argmax())
+    behind = int(np.sum(late[worst] > 0))
+    reading = f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the average member (median over steps), late in {behind} of {len(steps)} steps."
+    figure = heatmap(late, [str(s) for s in steps], names, palette(view.dark), "ms", diverging=True, axis="step")
+    return Exhibit("lateness", question, reading, table, figure)
+
+
+def _plain(row: np.ndarray) -> list[float | None]:
+    return [float(v) if np.isfinite(v) else None for v in row]
+
+
+def _blame(view: View) -> Exhibit:
+    job, positions = view.session.job, _positions(view)
+    charged = charged_us(job)[positions] / 1e3
+    names = [f"rank {job.rank_ids[p]}" for p in positions]
+    columns = ("rank", *(f"{CAUSE_WORDS[c]} (ms)" for c in CAUSES), "all (ms)")
+    rows = [(n, *map(float, line), float(line.sum())) for n, line in zip(names, charged, strict=True)]
+    question = "Who makes the others wait, and with what?"
+    if not charged.any():
+        return Exhibit("blame", question, "No exposed waiting is charged to any of these ranks.", sheet(columns, rows))
+    most = int(charged.sum(axis=1).argmax())
+    cause = CAUSES[int(charged[most].argmax())]
+    reading = f"{names[most].capitalize()} costs every rank {format_us(charged[most].sum() * 1e3)} of waiting per step on average, mostly by its {CAUSE_WORDS[cause]}."
+    parts = {c: charged[:, i].tolist() for i, c in enumerate(CAUSES)}
+    figure = stacked(names, parts, cause_looks(view), palette(view.dark), "ms of waiting per step and rank")
+    return Exhibit("blame", question, reading, sheet(columns, rows), figure)
+
+
+def _steps(view: View) -> Exhibit:
+    job, steps = view.session.job, _shown_steps(view)
+    wanted = np.isin(np.arange(len(job.ranks)), _positions(view))
+    causes = step_causes_us(job, wanted)[steps] / 1e3
+    total = causes.sum(axis=1)
+    question = "Are the steps stable, and what makes a slow one slow?"
+    rows = [(s, float(t), *map(float, line)) for s, t, line in zip(steps, total, causes, strict=True)]
+    table = sheet(("step", "all (ms)", *(f"{CAUSE_WORDS[c]} (ms)" for c in CAUSES)), rows)
+    if len(steps) < 2:
+        reading = "Only one step was seen: nothing can be said of their spread."
+    else:
+        slow = int(total.argmax())
+        extra = CAUSES[int((causes[slow] - np.median(causes, axis=0)).argmax())]
+        reading = f"Median {format_us(np.median(total) * 1e3)}, 95th percentile {format_us(np.percentile(total, 95) * 1e3)}; step {steps[slow]} is the longest, mostly by {CAUSE_WORDS[extra]}."
+    parts = {c: causes[:, i].tolist() for i, c in enumerate(CAUSES)}
+    figure = stacked([str(s) for s in steps], parts, cause_looks(view), palette(view.dark), "ms", horizontal=False, axis="step")
+    return Exhibit("step-causes", question, reading, table, figure)
+
+
+def _pace(view: View) -> Exhibit:
+    measures, positions = view.session.measures, _positions(view)
+    names = [f"rank {measures.job.rank_ids[p]}" for p in positions]
+    values = np.array([[pace.factor[p] - 1 for pace in (measures.compute, measures.host)] for p in positions]) * 100
+    table = sheet(("rank", "compute (% longer)", "host (% longer)"), [(n, *_plain(v)) for n, v in zip(names, values, strict=True)])
+    question = "Is a rank slower for the same work?"
+    if not np.isfinite(values).any():
+        return Exhibit("pace", question, "There is nothing to compare: no two ranks run the same work.", table)
+    worst, what = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    noun = ("kernels", "host work")[int(what)]
+    reading = f"{names[int(worst)].capitalize()} needs {values[worst, what]:.0f} % longer than its typical peer for the same {noun}."
+    figure = heatmap(values, ["compute", "host"], names, palette(view.dark), "%", diverging=True)
+    return Exhibit("pace", question, reading, table, figure)

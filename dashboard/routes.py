@@ -1,0 +1,130 @@
+"""The server's own routes beside Dash: tiles and answers for the timeline, CSV and JSON downloads. All read-only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ddprof.dashboard.inspect import largest_waits, range_statistics, search, slice_details
+from ddprof.dashboard.lanes import CATEGORIES, CATEGORY_WORDS, KINDS
+from ddprof.dashboard.pages.catalogue import page_at
+from ddprof.dashboard.runs import Runs
+from ddprof.dashboard.session import Session
+from ddprof.dashboard.tiles import encode
+from ddprof.dashboard.view import View, parse_numbers, run_number
+from flask import Blueprint, Response, request
+
+from ddprof.errors import DdprofError, UsageError
+from ddprof.report.bar import LOOKS
+from ddprof.report.contract import to_contract
+
+KIND_WORDS = {
+    "causes": "where time goes",
+    "steps": "steps",
+    "phases": "phases",
+    "host": "host",
+    "stream": "device",
+    "comm": "communication",
+}
+# Colours of what is no ledger cause: borrowed from the palette, so that the theme carries them.
+_EXTRA_COLORS = {
+    "forward": "compute",
+    "backward": "checkpoint",
+    "optimizer": "gc",
+    "step": "unknown",
+    "comm_hidden": "comm-transfer",
+}
+_TEXTURES = {"comm_wait": "hatch", "dataloader": "dots", "memcpy": "lines", "host_launch": "cross"}
+MAX_SEARCH_CHARS = 200
+
+
+def routes(runs: Runs) -> Blueprint:
+    """The blueprint of all data routes, under /data."""
+    blueprint = Blueprint("data", __name__, url_prefix="/data")
+
+    def session() -> Session:
+        return runs.sessions[run_number(request.args, len(runs.sessions))]
+
+    def add(name: str, answer: Callable[[Session], Any]) -> None:
+        def handler() -> Response:
+            try:
+                result = answer(session())
+            except (DdprofError, ValueError) as error:
+                return Response(str(error), 400, mimetype="text/plain")
+            return result if isinstance(result, Response) else _json(result)
+
+        blueprint.add_url_rule(f"/{name}", name.replace(".", "_"), handler)
+
+    add("lanes", _lanes)
+    add("tile", _tile)
+    add("slice", lambda s: slice_details(s.timeline, s.job, _number("row")))
+    add("statistics", lambda s: range_statistics(s.timeline, _lane_numbers(), _number("lo"), _number("hi")))
+    add("search", lambda s: search(s.timeline, request.args.get("text", "")[:MAX_SEARCH_CHARS]))
+    add("waits", lambda s: largest_waits(s.timeline, s.job, _number("lo"), _number("hi")))
+    add("report.json", _report)
+    add("table.csv", lambda s: _csv(runs, s))
+    return blueprint
+
+
+def _lanes(session: Session) -> dict[str, Any]:
+    timeline = session.timeline
+    wanted = parse_numbers(request.args.get("ranks", ""))
+    lanes = [
+        {"id": i, "rank": lane.rank, "host": lane.host, "kind": lane.kind, "label": lane.label, "slices": lane.slices}
+        for i, lane in enumerate(timeline.lanes)
+        if wanted is None or lane.rank in wanted
+    ]
+    used = {lane["kind"] for lane in lanes}
+    return {
+        "lanes": lanes,
+        "lo_ns": timeline.index.lo_ns,
+        "hi_ns": timeline.index.hi_ns,
+        "slices": len(timeline.index),
+        "categories": [_category(name) for name in CATEGORIES],
+        "kinds": [[kind, KIND_WORDS[kind]] for kind in KINDS if kind in used],
+    }
+
+
+def _category(name: str) -> dict[str, str | None]:
+    color = _EXTRA_COLORS.get(name, name.replace("_", "-"))
+    letter = LOOKS[name].letter if name in LOOKS else name[0]
+    return {"words": CATEGORY_WORDS[name], "color": color, "letter": letter, "texture": _TEXTURES.get(name)}
+
+
+def _tile(session: Session) -> Response:
+    body = encode(session.timeline, _lane_numbers(), _number("lo"), _number("hi"), _number("bins"))
+    return Response(body, mimetype="application/octet-stream")
+
+
+def _report(session: Session) -> Response:
+    body = json.dumps(to_contract(session.report), indent=1, allow_nan=False)
+    return _download(body, "application/json", "ddprof-report.json")
+
+
+def _csv(runs: Runs, session: Session) -> Response:
+    page, wanted = page_at("/" + request.args.get("page", "")), request.args.get("id", "")
+    view = View(session, {k: v for k, v in request.args.items() if k not in ("page", "id")}, runs.sessions)
+    for exhibit in page.exhibits(view):
+        if exhibit.id == wanted:
+            return _download(exhibit.sheet.csv(), "text/csv", f"{wanted}.csv")
+    raise UsageError("no such table on this page")
+
+
+def _download(body: str, mimetype: str, name: str) -> Response:
+    return Response(body, mimetype=mimetype, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def _json(value: Any) -> Response:
+    return Response(json.dumps(value, allow_nan=False, separators=(",", ":")), mimetype="application/json")
+
+
+def _number(name: str) -> int:
+    text = request.args.get(name, "")
+    if not text.lstrip("-").isdecimal() or len(text) > 18:
+        raise UsageError(f"{name} must be a whole number")
+    return int(text)
+
+
+def _lane_numbers() -> list[int]:
+    return sorted(parse_numbers(request.args.get("lanes", "")) or ())

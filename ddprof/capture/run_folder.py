@@ -34,6 +34,9 @@ def create(parent: Path, name: str, now_s: float) -> RunFolder:
     temporary
     folder: a read-only directory must not stop a job. Raises OSError if that fails as well."""
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "run"
+    job = shared_job_id()
+    if job is not None:
+        return join(parent / f"{label}-{job}")
     folder_name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}-{label}"
     reason = None
     try:
@@ -90,14 +93,32 @@ def salvage(folder: Path) -> list[str]:
     notes."""
     notes: list[str] = []
     for ring_path in sorted(folder.glob(f"*{RING_SUFFIX}")):
+        if not _dead_here(ring_path.name):
+            continue
         path = ring_path.with_name(ring_path.name.removesuffix(RING_SUFFIX) + SIDECAR_SUFFIX)
         with contextlib.suppress(OSError):
             notes.extend(_complete(path, ring_path))
     for leftover in folder.glob("*.tmp"):
+        if not _dead_here(leftover.name):
+            continue
         with contextlib.suppress(OSError):
             leftover.unlink()
             notes.append(f"{leftover.name}: removed, its writer died in the middle of it")
     return notes
+
+
+def _dead_here(name: str) -> bool:
+    """Whether a file's writer ran on this host and is gone: the folder may be shared with nodes that still run."""
+    fields = parse_stem(name)
+    if fields is None or fields["host"] != host_label():
+        return False
+    try:
+        os.kill(int(fields["pid"] or 0), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 def _complete(path: Path, ring_path: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import os
 import sys
 import threading
 from pathlib import Path
@@ -18,11 +19,12 @@ from ddprof.capture.guard import Guard
 from ddprof.capture.identity import identify
 from ddprof.capture.import_hook import ImportHook
 from ddprof.capture.journal import Journal
-from ddprof.capture.layout import parse_stem, sidecar_of
+from ddprof.capture.layout import host_label, parse_stem, sidecar_of
 from ddprof.capture.patch import Patch
 from ddprof.capture.plan import WindowPlan
 from ddprof.capture.ring import StepRing, read_ring
 from ddprof.capture.steps import BACKWARD, DATA, FORWARD, OPTIMIZER, Step, StepTracker
+from ddprof.capture.upload import upload
 
 
 class Recorder:
@@ -333,13 +335,14 @@ def test_journal_overhead_leaves_out_warm_up_and_what_follows_a_window() -> None
 
 
 def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:
-    stem = "rank1.h.7.0"
+    host, pid = host_label(), 2**22 + 7  # no process has such an id
+    stem = f"rank1.{host}.{pid}.0"
     write_json(tmp_path / f"{stem}.sidecar.json", {"state": "running", "rank": 1, "steps": [{"index": 0}], "notes": []})
     ring = StepRing(tmp_path / f"{stem}.ring", {"rank": 1, "host": "h"})
     for number in range(4):
         ring.write(step(number))
     (tmp_path / f"{stem}.0.pt.trace.json").write_text("{}")
-    (tmp_path / "rank1.h.7.0.sidecar.json.7.tmp").write_text('{"half":')
+    (tmp_path / f"{stem}.sidecar.json.{pid}.tmp").write_text('{"half":')
     notes = run_folder.salvage(tmp_path)
     content = run_folder.read_json(tmp_path / f"{stem}.sidecar.json")
     assert content is not None
@@ -348,6 +351,36 @@ def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:
     assert content["windows"][0]["trace_path"] == f"{stem}.0.pt.trace.json"
     assert len(notes) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.0.pt.trace.json", f"{stem}.sidecar.json"]
+
+
+def test_salvage_leaves_running_ranks_and_other_hosts_alone(tmp_path: Path) -> None:
+    alive = tmp_path / f"rank0.{host_label()}.{os.getpid()}.0.ring"
+    elsewhere = tmp_path / "rank1.another-host.4194311.0.ring"
+    for path in (alive, elsewhere):
+        StepRing(path, {"rank": 0}).close()
+    assert run_folder.salvage(tmp_path) == []
+    assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere])
+
+
+def test_nodes_of_a_slurm_job_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    monkeypatch.setenv("SLURM_NNODES", "2")
+    first = run_folder.create(tmp_path, "train", 0.0)
+    write_json(first.manifest, {})
+    second = run_folder.create(tmp_path, "train", 5.0)
+    assert first.path == second.path == (tmp_path / "train-slurm77.0").resolve()
+    assert first.manifest.name == "manifest.json"
+    assert second.manifest.name == f"manifest.{host_label()}.{os.getpid()}.json"
+
+
+def test_upload_to_any_fsspec_url(tmp_path: Path) -> None:
+    import fsspec
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "manifest.json").write_text("{}")
+    address = upload(tmp_path / "run", "memory://bucket/runs")
+    assert address == "memory:///bucket/runs/run"
+    assert fsspec.filesystem("memory").cat("/bucket/runs/run/manifest.json") == b"{}"
 
 
 def test_failed_write_leaves_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""The manifest of a run: what was started, how it ended, what was captured (docs/run-folder.md)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ddprof._version import __version__
+from ddprof.capture.layout import SCHEMA, host_label
+from ddprof.capture.run_folder import RunSummary
+
+
+def begin(command_line: Sequence[str], options: Mapping[str, Any], started_ns: int) -> dict[str, Any]:
+    """The manifest as the run starts."""
+    return {
+        "schema": SCHEMA,
+        "command": shlex.join(command_line),
+        "argv_base64": base64.b64encode(json.dumps(list(command_line)).encode()).decode(),
+        "cwd": str(Path.cwd()),
+        "host": host_label(),
+        "ddprof": __version__,
+        "started_utc": _utc(started_ns),
+        "started_ns": started_ns,
+        "ended_utc": None,
+        "exit_code": None,
+        "options": dict(options),
+    }
+
+
+def end(
+    manifest: Mapping[str, Any], summary: RunSummary, code: int, ended_ns: int, notes: Sequence[str]
+) -> dict[str, Any]:
+    """The manifest as the run ends."""
+    return {
+        **manifest,
+        "ended_utc": _utc(ended_ns),
+        "ended_ns": ended_ns,
+        "exit_code": code,
+        "ranks": list(summary.ranks),
+        "missing_ranks": sorted(set(range(summary.world_size or 0)) - set(summary.ranks)),
+        "world_size": summary.world_size,
+        "hosts": {str(rank): host for rank, host in summary.hosts.items()},
+        "versions": summary.versions,
+        "overhead": summary.overhead,
+        "disabled": [*summary.notes, *notes],
+    }
+
+
+def last_line(path: Path, summary: RunSummary) -> str:
+    """What `ddprof run` says when the job has ended: what there is, what it cost, what to do next."""
+    shown = os.path.relpath(path)
+    shown = str(path) if shown.startswith("..") else shown
+    if not summary.ranks:
+        return f"no training process was seen (no optimizer step, no process group); settings are in {shown}"
+    own, window = summary.overhead["own_frac"], summary.overhead["window_frac"]
+    cost = "" if own is None else f", overhead {own:.2%} of a step"
+    cost += "" if window is None else f" ({max(window, 0.0):+.0%} inside the trace window)"
+    ranks = f"{len(summary.ranks)} rank{'s' if len(summary.ranks) != 1 else ''}"
+    windows = f"{summary.windows} trace{'s' if summary.windows != 1 else ''}"
+    return f"{windows} of {ranks} in {shown}{cost}; next: ddprof analyze {shlex.quote(shown)}"
+
+
+def _utc(at_ns: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ns / 1e9))

@@ -1,0 +1,27 @@
+"""Run folders on object stores: captured on local disk, uploaded when the job has ended."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+
+def is_url(out: str) -> bool:
+    """Whether `--out` names an fsspec URL (s3://, gs://, memory://) rather than a folder."""
+    return "://" in out
+
+
+def local_parent() -> Path:
+    """Where such a run is kept until it is uploaded."""
+    return Path(tempfile.gettempdir()) / "ddprof-runs"
+
+
+def upload(folder: Path, url: str) -> str:
+    """Copy the run folder below `url` and return its address. Raises OSError or what the store's driver raises."""
+    import fsspec  # heavy, and only the launching process needs it
+
+    files, target = fsspec.core.url_to_fs(f"{url.rstrip('/')}/{folder.name}")
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            files.put_file(str(path), f"{target}/{path.name}")
+    return str(files.unstrip_protocol(target))

@@ -127,6 +127,7 @@ class Cnn(nn.Module):
 
 
 def parse() -> argparse.Namespace:
+    """The command line; sizes that a fault needs to cost something are its defaults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--batch-size", type=int, default=64, help="per rank")
@@ -274,6 +275,7 @@ def _device() -> torch.device:
 
 
 def main() -> None:
+    """Train on this rank; rank 0 reports."""
     options = parse()
     torch.set_num_threads(options.threads)
     backend = options.backend

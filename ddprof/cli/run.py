@@ -15,7 +15,7 @@ from ddprof._version import __version__
 from ddprof.capture import manifest, run_folder
 from ddprof.capture.config import CaptureConfig, rank_selected
 from ddprof.capture.files import write_json
-from ddprof.capture.guard import say
+from ddprof.capture.guard import Guard, say
 from ddprof.capture.launch import run_child
 from ddprof.capture.layout import MANIFEST
 from ddprof.capture.monitor import JobMonitor
@@ -152,12 +152,9 @@ def _finish(
 
 def _upload(path: Path, url: str) -> None:
     """A store that cannot be reached costs one line; the run stays where it is."""
-    try:
-        address = upload(path, url)
-    except Exception as error:  # every store's driver has errors of its own
-        say(f"not uploaded to {url}: {type(error).__name__}: {error}")
-        return
-    say(f"uploaded to {address}")
+    guard = Guard()
+    address = guard.attempt(f"upload to {url}", lambda: upload(path, url))
+    say(f"uploaded to {address}" if address else f"not uploaded, the run stays in {path}: {'; '.join(guard.faults)}")
 
 
 def _write(folder: run_folder.RunFolder, content: dict[str, Any]) -> None:

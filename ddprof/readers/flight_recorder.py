@@ -38,6 +38,10 @@ def read_dump(source: Source) -> RankTrace:
         raise NoUsableInput(f"{source.label}: not a usable flight-recorder dump ({error})") from error
     found = dump.get("entries")
     entries = [e for e in found if isinstance(e, dict)] if isinstance(found, list) else []
+    if not any(one_int(e.get("time_created_ns")) > 0 for e in entries):
+        raise NoUsableInput(
+            f"{source.label}: a flight-recorder dump of {len(entries)} collectives without times: who was late cannot be said"
+        )
     columns = EventColumns()
     members = _members(dump)
     is_nccl = any(str(e.get("profiling_name", "")).startswith("nccl") for e in entries)
@@ -55,13 +59,15 @@ def read_dump(source: Source) -> RankTrace:
     if entries and not timed:
         effect = "who issued late can be judged, how long collectives took cannot"
         notes.append(HealthNote(f"{source.label}: no start and completion times (backend without them)", effect))
-    trace = finish(source, columns, identity, Device("cuda" if is_nccl else "cpu"), notes, base_time_ns=0)
+    trace = finish(
+        source, columns, identity, Device("cuda" if is_nccl else "cpu"), notes, 0, {"records": "communication"}
+    )
     return replace(trace, flight_recorder=tuple(entries))
 
 
 def _fill(columns: EventColumns, entries: list[dict[str, Any]], members: dict[str, tuple[int, ...]]) -> int:
     """One event per collective; how many of them have a true duration."""
-    entries = [e for e in entries if one_int(e.get("time_created_ns")) != NULL]
+    entries = [e for e in entries if one_int(e.get("time_created_ns")) > 0]
     created = np.array([one_int(e.get("time_created_ns")) for e in entries], np.int64)
     started = np.array([one_int(e.get("time_discovered_started_ns")) for e in entries], np.int64)
     done = np.array([one_int(e.get("time_discovered_completed_ns")) for e in entries], np.int64)
@@ -72,6 +78,10 @@ def _fill(columns: EventColumns, entries: list[dict[str, Any]], members: dict[st
     track = ("host", "collectives")
     first = columns.append(Kind.ANNOTATION, names, [track] * len(entries), start, dur)
     columns.name_track(*track, "collectives")
+    if len(entries) > 1:  # the recorded time, as one step: the dump has no others
+        end = int((start + dur).max())
+        window = np.array([end - int(start.min())], np.int64)
+        columns.append(Kind.ANNOTATION, ["ProfilerStep#0"], [("host", "window")], start.min(keepdims=True), window)
     for at, entry in enumerate(entries):
         _record(columns, first + at, entry, names[at], members)
     columns.categories.update(names)

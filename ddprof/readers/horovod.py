@@ -115,7 +115,14 @@ def read_horovod(source: Source) -> RankTrace:
         row = (first + at, strings[negotiation.op], group, seq, NULL, NULL, strings[""], world_size, NULL, NULL)
         given.collectives.append(row)
     identity = Identity(rank, "content", world_size, host="coordinator", backend="horovod")
-    return finish(source, columns, identity, Device("cuda"), _notes(source, negotiations, rank, len(mine)))
+    return finish(
+        source,
+        columns,
+        identity,
+        Device("cuda"),
+        _notes(source, negotiations, rank, len(mine)),
+        top={"records": "communication"},
+    )
 
 
 def _window(columns: EventColumns, negotiations: tuple[Negotiation, ...]) -> None:

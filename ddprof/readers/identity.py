@@ -97,14 +97,25 @@ def _fill_missing(result: list[Identity], paths: Sequence[str]) -> list[HealthNo
     by_pid = len(unknown) > 1 and all(result[at].pid is not None for at in unknown)
     by_pid = by_pid and len({result[at].pid for at in unknown}) == len(unknown)
     unknown.sort(key=lambda at: (result[at].pid or 0, paths[at]) if by_pid else (0, paths[at]))
-    free = _vacant_ranks(result)
-    for at in unknown:
-        result[at] = replace(result[at], rank=next(free), source="content" if by_pid else "order")
+    free, world = _vacant_ranks(result), _world_size(result)
+    notes = []
+    for at in list(unknown):
+        rank = next(free)
+        if world is not None and rank >= world:
+            issue = f"{file_name(paths[at])} does not state its rank, and all {world} ranks have a file"
+            notes.append(HealthNote(issue, "left out"))
+            result[at] = replace(result[at], source="duplicate")
+            unknown.remove(at)
+            continue
+        result[at] = replace(result[at], rank=rank, source="content" if by_pid else "order")
+    if not unknown:
+        return notes
     ranks = tuple(r for at in unknown if (r := result[at].rank) is not None)
     how = "the order of their process ids" if by_pid else "the order of the file names"
     if len(result) == 1:
         return [HealthNote(f"{file_name(paths[0])} does not state its rank", "taken as rank 0", "info", 0)]
-    return [HealthNote(f"{len(unknown)} files do not state their rank", f"{format_ranks(ranks)} given by {how}")]
+    notes.append(HealthNote(f"{len(unknown)} files do not state their rank", f"{format_ranks(ranks)} given by {how}"))
+    return notes
 
 
 def _vacant_ranks(result: Sequence[Identity]) -> Iterator[int]:

@@ -23,7 +23,6 @@ from ddprof.tables import NULL
 
 _MANGLED = re.compile(r"^_Z(\d+)")
 _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
-_HOST_CALLS = ("ncclProfileCollApi", "ncclProfileP2pApi", "ncclProfileKernelLaunch", "ncclProfileGroupApi")
 
 
 @lru_cache(maxsize=2)
@@ -61,7 +60,8 @@ def read_nccl_profiler(source: Source) -> RankTrace:
     kernels = sorted((r for r in records if r.get("type") == "KERNEL"), key=lambda r: _start(r))
     calls = sorted((r for r in records if r.get("type") == "ncclProfileColl"), key=lambda r: _start(r))
     device = one_int(kernels[0].get("deviceId")) if kernels else NULL
-    _host_calls(columns, records)
+    timed = "KERNEL" if kernels else "ncclProfileColl"
+    _window(columns, [r for theirs in by_rank.values() for r in theirs if r.get("type") == timed])
     _kernels(columns, kernels, calls, device, _world_size(records))
     identity = Identity(
         rank=rank,
@@ -74,17 +74,18 @@ def read_nccl_profiler(source: Source) -> RankTrace:
     notes = []
     if rank == min(by_rank):  # once per file
         issue = f"{source.path}: an NCCL profiler log holds communication only"
-        notes.append(HealthNote(issue, "computation cannot be judged", "info"))
-    return finish(source, columns, identity, Device("cuda"), notes)
+        notes.append(HealthNote(issue, "its window is one step; computation cannot be judged", "info"))
+    return finish(source, columns, identity, Device("cuda"), notes, top={"records": "communication"})
 
 
-def _host_calls(columns: EventColumns, records: list[dict[str, Any]]) -> None:
-    calls = [r for r in records if r.get("type") in _HOST_CALLS]
-    start, dur = _times(calls)
-    names = [_call_name(r) for r in calls]
-    tracks = [(r["start"].get("pid"), r["start"].get("tid")) for r in calls]
-    ids = np.array([one_int(r.get("extCorrId")) for r in calls], np.int64)
-    columns.append(Kind.RUNTIME, names, tracks, start, dur, ids)
+def _window(columns: EventColumns, kernels: list[dict[str, Any]]) -> None:
+    """One step from the first to the last kernel: the log does not say what the program did outside of communication."""
+    start, dur = _times(kernels)
+    if len(start):
+        mark = ("host", "log")
+        first, last = start.min(), (start + dur).max()
+        columns.append(Kind.ANNOTATION, ["ProfilerStep#0"], [mark], np.array([first]), np.array([last - first]))
+        columns.name_track(*mark, "log")
 
 
 def _call_name(record: dict[str, Any]) -> str:

@@ -168,6 +168,9 @@ class _Reader:
         # Events of the whole context carry stream 2**32 - 1: one track of their own, which is no stream.
         tracks: list[tuple[Any, Any]] = [(self.device, s if s < 2**31 else "sync") for s in stream.tolist()]
         first = self._add(Kind.SYNC, text, tracks, start, end, ids)
+        for device, stream_ in set(tracks):
+            if isinstance(stream_, int) and self.device is not None:
+                self.columns.name_track(device, stream_, f"stream {stream_}", self.device, stream_)
         self.columns.arguments.syncs += [(first + at, NULL, NULL) for at in range(len(text))]
 
     def _calls(self) -> None:

@@ -32,7 +32,14 @@ def group_runs(sources: list[Source], roots: list[str]) -> tuple[list[Run], list
         kept = _last_windows(members, notes)
         label = _label(folder, roots)
         runs.append(("/".join(p for p in (label, own) if p and p != "."), tuple(kept)))
-    return [(label or file_name(members[0].path), members) for label, members in runs], notes
+    return [(label or _name(members), members) for label, members in runs], notes
+
+
+def _name(members: tuple[Source, ...]) -> str:
+    """The label of a run that is just what was given: its file, or the folder of its files."""
+    first = members[0]
+    alone = len({(s.path, s.member) for s in members}) == 1
+    return stem(first.path) if alone else file_name(_run_folder(first))
 
 
 def _run_folder(source: Source) -> str:

@@ -10,6 +10,7 @@ import pytest
 from ddprof.errors import NoUsableInput
 from ddprof.model import DEVICE_KINDS, Kind, RankTrace
 from ddprof.readers import discover, read
+from ddprof.readers.companions import load_dump
 from ddprof.tables import NULL
 
 FORMATS = "traces/formats"
@@ -123,16 +124,38 @@ def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
     assert database.copies["size_bytes"].max() == 2_000_000_000
 
 
-def test_flight_recorder_json_and_pickle_agree(shared_dir: Path, tmp_path: Path) -> None:
+def test_flight_recorder_json_and_pickle_agree(shared_dir: Path) -> None:
+    folder = shared_dir / FORMATS / "flight_recorder"
     for rank in range(4):
-        name = f"nccl_trace_rank_{rank}"
-        (tmp_path / name).symlink_to(shared_dir / FORMATS / "flight_recorder" / name)
-    from_json, from_pickle = traces(shared_dir / FORMATS / "flight_recorder"), traces(tmp_path)
-    assert len(from_json) == len(from_pickle) == 4
-    for a, b in zip(from_json, from_pickle, strict=True):
-        assert (a.identity.rank, a.identity.world_size) == (b.identity.rank, b.identity.world_size)
-        np.testing.assert_array_equal(a.collectives["seq"], b.collectives["seq"])
-        assert len(a.flight_recorder) == len(a.collectives) == 13
+        from_json = load_dump((folder / f"fr_rank_{rank}.json").read_bytes())
+        from_pickle = load_dump((folder / f"nccl_trace_rank_{rank}").read_bytes())
+        assert [e["collective_seq_id"] for e in from_json["entries"]] == list(range(1, 14))
+        assert [e["profiling_name"] for e in from_json["entries"]] == [
+            e["profiling_name"] for e in from_pickle["entries"]
+        ]
+
+
+def test_flight_recorder_without_times_is_refused_in_one_line(shared_dir: Path) -> None:
+    sources = discover([shared_dir / FORMATS / "flight_recorder"]).sources
+    assert len(sources) == 4  # each rank once, though it is there as JSON and as pickle
+    with pytest.raises(NoUsableInput, match="13 collectives without times"):
+        read(sources[0])
+
+
+def test_flight_recorder_alone(shared_dir: Path, tmp_path: Path) -> None:
+    for rank in range(2):
+        name = f"rank{rank}.0.fr.json"
+        (tmp_path / name).symlink_to(shared_dir / "traces/cpu_gloo/ddp-cnn-2r-slowrank" / name)
+    ranks = traces(tmp_path)
+    assert [(t.identity.rank, t.identity.world_size, t.identity.backend) for t in ranks] == [
+        (0, 2, "gloo"),
+        (1, 2, "gloo"),
+    ]
+    for trace in ranks:
+        assert len(trace.collectives) == len(trace.flight_recorder) == 40 and trace.has_base_time
+        assert trace.process_groups[0].ranks == (0, 1)
+        assert (trace.collectives["in_bytes"] > 0).all()
+    assert (ranks[0].collectives["seq"] == ranks[1].collectives["seq"]).all()
 
 
 def test_nccl_profiler_kernels_belong_to_the_rank_that_launched_them(shared_dir: Path) -> None:

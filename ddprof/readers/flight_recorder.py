@@ -40,7 +40,8 @@ def read_dump(source: Source) -> RankTrace:
     entries = [e for e in found if isinstance(e, dict)] if isinstance(found, list) else []
     if not any(one_int(e.get("time_created_ns")) > 0 for e in entries):
         raise NoUsableInput(
-            f"{source.label}: a flight-recorder dump of {len(entries)} collectives without times: who was late cannot be said"
+            f"{source.label}: a flight-recorder dump of {len(entries)} collectives without times: "
+            "who was late cannot be said"
         )
     columns = EventColumns()
     members = _members(dump)
@@ -71,8 +72,8 @@ def _fill(columns: EventColumns, entries: list[dict[str, Any]], members: dict[st
     created = np.array([one_int(e.get("time_created_ns")) for e in entries], np.int64)
     started = np.array([one_int(e.get("time_discovered_started_ns")) for e in entries], np.int64)
     done = np.array([one_int(e.get("time_discovered_completed_ns")) for e in entries], np.int64)
-    start = np.where(started != NULL, started, created)
-    timed = (done != NULL) & (done >= start)
+    start = np.where(started > 0, started, created)  # 0 and null both stand for unknown
+    timed = (done > 0) & (started > 0) & (done >= start)
     dur = np.where(timed, done - start, 0)
     names = [str(e.get("profiling_name") or "collective") for e in entries]
     track = ("host", "collectives")

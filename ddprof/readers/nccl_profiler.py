@@ -79,7 +79,7 @@ def read_nccl_profiler(source: Source) -> RankTrace:
 
 
 def _window(columns: EventColumns, kernels: list[dict[str, Any]]) -> None:
-    """One step from the first to the last kernel: the log does not say what the program did outside of communication."""
+    """One step from the first to the last kernel: what the program did outside of communication is unknown."""
     start, dur = _times(kernels)
     if len(start):
         mark = ("host", "log")

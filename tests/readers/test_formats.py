@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -135,11 +136,17 @@ def test_flight_recorder_json_and_pickle_agree(shared_dir: Path) -> None:
         ]
 
 
-def test_flight_recorder_without_times_is_refused_in_one_line(shared_dir: Path) -> None:
-    sources = discover([shared_dir / FORMATS / "flight_recorder"]).sources
-    assert len(sources) == 4  # each rank once, though it is there as JSON and as pickle
-    with pytest.raises(NoUsableInput, match="13 collectives without times"):
-        read(sources[0])
+def test_flight_recorder_without_times_is_refused_in_one_line(tmp_path: Path) -> None:
+    entries = [{"collective_seq_id": 1, "profiling_name": "gloo:all_reduce", "time_created_ns": 0}]
+    (tmp_path / "fr_rank_0.json").write_text(json.dumps({"pg_status": {}, "entries": entries}))
+    with pytest.raises(NoUsableInput, match="1 collectives without times"):
+        traces(tmp_path)
+
+
+def test_each_rank_is_one_source_though_it_is_there_twice(shared_dir: Path) -> None:
+    ranks = traces(shared_dir / FORMATS / "flight_recorder")
+    assert [t.identity.rank for t in ranks] == [0, 1, 2, 3]
+    assert all(t.events["ts_ns"].min() > 10**18 for t in ranks)
 
 
 def test_flight_recorder_alone(shared_dir: Path, tmp_path: Path) -> None:

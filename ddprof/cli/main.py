@@ -24,8 +24,12 @@ COMMANDS = {
     "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
     "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
     "serve": ("ddprof.cli.serve", "Open the dashboard: verdict, timeline, what-if."),
+    "export": ("ddprof.cli.export", "Write a Perfetto trace of all ranks, or tables as parquet or CSV."),
     "explain": ("ddprof.cli.explain", "Explain a finding: what it detects, why it costs, how to fix it."),
     "demo": ("ddprof.cli.demo", "Analyze a shipped sample trace."),
+    "status": ("ddprof.cli.status", "Show who is behind in a running job."),
+    "trigger": ("ddprof.cli.trigger", "Open a trace window on a running job."),
+    "stop": ("ddprof.cli.stop", "End capture in a running job; the job goes on."),
     "completion": ("ddprof.cli.completion", "Print the shell completion script."),
 }
 

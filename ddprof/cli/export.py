@@ -1,0 +1,102 @@
+"""`ddprof export`: a run for other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ddprof.cli.load import say
+from ddprof.cli.progress import Progress, progress_bar
+from ddprof.errors import NoUsableInput, UsageError
+
+if TYPE_CHECKING:
+    from ddprof.dashboard.session import Session
+    from ddprof.report.perfetto import RankSlices
+
+LEAST_ARROW_SHARE = 0.01  # of a step: shorter waits are not drawn
+
+
+@click.command("export")
+@click.argument("path", metavar="RUN")
+@click.option("--to", "form", type=click.Choice(("perfetto", "parquet", "csv")), default="perfetto", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File (perfetto) or folder (parquet, csv).")
+@click.option("--ranks", help="Ranks of the trace: 0,3 or 0-7 (default: all).")
+@click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU).")
+def command(path: str, form: str, output: Path | None, ranks: str | None, workers: int | None) -> None:
+    """Write RUN for other tools.
+
+    \b
+    perfetto   one Chrome trace of all ranks on one clock, with steps, findings and
+               arrows from the rank that came last to those that waited; open it at
+               ui.perfetto.dev (it stays in the browser)
+    parquet    tables with documented columns (columns.md), one file each
+    csv        the same as text
+    """
+    from ddprof.dashboard.session import load
+
+    with progress_bar() as progress:
+        sessions = load([path], workers, progress)
+        if len(sessions) > 1:
+            names = ", ".join(session.report.run.name for session in sessions)
+            raise NoUsableInput(f"{path}: holds {len(sessions)} runs ({names}); name one of them")
+        try:
+            if form == "perfetto":
+                _perfetto(sessions[0], output or Path("ddprof-trace.json.gz"), ranks, progress)
+            else:
+                _tables(sessions[0], output or Path(f"ddprof-{form}"), form)
+        except OSError as error:
+            raise UsageError(f"{error.filename or output}: not written: {error.strerror}") from error
+
+
+def _tables(session: Session, folder: Path, form: str) -> None:
+    from ddprof.report.columns import report_tables, write_tables
+
+    files = write_tables(folder, report_tables(session.report), form)
+    say(f"wrote {len(files) - 1} tables to {folder}; what the columns mean: {folder / 'columns.md'}")
+
+
+def _perfetto(session: Session, file: Path, ranks: str | None, progress: Progress | None) -> None:
+    from ddprof.analyzers.job.arrows import wait_arrows
+    from ddprof.report.perfetto import arrows_of, write_perfetto
+
+    job = session.job
+    chosen = parse_ranks(ranks) if ranks else set(job.rank_ids)
+    if not chosen & set(job.rank_ids):
+        raise UsageError(f"--ranks {ranks}: this run has ranks {min(job.rank_ids)} to {max(job.rank_ids)}")
+    zero_ns = min(int(f.steps["start_ns"][0]) - job.clock.offset_ns(p) for p, f in enumerate(job.ranks))
+    shifts_ns = [job.clock.offset_ns(p) + zero_ns for p in range(len(job.ranks))]
+    waits = wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    slices = _slices(session, chosen, shifts_ns, progress)
+    count = write_perfetto(file, session.report, slices, arrows_of(waits, job.rank_ids, shifts_ns, chosen))
+    say(f"wrote {count} slices and {len(waits)} waits to {file}; open it at https://ui.perfetto.dev")
+
+
+def _slices(
+    session: Session, chosen: set[int], shifts_ns: list[int], progress: Progress | None
+) -> Iterator[RankSlices]:
+    """The chosen ranks, each read again from its trace and dropped when written."""
+    from ddprof.readers import read
+    from ddprof.report.perfetto import RankSlices
+
+    sources = {source.path: source for source in session.sources}
+    wanted = [(p, rank) for p, rank in enumerate(session.job.rank_ids) if rank in chosen]
+    for done, (position, rank) in enumerate(wanted):
+        if progress:
+            progress(done, len(wanted), f"rank {rank}")
+        facts = session.job.ranks[position]
+        yield RankSlices(rank, read(sources[facts.path]), shifts_ns[position], facts.steps)
+
+
+def parse_ranks(text: str) -> set[int]:
+    """ "0,3-5" -> {0, 3, 4, 5}. Raises UsageError."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise UsageError(f"--ranks {text}: want a list like 0,3 or 0-7")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found

@@ -1,0 +1,183 @@
+"""A run as one Chrome trace that the Perfetto UI opens: all ranks on one clock, findings as tracks, waits as arrows.
+
+Identifiers are re-keyed: the process of rank r is r + 1 (0 is the idle task in Perfetto), threads are rows of the
+rank's tracks. Ranks are written one at a time, so memory is bounded by one of them.
+Format: "Trace Event Format", Google.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from ddprof._version import __version__
+from ddprof.model import Kind, RankTrace
+from ddprof.report import phrases
+from ddprof.report.model import Report
+from ddprof.tables import NULL, Table
+
+FINDINGS_PROCESS = 1_000_000  # beyond any rank
+_STEPS_THREAD = 0
+_BLOCK = 20_000  # events per write: text of a block is a few MB
+_CATEGORIES = {kind: kind.name.lower() for kind in Kind}
+
+
+@dataclass(frozen=True)
+class RankSlices:
+    """One rank to write: its events, what to take off its times to reach the run's zero, and its steps."""
+
+    rank: int
+    trace: RankTrace
+    shift_ns: int
+    steps: Table
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A wait: from an event of one rank to an event of another; tracks are rows of the ranks' tracks."""
+
+    from_rank: int
+    from_track: int
+    from_ns: int  # on the run's clock
+    to_rank: int
+    to_track: int
+    to_ns: int
+
+
+def write_perfetto(path: Path, report: Report, ranks: Iterable[RankSlices], arrows: Iterable[Arrow]) -> int:
+    """Write the trace (gzip where the name ends in .gz); returns the number of slices. OSError where it cannot."""
+    count = 0
+    with _opened(path) as out:
+        other = {"ddprof": __version__, "clock": report.clock.method, "run": report.run.name}
+        out.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(other)},"traceEvents":[\n')
+        for item in ranks:
+            for entry in _rank_metadata(report, item):
+                out.write(json.dumps(entry) + ",\n")
+            for entry in _step_slices(item):
+                out.write(json.dumps(entry) + ",\n")
+            count += len(item.trace.events)
+            for block in _event_blocks(item):
+                out.write(block)
+        for number, arrow in enumerate(arrows, 1):
+            out.write("".join(json.dumps(entry) + ",\n" for entry in _flow(number, arrow)))
+        for entry in _finding_slices(report):
+            out.write(json.dumps(entry) + ",\n")
+        closing = _meta("process_name", FINDINGS_PROCESS, 0, {"name": "ddprof findings"})
+        out.write(json.dumps(closing) + "\n]}\n")
+    return count
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    if not path.name.endswith(".gz"):
+        with path.open("w", encoding="utf-8") as plain:
+            yield plain
+        return
+    with gzip.open(path, "wb", compresslevel=4) as packed, io.TextIOWrapper(packed, encoding="utf-8") as out:
+        yield out
+
+
+def _rank_metadata(report: Report, item: RankSlices) -> Iterator[dict[str, Any]]:
+    process = item.rank + 1
+    host = report.run.hosts.get(item.rank)
+    name = f"rank {item.rank}" + (f" on {host}" if host else "")
+    yield _meta("process_name", process, 0, {"name": name})
+    yield _meta("process_sort_index", process, 0, {"sort_index": item.rank})
+    yield _meta("thread_name", process, _STEPS_THREAD, {"name": "steps"})
+    yield _meta("thread_sort_index", process, _STEPS_THREAD, {"sort_index": -1})
+    for row, track in enumerate(item.trace.tracks.rows()):
+        on_device = track["stream"] is not None
+        label = (
+            f"device {track['device']} stream {track['stream']}"
+            if on_device
+            else track["name"] or f"thread {track['tid']}"
+        )
+        yield _meta("thread_name", process, row + 1, {"name": label})
+        yield _meta("thread_sort_index", process, row + 1, {"sort_index": row + (0 if on_device else 1000)})
+
+
+def _step_slices(item: RankSlices) -> Iterator[dict[str, Any]]:
+    for step in item.steps.rows():
+        start_ns, length_ns = step["start_ns"] - item.shift_ns, step["end_ns"] - step["start_ns"]
+        yield _slice(item.rank + 1, _STEPS_THREAD, start_ns, length_ns, f"step {step['index']}", {})
+
+
+def _event_blocks(item: RankSlices) -> Iterator[str]:
+    """Text of the events, block by block. Encoding them is a loop in Python: text is what the format is made of."""
+    names = [json.dumps(text) for text in item.trace.strings]
+    kinds = [f'"{_CATEGORIES[kind]}"' for kind in Kind]
+    process = item.rank + 1
+    events = item.trace.events
+    for first in range(0, len(events), _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        starts_us = ((events["ts_ns"][rows] - item.shift_ns) / 1e3).tolist()
+        lengths_us = (events["dur_ns"][rows] / 1e3).tolist()
+        tracks = (events["track"][rows].astype(np.int64) + 1).tolist()
+        columns = zip(
+            starts_us, lengths_us, tracks, events["kind"][rows].tolist(), events["name"][rows].tolist(), strict=True
+        )
+        yield "".join(
+            f'{{"ph":"X","pid":{process},"tid":{track},"ts":{start:.3f},"dur":{length:.3f},'
+            f'"cat":{kinds[kind]},"name":{names[name]}}},\n'
+            for start, length, track, kind, name in columns
+        )
+
+
+def _flow(number: int, arrow: Arrow) -> tuple[dict[str, Any], dict[str, Any]]:
+    common = {"cat": "wait", "name": "waits for", "id": number}
+    start = {"ph": "s", "pid": arrow.from_rank + 1, "tid": arrow.from_track + 1, "ts": arrow.from_ns / 1e3}
+    end = {"ph": "f", "bp": "e", "pid": arrow.to_rank + 1, "tid": arrow.to_track + 1, "ts": arrow.to_ns / 1e3}
+    return {**start, **common}, {**end, **common}
+
+
+def _finding_slices(report: Report) -> Iterator[dict[str, Any]]:
+    for thread, finding in enumerate(report.ranked_findings(), 1):
+        yield _meta("thread_name", FINDINGS_PROCESS, thread, {"name": f"{finding.id} ({phrases.who_words(finding)})"})
+        yield _meta("thread_sort_index", FINDINGS_PROCESS, thread, {"sort_index": thread})
+        facts = {"summary": finding.summary, "gain": phrases.gain_words(report, finding)}
+        for evidence in finding.evidence:
+            if evidence.start_us is not None and evidence.end_us is not None:
+                start_ns, length_ns = evidence.start_us * 1e3, (evidence.end_us - evidence.start_us) * 1e3
+                details = {**facts, "rank": evidence.rank, "event": evidence.event}
+                yield _slice(FINDINGS_PROCESS, thread, start_ns, length_ns, evidence.text, details)
+
+
+def _slice(
+    process: int, thread: int, start_ns: float, length_ns: float, name: str, args: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "pid": process,
+        "tid": thread,
+        "ts": round(start_ns / 1e3, 3),
+        "dur": round(length_ns / 1e3, 3),
+        "name": name,
+        "args": args,
+    }
+
+
+def _meta(kind: str, process: int, thread: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "M", "pid": process, "tid": thread, "name": kind, "args": args}
+
+
+def arrows_of(table: Table, rank_ids: tuple[int, ...], shifts_ns: list[int], chosen: set[int]) -> Iterator[Arrow]:
+    """Arrows between the chosen ranks, on the run's clock, from a table of waits (culprit, victim, tracks, times)."""
+    for row in table.rows():
+        culprit, victim = row["culprit"], row["victim"]
+        if {rank_ids[culprit], rank_ids[victim]} <= chosen and NULL not in (row["culprit_track"], row["victim_track"]):
+            yield Arrow(
+                rank_ids[culprit],
+                row["culprit_track"],
+                row["culprit_ns"] - shifts_ns[culprit],
+                rank_ids[victim],
+                row["victim_track"],
+                row["victim_ns"] - shifts_ns[victim],
+            )

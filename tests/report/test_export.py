@@ -1,0 +1,113 @@
+"""Exports of a run with a known culprit: one trace on one clock, arrows that meet slices, tables that read back."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from ddprof.cli.export import parse_ranks
+from ddprof.errors import UsageError
+from ddprof.report.columns import report_tables, write_tables
+from ddprof.report.model import CAUSES, Report
+from ddprof.report.perfetto import FINDINGS_PROCESS
+from ddprof.tables import from_arrow
+
+SAMPLE = "04_slow_gpu_tp2dp2_clock_skew"
+
+
+@pytest.fixture(scope="module")
+def traces(shared_dir: Path) -> Path:
+    folder = shared_dir / "oracle_samples" / SAMPLE / "traces"
+    if not folder.is_dir():
+        pytest.skip(f"no sample {SAMPLE} in {shared_dir}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Events of the exported trace."""
+    from click.testing import CliRunner
+
+    from ddprof.cli.export import command
+
+    file = tmp_path_factory.mktemp("export") / "new" / "x.json.gz"
+    done = CliRunner().invoke(command, [str(traces), "-o", str(file)], catch_exceptions=False)
+    assert done.exit_code == 0
+    with gzip.open(file, "rt") as stream:
+        return json.load(stream)["traceEvents"]
+
+
+def test_every_rank_is_a_process_with_steps(exported: list[dict[str, Any]]) -> None:
+    names = {e["pid"]: e["args"]["name"] for e in exported if e["ph"] == "M" and e["name"] == "process_name"}
+    assert {pid: name.split(" on ")[0] for pid, name in names.items()} == {
+        1: "rank 0",
+        2: "rank 1",
+        3: "rank 2",
+        4: "rank 3",
+        FINDINGS_PROCESS: "ddprof findings",
+    }
+    for rank in range(4):
+        steps = [e for e in exported if e["ph"] == "X" and e["pid"] == rank + 1 and e["tid"] == 0]
+        assert len(steps) >= 3
+
+
+def test_clocks_are_aligned(exported: list[dict[str, Any]]) -> None:
+    """Hosts of the sample are seconds apart; on the run's clock the first steps start together."""
+    firsts = [min(e["ts"] for e in exported if e["ph"] == "X" and e["pid"] == p and e["tid"] == 0) for p in range(1, 5)]
+    assert max(firsts) - min(firsts) < 20_000
+    assert min(firsts) == 0
+
+
+def test_arrows_join_slices_of_two_ranks(exported: list[dict[str, Any]]) -> None:
+    slices = defaultdict(list)
+    for event in exported:
+        if event["ph"] == "X":
+            slices[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    ends: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for event in exported:
+        if event["ph"] in "sf":
+            ends[event["id"]].append(event)
+    assert ends
+    for start, end in ends.values():
+        assert start["pid"] != end["pid"]
+        for event in (start, end):
+            track = slices[event["pid"], event["tid"]]
+            assert any(first - 0.01 <= event["ts"] <= last + 0.01 for first, last in track)
+
+
+def test_findings_are_tracks(exported: list[dict[str, Any]]) -> None:
+    tracks = [e["args"]["name"] for e in exported if e["pid"] == FINDINGS_PROCESS and e["name"] == "thread_name"]
+    assert any(name.startswith("straggler.compute (rank") for name in tracks)
+
+
+def test_tables_read_back_and_are_documented(straggler_report: Report, tmp_path: Path) -> None:
+    tables = report_tables(straggler_report)
+    files = write_tables(tmp_path / "new", tables, "parquet")
+    assert [f.name for f in files] == [f"{name}.parquet" for name in tables] + ["columns.md"]
+    for name, table in tables.items():
+        again = from_arrow(table.schema, pyarrow.parquet.read_table(tmp_path / "new" / f"{name}.parquet"))
+        assert list(again.rows()) == list(table.rows())
+    causes = tables["rank_causes"]
+    assert len(causes) == 4 * len(CAUSES)
+    guide = files[-1].read_text()
+    assert all(column.meaning in guide for table in tables.values() for column in table.schema.columns)
+
+
+def test_tables_as_csv(straggler_report: Report, tmp_path: Path) -> None:
+    write_tables(tmp_path, report_tables(straggler_report), "csv")
+    head, first, *_ = (tmp_path / "findings.csv").read_text().splitlines()
+    assert head.startswith("place,id,severity,ranks")
+    assert first.startswith("1,input.straggler,critical,2")
+
+
+def test_rank_lists() -> None:
+    assert parse_ranks("0,3-5") == {0, 3, 4, 5}
+    for wrong in ("", "a", "1-", "-1", "1,,2"):
+        with pytest.raises(UsageError):
+            parse_ranks(wrong)

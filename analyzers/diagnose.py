@@ -12,6 +12,7 @@ from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
 from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Finding, Recoverable, severity
 from ddprof.report.model import WhatIf
 
+NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
 MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
@@ -41,8 +42,8 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
         abstentions += [a for a in said if isinstance(a, Abstention)]
         if not said:
             silent.append(rule_id)
-    priced = sorted(((pricer.gain_us(c), c) for c in candidates), key=lambda pair: (-pair[0], pair[1].id))
-    worth = [(gain, c) for gain, c in priced if gain >= MIN_SHARE * measures.step_us or not c.changes]
+    priced = sorted(((pricer.gain_us(c), c) for c in candidates), key=lambda pair: (pair[1].is_bound, -pair[0], pair[1].id))
+    worth = [(gain, c) for gain, c in priced if gain >= MIN_SHARE * measures.step_us or not c.changes or _names(c, measures)]
     findings, fixed = _explain(worth, measures, pricer)
     return Diagnosis(
         findings=tuple(sorted(findings, key=lambda f: -f.recoverable_us.value)),
@@ -50,6 +51,11 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
         checked=tuple(sorted({*silent, *(c.id for g, c in priced if (g, c) not in worth)})),
         what_if=_what_if(findings, fixed, measures, pricer),
     )
+
+
+def _names(candidate: Candidate, measures: Measures) -> bool:
+    """Somebody is waited for at a clear cost, though not waiting would not shorten the step: worth saying, at a price of nothing."""
+    return bool(candidate.ranks) and candidate.lost_us >= NAMED_SHARE * measures.step_us
 
 
 def _explain(
@@ -63,7 +69,7 @@ def _explain(
         left = pricer.gain_us(candidate, applied) if applied and candidate.changes else gain
         own = not applied or left >= OWN_SHARE * gain
         finding = _finding(candidate, gain if own else min(left, INFO_CAP_SHARE * measures.step_us), measures, pricer)
-        if not own and finding.recoverable_us.value < MIN_SHARE * measures.step_us:
+        if not own and finding.recoverable_us.value < MIN_SHARE * measures.step_us and not _names(candidate, measures):
             continue
         findings.append(finding)
         if own and candidate.changes and severity(finding.recoverable_us.value, measures.step_us) != "info":

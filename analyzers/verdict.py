@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.diagnose import Diagnosis
+from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
 from ddprof.analyzers.job.measures import Measures
 
 from ddprof.findings import Finding, severity
@@ -32,8 +32,9 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
     if serious:
         top = serious[0]
         rule = catalogue().get(top.id)
-        return Verdict(rule.bound if rule else "compute", _sentence(top, measures))
-    return _healthy(measures)
+        return Verdict(rule.bound if rule else "compute", _sentence(top, measures) + _culprits(diagnosis.findings, measures, top))
+    plain = _healthy(measures)
+    return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None))
 
 
 def _sentence(finding: Finding, measures: Measures) -> str:
@@ -47,6 +48,14 @@ def _sentence(finding: Finding, measures: Measures) -> str:
         f"{finding.summary[0].upper()}{finding.summary[1:]}{who}; fixing it wins {format_us(gain.value)}"
         f" of each {format_us(measures.step_us)} step ({format_share(gain.value / measures.step_us)})"
     )
+
+
+def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | None) -> str:
+    """A further finding that names ranks and costs clearly is worth a clause beside a headline that names none."""
+    if top is not None and top.ranks:
+        return ""
+    named = [f for f in findings if f.ranks and f is not top and f.lost_us >= NAMED_SHARE * measures.step_us]
+    return f". Also: {named[0].summary}" if named else ""
 
 
 def _healthy(measures: Measures) -> Verdict:

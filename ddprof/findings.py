@@ -69,6 +69,7 @@ class Candidate:
     fixes: tuple[Fix, ...] = ()
     ceiling_us: float | None = None
     band: float = 0.1
+    is_bound: bool = False  # the price is an upper bound: it must not explain smaller causes away
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from ddprof.analyzers.facts.model import (
     RankFacts,
     Work,
 )
+from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.steps import find_steps
 
 from ddprof import intervals
@@ -83,15 +84,11 @@ def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str
         return {**tables, "exposed": EXPOSED.empty(), "gaps": GAPS.empty()}
     marks = step_marks(steps)
     tables["exposed"] = exposed_comm(comms, busy(ops, Work.COMPUTE))
-    tables["gaps"] = find_gaps(ops, spans, marks, intervals.union(comms["start_ns"], comms["end_ns"]))
-    if not (trace.events["kind"] == Kind.RUNTIME).any():
-        tables["gaps"] = _unlinked(tables["gaps"])
+    runtime = trace.events["kind"] == Kind.RUNTIME
+    waits = bool((runtime & is_wait_event(trace.strings)[trace.events["name"]]).any())
+    comm = intervals.union(comms["start_ns"], comms["end_ns"])
+    tables["gaps"] = find_gaps(ops, spans, marks, comm, streams_wait=waits)
     return tables
-
-
-def _unlinked(gaps: Table) -> Table:
-    """Without host calls in the trace nothing explains a gap: the cause is unknown, not host_launch."""
-    return gaps
 
 
 def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:

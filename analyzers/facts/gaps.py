@@ -41,10 +41,18 @@ def exposed_comm(comms: Table, compute: Intervals) -> Table:
     return EXPOSED.table({"comm": order[holder[keep][row]], "start_ns": piece_start, "end_ns": piece_end})
 
 
-def find_gaps(ops: Table, spans: Table, marks_ns: Array, comm: Intervals, work: Intervals | None = None) -> Table:
+def find_gaps(
+    ops: Table,
+    spans: Table,
+    marks_ns: Array,
+    comm: Intervals,
+    work: Intervals | None = None,
+    streams_wait: bool = False,
+) -> Table:
     """Copy time and idle time between the first and the last of `marks_ns` (step boundaries), split by cause; sorted.
 
-    `work` replaces the compute of `ops` on ranks whose device is the host thread.
+    `work` replaces the compute of `ops` on ranks whose device is the host thread. `streams_wait`: the trace shows streams made to
+    wait for events, so that an operation launched long before it starts is held by one (cause "other"), not unexplained.
     """
     lo, hi = int(marks_ns[0]), int(marks_ns[-1])
     compute = busy(ops, Work.COMPUTE) if work is None else work
@@ -54,7 +62,7 @@ def find_gaps(ops: Table, spans: Table, marks_ns: Array, comm: Intervals, work: 
     idle = intervals.complement(everything, lo, hi)
     tables = [_pieces(copies, "memcpy")]
     if len(idle[0]):
-        tables += _attribute(idle, _next_launch(ops, idle), spans)
+        tables += _attribute(idle, _next_launch(ops, idle), spans, "other" if streams_wait else "unknown")
     gaps = concat(GAPS, tables)
     gaps = gaps.take(np.argsort(gaps["start_ns"], kind="stable"))
     return gaps.replace(next_op=_next_op(ops, gaps["end_ns"]))
@@ -88,7 +96,7 @@ def _next_launch(ops: Table, idle: Intervals) -> Array:
     return np.where(ends_here, ops["launch_end_ns"][row], idle[1])
 
 
-def _attribute(idle: Intervals, launch_ns: Array, spans: Table) -> list[Table]:
+def _attribute(idle: Intervals, launch_ns: Array, spans: Table, held_cause: str) -> list[Table]:
     start, end = idle
     known = launch_ns != NULL
     split = np.where(known, np.clip(launch_ns, start, end), end)
@@ -107,11 +115,20 @@ def _attribute(idle: Intervals, launch_ns: Array, spans: Table) -> list[Table]:
     after_sync = _after_sync(idle, split, spans, fetches[0])
     synced = intervals.intersect(rest, after_sync)
     rest = intervals.subtract(rest, after_sync)
-    unknown_at = (late & (end > split)) | ~known
+    held_at = known & late & (end > split)
+    unknown_at = held_at | ~known
     unknown_in: Intervals = (np.where(known, split, start)[unknown_at], end[unknown_at])
-    unexplained = intervals.intersect(rest, unknown_in)
+    # A launched operation that does not start while the host itself blocks on the device: both wait for a third (a copy, a peer).
+    sync = spans["cause"] == CAUSE["host_sync"]
+    blocked = intervals.union(spans["start_ns"][sync], spans["end_ns"][sync])
+    held = intervals.intersect(intervals.intersect(rest, unknown_in), blocked)
+    tables.append(_pieces(held, "host_sync"))
+    rest = intervals.subtract(rest, held)
+    queued = intervals.intersect(rest, (split[held_at], end[held_at]))
+    unexplained = intervals.subtract(intervals.intersect(rest, unknown_in), queued)
     rest = intervals.subtract(rest, unknown_in)
-    return [*tables, _pieces(synced, "host_sync"), _pieces(unexplained, "unknown"), _pieces(rest, "host_launch")]
+    tables += [_pieces(queued, held_cause), _pieces(unexplained, "unknown")]
+    return [*tables, _pieces(synced, "host_sync"), _pieces(rest, "host_launch")]
 
 
 def _after_sync(idle: Intervals, split: Array, spans: Table, fetch_ns: Array) -> Intervals:

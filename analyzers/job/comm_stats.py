@@ -83,7 +83,7 @@ def comm_stats(job: JobFacts) -> CommStats:
 def _roles(job: JobFacts, position: int) -> Array:
     """Role of the group of each comm of a rank; 'unmatched' where it has no partner in the data."""
     role = np.full(len(job.ranks[position].comms), "unmatched", dtype=object)
-    mine = job.members["rank"] == position
+    mine = (job.members["rank"] == position) & (job.instances["members"][job.members["instance"]] > 1)
     group = job.instances["group"][job.members["instance"][mine]]
     role[job.members["comm"][mine]] = job.groups["role"][group]
     return role

@@ -12,6 +12,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 
 from ddprof.hardware import peak_flops
+from ddprof.tables import NULL
 
 # busbw = algbw x factor(n) (nccl-tests PERFORMANCE.md); the size is the total array.
 _BUS_FACTORS = {
@@ -29,7 +30,7 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
     compute = measures.cause_us("compute")
     step = measures.step_us
     if step <= 0 or not len(compute) or compute.max() <= 0:
-        return {}
+        return {"bus_bandwidth_gbps": bus_bandwidth(measures), "last_arrivals": last_arrivals(measures)}
     balance = float(compute.mean() / compute.max())
     comm = min(1.0, float(compute.max() / step))
     ideal = max(transfer_free_step_us, float(compute.max())) if transfer_free_step_us else None
@@ -43,7 +44,17 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
         "overlap": _overlap(measures),
         "mfu": _mfu(measures),
         "bus_bandwidth_gbps": bus_bandwidth(measures),
+        "last_arrivals": last_arrivals(measures),
     }
+
+
+def last_arrivals(measures: Measures) -> dict[str, Any]:
+    """How often each rank came last, over matched operations with at least two members: {"of": n, "by_rank": {rank: k}}."""
+    late = measures.job.instances["late"]
+    known = late[late != NULL]
+    positions, counts = np.unique(known, return_counts=True)
+    ranks = measures.job.rank_ids
+    return {"of": len(known), "by_rank": {ranks[int(p)]: int(n) for p, n in zip(positions, counts, strict=True)}}
 
 
 def _overlap(measures: Measures) -> float | None:

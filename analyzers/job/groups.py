@@ -105,7 +105,9 @@ def groups_table(
         for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
             used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += 1
     described = {(tuple(sorted(g.ranks)), g.name): g.description for f in ranks for g in f.process_groups}
-    roles = [_role(key, described.get(key, ""), used[i], world_size) for i, key in enumerate(keys)]
+    # Parameters are gathered and gradients scattered where something is trained; inference does the same for tensor parallelism.
+    trains = any("Optimizer" in s or "FSDP" in s or "FullySharded" in s or "Backward" in s for f in ranks[:1] for s in f.strings)
+    roles = [_role(key, described.get(key, ""), used[i], world_size, trains) for i, key in enumerate(keys)]
     return GROUPS.table(
         {
             "size": [len(members) for members, _ in keys],
@@ -116,15 +118,17 @@ def groups_table(
     )
 
 
-def _role(key: GroupKey, description: str, used: Counter[str], world_size: int) -> str:
+def _role(key: GroupKey, description: str, used: Counter[str], world_size: int, trains: bool) -> str:
     for text in (description, key[1]):
         for role, pattern in _ROLE_BY_NAME:
             if pattern.search(text):
                 return role
     if used["send_recv"] and used["send_recv"] >= sum(used.values()) / 2:
         return "pp"
-    if used["all_gather"] and used["reduce_scatter"]:
+    if used["all_gather"] and used["reduce_scatter"] and trains:
         return "fsdp_shard"
     if used["all_to_all"] > used["all_reduce"]:
         return "ep"
+    if not trains:
+        return "tp" if used else ""
     return "dp" if len(key[0]) == world_size else ""

@@ -37,6 +37,7 @@ class Measures:
         str, Array
     ]  # cause -> (ranks,), time in host spans of that cause per step, idle device or not
     host_counts: Mapping[str, Array]  # cause -> (ranks,), spans per step
+    starved_us: Array  # (ranks,), idle per step before a launch that had not been made: host_launch less gaps between queued kernels
     longest_fetch_us: Array  # (ranks,), the longest time in the loader inside a step
     optimizer_kernels: Array  # (ranks,), kernels launched in optimizer ranges per step
     optimizer_us: Array  # (ranks,), their time
@@ -80,6 +81,7 @@ def measure(job: JobFacts) -> Measures:
         comm=comm_stats(job),
         host_spans_us=spans,
         host_counts=counts,
+        starved_us=np.array([_starved_us(f) for f in ranks]),
         longest_fetch_us=np.array([_longest_fetch_us(f) for f in ranks]),
         optimizer_kernels=optimizer[:, 0],
         optimizer_us=optimizer[:, 1],
@@ -105,6 +107,18 @@ def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
 def _span_us(facts: RankFacts, cause: str) -> float:
     mine = facts.host_spans["cause"] == CAUSE[cause]
     return _per_step_us(facts, intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]))
+
+
+def _starved_us(facts: RankFacts) -> float:
+    """Part of the host_launch gaps that lies before the launch of the operation that ends them."""
+    gaps, ops = facts.gaps, facts.device_ops
+    mine = np.flatnonzero((gaps["cause"] == CAUSE["host_launch"]) & (gaps["next_op"] != NULL))
+    if not len(mine) or not len(ops):
+        return 0.0
+    launch = ops["launch_end_ns"][gaps["next_op"][mine]]
+    start, end = gaps["start_ns"][mine], np.where(launch == NULL, gaps["start_ns"][mine], np.minimum(gaps["end_ns"][mine], launch))
+    keep = end > start
+    return _per_step_us(facts, (start[keep], end[keep]))
 
 
 def _longest_fetch_us(facts: RankFacts) -> float:

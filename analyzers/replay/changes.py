@@ -201,6 +201,11 @@ def _no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
     return Scenario(freed=freed)
 
 
+def _on_time(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Nobody waits for these ranks: as if they always arrived with their peers."""
+    return Scenario(on_time=frozenset(rank.position for rank, _ in _chosen(change, graph, measures)))
+
+
 def _graph_launch(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """The step is launched as a whole: next to no host time between kernels, and no gap between them."""
     scaled = _scale_host(Change("scale_host", change.ranks, (1.0 / GRAPH_LAUNCH_SHARE,)), graph, measures)
@@ -314,6 +319,7 @@ KINDS: Mapping[str, Callable[[Change, Graph, Measures], Scenario]] = {
     "instant_loader": _instant_loader,
     "scale_host": _scale_host,
     "no_sync": _no_sync,
+    "on_time": _on_time,
     "graph_launch": _graph_launch,
     "scale_transfer": _scale_transfer,
     "speed_groups": _speed_groups,

@@ -15,6 +15,7 @@ from ddprof.analyzers.replay.model import NEVER
 from ddprof.tables import Array
 
 TOLERANCE_NS = 1_000  # timestamps of different streams may disagree by this much
+OVERLAP_NS = 6_000  # in coarse timelines an operation seems to start before what released it has ended
 COINCIDENCE_NS = 25_000  # an event wait releases the next kernel within this
 HELD_NS = 15_000  # idle longer than this although launched: something held it
 
@@ -82,7 +83,7 @@ def _coincident(base: dict[str, Array], end: Array, dep: Array) -> None:
         return
     found = np.zeros(len(held), bool)
     by_end = np.argsort(end, kind="stable")
-    at = np.searchsorted(end[by_end], base["start"][held] + TOLERANCE_NS, side="right") - 1
+    at = np.searchsorted(end[by_end], base["start"][held] + OVERLAP_NS, side="right") - 1
     for _ in range(4):  # the few operations that ended just before
         source = by_end[np.maximum(at, 0)]
         near = (at >= 0) & (base["start"][held] - end[source] <= COINCIDENCE_NS)

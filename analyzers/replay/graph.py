@@ -74,12 +74,18 @@ def _device_base(facts: RankFacts, origin: int) -> dict[str, Array]:
     launch = np.where(ops["launch_ns"] == NULL, NEVER, ops["launch_ns"])
     rows = np.flatnonzero((ops["start_ns"] >= origin) & (launch < facts.steps["end_ns"][-1]))
     rows = rows[np.lexsort((ops["start_ns"][rows], ops["track"][rows]))]
+    track = ops["track"][rows].astype(np.int64)
+    launch = launch[rows]
+    # The first operation of a stream needs something to follow: without a known launch, the first step mark.
+    first = np.ones(len(rows), bool)
+    first[1:] = track[1:] != track[:-1]
+    launch[first & (launch == NEVER)] = origin
     return {
         "row": rows,
         "start": ops["start_ns"][rows],
         "dur": (ops["end_ns"] - ops["start_ns"])[rows],
-        "track": ops["track"][rows].astype(np.int64),
-        "launch": launch[rows],
+        "track": track,
+        "launch": launch,
         "is_comm": ops["work"][rows] == Work.COMM,
         "is_copy": ops["work"][rows] == Work.COPY,
         "comm": np.where(ops["comm"][rows] == NULL, -1, ops["comm"][rows]),

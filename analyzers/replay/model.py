@@ -97,6 +97,7 @@ class Scenario:
     host_scale: Mapping[int, tuple[tuple[tuple[Array, Array], float], ...]] = field(default_factory=dict)
     freed: Mapping[int, frozenset[int]] = field(default_factory=dict)
     no_queue_lag: frozenset[int] = frozenset()
+    on_time: frozenset[int] = frozenset()  # ranks nobody waits for
 
     def __add__(self, other: Scenario) -> Scenario:
         """Both changes at once; where both give a duration for the same operation, the shorter holds."""
@@ -109,6 +110,7 @@ class Scenario:
             },
             {p: self.freed.get(p, frozenset()) | other.freed.get(p, frozenset()) for p in {*self.freed, *other.freed}},
             self.no_queue_lag | other.no_queue_lag,
+            self.on_time | other.on_time,
         )
 
 

@@ -48,8 +48,9 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         if not blocked:
             break
         _break_deadlock(blocked, waiting, needed, arrived, ready)
+    counted = [run for run in runs if run.rank.position not in scenario.on_time] or runs
     return Outcome(
-        float(np.mean([run.span() for run in runs])) if runs else 0.0,
+        float(np.mean([run.span() for run in counted])) if counted else 0.0,
         tuple(tuple(run.marks) for run in runs),
         tuple(tuple(run.ends) for run in runs),
     )
@@ -120,6 +121,7 @@ class _Run:
             if len(rank.ops.node)
             else [-1] * len(call)
         )
+        self.on_time = p in scenario.on_time
         self.freed = scenario.freed.get(p, frozenset())
 
     def span(self) -> int:
@@ -174,7 +176,8 @@ class _Run:
         self.starts[node] = start
         for instance in self.rank.links.get(node, ()):
             arrived[instance] += 1
-            latest[instance] = max(latest[instance], start)
+            if not self.on_time:
+                latest[instance] = max(latest[instance], start)
             if arrived[instance] >= needed[instance] and instance in waiting:
                 ready.extend(waiting.pop(instance))
 

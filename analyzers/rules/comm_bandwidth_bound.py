@@ -15,14 +15,21 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.comm_cause import GRADIENT_ROLES, of_reason
 
-from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
 HALF = 0.5
 
 
-def detect(measures: Measures) -> Iterator[Candidate]:
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Exposed volume."""
+    alone = [t for t in measures.comm.traffic if t.role == "unmatched" and t.exposed_us > 0.01 * measures.step_us]
+    if alone:
+        yield Abstention(
+            RULE.id,
+            f"{format_us(sum(t.exposed_us for t in alone))} per step of communication has no traced partner: waiting and"
+            " moving data cannot be told apart",
+        )
     for exposure in of_reason(measures, "bandwidth"):
         traffic = exposure.traffic
         gradients = traffic.role in GRADIENT_ROLES

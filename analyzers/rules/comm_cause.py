@@ -40,6 +40,8 @@ def exposures(measures: Measures) -> list[Exposure]:
     found = []
     floor = MIN_SHARE if measures.job.ranks[0].is_device_rank else MIN_SHARE_CPU
     for traffic in measures.comm.traffic:
+        if traffic.role == "unmatched":  # only one member was traced: waiting and moving data cannot be told apart
+            continue
         if traffic.exposed_us < floor * measures.step_us or traffic.role == "pp" or traffic.op == "barrier":
             continue
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)

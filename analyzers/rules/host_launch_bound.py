@@ -20,7 +20,7 @@ from ddprof.analyzers.rules.evidence import largest_gap
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
-MIN_SHARE = 0.05  # of the step idle for want of a launch; 1 us between kernels alone is 1 to 2 %
+MIN_SHARE = 0.05  # of the step idle before launches; the microsecond between queued kernels is not counted
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -29,7 +29,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not any(f.is_device_rank for f in job.ranks):
         yield Abstention(RULE.id, "a CPU run has no launch queue")
         return
-    idle = measures.cause_us("host_launch")
+    idle = measures.starved_us
     typical = float(np.sort(idle)[(len(idle) - 1) // 2])
     if typical < MIN_SHARE * measures.step_us:
         return
@@ -42,7 +42,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=(),
         lost_us=float(idle.mean()),
         changes=(Change("graph_launch"),),
-        confidence=0.85,
+        confidence=0.85 if job.ranks[0].step_source != "inferred" else 0.5,
         evidence=(
             Evidence(f"{kernels:.0f} kernels per step of {format_us(mean_us)} on average"),
             *largest_gap(measures, worst, "host_launch"),
@@ -63,7 +63,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 source="science.md E3",
             ),
         ),
+        ceiling_us=typical + float(measures.cause_us("comm_wait").min()),
         band=0.25,
+        is_bound=True,
     )
 
 

@@ -22,6 +22,7 @@ from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_share
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
+CEILING = 1.1  # of the idle time around the calls: what else they free (run-ahead) the replay cannot be sure of
 OWN_FACTOR = 3.0  # ranks this far above the typical one are named
 
 
@@ -50,6 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=float(idle.mean()),
         changes=(Change("no_sync", numbers),),
         confidence=0.9,
+        ceiling_us=CEILING * float(idle.max()),
         evidence=(
             Evidence(f"blocking: {callers}", measures.job.rank_ids[worst]),
             *largest_gap(measures, worst, "host_sync"),

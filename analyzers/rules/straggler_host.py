@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from ddprof.analyzers.job.lateness import latest_rank
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pace import Pace
 from ddprof.analyzers.rules.evidence import charged_us, largest_gap, largest_wait
@@ -24,6 +25,12 @@ from ddprof.units import format_ranks, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
 MIN_EXCESS_OF_STEP = 0.01
+HOST_CAUSES = ("host_launch", "host_sync", "allocator", "other", "unknown")
+MIN_CHARGED_SHARE = 0.5  # of all waiting, for one rank to be named
+MAX_CHANCE = 0.01
+MIN_COST_SHARE = 0.03
+FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
+FEW_WAITS = 4
 MIN_EXCESS_OF_STEP_CPU = 0.05  # threads of CPU ranks are descheduled for milliseconds without any fault
 
 
@@ -48,6 +55,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     share = MIN_EXCESS_OF_STEP if measures.job.ranks[0].is_device_rank else MIN_EXCESS_OF_STEP_CPU
     chosen, typical = slow_hosts(measures.host, share * measures.step_us)
     if not len(chosen):
+        yield from _late(measures)
         return
     numbers = measures.ranks(chosen)
     factors = tuple(float(measures.host.time_us[p] / typical) for p in chosen)
@@ -76,6 +84,42 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 source="PyTorch performance tuning guide; OSDI'25 section 5",
             ),
         ),
+    )
+
+
+def _late(measures: Measures) -> Iterator[Candidate]:
+    """No host is slow on the whole, but one rank is last far more often than chance, for reasons of its host."""
+    job = measures.job
+    found = latest_rank(job, HOST_CAUSES)
+    if found is None or found.charged_ns < MIN_CHARGED_SHARE * found.total_ns:
+        return
+    cost_us = found.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
+    sure = found.chance < MAX_CHANCE
+    if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * measures.step_us:
+        return
+    if not sure and found.waits >= FEW_WAITS:
+        return  # enough operations to judge, and chance explains them
+    rank = job.rank_ids[found.position]
+    yield Candidate(
+        id=RULE.id,
+        summary=f"rank {rank} arrives last in {found.last} of {found.waits} operations that others wait in",
+        ranks=(rank,),
+        lost_us=cost_us,
+        changes=(Change("on_time", (rank,)),),
+        confidence=0.75 if sure else 0.5,
+        evidence=(
+            Evidence(f"{found.charged_ns / found.total_ns:.0%} of all waiting is charged to it", rank),
+            *largest_wait(measures, found.position),
+        ),
+        fixes=(
+            Fix(
+                setting=f"what rank {rank} does before its collectives",
+                suggested="compare its host timeline with a peer's: extra work on one rank, CPU contention, a slower start",
+                why="the others are ready and wait for it",
+                source="science.md B4: binomial test of 'last in k of n'",
+            ),
+        ),
+        band=0.3,
     )
 
 

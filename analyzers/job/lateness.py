@@ -1,0 +1,54 @@
+"""Who comes last, how often, and whether chance would do that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+from ddprof.analyzers.facts.model import CAUSE
+from ddprof.analyzers.job.model import JobFacts
+
+from ddprof.tables import NULL
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """One rank's lateness: last in `last` of `waits` operations with exposed waiting, charged `charged_ns` of `total_ns`."""
+
+    position: int
+    last: int
+    waits: int
+    charged_ns: int
+    total_ns: int
+    chance: float  # probability of being last so often by chance
+
+
+def latest_rank(job: JobFacts, causes: Collection[str]) -> Lateness | None:
+    """The rank charged with most waiting for the given causes; None where nothing was waited for."""
+    blame = job.blame
+    if not len(blame):
+        return None
+    total = int(blame["dur_ns"].sum())
+    last_in = job.instances["late"][blame["instance"]]
+    mine = np.isin(blame["cause"], [CAUSE[c] for c in causes]) & (last_in != NULL)
+    if total <= 0 or not mine.any():
+        return None
+    charged = np.bincount(last_in[mine], weights=blame["dur_ns"][mine], minlength=len(job.ranks))
+    position = int(np.argmax(charged))
+    waited = np.unique(blame["instance"])
+    late = job.instances["late"][waited]
+    last, waits = int((late == position).sum()), len(waited)
+    members = max(2, round(float(job.instances["members"][waited].mean())))
+    return Lateness(position, last, waits, int(charged[position]), total, _tail(last, waits, 1.0 / members))
+
+
+def _tail(successes: int, trials: int, probability: float) -> float:
+    """P(X >= successes) of a binomial; the test of "last in k of n" against 1/N (science.md B4)."""
+    if trials > 400:  # normal approximation: the exact sum adds nothing there
+        mean, spread = trials * probability, (trials * probability * (1 - probability)) ** 0.5
+        return float(0.5 * np.exp(-max(0.0, (successes - mean) / spread) ** 2 / 2))
+    return float(
+        sum(comb(trials, k) * probability**k * (1 - probability) ** (trials - k) for k in range(successes, trials + 1))
+    )

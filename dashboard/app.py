@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import flask
-from ddprof.dashboard.cards import notice
+from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
+from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
+from ddprof.dashboard.cards import aria, notice
 from ddprof.dashboard.guard import protect
 from ddprof.dashboard.pages import what_if
 from ddprof.dashboard.pages.catalogue import PAGES, page_at
 from ddprof.dashboard.routes import routes
 from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.view import View, parse_query, run_number
-from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
-from dash.development.base_component import Component
-from dash.exceptions import PreventUpdate
 
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
@@ -46,7 +47,7 @@ def create_app(runs: Runs, token: str | None = None) -> Dash:
         "ddprof.dashboard",
         title="ddprof",
         update_title="",
-        assets_folder=_assets(),
+        assets_folder=str(Path(__file__).parent / "assets"),
         serve_locally=True,
         suppress_callback_exceptions=True,
         index_string=_PAGE.replace("__STYLE__", STYLE),
@@ -58,12 +59,6 @@ def create_app(runs: Runs, token: str | None = None) -> Dash:
     return app
 
 
-def _assets() -> str:
-    from pathlib import Path
-
-    return str(Path(__file__).parent / "assets")
-
-
 def _frame() -> Component:
     return html.Div(
         [
@@ -72,7 +67,7 @@ def _frame() -> Component:
             dcc.Store(id="version", data=0),
             html.A("Skip to content", href="#content", className="skip"),
             html.Header(id="top"),
-            html.Nav(id="navigation", **{"aria-label": "Pages"}),
+            html.Nav(id="navigation", **aria(label="Pages")),
             html.Main(id="content", tabIndex="-1"),
         ],
         id="frame",
@@ -127,10 +122,11 @@ def _callbacks(app: Dash, runs: Runs) -> None:
         stated = {i["what-if"]: _setting(v) for i, v in zip(ids, values, strict=True)}
         return what_if.result(view, what_if.predict(view.session, what_if.settings(stated)))
 
-    app.clientside_callback(
+    client: Any = app  # this method of Dash has no types
+    client.clientside_callback(
         ClientsideFunction("ddprof", "mount"), Output("timeline-mounted", "children"), Input("timeline-config", "data")
     )
-    app.clientside_callback(
+    client.clientside_callback(
         ClientsideFunction("ddprof", "linkScenario"),
         Output("what-if-result", "title"),
         Input({"what-if": ALL}, "value"),
@@ -161,8 +157,12 @@ def page_content(view: View, path: str) -> list[Component]:
 
 def _top(view: View, runs: Runs) -> list[Component]:
     report = view.session.report
-    options = [{"label": phrases.clean(s.report.run.name) or f"run {i}", "value": str(i)} for i, s in enumerate(runs.sessions)]
-    choose = dcc.Dropdown(options, str(view.run), id="filter-run", clearable=False, className="run" if len(options) > 1 else "run hidden")
+    options = [
+        {"label": phrases.clean(s.report.run.name) or f"run {i}", "value": str(i)} for i, s in enumerate(runs.sessions)
+    ]
+    choose = dcc.Dropdown(
+        options, str(view.run), id="filter-run", clearable=False, className="run" if len(options) > 1 else "run hidden"
+    )
     ranks = dcc.Input(id="filter-ranks", value=view.query.get("ranks", ""), placeholder="all, or 0-3,7", debounce=True)
     steps = dcc.Input(id="filter-steps", value=view.query.get("steps", ""), placeholder="all, or 0-2", debounce=True)
     filters = html.Div(

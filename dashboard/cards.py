@@ -1,13 +1,17 @@
-"""Exhibits, findings and notes as Dash components. Text is always children of a component: the browser never parses it as HTML."""
+"""Exhibits, findings and notes as Dash components.
+
+Text is always children of a component: the browser never parses it as HTML.
+"""
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
 
-from ddprof.dashboard.exhibit import Exhibit, Sheet
-from ddprof.dashboard.view import View
 from dash import dcc, html
 from dash.development.base_component import Component
+from ddprof.dashboard.exhibit import Exhibit, Sheet
+from ddprof.dashboard.view import View
 
 from ddprof.findings import Finding
 from ddprof.report import phrases
@@ -20,14 +24,19 @@ MAX_TABLE_ROWS = 500
 _ICONS = {"critical": "●", "warning": "▲", "info": "ℹ"}
 
 
+def aria(**values: str) -> dict[str, Any]:
+    """ARIA attributes for a component: aria(label="...") is aria-label."""
+    return {f"aria-{name}": value for name, value in values.items()}
+
+
 def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     """One exhibit: question, sentence, picture, and the numbers behind a fold with a CSV link."""
     picture = None
     if exhibit.figure is not None:
         picture = dcc.Graph(
             figure=exhibit.figure,
-            config={"displaylogo": False, "responsive": True, "displayModeBar": False},
-            className="figure",
+            config={"displayModeBar": False},
+            style={"height": exhibit.figure.layout.height},
             id=f"figure-{exhibit.id}",
         )
     return html.Section(
@@ -47,7 +56,9 @@ def fold(exhibit: Exhibit, page: str, view: View) -> Component:
 
 def table(sheet: Sheet) -> Component:
     """A sheet as an HTML table; long ones are cut and say so (the CSV has all rows)."""
-    head = html.Thead(html.Tr([html.Th(c, scope="col", className="text" if i == 0 else "") for i, c in enumerate(sheet.columns)]))
+    head = html.Thead(
+        html.Tr([html.Th(c, scope="col", className="text" if i == 0 else "") for i, c in enumerate(sheet.columns)])
+    )
     rows = [html.Tr([_cell(value) for value in row]) for row in sheet.rows[:MAX_TABLE_ROWS]]
     more = len(sheet.rows) - len(rows)
     note = html.P(f"{more} more rows are in the CSV.", className="quiet") if more > 0 else None
@@ -83,11 +94,16 @@ def step_bar(row: dict[str, float], words: str) -> Component:
         )
         for cause, share in parts.items()
     ]
-    return html.Div([html.Div(bar, className="stepbar", role="img", **{"aria-label": words}), html.Ul(legend, className="legend")])
+    return html.Div(
+        [html.Div(bar, className="stepbar", role="img", **aria(label=words)), html.Ul(legend, className="legend")]
+    )
 
 
 def finding_card(view: View, number: int, finding: Finding, full: bool) -> Component:
-    """A finding: what, who, gain with range, what to do, and the way to its evidence. `full` adds everything known of it."""
+    """A finding: what, who, gain with range, what to do, and the way to its evidence.
+
+    `full` adds everything known of it.
+    """
     report = view.session.report
     severity = report.severity_of(finding)
     rows = [("Who", phrases.who_words(finding)), ("Gain", gain_words(view, finding))]
@@ -98,14 +114,19 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
         rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
         rows += [("Source", fix.source) for fix in finding.fixes if fix.source]
     facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(text))]
-    patches = [html.Pre(phrases.clean(line.replace("\n", "\u2028")).replace("\u2028", "\n")) for line in (f.patch for f in finding.fixes) if line] if full else []
-    title = [
+    patches = [html.Pre(_lines(fix.patch)) for fix in finding.fixes if full and fix.patch]
+    title: list[Component | str] = [
         html.Span(f"{_ICONS.get(severity, '')} {severity}", className=f"severity {severity}"),
         f" {number + 1}. {phrases.clean(finding.summary)} ",
         html.Code(finding.id),
     ]
     links = html.Div(_links(view, number, finding, full), className="links")
     return html.Article([html.H3(title), html.Dl(facts), *patches, links], className=f"card {severity}")
+
+
+def _lines(text: str) -> str:
+    """Text of several lines, control characters made visible."""
+    return "\n".join(phrases.clean(line) for line in text.splitlines())
 
 
 def gain_words(view: View, finding: Finding) -> str:
@@ -116,7 +137,7 @@ def gain_words(view: View, finding: Finding) -> str:
 
 
 def _links(view: View, number: int, finding: Finding, full: bool) -> list[Component]:
-    links = []
+    links: list[Component] = []
     if view.session.has_traces and any(e.start_us is not None for e in finding.evidence):
         links.append(dcc.Link("Show in timeline", href=view.link("/timeline", finding=str(number))))
     if not full:

@@ -1,4 +1,4 @@
-"""Who may read: loopback by default, a token elsewhere, no other site through the browser, nothing loaded from outside."""
+"""Who may read: loopback by default, a token elsewhere, no other site through the browser, nothing from outside."""
 
 from __future__ import annotations
 

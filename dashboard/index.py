@@ -1,6 +1,6 @@
 """Slices of all lanes, sorted, with prefix sums: exact busy time of any window in two look-ups per (lane, category).
 
-Cost of a view depends on the lanes and bins asked for, not on the number of slices (measured: benchmarks/bench_timeline.py).
+Cost of a view depends on the lanes and bins asked for, not on the number of slices (see benchmarks/bench_timeline.py).
 Slices are disjoint within a lane. Times are int64 ns since the start of the run.
 """
 

@@ -1,4 +1,4 @@
-"""What the timeline says on request: one slice in words, a range in numbers, a name wherever it occurs, the largest waits."""
+"""What the timeline says on request: a slice in words, a range in numbers, a name wherever it occurs, the waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ MAX_WAITS = 60
 
 
 def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
-    """One slice: what, when, where, facts in words, and for a communication its members on all ranks. Raises ValueError."""
+    """One slice: what, when, where, facts in words, and for a communication its members on all ranks.
+
+    Raises ValueError.
+    """
     index = timeline.index
     if not 0 <= row < len(index):
         raise ValueError("no such slice")

@@ -1,6 +1,6 @@
 """The lanes of the timeline: per rank where its time goes, its steps, phases, host spans, streams and communication.
 
-Clocks are aligned: every time is ns on the reference clock since the first step mark of the run, as in a finding's evidence.
+Clocks are aligned: times are ns on the reference clock since the first step mark of the run, as in evidence.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts, Work
+from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waits import ready_by_comm
@@ -76,7 +76,7 @@ def build_timeline(job: JobFacts) -> Timeline:
     origin = run_origin_ns(job)
     names, lanes, slices = _Names(), [], []
     for position, facts in enumerate(job.ranks):
-        host = facts.identity.host or job.clock.domain_of[position]
+        host = facts.identity.host or ""
         for kind, label, part in _rank_lanes(job, position, facts, job.clock.offset_ns(position) + origin, names):
             lanes.append(Lane(position, job.rank_ids[position], clean(host), kind, label, len(part)))
             slices.append(part)
@@ -172,12 +172,16 @@ def _stream_words(work: Array, number: int) -> str:
 
 
 def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices:
-    """Device operations; a communication is cut where its last member arrived, so that waiting and moving data differ."""
+    """Device operations; a communication is cut where its last member arrived: waiting and moving data differ."""
     ops = facts.device_ops
     start, end, name = ops["start_ns"][rows], ops["end_ns"][rows], codes[ops["name"][rows]]
     category = np.array([CAUSE["compute"], CAUSE["comm_transfer"], CAUSE["memcpy"]])[ops["work"][rows]]
     known = ops["comm"][rows] != NULL
-    split = np.where(known, np.clip(ready[np.where(known, ops["comm"][rows], 0)], start, end), start) if len(ready) else start
+    split = (
+        np.where(known, np.clip(ready[np.where(known, ops["comm"][rows], 0)], start, end), start)
+        if len(ready)
+        else start
+    )
     waiting = np.full(int(known.sum()), CAUSE["comm_wait"])
     return _sorted(
         np.concatenate((split, start[known])),

@@ -1,24 +1,22 @@
-"""Arithmetic between the job's tables and the pages' charts: per rank, per step, per group. No threshold, no verdict."""
+"""Arithmetic between the job's tables and the pages' charts: per rank, per step, per group.
+
+No threshold, no verdict.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSES, RankFacts
-from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.model import JobFacts
 
 from ddprof.tables import NULL, Array
 
-# Bus bandwidth = algorithm bandwidth x factor(ranks) (nccl-tests PERFORMANCE.md).
-_BUS = {
-    "all_reduce": lambda n: 2 * (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "all_gather": lambda n: (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-}
+# Bus bandwidth = algorithm bandwidth x factor x (ranks - 1) / ranks (nccl-tests PERFORMANCE.md).
+_BUS: dict[str, float] = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0}
 DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
 
 
@@ -28,7 +26,7 @@ def step_count(job: JobFacts) -> int:
 
 
 def lateness_us(job: JobFacts) -> Array:
-    """Mean arrival of each rank at its collectives against the mean of all members, us, shape (ranks, steps); NaN where none."""
+    """Mean arrival at collectives against the mean of their members, us, shape (ranks, steps); NaN where none."""
     steps = step_count(job)
     total, count = np.zeros((len(job.ranks), steps)), np.zeros((len(job.ranks), steps))
     members = job.members
@@ -80,7 +78,7 @@ def charged_us(job: JobFacts) -> Array:
 
 @dataclass(frozen=True)
 class GroupTime:
-    """Communication of one process group, per step and member: waiting for the last, and moving data (both hidden or not)."""
+    """Communication of one group, per step and member: waiting for the last, and moving data (hidden or not)."""
 
     name: str
     size: int
@@ -118,19 +116,15 @@ def group_times(job: JobFacts) -> list[GroupTime]:
 
 def bandwidths(traffic: Traffic) -> tuple[Array, Array]:
     """Message sizes (bytes) and bus bandwidths (GB/s) of the matched instances whose size is known."""
-    factor = _BUS.get(traffic.op, lambda n: 1.0)(max(traffic.group_size, 1))
+    ranks = max(traffic.group_size, 2)
+    factor = _BUS[traffic.op] * (ranks - 1) / ranks if traffic.op in _BUS else 1.0
     usable = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
     sizes = traffic.sizes_bytes[usable]
     return sizes, sizes / traffic.times_us[usable] / 1e3 * factor
 
 
-def op_name(code: int) -> str:
-    """Name of a collective operation."""
-    return COLLECTIVE_OPS[code]
-
-
 def gap_histogram(ranks: list[RankFacts]) -> dict[str, Array]:
-    """Idle time of the device by length of the gap: cause -> us per step and rank in each decade, shape (decades + 1,)."""
+    """Idle time by length of the gap: cause -> us per step and rank in each decade, shape (decades + 1,)."""
     found: dict[str, Array] = {}
     edges = np.array(DECADES_US) * 1e3
     for facts in ranks:
@@ -160,4 +154,4 @@ def launch_delays(ranks: list[RankFacts]) -> Array:
 def decade_words() -> list[str]:
     """Labels of the decades."""
     names = ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms"]
-    return [f"under {names[0]}", *(f"{a} to {b}" for a, b in zip(names, names[1:], strict=False)), f"over {names[-1]}"]
+    return [f"under {names[0]}", *(f"{a} to {b}" for a, b in itertools.pairwise(names)), f"over {names[-1]}"]

@@ -6,14 +6,12 @@ import numpy as np
 
 from ddprof.tables import Array
 
-MAX_ROWS = 12
-
 
 def disjoint_rows(start_ns: Array, end_ns: Array) -> list[Array]:
-    """Indices of the spans of each row, outermost first; spans deeper than MAX_ROWS are not drawn (the caller counts them)."""
+    """Indices of the spans of each row, outermost first; as many rows as spans run at once."""
     left = np.lexsort((-end_ns, start_ns))
     rows = []
-    while len(left) and len(rows) < MAX_ROWS:
+    while len(left):
         chain = _first_fit(start_ns[left], end_ns[left])
         rows.append(left[chain])
         left = left[~chain]

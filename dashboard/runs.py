@@ -17,7 +17,10 @@ MAX_WATCHED = 20_000
 
 
 class Runs:
-    """Sessions of the given paths. `version` rises whenever they were read again; `problem` says why that failed, if it did."""
+    """Sessions of the given paths.
+
+    `version` rises whenever they were read again; `problem` says why that failed, if it did.
+    """
 
     def __init__(self, paths: Sequence[str], sessions: Sequence[Session], workers: int | None = None) -> None:
         self.paths, self.sessions, self.workers = tuple(paths), tuple(sessions), workers
@@ -27,7 +30,10 @@ class Runs:
         self._lock = threading.Lock()
 
     def refresh(self) -> int:
-        """Read again what has changed since the last look; returns the version. Facts of unchanged files come from the cache."""
+        """Read again what has changed since the last look; returns the version.
+
+        Facts of unchanged files come from the cache.
+        """
         if not self._lock.acquire(blocking=False):
             return self.version
         try:

@@ -31,11 +31,13 @@ def make_server(runs: Runs, host: str, port: int, token: str | None = None) -> B
         return make_wsgi_server(host, port, app.server, threaded=True, request_handler=_Quiet)
     except (OSError, SystemExit) as error:
         # werkzeug turns a port in use into SystemExit after printing its own lines.
-        raise UsageError(f"cannot bind {host}:{port}: {getattr(error, 'strerror', None) or 'the port is in use'}") from error
+        raise UsageError(
+            f"cannot bind {host}:{port}: {getattr(error, 'strerror', None) or 'the port is in use'}"
+        ) from error
 
 
 def compress(server: Flask) -> None:
-    """Compress text answers: people look at runs through SSH tunnels, and plotly.js alone is 4.8 MB (1.5 compressed)."""
+    """Compress text answers: people look through SSH tunnels, and plotly.js alone is 4.8 MB (1.5 compressed)."""
     known: dict[str, bytes] = {}
 
     def squeeze(response: Response) -> Response:

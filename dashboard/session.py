@@ -1,4 +1,4 @@
-"""A run that is being looked at: its report, and what the report was made from, loaded when a page first asks for it."""
+"""A run that is being looked at: its report, and what it was made from, loaded when a page first asks for it."""
 
 from __future__ import annotations
 
@@ -98,13 +98,18 @@ def _with_identity(facts: RankFacts, identity: Identity) -> RankFacts:
 def load(
     paths: Sequence[str], workers: int | None = None, progress: Callable[[int, int, str], None] | None = None
 ) -> list[Session]:
-    """One session per run found under `paths`; saved JSON reports are simply read. Raises NoUsableInput where there is none."""
+    """One session per run found under `paths`; saved JSON reports are simply read.
+
+    Raises NoUsableInput where there is none.
+    """
     saved = [path for path in paths if is_saved_report(path)]
     sessions = [Session(report) for path in saved for report in read_saved(Path(path))]
     traces = [path for path in paths if path not in saved]
     if traces:
         reports = {r.run.name: r for r in analyze(traces, Options(workers=workers, progress=progress))}
-        sessions += [Session(reports[label], tuple(found)) for label, found in discover(traces).runs if label in reports]
+        sessions += [
+            Session(reports[label], tuple(found)) for label, found in discover(traces).runs if label in reports
+        ]
     if not sessions:
         raise NoUsableInput(f"{', '.join(paths)}: no run found")
     return sessions

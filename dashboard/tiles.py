@@ -1,8 +1,9 @@
-"""One view of the timeline as bytes: exact slices for lanes that hold few, the busy share per pixel for those that hold many.
+"""One view of the timeline as bytes: exact slices for lanes with few, the busy share per pixel for lanes with many.
 
 Layout, little-endian: b"DDT1", uint32 length of the JSON header, the header padded with spaces to 8 bytes, then in turn
-exact slices: start float32[n] and duration float32[n] (us since the view's start), name uint32[n], row uint32[n], category uint8[n]
-(padded to 8 bytes); binned lanes: dominant category uint8[lanes * bins], busy share of 255 uint8[lanes * bins].
+exact slices: start float32[n] and duration float32[n] (us since the view's start), name uint32[n], row uint32[n],
+category uint8[n] (padded to 8 bytes); binned lanes: dominant category uint8[lanes * bins], busy share of 255
+uint8[lanes * bins].
 Starts are relative to the view, because float32 microseconds since the run's start lose a microsecond after 16 s.
 """
 
@@ -42,7 +43,9 @@ def encode(timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, bin
         "hi_ns": hi_ns,
         "bins": bins,
         "exact": exact.tolist(),
-        "counts": np.bincount(np.searchsorted(np.sort(exact), rows.lane), minlength=len(exact)).tolist() if len(exact) else [],
+        "counts": np.bincount(np.searchsorted(np.sort(exact), rows.lane), minlength=len(exact)).tolist()
+        if len(exact)
+        else [],
         "binned": binned.tolist(),
         "names": {int(n): timeline.names[n][:NAME_CHARS] for n in shown},
     }

@@ -1,4 +1,7 @@
-"""What the address says is being looked at: the run, the ranks, the steps, the colours. A copied link shows the same."""
+"""What the address says is being looked at: the run, the ranks, the steps, the colours.
+
+A copied link shows the same.
+"""
 
 from __future__ import annotations
 

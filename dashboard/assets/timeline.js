@@ -68,7 +68,7 @@
       const place = (row) => { this.rows.push({ ...row, top: y, height }); y += height; };
       this.info.lanes.forEach((lane) => {
         if (!this.kinds.has(lane.kind)) return;
-        if (lane.rank !== rank) { rank = lane.rank; place({ label: "rank " + lane.rank + " · " + lane.host, rank }); }
+        if (lane.rank !== rank) { rank = lane.rank; place({ label: "rank " + lane.rank + (lane.host ? " · " + lane.host : ""), rank }); }
         place({ label: lane.label, rank, lane: lane.id });
       });
       this.tall = y;

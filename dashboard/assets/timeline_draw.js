@@ -176,6 +176,7 @@
         pen.fillStyle = this.fill[kind];
         pen.fillRect(x, y, Math.max(1, width > 3 ? width - 0.5 : width), height);
         if (width > 4 && this.texture[kind]) { pen.globalAlpha *= 0.55; pen.fillStyle = this.texture[kind]; pen.fillRect(x, y, width - 0.5, height); }
+        pen.globalAlpha = dim ? 0.2 : 1;
         if (width > LETTERS_FROM && height > 11) this.caption(row, data, tile, i, x, width, kind);
         if (s.selected === data.row[i]) { pen.globalAlpha = 1; pen.strokeStyle = this.ink.text; pen.lineWidth = 2; pen.strokeRect(x, y, Math.max(2, width), height); pen.lineWidth = 1; }
       }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
@@ -19,7 +20,10 @@ def stacked(
     horizontal: bool = True,
     axis: str = "",
 ) -> go.Figure:
-    """One bar per label, stacked by part. `looks`: part -> (words, colour). Parts that are zero everywhere are left out."""
+    """One bar per label, stacked by part.
+
+    `looks`: part -> (words, colour). Parts that are zero everywhere are left out.
+    """
     height = max(180, BAR_HEIGHT * len(labels) + 110) if horizontal else 320
     chart = figure(colors, unit if horizontal else axis, axis if horizontal else unit, min(height, 900))
     shown = [label(text) for text in labels]
@@ -30,9 +34,13 @@ def stacked(
         x, y = (list(values), shown) if horizontal else (shown, list(values))
         marker = {"color": color, "pattern": {"shape": PATTERNS.get(part, ""), "solidity": 0.25}}
         chart.add_bar(
-            x=x, y=y, orientation="h" if horizontal else "v", name=label(words), marker=marker,
-            hovertemplate="%{fullData.name}: %{" + ("x" if horizontal else "y") + ":.4g} " + unit + "<extra>%{" + ("y" if horizontal else "x") + "}</extra>",
-        )  # fmt: skip
+            x=x,
+            y=y,
+            orientation="h" if horizontal else "v",
+            name=label(words),
+            marker=marker,
+            hovertemplate=_hover(unit, horizontal),
+        )
     chart.update_layout(barmode="stack", bargap=0.25)
     if horizontal:
         chart.update_yaxes(autorange="reversed", type="category")
@@ -41,8 +49,18 @@ def stacked(
     return chart
 
 
+def _hover(unit: str, horizontal: bool) -> str:
+    amount, name = ("x", "y") if horizontal else ("y", "x")
+    return f"%{{fullData.name}}: %{{{amount}:.4g}} {unit}<extra>%{{{name}}}</extra>"
+
+
 def ranges(
-    labels: Sequence[str], low: Sequence[float], value: Sequence[float], high: Sequence[float], colors: Palette, unit: str
+    labels: Sequence[str],
+    low: Sequence[float],
+    value: Sequence[float],
+    high: Sequence[float],
+    colors: Palette,
+    unit: str,
 ) -> go.Figure:
     """One bar per label with a whisker from low to high."""
     chart = figure(colors, unit, "", max(160, 34 * len(labels) + 70))
@@ -65,8 +83,8 @@ def ranges(
 
 
 def waterfall(labels: Sequence[str], levels: Sequence[float], colors: Palette, unit: str) -> go.Figure:
-    """From the first level, change by change, to the last; `labels` has one entry per level, the first and last are totals."""
-    changes = [b - a for a, b in zip(levels, levels[1:], strict=False)]
+    """From the first level, change by change, to the last; `labels` has one entry per level, the first is the total."""
+    changes = [b - a for a, b in itertools.pairwise(levels)]
     names = [label(text) for text in [*labels, "after all of it"]]
     chart = figure(colors, "", unit, 320)
     chart.add_waterfall(
@@ -89,7 +107,12 @@ def plain(labels: Sequence[str], values: Sequence[float], colors: Palette, unit:
     """One upright bar per label, as in a histogram."""
     chart = figure(colors, "", unit, 280)
     names = [label(text) for text in labels]
-    chart.add_bar(x=names, y=list(values), marker={"color": color or colors.accent}, hovertemplate="%{x}: %{y:.4g} " + unit + "<extra></extra>")
+    chart.add_bar(
+        x=names,
+        y=list(values),
+        marker={"color": color or colors.accent},
+        hovertemplate="%{x}: %{y:.4g} " + unit + "<extra></extra>",
+    )
     chart.update_xaxes(type="category")
     chart.update_layout(bargap=0.1)
     return chart

@@ -63,8 +63,8 @@ def figure(colors: Palette, x_title: str, y_title: str, height: int = 300) -> go
         font={"color": colors.text, "family": "system-ui, sans-serif", "size": 13},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hoverlabel={"bgcolor": colors.ground, "font": {"color": colors.text}, "bordercolor": colors.grid},
-        xaxis={**axis, "title": {"text": x_title}},
-        yaxis={**axis, "title": {"text": y_title}},
+        xaxis={**axis, "title": {"text": x_title, "font": {"size": 13}}},
+        yaxis={**axis, "title": {"text": y_title, "font": {"size": 13}}},
         modebar={"remove": ["lasso2d", "select2d"]},
     )
     return chart

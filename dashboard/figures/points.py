@@ -38,7 +38,7 @@ def step_dots(step_us: Sequence[float], colors: Palette, height: int = 190) -> g
 def size_against_bandwidth(
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]], reference: float | None, words: str, colors: Palette
 ) -> go.Figure:
-    """Logarithmic axes: message size in bytes against bus bandwidth in GB/s, one symbol per operation, a reference line."""
+    """Message size (bytes) against bus bandwidth (GB/s), logarithmic: one symbol per operation, a reference line."""
     chart = figure(colors, "message size (bytes)", "bus bandwidth (GB/s)", 360)
     for number, (name, (sizes, rates)) in enumerate(series.items()):
         every = math.ceil(len(sizes) / MAX_POINTS) or 1

@@ -1,10 +1,15 @@
-"""All pages in the order of the navigation. A page is its address, its title, its exhibits, and how they are laid out."""
+"""All pages in the order of the navigation.
+
+A page is its address, its title, its exhibits, and how they are laid out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from dash import html
+from dash.development.base_component import Component
 from ddprof.dashboard.cards import exhibit_card, notice
 from ddprof.dashboard.exhibit import Exhibit
 from ddprof.dashboard.pages import (
@@ -20,15 +25,16 @@ from ddprof.dashboard.pages import (
     what_if,
 )
 from ddprof.dashboard.view import View
-from dash import html
-from dash.development.base_component import Component
 
 from ddprof.errors import UsageError
 
 
 @dataclass(frozen=True)
 class Page:
-    """`needs_traces`: a saved report cannot show it. `layout` is None where the page is its exhibits one below the other."""
+    """`needs_traces`: a saved report cannot show it.
+
+    `layout` is None where the page is its exhibits one below the other.
+    """
 
     path: str
     title: str

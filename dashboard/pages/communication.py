@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.bars import stacked
 from ddprof.dashboard.figures.base import palette
@@ -33,9 +34,16 @@ def _groups(view: View) -> Exhibit:
     first = groups[0]
     share = first.wait_us / max(first.wait_us + first.transfer_us, 1e-9)
     blame = "the peers, not the network" if share > 0.5 else "moving the data"
-    reading = f"In {clean(first.name)} a rank spends {share:.0%} of its communication waiting for the last member ({format_us(first.wait_us)} per step) and {format_us(first.transfer_us)} moving data: it is mostly {blame}. Hidden time is included."
+    reading = (
+        f"In {clean(first.name)} a rank spends {share:.0%} of its communication waiting for the last member "
+        f"({format_us(first.wait_us)} per step) and {format_us(first.transfer_us)} moving data: it is mostly "
+        f"{blame}. Hidden time is included."
+    )
     colors = palette(view.dark)
-    looks = {"comm_wait": ("waiting for the last member", colors.cause("comm_wait")), "comm_transfer": ("moving data", colors.cause("comm_transfer"))}
+    looks = {
+        "comm_wait": ("waiting for the last member", colors.cause("comm_wait")),
+        "comm_transfer": ("moving data", colors.cause("comm_transfer")),
+    }
     parts = {"comm_wait": [g.wait_us / 1e3 for g in groups], "comm_transfer": [g.transfer_us / 1e3 for g in groups]}
     figure = stacked([f"{g.name}, {g.size} ranks" for g in groups], parts, looks, colors, "ms per step and rank")
     return Exhibit("groups", question, reading, sheet(columns, rows), figure)
@@ -44,18 +52,44 @@ def _groups(view: View) -> Exhibit:
 def _overlap(view: View) -> Exhibit:
     traffic = view.session.measures.comm.traffic
     names = [f"{t.op} ({t.role})" if t.role else t.op for t in traffic]
-    columns = ("operation", "group size", "calls/step", "bytes/step", "mean message (bytes)", "transfer (ms/step)", "exposed (ms/step)", "hidden (%)", "crosses hosts")
-    rows = [(n, t.group_size, t.count, t.total_bytes, t.mean_bytes, t.transfer_us / 1e3, t.exposed_us / 1e3, t.hidden_share * 100, "yes" if t.crosses_hosts else "no") for n, t in zip(names, traffic, strict=True)]  # fmt: skip
+    columns = (
+        "operation",
+        "group size",
+        "calls/step",
+        "bytes/step",
+        "mean message (bytes)",
+        "transfer (ms/step)",
+        "exposed (ms/step)",
+        "hidden (%)",
+        "crosses hosts",
+    )
+    rows = [_traffic_row(n, t) for n, t in zip(names, traffic, strict=True)]
     question = "How much of the data movement does compute hide?"
     total = sum(t.transfer_us for t in traffic)
     if total <= 0:
         return Exhibit("overlap", question, "No communication was seen inside the steps.", sheet(columns, rows))
     exposed = sum(t.exposed_us for t in traffic)
-    reading = f"Of {format_us(total)} of data movement per step, {1 - exposed / total:.0%} runs under compute; {format_us(exposed)} is exposed, most of it in {names[0]}."
+    reading = (
+        f"Of {format_us(total)} of data movement per step, {1 - exposed / total:.0%} runs under compute; "
+        f"{format_us(exposed)} is exposed, most of it in {names[0]}."
+    )
     colors = palette(view.dark)
-    looks = {"exposed": ("exposed", colors.cause("comm_transfer")), "comm_hidden": ("hidden under compute", colors.cause("compute"))}
-    parts = {"exposed": [t.exposed_us / 1e3 for t in traffic], "comm_hidden": [max(0.0, t.transfer_us - t.exposed_us) / 1e3 for t in traffic]}
-    return Exhibit("overlap", question, reading, sheet(columns, rows), stacked(names, parts, looks, colors, "ms per step"))
+    looks = {
+        "exposed": ("exposed", colors.cause("comm_transfer")),
+        "comm_hidden": ("hidden under compute", colors.cause("compute")),
+    }
+    parts = {
+        "exposed": [t.exposed_us / 1e3 for t in traffic],
+        "comm_hidden": [max(0.0, t.transfer_us - t.exposed_us) / 1e3 for t in traffic],
+    }
+    return Exhibit(
+        "overlap", question, reading, sheet(columns, rows), stacked(names, parts, looks, colors, "ms per step")
+    )
+
+
+def _traffic_row(name: str, t: Traffic) -> tuple[object, ...]:
+    times = (t.transfer_us / 1e3, t.exposed_us / 1e3, t.hidden_share * 100)
+    return (name, t.group_size, t.count, t.total_bytes, t.mean_bytes, *times, "yes" if t.crosses_hosts else "no")
 
 
 def _bandwidth(view: View) -> Exhibit:
@@ -66,12 +100,18 @@ def _bandwidth(view: View) -> Exhibit:
             name = f"{traffic.op} ({traffic.role})" if traffic.role else traffic.op
             series[name] = (sizes.tolist(), rates.tolist())
             rows += [(name, int(s), float(r)) for s, r in zip(sizes, rates, strict=True)]
-    columns, question = ("operation", "size (bytes)", "bus bandwidth (GB/s)"), "Do messages reach the speed of the link?"
+    columns, question = (
+        ("operation", "size (bytes)", "bus bandwidth (GB/s)"),
+        "Do messages reach the speed of the link?",
+    )
     if not rows:
         return Exhibit("bandwidth", question, "The traces do not say how large the messages are.", sheet(columns, rows))
     best = max(row[2] for row in rows)
     weight = np.array([row[1] for row in rows], float)
     small = float(weight[[row[2] < best / 2 for row in rows]].sum() / weight.sum())
-    reading = f"The fastest message reaches {best:.3g} GB/s (dashed); {small:.0%} of the bytes move at less than half of that. The median message has {format_bytes(float(np.median(weight)))}."
+    reading = (
+        f"The fastest message reaches {best:.3g} GB/s (dashed); {small:.0%} of the bytes move at less than half of "
+        f"that. The median message has {format_bytes(float(np.median(weight)))}."
+    )
     figure = size_against_bandwidth(series, best, f"best seen: {best:.3g} GB/s", palette(view.dark))
     return Exhibit("bandwidth", question, reading, sheet(columns, rows), figure)

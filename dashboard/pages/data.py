@@ -25,24 +25,54 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 def _health(view: View) -> Exhibit:
     items = view.session.report.health
-    rows = [(h.severity, "the run" if h.rank is None else f"rank {h.rank}", clean(h.issue), clean(h.effect)) for h in items]
+    rows = [
+        (h.severity, "the run" if h.rank is None else f"rank {h.rank}", clean(h.issue), clean(h.effect)) for h in items
+    ]
     worst = sum(1 for h in items if h.severity != "info")
-    reading = f"{worst} defects that limit conclusions, {len(items) - worst} remarks." if items else "No defect was found."
-    return Exhibit("health", "What is wrong with the input?", reading, sheet(("severity", "where", "defect", "effect"), rows))
+    reading = (
+        f"{worst} defects that limit conclusions, {len(items) - worst} remarks." if items else "No defect was found."
+    )
+    return Exhibit(
+        "health", "What is wrong with the input?", reading, sheet(("severity", "where", "defect", "effect"), rows)
+    )
 
 
 def _coverage(view: View) -> Exhibit:
     report = view.session.report
-    facts = {rank: f for rank, f in zip(view.session.job.rank_ids, view.session.job.ranks, strict=True)} if view.session.has_traces else {}
+    facts = dict(zip(view.session.job.rank_ids, view.session.job.ranks, strict=True)) if view.session.has_traces else {}
     rows: list[tuple[object, ...]] = []
     for rank in sorted({*report.run.ranks, *report.run.missing_ranks}):
         f = facts.get(rank)
         if f is None:
-            rows.append((rank, report.run.hosts.get(rank, ""), "missing" if rank in report.run.missing_ranks else "read", None, None, None, ""))
+            rows.append(
+                (
+                    rank,
+                    report.run.hosts.get(rank, ""),
+                    "missing" if rank in report.run.missing_ranks else "read",
+                    None,
+                    None,
+                    None,
+                    "",
+                )
+            )
             continue
-        rows.append((rank, clean(f.identity.host or ""), f"read ({f.format})", len(f.steps), f.counts.get("events"), f.counts.get("device_ops"), clean(PurePath(f.path).name)))
+        rows.append(
+            (
+                rank,
+                clean(f.identity.host or ""),
+                f"read ({f.format})",
+                len(f.steps),
+                f.counts.get("events"),
+                f.counts.get("device_ops"),
+                clean(PurePath(f.path).name),
+            )
+        )
     missing = report.run.missing_ranks
-    reading = f"{format_ranks(missing)} left no usable trace." if missing else f"All {len(report.run.ranks)} ranks left a usable trace."
+    reading = (
+        f"{format_ranks(missing)} left no usable trace."
+        if missing
+        else f"All {len(report.run.ranks)} ranks left a usable trace."
+    )
     columns = ("rank", "host", "state", "steps", "events", "device operations", "file")
     return Exhibit("coverage", "Which ranks and steps were seen?", reading, sheet(columns, rows))
 
@@ -55,8 +85,18 @@ def _clocks(view: View) -> Exhibit:
     if len(rows) < 2:
         return Exhibit("clocks", question, clean(f"{clock.method.capitalize()}."), table)
     errors = [r[3] for r in rows if r[3] is not None]
-    reading = f"By {clock.method}, to within ±{format_us(max(errors))}." if errors else f"By {clock.method}; the error is not known."
-    figure = intervals([r[0] for r in rows], [r[1] for r in rows], [r[3] or 0.0 for r in rows], palette(view.dark), "µs against the reference clock")
+    reading = (
+        f"By {clock.method}, to within ±{format_us(max(errors))}."
+        if errors
+        else f"By {clock.method}; the error is not known."
+    )
+    figure = intervals(
+        [r[0] for r in rows],
+        [r[1] for r in rows],
+        [r[3] or 0.0 for r in rows],
+        palette(view.dark),
+        "µs against the reference clock",
+    )
     return Exhibit("clocks", question, clean(reading), table, figure)
 
 
@@ -69,13 +109,22 @@ def _efficiency(view: View) -> Exhibit:
         else:
             rows.append((name.replace("_", " "), value))
     error = report.replay.error
-    reading = "The replay could not run." if error is None else f"Replaying the unmodified run misses the measured step by {error:.2%}; above 5 % predictions are marked."
+    reading = (
+        "The replay could not run."
+        if error is None
+        else f"Replaying the unmodified run misses the measured step by {error:.2%}; above 5 % predictions are marked."
+    )
     return Exhibit("efficiency", "How good are the run and the prediction?", reading, sheet(("metric", "value"), rows))
 
 
 def _abstentions(view: View) -> Exhibit:
     report = view.session.report
-    rows = [(a.id, "not judged", clean(a.reason)) for a in report.abstentions] + [(c, "checked, not found", "") for c in report.checked]
+    rows = [(a.id, "not judged", clean(a.reason)) for a in report.abstentions] + [
+        (c, "checked, not found", "") for c in report.checked
+    ]
     rows += [(f.id, "found", "") for f in report.ranked_findings()]
-    reading = f"{len(report.findings)} found, {len(report.checked)} checked and not found, {len(report.abstentions)} not judged."
+    reading = (
+        f"{len(report.findings)} found, {len(report.checked)} checked and not found, {len(report.abstentions)} not "
+        "judged."
+    )
     return Exhibit("checks", "What was looked for?", reading, sheet(("check", "outcome", "why"), rows))

@@ -35,13 +35,24 @@ def _loader(view: View) -> Exhibit:
     steps = [s for s in range(step_count(job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
     waits = cause_by_step_us(job, CAUSE["dataloader"])[np.ix_(positions, steps)] / 1e3
     names = [f"rank {job.rank_ids[p]}" for p in positions]
-    table = sheet(("rank", *(f"step {s} (ms)" for s in steps)), [(n, *map(float, w)) for n, w in zip(names, waits, strict=True)])
+    table = sheet(
+        ("rank", *(f"step {s} (ms)" for s in steps)), [(n, *map(float, w)) for n, w in zip(names, waits, strict=True)]
+    )
     question = "Does the device wait for data?"
     if not waits.any():
         return Exhibit("loader", question, "No: no rank's device stood still for the data loader.", table)
     worst = int(waits.mean(axis=1).argmax())
-    reading = f"On average {format_us(waits.mean() * 1e3)} per step; most on {names[worst]}, {format_us(waits[worst].mean() * 1e3)} per step."
-    return Exhibit("loader", question, reading, table, heatmap(waits, [str(s) for s in steps], names, palette(view.dark), "ms", axis="step"))
+    reading = (
+        f"On average {format_us(waits.mean() * 1e3)} per step; most on {names[worst]}, "
+        f"{format_us(waits[worst].mean() * 1e3)} per step."
+    )
+    return Exhibit(
+        "loader",
+        question,
+        reading,
+        table,
+        heatmap(waits, [str(s) for s in steps], names, palette(view.dark), "ms", axis="step"),
+    )
 
 
 def _host_spans(view: View) -> Exhibit:
@@ -49,15 +60,35 @@ def _host_spans(view: View) -> Exhibit:
     names = [f"rank {measures.job.rank_ids[p]}" for p in positions]
     parts = {c: (v[positions] / 1e3).tolist() for c, v in measures.host_spans_us.items()}
     counts = {c: v[positions].tolist() for c, v in measures.host_counts.items()}
-    columns = ("rank", *(f"{CAUSE_WORDS[c]} (ms/step)" for c in parts), *(f"{CAUSE_WORDS[c]} (calls/step)" for c in counts))
-    rows = [(n, *(float(parts[c][i]) for c in parts), *(float(counts[c][i]) for c in counts)) for i, n in enumerate(names)]
+    columns = (
+        "rank",
+        *(f"{CAUSE_WORDS[c]} (ms/step)" for c in parts),
+        *(f"{CAUSE_WORDS[c]} (calls/step)" for c in counts),
+    )
+    rows = [
+        (n, *(float(parts[c][i]) for c in parts), *(float(counts[c][i]) for c in counts)) for i, n in enumerate(names)
+    ]
     question = "What occupies the host beside launching work?"
     total = {c: sum(v) for c, v in parts.items()}
     if not any(total.values()):
-        return Exhibit("host-spans", question, "No loading, blocking, allocating, collecting or saving was seen on any host thread.", sheet(columns, rows))
+        return Exhibit(
+            "host-spans",
+            question,
+            "No loading, blocking, allocating, collecting or saving was seen on any host thread.",
+            sheet(columns, rows),
+        )
     most = max(total, key=lambda c: total[c])
-    reading = f"{CAUSE_WORDS[most].capitalize()} takes most: {format_us(total[most] / len(names) * 1e3)} per step and rank, whether or not the device stood still meanwhile."
-    return Exhibit("host-spans", question, reading, sheet(columns, rows), stacked(names, parts, cause_looks(view), palette(view.dark), "ms per step"))
+    reading = (
+        f"{CAUSE_WORDS[most].capitalize()} takes most: {format_us(total[most] / len(names) * 1e3)} per step and "
+        "rank, whether or not the device stood still meanwhile."
+    )
+    return Exhibit(
+        "host-spans",
+        question,
+        reading,
+        sheet(columns, rows),
+        stacked(names, parts, cause_looks(view), palette(view.dark), "ms per step"),
+    )
 
 
 def _gaps(view: View) -> Exhibit:
@@ -71,9 +102,14 @@ def _gaps(view: View) -> Exhibit:
     if not found:
         return Exhibit("gaps", question, "The device was never idle.", table)
     total = np.sum(list(found.values()), axis=0)
-    reading = f"Most idle time lies in gaps {words[int(total.argmax())]}: {format_us(total.max())} of {format_us(total.sum())} per step and rank."
+    reading = (
+        f"Most idle time lies in gaps {words[int(total.argmax())]}: {format_us(total.max())} of "
+        f"{format_us(total.sum())} per step and rank."
+    )
     parts = {c: (v / 1e3).tolist() for c, v in found.items()}
-    figure = stacked(words, parts, cause_looks(view), palette(view.dark), "ms per step", horizontal=False, axis="length of the gap")
+    figure = stacked(
+        words, parts, cause_looks(view), palette(view.dark), "ms per step", horizontal=False, axis="length of the gap"
+    )
     return Exhibit("gaps", question, reading, table, figure)
 
 
@@ -85,8 +121,14 @@ def _launches(view: View) -> Exhibit:
     if not counts.any():
         return Exhibit("launches", question, "The traces link no device operation to its launch.", table)
     behind = float(counts[:2].sum() / counts.sum())
-    reading = f"{behind:.0%} of the operations start within 10 µs of their launch: " + ("the device has drained its queue and waits for the host." if behind > 0.5 else "work mostly queues up in front of the device.")
-    return Exhibit("launches", question, reading, table, plain(words, counts.tolist(), palette(view.dark), "operations"))
+    reading = f"{behind:.0%} of the operations start within 10 µs of their launch: " + (
+        "the device has drained its queue and waits for the host."
+        if behind > 0.5
+        else "work mostly queues up in front of the device."
+    )
+    return Exhibit(
+        "launches", question, reading, table, plain(words, counts.tolist(), palette(view.dark), "operations")
+    )
 
 
 def _settings(view: View) -> Exhibit | None:
@@ -95,4 +137,9 @@ def _settings(view: View) -> Exhibit | None:
         return None
     rows = [(name, str(value)) for name, value in loader.items() if not isinstance(value, dict)]
     rows += [(f"sampler.{name}", str(value)) for name, value in (loader.get("sampler") or {}).items()]
-    return Exhibit("loader-settings", "How is the data loader set?", "As captured from the running job, lowest rank.", sheet(("setting", "value"), rows))
+    return Exhibit(
+        "loader-settings",
+        "How is the data loader set?",
+        "As captured from the running job, lowest rank.",
+        sheet(("setting", "value"), rows),
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+import plotly.graph_objects as go
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.bars import stacked
 from ddprof.dashboard.figures.base import palette
@@ -12,39 +14,64 @@ from ddprof.dashboard.view import View
 from ddprof.units import format_bytes
 
 GIB = 2**30
+_QUESTION = "How full is the memory at its peak?"
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Memory of one rank at its fullest, bytes; None where the trace does not say."""
+
+    rank: int
+    allocated: int
+    reserved: int | None
+    total: int | None
+
+    @property
+    def share(self) -> float:
+        """Share of the device held by tensors; without the device's size, the bytes (only ever compared)."""
+        return self.allocated / self.total if self.total else float(self.allocated)
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
-    yield _peaks(view)
-
-
-def _peaks(view: View) -> Exhibit:
-    job = view.session.job
-    shown = [(rank, facts) for rank, facts in zip(job.rank_ids, job.ranks, strict=True) if view.shows(rank)]
-    rows = []
-    for rank, facts in shown:
-        total = facts.memory.get("total_bytes") or facts.device.total_memory_bytes
-        rows.append((rank, facts.memory.get("peak_allocated_bytes"), facts.memory.get("peak_reserved_bytes"), total))
+    peaks = _peaks(view)
+    rows = [(p.rank, p.allocated, p.reserved, p.total) for p in peaks]
     table = sheet(("rank", "peak allocated (bytes)", "peak reserved (bytes)", "device (bytes)"), rows)
-    question = "How full is the memory at its peak?"
-    known = [r for r in rows if r[1]]
-    if not known:
-        reading = "The traces hold no memory events. Record them with profile_memory=True (ddprof run does so with --memory)."
-        return Exhibit("memory", question, reading, table)
-    worst = max(known, key=lambda r: r[1] / (r[3] or 1))
-    of = f", {worst[1] / worst[3]:.0%} of its {format_bytes(worst[3])}" if worst[3] else "; the size of the device is not known"
-    reading = f"Rank {worst[0]} is the fullest: its tensors held up to {format_bytes(worst[1])}{of}."
-    parts = {
-        "allocated": [r[1] / GIB for r in known],
-        "reserved": [max(0, (r[2] or r[1]) - r[1]) / GIB for r in known],
-        "free": [max(0, (r[3] or 0) - (r[2] or r[1])) / GIB for r in known],
-    }
+    if not peaks:
+        reading = "The traces hold no memory events: record them with torch.profiler's profile_memory=True."
+        yield Exhibit("memory", _QUESTION, reading, table)
+        return
+    yield Exhibit("memory", _QUESTION, _reading(max(peaks, key=lambda p: p.share)), table, _figure(view, peaks))
+
+
+def _peaks(view: View) -> list[Peak]:
+    job, found = view.session.job, []
+    for rank, facts in zip(job.rank_ids, job.ranks, strict=True):
+        allocated = facts.memory.get("peak_allocated_bytes")
+        if allocated and view.shows(rank):
+            total = facts.memory.get("total_bytes") or facts.device.total_memory_bytes
+            found.append(Peak(rank, allocated, facts.memory.get("peak_reserved_bytes"), total))
+    return found
+
+
+def _reading(worst: Peak) -> str:
+    held = f"Rank {worst.rank} is the fullest: its tensors held up to {format_bytes(worst.allocated)}"
+    if not worst.total:
+        return f"{held}; the size of the device is not known."
+    return f"{held}, {worst.share:.0%} of its {format_bytes(worst.total)}."
+
+
+def _figure(view: View, peaks: list[Peak]) -> go.Figure:
     colors = palette(view.dark)
+    reserved = [max(p.reserved or 0, p.allocated) for p in peaks]
+    parts = {
+        "allocated": [p.allocated / GIB for p in peaks],
+        "reserved": [(r - p.allocated) / GIB for p, r in zip(peaks, reserved, strict=True)],
+        "free": [max(0, (p.total or 0) - r) / GIB for p, r in zip(peaks, reserved, strict=True)],
+    }
     looks = {
         "allocated": ("held by tensors", colors.cause("compute")),
         "reserved": ("reserved beyond that (cache, fragmentation)", colors.cause("allocator")),
         "free": ("free", colors.grid),
     }
-    figure = stacked([f"rank {r[0]}" for r in known], parts, looks, colors, "GiB")
-    return Exhibit("memory", question, reading, table, figure)
+    return stacked([f"rank {p.rank}" for p in peaks], parts, looks, colors, "GiB")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 
 import numpy as np
+from dash import dcc, html
+from dash.development.base_component import Component
 from ddprof.dashboard.cards import exhibit_card, finding_card, step_bar
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.base import palette
 from ddprof.dashboard.figures.grids import heatmap
 from ddprof.dashboard.figures.points import step_dots
 from ddprof.dashboard.view import View
-from dash import dcc, html
-from dash.development.base_component import Component
 
 from ddprof.report import phrases
 from ddprof.report.model import CAUSES, Report
@@ -27,7 +27,9 @@ def content(view: View) -> list[Component]:
     report = view.session.report
     left = [*_verdict(report), _step(report), *_findings(view)]
     right = [exhibit_card(exhibit, "/", view) for exhibit in exhibits(view)]
-    columns = html.Div([html.Div(left, className="main-column"), html.Div(right, className="side-column")], className="columns")
+    columns = html.Div(
+        [html.Div(left, className="main-column"), html.Div(right, className="side-column")], className="columns"
+    )
     return [columns, *_limits(view)]
 
 
@@ -37,7 +39,9 @@ def exhibits(view: View) -> list[Exhibit]:
 
 
 def _verdict(report: Report) -> list[Component]:
-    title = html.H1([html.Span(phrases.bound_word(report) + ". ", className="label"), phrases.clean(report.verdict.headline)])
+    title = html.H1(
+        [html.Span(phrases.bound_word(report) + ". ", className="label"), phrases.clean(report.verdict.headline)]
+    )
     trust = phrases.trust_words(report)
     return [title, html.P([html.Strong("How sure: "), trust], className="quiet") if trust else html.Div()]
 
@@ -59,7 +63,7 @@ def _findings(view: View) -> list[Component]:
     shown = [finding_card(view, i, f, full=False) for i, f in enumerate(ranked[: phrases.MAX_FINDINGS])]
     more = len(ranked) - len(shown)
     link = [dcc.Link(f"{more} more", href=view.link("/findings"))] if more > 0 else []
-    words = "By the step time that fixing them gives back. Gains overlap: they are not to be added."
+    words = "By the step time that fixing them gives back. Gains overlap; never add them."
     return [html.H2("What to do first"), html.P(words, className="quiet"), *shown, *link]
 
 
@@ -71,14 +75,18 @@ def _dots(view: View) -> Exhibit | None:
     reading = f"The median of {len(values)} steps is {format_us(statistics.median(values))}"
     reading += f", spread ±{spread * 100:.1f} %." if spread is not None else "."
     rows = [(i, v / 1e3) for i, v in enumerate(values)]
-    return Exhibit("steps", "Is it steady?", reading, sheet(("step", "time (ms)"), rows), step_dots(values, palette(view.dark)))
+    return Exhibit(
+        "steps", "Is it steady?", reading, sheet(("step", "time (ms)"), rows), step_dots(values, palette(view.dark))
+    )
 
 
 def rank_causes(view: View) -> Exhibit | None:
     """Ranks against causes in percent of each rank's step."""
     ledger = view.session.report.ledger.per_rank
     ranks = [r for r in heat_ranks(view.session.report) if view.shows(r)]
-    values = np.array([[ledger[r].get(c, 0.0) / max(ledger[r].get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES] for r in ranks])
+    values = np.array(
+        [[ledger[r].get(c, 0.0) / max(ledger[r].get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES] for r in ranks]
+    )
     if not len(ranks):
         return None
     used = [i for i in range(len(CAUSES)) if values[:, i].max() >= LEAST_SHARE_PERCENT]
@@ -89,7 +97,9 @@ def rank_causes(view: View) -> Exhibit | None:
         reading += f" Shown: the {len(ranks)} of {len(ledger)} ranks that differ most from the mean."
     figure = heatmap(values[:, used], [names[i] for i in used], [f"rank {r}" for r in ranks], palette(view.dark), "%")
     rows = [(r, *(float(v) for v in line)) for r, line in zip(ranks, values, strict=True)]
-    return Exhibit("rank-causes", "Which rank differs?", reading, sheet(("rank", *(f"{n} (%)" for n in names)), rows), figure)
+    return Exhibit(
+        "rank-causes", "Which rank differs?", reading, sheet(("rank", *(f"{n} (%)" for n in names)), rows), figure
+    )
 
 
 def _difference(ranks: list[int], values: np.ndarray, used: list[int], spread: np.ndarray, names: list[str]) -> str:
@@ -113,7 +123,9 @@ def _limits(view: View) -> list[Component]:
         html.Section(
             [
                 html.Div([html.H2("Checked and not found"), html.P(phrases.checked_words(report) or "nothing")]),
-                html.Div([html.H2("Could not be judged"), html.Ul(judged) if judged else html.P("Everything was judged.")]),
+                html.Div(
+                    [html.H2("Could not be judged"), html.Ul(judged) if judged else html.P("Everything was judged.")]
+                ),
                 html.Div(
                     [
                         html.H2("Quality of the data"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ddprof.analyzers.facts.model import CAUSE
+import plotly.graph_objects as go
+from ddprof.analyzers.job.model import Pipeline
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.bars import stacked
 from ddprof.dashboard.figures.base import palette
@@ -12,33 +14,63 @@ from ddprof.dashboard.view import View
 
 from ddprof.units import format_ranks, format_us
 
+_QUESTION = "How large is the bubble, and are the stages even?"
+_COLUMNS = ("stage", "ranks", "work (ms/step)", "bubble (ms/step)", "waiting beyond it (ms/step)")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage, mean over its ranks, us per step."""
+
+    number: int
+    ranks: str
+    work_us: float
+    bubble_us: float
+    wait_us: float
+
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
-    yield _stages(view)
-
-
-def _stages(view: View) -> Exhibit:
-    job, measures = view.session.job, view.session.measures
-    question, columns = "How large is the bubble, and are the stages even?", ("stage", "ranks", "work (ms/step)", "bubble (ms/step)", "waiting beyond it (ms/step)")
-    pipeline = job.pipeline
+    pipeline = view.session.job.pipeline
     if pipeline is None:
         reading = "This job has no pipeline: no regular point-to-point traffic between ranks was seen."
-        return Exhibit("pipeline", question, reading, sheet(columns, []))
-    rows = []
+        yield Exhibit("pipeline", _QUESTION, reading, sheet(_COLUMNS, []))
+        return
+    stages = _stages(view, pipeline)
+    rows = [(s.number, s.ranks, s.work_us / 1e3, s.bubble_us / 1e3, s.wait_us / 1e3) for s in stages]
+    yield Exhibit("pipeline", _QUESTION, _reading(pipeline, stages), sheet(_COLUMNS, rows), _figure(view, stages))
+
+
+def _stages(view: View, pipeline: Pipeline) -> list[Stage]:
+    measures = view.session.measures
+    bubble, wait = measures.cause_us("pipeline_bubble"), measures.cause_us("comm_wait")
+    found = []
     for number, stage in enumerate(pipeline.stages):
-        positions = list(stage)
-        mean = [float(values[positions].mean()) / 1e3 for values in (measures.stage_work_us, measures.ledger_us[:, CAUSE["pipeline_bubble"]], measures.ledger_us[:, CAUSE["comm_wait"]])]  # fmt: skip
-        rows.append((number, format_ranks([job.rank_ids[p] for p in positions]), *mean))
-    depth, chunks = len(pipeline.stages), pipeline.microbatches * pipeline.interleave
-    share = (depth - 1) / (chunks + depth - 1)
-    slow = max(rows, key=lambda r: r[2])
-    mean_work = sum(r[2] for r in rows) / depth
-    reading = (
-        f"{depth} stages and {pipeline.microbatches} microbatches leave an unavoidable bubble of {share:.0%} of the pipeline's time. "
-        f"Stage {slow[0]} ({slow[1]}) has the most work: {format_us(slow[2] * 1e3)} per step, {slow[2] / max(mean_work, 1e-9) - 1:+.0%} against the mean."
+        at = list(stage)
+        means = [float(values[at].mean()) for values in (measures.stage_work_us, bubble, wait)]
+        found.append(Stage(number, format_ranks(measures.ranks(at)), *means))
+    return found
+
+
+def _reading(pipeline: Pipeline, stages: list[Stage]) -> str:
+    depth, chunks = len(stages), pipeline.microbatches * pipeline.interleave
+    slow = max(stages, key=lambda s: s.work_us)
+    mean = sum(s.work_us for s in stages) / depth
+    excess = slow.work_us / mean - 1 if mean > 0 else 0.0
+    return (
+        f"{depth} stages and {pipeline.microbatches} microbatches leave an unavoidable bubble of "
+        f"{(depth - 1) / (chunks + depth - 1):.0%} of the pipeline's time. Stage {slow.number} ({slow.ranks}) has most "
+        f"of the work: {format_us(slow.work_us)} per step, {excess:+.0%} against the mean."
     )
+
+
+def _figure(view: View, stages: list[Stage]) -> go.Figure:
     colors = palette(view.dark)
-    looks = {c: (w, colors.cause(c)) for c, w in (("compute", "work"), ("pipeline_bubble", "unavoidable bubble"), ("comm_wait", "waiting beyond it"))}
-    parts = {"compute": [r[2] for r in rows], "pipeline_bubble": [r[3] for r in rows], "comm_wait": [r[4] for r in rows]}
-    return Exhibit("pipeline", question, reading, sheet(columns, rows), stacked([f"stage {r[0]} ({r[1]})" for r in rows], parts, looks, colors, "ms per step"))
+    words = {"compute": "work", "pipeline_bubble": "unavoidable bubble", "comm_wait": "waiting beyond it"}
+    parts = {
+        "compute": [s.work_us / 1e3 for s in stages],
+        "pipeline_bubble": [s.bubble_us / 1e3 for s in stages],
+        "comm_wait": [s.wait_us / 1e3 for s in stages],
+    }
+    looks = {cause: (text, colors.cause(cause)) for cause, text in words.items()}
+    return stacked([f"stage {s.number} ({s.ranks})" for s in stages], parts, looks, colors, "ms per step")

@@ -47,7 +47,9 @@ def _lateness(view: View) -> Exhibit:
     late = lateness_us(job)[np.ix_(positions, steps)] / 1e3
     names = [f"rank {job.rank_ids[p]}" for p in positions]
     question = "Which rank comes late, always or sometimes?"
-    table = sheet(("rank", *(f"step {s} (ms)" for s in steps)), [(n, *_plain(row)) for n, row in zip(names, late, strict=True)])
+    table = sheet(
+        ("rank", *(f"step {s} (ms)" for s in steps)), [(n, *_plain(row)) for n, row in zip(names, late, strict=True)]
+    )
     if not np.isfinite(late).any():
         reading = "No collective was seen on two ranks: who comes late cannot be judged."
         return Exhibit("lateness", question, reading, table)
@@ -55,7 +57,10 @@ def _lateness(view: View) -> Exhibit:
     median = np.array([np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else -np.inf for row in late])
     worst = int(median.argmax())
     behind = int(np.sum(late[worst] > 0))
-    reading = f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the average member (median over steps), late in {behind} of {len(steps)} steps."
+    reading = (
+        f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the average member (median "
+        f"over steps), late in {behind} of {len(steps)} steps."
+    )
     figure = heatmap(late, [str(s) for s in steps], names, palette(view.dark), "ms", diverging=True, axis="step")
     return Exhibit("lateness", question, reading, table, figure)
 
@@ -75,7 +80,10 @@ def _blame(view: View) -> Exhibit:
         return Exhibit("blame", question, "No exposed waiting is charged to any of these ranks.", sheet(columns, rows))
     most = int(charged.sum(axis=1).argmax())
     cause = CAUSES[int(charged[most].argmax())]
-    reading = f"{names[most].capitalize()} costs every rank {format_us(charged[most].sum() * 1e3)} of waiting per step on average, mostly by its {CAUSE_WORDS[cause]}."
+    reading = (
+        f"{names[most].capitalize()} costs every rank {format_us(charged[most].sum() * 1e3)} of waiting per step "
+        f"on average, mostly by its {CAUSE_WORDS[cause]}."
+    )
     parts = {c: charged[:, i].tolist() for i, c in enumerate(CAUSES)}
     figure = stacked(names, parts, cause_looks(view), palette(view.dark), "ms of waiting per step and rank")
     return Exhibit("blame", question, reading, sheet(columns, rows), figure)
@@ -94,9 +102,15 @@ def _steps(view: View) -> Exhibit:
     else:
         slow = int(total.argmax())
         extra = CAUSES[int((causes[slow] - np.median(causes, axis=0)).argmax())]
-        reading = f"Median {format_us(np.median(total) * 1e3)}, 95th percentile {format_us(np.percentile(total, 95) * 1e3)}; step {steps[slow]} is the longest, mostly by {CAUSE_WORDS[extra]}."
+        reading = (
+            f"Median {format_us(np.median(total) * 1e3)}, 95th percentile "
+            f"{format_us(np.percentile(total, 95) * 1e3)}; step {steps[slow]} is the longest, mostly by "
+            f"{CAUSE_WORDS[extra]}."
+        )
     parts = {c: causes[:, i].tolist() for i, c in enumerate(CAUSES)}
-    figure = stacked([str(s) for s in steps], parts, cause_looks(view), palette(view.dark), "ms", horizontal=False, axis="step")
+    figure = stacked(
+        [str(s) for s in steps], parts, cause_looks(view), palette(view.dark), "ms", horizontal=False, axis="step"
+    )
     return Exhibit("step-causes", question, reading, table, figure)
 
 
@@ -104,12 +118,17 @@ def _pace(view: View) -> Exhibit:
     measures, positions = view.session.measures, _positions(view)
     names = [f"rank {measures.job.rank_ids[p]}" for p in positions]
     values = np.array([[pace.factor[p] - 1 for pace in (measures.compute, measures.host)] for p in positions]) * 100
-    table = sheet(("rank", "compute (% longer)", "host (% longer)"), [(n, *_plain(v)) for n, v in zip(names, values, strict=True)])
+    table = sheet(
+        ("rank", "compute (% longer)", "host (% longer)"), [(n, *_plain(v)) for n, v in zip(names, values, strict=True)]
+    )
     question = "Is a rank slower for the same work?"
     if not np.isfinite(values).any():
         return Exhibit("pace", question, "There is nothing to compare: no two ranks run the same work.", table)
     worst, what = np.unravel_index(int(np.nanargmax(values)), values.shape)
     noun = ("kernels", "host work")[int(what)]
-    reading = f"{names[int(worst)].capitalize()} needs {values[worst, what]:.0f} % longer than its typical peer for the same {noun}."
+    reading = (
+        f"{names[int(worst)].capitalize()} needs {values[worst, what]:.0f} % longer than its typical peer for the "
+        f"same {noun}."
+    )
     figure = heatmap(values, ["compute", "host"], names, palette(view.dark), "%", diverging=True)
     return Exhibit("pace", question, reading, table, figure)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dash import dcc, html
+from dash.development.base_component import Component
 from ddprof.dashboard.cards import notice
 from ddprof.dashboard.exhibit import Exhibit
 from ddprof.dashboard.view import View, parse_numbers
-from dash import dcc, html
-from dash.development.base_component import Component
 
 from ddprof.report import phrases
 from ddprof.units import format_us
@@ -36,7 +36,8 @@ def exhibits(view: View) -> list[Exhibit]:
 
 def configuration(view: View) -> dict[str, Any]:
     """What timeline.js needs: run, filters, the spans of the findings' evidence and the one to jump to."""
-    spans, focus = [], None
+    spans: list[dict[str, Any]] = []
+    focus = None
     wanted = view.query.get("finding", "")
     for number, finding in enumerate(view.session.report.ranked_findings()):
         for evidence in finding.evidence:
@@ -74,6 +75,8 @@ def _range(view: View) -> dict[str, float | None]:
 def _reading(view: View) -> str:
     timeline, clock = view.session.timeline, view.session.report.clock
     errors = [h.error_us for h in clock.hosts.values() if h.error_us is not None]
-    aligned = f"clocks aligned to ±{format_us(max(errors))}" if errors and max(errors) > 0 else f"clocks: {clock.method}"
+    aligned = (
+        f"clocks aligned to ±{format_us(max(errors))}" if errors and max(errors) > 0 else f"clocks: {clock.method}"
+    )
     count = f"{len(timeline.index):,} slices in {len(timeline.lanes)} lanes"
     return phrases.clean(f"{count}; {aligned}. Zero is the first step mark.")

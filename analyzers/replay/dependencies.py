@@ -12,10 +12,12 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.replay.model import NEVER
 
-from ddprof.tables import Array
+from ddprof.tables import NULL, Array
 
 TOLERANCE_NS = 1_000  # timestamps of different streams may disagree by this much
-OVERLAP_NS = 6_000  # in coarse timelines an operation seems to start before what released it has ended
+# Where an operation idled, what ended up to this long after its start may have released it: coarse timelines round.
+OVERLAP_NS = 6_000
+OVERLAP_WITHOUT_HOST_NS = 50_000
 COINCIDENCE_NS = 25_000  # an event wait releases the next kernel within this
 HELD_NS = 15_000  # idle longer than this although launched: something held it
 
@@ -29,8 +31,24 @@ def find_dependencies(facts: RankFacts, base: dict[str, Array]) -> Array:
     end = base["start"] + base["dur"]
     _comm_after_compute(base, end, dep)
     _compute_after_wait(facts, base, end, dep)
-    _coincident(base, end, dep)
+    without_host = not bool((facts.device_ops["launch_ns"] != NULL).any())
+    _coincident(base, end, dep, OVERLAP_WITHOUT_HOST_NS if without_host else OVERLAP_NS)
+    if without_host:
+        _last_before(base, end, dep)
     return dep
+
+
+def _last_before(base: dict[str, Array], end: Array, dep: Array) -> None:
+    """Without host calls an idle operation followed whatever ended last on the rank, after host work that was not traced."""
+    previous = np.full(len(end), NEVER)
+    same = base["track"][1:] == base["track"][:-1]
+    previous[1:][same] = end[:-1][same]
+    idle = np.flatnonzero((dep < 0) & (base["start"] - previous > HELD_NS))
+    by_end = np.argsort(end, kind="stable")
+    at = np.searchsorted(end[by_end], base["start"][idle], side="right") - 1
+    source = by_end[np.maximum(at, 0)]
+    valid = (at >= 0) & (end[source] > previous[idle]) & (base["track"][source] != base["track"][idle])
+    dep[idle[valid]] = source[valid]
 
 
 def _comm_after_compute(base: dict[str, Array], end: Array, dep: Array) -> None:
@@ -71,7 +89,7 @@ def _compute_after_wait(facts: RankFacts, base: dict[str, Array], end: Array, de
                 dep[kernel] = source
 
 
-def _coincident(base: dict[str, Array], end: Array, dep: Array) -> None:
+def _coincident(base: dict[str, Array], end: Array, dep: Array, overlap_ns: int) -> None:
     previous = np.full(len(end), NEVER)
     same = base["track"][1:] == base["track"][:-1]
     previous[1:][same] = end[:-1][same]
@@ -83,7 +101,7 @@ def _coincident(base: dict[str, Array], end: Array, dep: Array) -> None:
         return
     found = np.zeros(len(held), bool)
     by_end = np.argsort(end, kind="stable")
-    at = np.searchsorted(end[by_end], base["start"][held] + OVERLAP_NS, side="right") - 1
+    at = np.searchsorted(end[by_end], base["start"][held] + overlap_ns, side="right") - 1
     for _ in range(4):  # the few operations that ended just before
         source = by_end[np.maximum(at, 0)]
         near = (at >= 0) & (base["start"][held] - end[source] <= COINCIDENCE_NS)

@@ -31,8 +31,8 @@ def build_graph(job: JobFacts) -> Graph:
 
 def measured_span_ns(rank: RankGraph) -> int:
     """From the first step mark to the later of the last mark and the last device operation launched before it."""
-    last = int(rank.marks_ns[-1])
-    ends = (rank.ops.start_ns + rank.ops.dur_ns)[rank.ops.launch_ns < last]
+    last = int(rank.marks_ns[-1]) if rank.has_host else rank.origin_ns
+    ends = (rank.ops.start_ns + rank.ops.dur_ns)[rank.ops.launch_ns < int(rank.marks_ns[-1])]
     return max([last, *([int(ends.max())] if len(ends) else [])]) - rank.origin_ns
 
 
@@ -64,8 +64,9 @@ def _rank_graph(job: JobFacts, position: int) -> RankGraph:
     links = _links(job, position, ops)
     marks = facts.steps["end_ns"]
     order = _order(ops, anchors, marks, first, last)
+    has_host = not facts.is_device_rank or bool((facts.device_ops["launch_ns"] != NULL).any())
     offset = job.clock.offset_ns(position)
-    return RankGraph(facts, position, origin, offset, ops, anchors, marks, first, last, links, order)
+    return RankGraph(facts, position, origin, offset, ops, anchors, marks, first, last, links, order, has_host)
 
 
 def _device_base(facts: RankFacts, origin: int) -> dict[str, Array]:
@@ -152,7 +153,21 @@ def _transfers(job: JobFacts, position: int, base: dict[str, Array]) -> Array:
     at = base["comm"] >= 0
     known = at & (np.where(at, ready[base["comm"]], NULL) != NULL) if len(ready) else np.zeros(len(at), bool)
     transfer[known] = (base["start"] + base["dur"])[known] - ready[base["comm"][known]]
-    return transfer
+    return np.minimum(transfer, _message_transfer(job, position)[base["comm"]]) if known.any() else transfer
+
+
+def _message_transfer(job: JobFacts, position: int) -> Array:
+    """Least transfer of the one message a comm carries, over both sides; no limit for all other comms.
+
+    A send that was batched with a receive is recorded as long as the batch: its own transfer is what the other side shows.
+    """
+    limit = np.full(len(job.ranks[position].comms) + 1, np.iinfo(np.int64).max)
+    mine = np.flatnonzero(job.members["rank"] == position)
+    instance, comm = job.members["instance"][mine], job.members["comm"][mine]
+    message = job.instances["is_message"][instance].astype(bool) & (job.instances["members"][instance] > 1)
+    single = message & (np.bincount(comm, minlength=len(limit))[comm] == 1)
+    limit[comm[single]] = job.instances["transfer_ns"][instance[single]]
+    return limit
 
 
 def _chains(base: dict[str, Array], segment: Array, dep: Array, anchors: Anchors) -> tuple[Array, Array, Array]:

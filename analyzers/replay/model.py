@@ -72,6 +72,7 @@ class RankGraph:
     node_last: Array
     links: Mapping[int, tuple[int, ...]]  # node -> instances it takes part in
     order: tuple[tuple[int, int], ...]
+    has_host: bool  # False: a timeline without host calls, where only the device says how long a step took
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,8 @@ class _Run:
 
     def span(self) -> int:
         """From the first step mark to the later of the last mark and the last device operation."""
-        return max([*self.marks[-1:], self.last_device]) - self.origin
+        marks = self.marks[-1:] if self.rank.has_host else []
+        return max([*marks, self.last_device]) - self.origin
 
     def advance(
         self, arrived: list[int], latest: list[int], needed: list[int], waiting: dict[int, list[int]], ready: deque[int]

@@ -42,14 +42,18 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
         abstentions += [a for a in said if isinstance(a, Abstention)]
         if not said:
             silent.append(rule_id)
-    priced = sorted(((pricer.gain_us(c), c) for c in candidates), key=lambda pair: (pair[1].is_bound, -pair[0], pair[1].id))
-    worth = [(gain, c) for gain, c in priced if gain >= MIN_SHARE * measures.step_us or not c.changes or _names(c, measures)]
+    priced = sorted(
+        ((pricer.gain_us(c), c) for c in candidates), key=lambda pair: (pair[1].is_bound, -pair[0], pair[1].id)
+    )
+    worth = [
+        (gain, c) for gain, c in priced if gain >= MIN_SHARE * measures.step_us or not c.changes or _names(c, measures)
+    ]
     findings, fixed = _explain(worth, measures, pricer)
     return Diagnosis(
         findings=tuple(sorted(findings, key=lambda f: -f.recoverable_us.value)),
         abstentions=tuple(abstentions),
         checked=tuple(sorted({*silent, *(c.id for g, c in priced if (g, c) not in worth)})),
-        what_if=_what_if(findings, fixed, measures, pricer),
+        what_if=_what_if(findings, fixed, [c for _, c in worth], measures, pricer),
     )
 
 
@@ -94,7 +98,11 @@ def _finding(candidate: Candidate, gain_us: float, measures: Measures, pricer: P
 
 
 def _what_if(
-    findings: Sequence[Finding], fixed: Sequence[tuple[Candidate, Finding]], measures: Measures, pricer: Pricer
+    findings: Sequence[Finding],
+    fixed: Sequence[tuple[Candidate, Finding]],
+    worth: Sequence[Candidate],
+    measures: Measures,
+    pricer: Pricer,
 ) -> tuple[WhatIf, ...]:
     step = measures.step_us
     rows = [
@@ -106,6 +114,10 @@ def _what_if(
         )
         for f in sorted(findings, key=lambda f: -f.recoverable_us.value)
     ]
+    for words, change, band in ((w, c, candidate.band) for candidate in worth for w, c in candidate.also):
+        predicted = pricer.step_us((change,))
+        gain = max(0.0, step - predicted)
+        rows.append(WhatIf(words, predicted, max(0.0, predicted - band * gain), min(step, predicted + band * gain)))
     if len(fixed) > 1:
         together = pricer.step_us(tuple(change for c, _ in fixed for change in c.changes))
         band = max(c.band for c, _ in fixed)

@@ -11,6 +11,7 @@ from ddprof.findings import Finding, severity
 from ddprof.report.model import CAUSES, Verdict
 from ddprof.units import format_ranks, format_share, format_us
 
+CLEARLY_LARGER = 1.25
 _BOUND_OF_CAUSE = {
     "compute": "compute",
     "comm_transfer": "communication",
@@ -30,11 +31,21 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
     """The headline: the largest finding above info, else what the ledger says the step consists of."""
     serious = [f for f in diagnosis.findings if severity(f.recoverable_us.value, measures.step_us) != "info"]
     if serious:
-        top = serious[0]
+        top = _lead(serious)
         rule = catalogue().get(top.id)
-        return Verdict(rule.bound if rule else "compute", _sentence(top, measures) + _culprits(diagnosis.findings, measures, top))
+        return Verdict(
+            rule.bound if rule else "compute", _sentence(top, measures) + _culprits(diagnosis.findings, measures, top)
+        )
     plain = _healthy(measures)
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None))
+
+
+def _lead(serious: list[Finding]) -> Finding:
+    """The largest finding; one whose price is a bound gives way to the next unless it is clearly larger."""
+    firm = [f for f in serious if (rule := catalogue().get(f.id)) is None or not rule.upper_bound]
+    if not firm or serious[0].recoverable_us.value > CLEARLY_LARGER * firm[0].recoverable_us.value:
+        return serious[0]
+    return firm[0]
 
 
 def _sentence(finding: Finding, measures: Measures) -> str:

@@ -70,6 +70,7 @@ class Candidate:
     ceiling_us: float | None = None
     band: float = 0.1
     is_bound: bool = False  # the price is an upper bound: it must not explain smaller causes away
+    also: tuple[tuple[str, Change], ...] = ()  # further what-ifs worth a line, each with its words
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Rule:
     detect: Callable[[Any], Iterator[Candidate | Abstention]]
     needs: tuple[str, ...] = field(default=())
     bound: str = "compute"  # verdict.bound when this finding leads
+    upper_bound: bool = False  # its prices are bounds: it leads the verdict only if clearly larger than the next
 
 
 def severity(recoverable_us: float, step_us: float) -> str:

@@ -106,7 +106,9 @@ def groups_table(
             used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += 1
     described = {(tuple(sorted(g.ranks)), g.name): g.description for f in ranks for g in f.process_groups}
     # Parameters are gathered and gradients scattered where something is trained; inference does the same for tensor parallelism.
-    trains = any("Optimizer" in s or "FSDP" in s or "FullySharded" in s or "Backward" in s for f in ranks[:1] for s in f.strings)
+    trains = any(
+        "Optimizer" in s or "FSDP" in s or "FullySharded" in s or "Backward" in s for f in ranks[:1] for s in f.strings
+    )
     roles = [_role(key, described.get(key, ""), used[i], world_size, trains) for i, key in enumerate(keys)]
     return GROUPS.table(
         {

@@ -48,7 +48,7 @@ def _tail(successes: int, trials: int, probability: float) -> float:
     """P(X >= successes) of a binomial; the test of "last in k of n" against 1/N (science.md B4)."""
     if trials > 400:  # normal approximation: the exact sum adds nothing there
         mean, spread = trials * probability, (trials * probability * (1 - probability)) ** 0.5
-        return float(0.5 * np.exp(-max(0.0, (successes - mean) / spread) ** 2 / 2))
+        return float(0.5 * np.exp(-(max(0.0, (successes - mean) / spread) ** 2) / 2))
     return float(
         sum(comb(trials, k) * probability**k * (1 - probability) ** (trials - k) for k in range(successes, trials + 1))
     )

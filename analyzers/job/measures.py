@@ -116,7 +116,10 @@ def _starved_us(facts: RankFacts) -> float:
     if not len(mine) or not len(ops):
         return 0.0
     launch = ops["launch_end_ns"][gaps["next_op"][mine]]
-    start, end = gaps["start_ns"][mine], np.where(launch == NULL, gaps["start_ns"][mine], np.minimum(gaps["end_ns"][mine], launch))
+    start, end = (
+        gaps["start_ns"][mine],
+        np.where(launch == NULL, gaps["start_ns"][mine], np.minimum(gaps["end_ns"][mine], launch)),
+    )
     keep = end > start
     return _per_step_us(facts, (start[keep], end[keep]))
 

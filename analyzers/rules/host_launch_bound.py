@@ -69,4 +69,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("host.launch_bound", "The host launches too slowly", detect, bound="host")
+RULE = Rule("host.launch_bound", "The host launches too slowly", detect, bound="host", upper_bound=True)

@@ -51,8 +51,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ),
         ),
         ceiling_us=gain,
+        is_bound=True,
         band=0.2,
     )
 
 
-RULE = Rule("pipeline.bubble", "The pipeline bubble is large", detect, bound="pipeline")
+RULE = Rule("pipeline.bubble", "The pipeline bubble is large", detect, bound="pipeline", upper_bound=True)

@@ -43,6 +43,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=numbers,
         lost_us=charged_us(measures, positions),
         changes=(Change("balance_stages"),),
+        also=(
+            (
+                f"stage {slowest} as fast as the mean of all stages",
+                Change("scale_compute", numbers, tuple(float(measures.stage_work_us[p] / mean) for p in positions)),
+            ),
+        ),
         confidence=0.9,
         evidence=(
             Evidence(

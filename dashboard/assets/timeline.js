@@ -151,6 +151,7 @@
         this.tile = tile;
         this.painter.paint();
         this.root.dataset.fetchMs = (performance.now() - started).toFixed(1);
+        if (!this.root.dataset.tiles) this.root.dataset.pictureMs = performance.now().toFixed(0);
         this.root.dataset.tiles = String(Number(this.root.dataset.tiles || 0) + 1);
       } catch (error) { this.say.textContent = String(error.message); }
     }

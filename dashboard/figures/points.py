@@ -79,3 +79,27 @@ def intervals(
     chart.add_vline(x=0, line={"color": colors.quiet, "dash": "dash"})
     chart.update_yaxes(autorange="reversed", type="category")
     return chart
+
+
+def dumbbells(
+    labels: Sequence[str], before: Sequence[float], after: Sequence[float], colors: Palette, unit: str
+) -> go.Figure:
+    """Two points per label, joined: an open circle before, a filled diamond after."""
+    chart = figure(colors, unit, "", max(180, 28 * len(labels) + 100))
+    names = [label(text) for text in labels]
+    for name, first, second in zip(names, before, after, strict=True):
+        line = {"color": colors.grid, "width": 4}
+        chart.add_scatter(
+            x=[first, second], y=[name, name], mode="lines", line=line, showlegend=False, hoverinfo="skip"
+        )
+    for words, values, symbol in (("before", before, "circle-open"), ("after", after, "diamond")):
+        chart.add_scatter(
+            x=list(values),
+            y=names,
+            mode="markers",
+            name=words,
+            marker={"size": 11, "symbol": symbol, "color": colors.accent, "line": {"width": 2}},
+            hovertemplate=f"{words}: %{{x:.4g}} {unit}<extra>%{{y}}</extra>",
+        )
+    chart.update_yaxes(autorange="reversed", type="category")
+    return chart

@@ -14,6 +14,7 @@ from ddprof.dashboard.cards import exhibit_card, notice
 from ddprof.dashboard.exhibit import Exhibit
 from ddprof.dashboard.pages import (
     communication,
+    compare,
     data,
     findings,
     host,
@@ -61,6 +62,7 @@ PAGES = (
     Page("/memory", "Memory", memory.exhibits, needs_traces=True),
     Page("/pipeline", "Pipeline", pipeline.exhibits, needs_traces=True),
     Page("/what-if", "What-if", what_if.exhibits, what_if.content),
+    Page("/compare", "Compare", compare.exhibits, compare.content),
     Page("/data", "Data", data.exhibits),
 )
 _BY_PATH = {page.path: page for page in PAGES}

@@ -1,0 +1,146 @@
+"""How fast the timeline is: index build, tiles, and the first picture and zooms in a real Chromium.
+
+    python benchmarks/bench_timeline.py [--slices 10000000] [--ranks 8] [--browser]
+
+The slices are synthetic (exponential durations, three streams a rank); nothing else of a run is made.
+Targets: first picture under 1.0 s, zoom or pan under 100 ms, whatever the number of slices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, where nothing is installed
+
+from ddprof.analyzers.facts.model import CAUSE
+from ddprof.dashboard.index import SliceIndex, Slices
+from ddprof.dashboard.lanes import CATEGORIES, Lane, Timeline
+from ddprof.dashboard.tiles import encode
+
+STREAMS = (
+    ("stream 0: compute", "compute"),
+    ("stream 1: communication", "comm_transfer"),
+    ("stream 2: copies", "memcpy"),
+)
+NAMES = tuple(f"kernel_{i}" for i in range(200))
+BINS = 1700  # what a window of 1280 pixels asks for
+WINDOWS = (1.0, 0.2, 0.02, 0.0002)
+
+
+def synthetic(slices: int, ranks: int) -> Timeline:
+    """A timeline of about `slices` slices in three lanes a rank."""
+    random = np.random.default_rng(7)
+    each = slices // (ranks * len(STREAMS))
+    lanes, parts = [], []
+    for rank in range(ranks):
+        for label, cause in STREAMS:
+            edges = np.cumsum(random.exponential(5_000, 2 * each).astype(np.int64) + 1)
+            category = np.full(each, CAUSE[cause])
+            category[random.random(each) < 0.1] = CAUSE["comm_wait"]
+            parts.append(
+                Slices(edges[0::2], edges[1::2], category, random.integers(0, len(NAMES), each), np.arange(each))
+            )
+            lanes.append(Lane(rank, rank, f"node-{rank // 8}", "stream", label, each))
+    index = SliceIndex(parts, len(CATEGORIES))
+    return Timeline(tuple(lanes), NAMES, index, 0, ((0, index.lo_ns, index.hi_ns),))
+
+
+def tile_times(timeline: Timeline) -> dict[str, Any]:
+    """Milliseconds and bytes of one view at several zooms, at most 60 lanes (more fit on no screen)."""
+    lanes = list(range(min(60, len(timeline.lanes))))
+    span, found = timeline.index.hi_ns - timeline.index.lo_ns, {}
+    for share in WINDOWS:
+        lo = timeline.index.lo_ns + int(span * (1 - share) / 2)
+        times = []
+        for _ in range(5):
+            started = time.perf_counter()
+            body = encode(timeline, lanes, lo, lo + max(1, int(span * share)), BINS)
+            times.append((time.perf_counter() - started) * 1e3)
+        found[f"{share:.2%}"] = {"median_ms": round(statistics.median(times), 1), "bytes": len(body)}
+    return found
+
+
+def browser_times(timeline: Timeline) -> dict[str, Any]:
+    """Navigation to first picture, and the zooms, in headless Chromium."""
+    from ddprof.dashboard.runs import Runs
+    from ddprof.dashboard.server import make_server
+    from ddprof.dashboard.session import Session
+    from selenium import webdriver
+
+    from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
+
+    ranks = tuple(sorted({lane.rank for lane in timeline.lanes}))
+    report = Report(RunInfo(len(ranks), ranks), Steps(1, "none", 1.0), Ledger(), Verdict("none", "synthetic slices"))
+    session = Session(report, sources=(None,))  # type: ignore[arg-type]  # only that there are some is asked
+    session.__dict__["_timeline"] = timeline
+    server = make_server(Runs([], [session]), "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
+        options.add_argument(argument)
+    # Named, so that selenium does not go and look for one in the network.
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    try:
+        first = [_first_picture(driver, server.server_port) for _ in range(3)]
+        return {"first_picture_s": [round(s, 2) for s in first], "zoom_ms": _zooms(driver)}
+    finally:
+        driver.quit()
+        server.shutdown()
+
+
+def _first_picture(driver: Any, port: int) -> float:
+    driver.get("about:blank")
+    driver.get(f"http://127.0.0.1:{port}/timeline")
+    script = (
+        "const r=document.getElementById('timeline-root'); return r && r.dataset.tiles ? r.dataset.pictureMs : null"
+    )
+    deadline = time.monotonic() + 60
+    while (found := driver.execute_script(script)) is None:
+        if time.monotonic() > deadline:
+            raise SystemExit("no picture within 60 s")
+        time.sleep(0.02)
+    return float(found) / 1e3
+
+
+def _zooms(driver: Any) -> list[float]:
+    """Fetch and paint of four zooms, without the pause that waits for the hand to rest."""
+    times = []
+    for _ in range(4):
+        driver.execute_script("ddprof.timeline.zoom(0.2)")
+        time.sleep(1.0)
+        times.append(float(driver.execute_script("return document.getElementById('timeline-root').dataset.fetchMs")))
+    return times
+
+
+def main() -> None:
+    """Print the measurements as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slices", type=int, default=10_000_000)
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--browser", action="store_true", help="also measure in Chromium (needs selenium)")
+    options = parser.parse_args()
+    started = time.perf_counter()
+    timeline = synthetic(options.slices, options.ranks)
+    found: dict[str, Any] = {
+        "slices": len(timeline.index),
+        "lanes": len(timeline.lanes),
+        "made_and_indexed_s": round(time.perf_counter() - started, 2),
+        "tiles": tile_times(timeline),
+    }
+    if options.browser:
+        found["browser"] = browser_times(timeline)
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Runs to look at, made by the trace generator (so that every test runs everywhere), and a driven Chromium."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
+
+from ddprof.dashboard.runs import Runs
+from ddprof.dashboard.server import make_server
+from ddprof.dashboard.session import Session, load
+from ddprof.dashboard.view import View
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
+
+from benchmarks.oracle.kinds import scenario
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.write import write
+
+SEED = 17
+
+
+def generate(folder: Path, kind: str) -> Path:
+    """A labelled run of some kind; returns the folder of its traces."""
+    write(simulate(scenario(SEED, kind)), folder)
+    return folder / "traces"
+
+
+@pytest.fixture(scope="session")
+def straggler_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPU run of which one rank's device is slow."""
+    return generate(tmp_path_factory.mktemp("straggler") / "run", "straggler.compute")
+
+
+@pytest.fixture(scope="session")
+def straggler(straggler_traces: Path) -> Session:
+    """That run, loaded."""
+    return load([str(straggler_traces)])[0]
+
+
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """A pipeline-parallel run with one slow stage."""
+    return load([str(generate(tmp_path_factory.mktemp("pipeline") / "run", "pipeline.imbalance"))])[0]
+
+
+@pytest.fixture
+def view(straggler: Session) -> View:
+    """The straggler run without filters."""
+    return View(straggler, {}, (straggler,))
+
+
+@pytest.fixture(scope="session")
+def serve() -> Iterator[Callable[..., str]]:
+    """`serve(sessions, token=None)` -> address of a server that runs until the tests end."""
+    servers = []
+
+    def start(sessions: list[Session], token: str | None = None, paths: tuple[str, ...] = ()) -> str:
+        server = make_server(Runs(paths, sessions), "127.0.0.1", 0, token)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium that logs its console and its requests."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (pip install -e '.[dev]')")
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (browser and driver):
+        pytest.skip("no chromium and chromedriver (Debian: apt-get install chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_argument("--window-size=1280,900")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield started
+    started.quit()

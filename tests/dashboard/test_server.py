@@ -1,0 +1,182 @@
+"""The server: who is answered, what may be loaded, the data routes, and runs that change while they are looked at."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ddprof.dashboard import runs as runs_module
+from ddprof.dashboard.app import create_app
+from ddprof.dashboard.guard import is_loopback
+from ddprof.dashboard.runs import Runs
+from ddprof.dashboard.server import compress, make_server
+from ddprof.dashboard.session import Session, load
+
+from ddprof.errors import NoUsableInput, UsageError
+
+TOKEN = "a-secret-of-many-characters"
+
+
+@pytest.fixture(scope="module")
+def client(straggler: Session) -> Any:
+    """A client of the application on loopback."""
+    server = create_app(Runs([], [straggler])).server
+    compress(server)
+    return server.test_client()
+
+
+@pytest.fixture
+def locked(straggler: Session) -> Any:
+    """A client of the application that demands a token."""
+    return create_app(Runs([], [straggler]), TOKEN).server.test_client()
+
+
+def test_loopback_answers_to_its_own_names_only(client: Any) -> None:
+    for host in ("127.0.0.1:8050", "localhost:8050", "[::1]:8050"):
+        assert client.get("/", headers={"Host": host}).status_code == 200
+    assert client.get("/", headers={"Host": "evil.example:8050"}).status_code == 403
+    assert client.get("/data/report.json", headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_a_token_is_demanded_on_every_route(locked: Any) -> None:
+    for path in ("/", "/data/report.json", "/_dash-layout", "/assets/timeline.js"):
+        assert locked.get(path).status_code == 401
+        assert locked.get(path + "?token=wrong").status_code == 401
+        assert locked.get(path + "?token=ÿ").status_code == 401
+    answer = locked.get(f"/?token={TOKEN}")
+    assert answer.status_code == 302 and "token" not in answer.headers["Location"]
+    assert "HttpOnly" in answer.headers["Set-Cookie"] and "SameSite=Strict" in answer.headers["Set-Cookie"]
+    assert locked.get("/data/report.json").status_code == 200
+
+
+def test_nothing_may_be_loaded_from_elsewhere(client: Any) -> None:
+    page = client.get("/")
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy and "unsafe-eval" not in policy
+    assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
+    assert 'lang="en"' in page.text
+    assert "http://" not in page.text and "https://" not in page.text
+
+
+def test_large_requests_are_refused(client: Any) -> None:
+    assert (
+        client.post("/_dash-update-component", data=b"x" * 2_000_000, content_type="application/json").status_code
+        == 413
+    )
+
+
+def test_is_loopback() -> None:
+    assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"))
+    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", ""))
+
+
+def test_routes_answer(client: Any, straggler: Session) -> None:
+    lanes = client.get("/data/lanes").json
+    assert len(lanes["lanes"]) == len(straggler.timeline.lanes)
+    only = client.get("/data/lanes?ranks=1").json["lanes"]
+    assert {lane["rank"] for lane in only} == {1}
+    tile = client.get(f"/data/tile?lanes=0-3&lo={lanes['lo_ns']}&hi={lanes['hi_ns']}&bins=100")
+    assert tile.data[:4] == b"DDT1"
+    assert client.get("/data/slice?row=0").json["dur_us"] > 0
+    assert client.get("/data/search?text=nccl").json["count"] > 0
+    assert client.get("/data/statistics?lanes=0&lo=0&hi=1000000").json["span_us"] == 1000
+    assert client.get("/data/waits?lo=0&hi=1000000000").json
+    assert client.get("/data/report.json").json["schema"] == "ddprof.report/1"
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["tile?lanes=0&lo=5&hi=5&bins=10", "tile?lanes=x&lo=0&hi=5&bins=10", "slice?row=-1", "slice?row=abc", "slice",
+     "tile?lanes=99999&lo=0&hi=5&bins=10", "table.csv?page=ranks&id=nothing", "table.csv?page=nowhere&id=x"],
+)  # fmt: skip
+def test_bad_requests_are_one_line(client: Any, query: str) -> None:
+    answer = client.get(f"/data/{query}")
+    assert answer.status_code == 400
+    assert answer.text and "\n" not in answer.text and "Traceback" not in answer.text
+
+
+def test_csv_of_a_table(client: Any, straggler: Session) -> None:
+    answer = client.get("/data/table.csv?page=ranks&id=lateness&ranks=0")
+    rows = list(csv.reader(io.StringIO(answer.text)))
+    assert rows[0][0] == "rank" and [row[0] for row in rows[1:]] == ["rank 0"]
+    assert "attachment" in answer.headers["Content-Disposition"]
+
+
+def test_text_is_compressed_on_request(client: Any) -> None:
+    plain = client.get("/data/report.json")
+    packed = client.get("/data/report.json", headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["Content-Encoding"] == "gzip" and len(packed.data) < len(plain.data)
+
+
+def test_a_port_in_use_is_one_line(straggler: Session) -> None:
+    first = make_server(Runs([], [straggler]), "127.0.0.1", 0)
+    try:
+        with pytest.raises(UsageError, match="cannot bind"):
+            make_server(Runs([], [straggler]), "127.0.0.1", first.server_port)
+    finally:
+        first.server_close()
+
+
+def test_a_folder_that_grows_is_read_again(
+    straggler_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "LEAST_PAUSE_S", 0.0)
+    files = sorted(straggler_traces.glob("*.gz"))
+    for file in files[:2]:
+        shutil.copy2(file, tmp_path)
+    runs = Runs([str(tmp_path)], load([str(tmp_path)]))
+    assert len(runs.sessions[0].report.run.ranks) == 2
+    assert runs.refresh() == 1  # nothing changed
+    shutil.copy2(files[2], tmp_path)
+    assert runs.refresh() == 2
+    assert len(runs.sessions[0].report.run.ranks) == 3
+    for file in tmp_path.glob("*.gz"):
+        file.unlink()
+    assert runs.refresh() == 3 and runs.problem
+    assert len(runs.sessions[0].report.run.ranks) == 3  # what was shown stays
+
+
+def test_sessions_of_saved_reports_and_of_nothing(tmp_path: Path, straggler: Session) -> None:
+    from ddprof.report.contract import to_contract
+
+    file = tmp_path / "saved.json"
+    file.write_text(json.dumps(to_contract(straggler.report)))
+    session = load([str(file)])[0]
+    assert not session.has_traces and session.report.verdict == straggler.report.verdict
+    with pytest.raises(NoUsableInput, match="holds no events"):
+        _ = session.job
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NoUsableInput):
+        load([str(tmp_path / "empty")])
+
+
+def test_the_session_rebuilds_the_job_of_the_report(straggler: Session) -> None:
+    report = straggler.report
+    assert straggler.job.rank_ids == report.run.ranks
+    assert straggler.job.step_ns / 1e3 == pytest.approx(report.steps.wall_us)
+    for name in ("instances", "members", "ledger", "blame"):
+        assert len(getattr(straggler.job, name)) == len(report.tables[name])
+
+
+def test_serve_needs_a_long_token_and_a_run(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from ddprof.cli.serve import command
+
+    short = CliRunner().invoke(command, [str(tmp_path), "--token", "short"])
+    assert isinstance(short.exception, UsageError)
+    missing = CliRunner().invoke(command, [str(tmp_path)])
+    assert isinstance(missing.exception, NoUsableInput)
+
+
+def test_a_live_server_answers(serve: Callable[..., str], straggler: Session) -> None:
+    from urllib.request import urlopen
+
+    with urlopen(serve([straggler]) + "/data/report.json", timeout=20) as answer:
+        assert json.load(answer)["verdict"]["headline"] == straggler.report.verdict.headline

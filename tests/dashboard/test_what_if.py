@@ -1,0 +1,44 @@
+"""The What-if page replays: nothing changed is the measured step, and the culprit's cause is the one that pays."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from ddprof.dashboard.pages import what_if
+from ddprof.dashboard.session import Session
+from ddprof.dashboard.view import View
+
+
+def test_as_recorded_is_the_measured_step(straggler: Session) -> None:
+    levels = what_if.predict(straggler, what_if.settings({}))
+    assert levels == [("as recorded", pytest.approx(straggler.report.steps.wall_us))]
+
+
+def test_removing_the_straggler_pays_and_faster_kernels_pay_more(straggler: Session) -> None:
+    before = straggler.report.steps.wall_us
+    balanced = what_if.predict(straggler, what_if.settings({"balance": "1"}))[-1][1]
+    faster = what_if.predict(straggler, what_if.settings({"balance": "1", "compute": "2"}))[-1][1]
+    assert balanced < before * 0.99
+    assert faster < balanced
+
+
+def test_every_control_can_be_replayed_alone_within_a_second(straggler: Session) -> None:
+    assert straggler.pricer.error is not None  # built outside the measured time, as on the page
+    for control in what_if.CONTROLS:
+        started = time.perf_counter()
+        levels = what_if.predict(straggler, what_if.settings({control.id: "1" if control.is_switch else "2"}))
+        assert time.perf_counter() - started < 1.0, control.id
+        assert len(levels) == 2 and 0 < levels[1][1] <= levels[0][1] * 1.001, control.id
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-5", "x", "", "1e9"])
+def test_nonsense_in_the_address_is_clipped(text: str) -> None:
+    values = what_if.settings({"bandwidth": text, "loader": text})
+    assert 1.0 <= values["bandwidth"] <= 8.0 and 0.0 <= values["loader"] <= 1.0
+
+
+def test_the_result_is_a_sentence_with_both_times(view: View) -> None:
+    levels = what_if.predict(view.session, what_if.settings({"balance": "1"}))
+    sentence = what_if.result(view, levels)[0].children
+    assert "→" in sentence and "less" in sentence

@@ -3,7 +3,7 @@
     python benchmarks/generate_traces.py /tmp/r1 --ranks 1 --events 250000 --layers 40 --stack
     python benchmarks/bench_reader.py /tmp/r1/rank0.json.gz --runs 5
 
-Writes `benchmarks/results/reader.json`. CPU seconds (user + system, imports not counted) are the figure to compare: wall
+Writes `benchmarks/results/reader.json`. CPU seconds (user + system, without imports) are the figure to compare: wall
 time depends on what else the machine does.
 """
 

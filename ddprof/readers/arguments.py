@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ ELEMENT_BYTES: Mapping[str, int] = {
 }
 _IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
 _SYNC = int(Kind.SYNC)
+_COLLECTIVE = attrgetter("collective")
 _LIBRARY = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):(?P<op>\w+)")
 _FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
 _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
@@ -68,9 +70,11 @@ class ArgumentTables:
 
     def add(self, first_row: int, kind: Array, names: list[str], args: list[Args], shape_rows: Array) -> None:
         """The arguments of one block, whose first event is number `first_row`."""
-        for at, given in enumerate(args):
-            if given.collective is not None:
-                self._collective(first_row + at, given)
+        collectives = list(map(_COLLECTIVE, args))
+        if collectives.count(None) < len(collectives):
+            for at, name in enumerate(collectives):
+                if name is not None:
+                    self._collective(first_row + at, args[at])
         for at in np.flatnonzero(_IS_COPY[kind]).tolist():
             given = args[at]
             self.copies.append((first_row + at, one_int(given.bytes if given.bytes != NULL else given.size)))

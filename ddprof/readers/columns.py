@@ -5,11 +5,12 @@ A block of decoded events at a time, names and tracks dictionary-encoded, nothin
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,9 +27,11 @@ _IS_DEVICE = np.isin(np.arange(256), (*DEVICE_KINDS, Kind.SYNC))  # by kind
 _HAS_SHAPES = np.isin(np.arange(256), (Kind.CPU_OP, Kind.ANNOTATION))
 _UNKNOWN = 255
 _OTHER = int(Kind.OTHER)
-_FLOW_PHASES = frozenset("sft")
+_NOT_MARKS = frozenset("Xsft")
 _DROPPED = FLOWS - {"critical_path"}  # arrows, which say nothing that correlation does not
-_CATEGORY = attrgetter("cat")
+_CATEGORY, _NAME, _PID, _TID = map(attrgetter, ("cat", "name", "pid", "tid"))
+_TS, _DUR = attrgetter("ts"), attrgetter("dur")
+_EXTERNAL, _CORRELATION = attrgetter("external_id"), attrgetter("correlation")
 
 
 class Interned(dict[Any, int]):
@@ -38,9 +41,9 @@ class Interned(dict[Any, int]):
         self[key] = number = len(self)
         return number
 
-    def all(self, keys: list[Any], dtype: type = np.int32) -> Array:
-        """The number of each key, shape (len(keys),)."""
-        return np.array(list(map(self.__getitem__, keys)), dtype)
+    def all(self, keys: Iterable[Any]) -> Array:
+        """The number of each key, int32, shape (len(keys),)."""
+        return np.array(array("i", list(map(self.__getitem__, keys))), np.int32)
 
 
 class EventColumns:
@@ -64,22 +67,18 @@ class EventColumns:
 
     def add(self, events: list[Event | None]) -> None:
         """Append a block. Raises InexactFloats, before anything is changed, where the block must be decoded exactly."""
-        present: list[Event] = [e for e in events if e is not None] if None in events else events  # type: ignore[assignment]
-        categories = list(map(_CATEGORY, present))
+        present, categories = _present(events)
         counts = Counter(categories)
         dropped = _DROPPED if self.keep_python else _DROPPED | _PYTHON
-        rest = [e for e, category in zip(present, categories, strict=True) if category not in dropped]
+        rest = [e for e, c in zip(present, categories, strict=True) if c not in dropped or e.name == GC_NAME]
         spans = [e for e in rest if e.ph == "X"]
-        if not self.keep_python and not _PYTHON.isdisjoint(counts):
-            spans += [e for e in present if e.cat in _PYTHON and e.name == GC_NAME and e.ph == "X"]
-        ts, dur = to_ns([e.ts for e in spans]), to_ns([e.dur for e in spans])
+        ts, dur = to_ns(list(map(_TS, spans))), to_ns(list(map(_DUR, spans)))
         # Nothing above changes this object: InexactFloats leaves it as it was.
         self.defects["null events"] += len(events) - len(present)
-        marks = [e for e in rest if e.ph != "X"]
-        counts.pop("", None)
-        self.categories.update(counts)
-        self.categories.update(e.ph for e in rest if not e.cat)
-        self._marks([e for e in marks if e.ph not in _FLOW_PHASES])
+        self.categories.update({category: n for category, n in counts.items() if category})
+        if len(spans) < len(rest) or "" in counts:
+            self.categories.update(e.ph for e in rest if not e.cat)
+            self._marks([e for e in rest if e.ph not in _NOT_MARKS])
         if spans:
             self._spans(spans, ts, dur)
 
@@ -128,30 +127,32 @@ class EventColumns:
             rows = np.flatnonzero(keep).tolist()
             spans, args = [spans[r] for r in rows], [args[r] for r in rows]
             kind, ts, dur = kind[keep], ts[keep], dur[keep]
-        names = [e.name for e in spans]
+        names = list(map(_NAME, spans))
         name = self.strings.all(names)
-        track = self.tracks.all([(e.pid, e.tid) for e in spans])
+        track = self.tracks.all(zip(map(_PID, spans), map(_TID, spans), strict=True))
         external = self._external(args)
-        correlation = to_int64([a.correlation for a in args])
+        correlation = to_int64(list(map(_CORRELATION, args)))
         self.blocks.append((kind, name, track, ts, self._durations(dur), correlation, external))
         self._device_tracks(kind, track, spans, args)
         self.arguments.add(self.rows, kind, names, args, self._shape_rows(kind, name))
         self.rows += len(spans)
 
     def _external(self, args: list[Args]) -> Array:
-        external = to_int64([a.external_id for a in args])
+        external = to_int64(list(map(_EXTERNAL, args)))
         missing = np.flatnonzero(external == NULL)
-        if len(missing):
-            external[missing] = to_int64([args[row].external_id_old for row in missing.tolist()])
+        if not len(missing):
+            return external
+        external = external.copy()
+        external[missing] = to_int64([args[row].external_id_old for row in missing.tolist()])
         return external
 
     def _kinds(self, spans: list[Event], args: list[Args]) -> Array:
         known = self._kind_of
-        categories = [e.cat for e in spans]
+        categories = list(map(_CATEGORY, spans))
         for category in set(categories) - known.keys():
             kind = kind_of(category)
             known[category] = int(kind) if kind is not None else Kind.OTHER if category in IGNORED else _UNKNOWN
-        kinds = np.array([known[category] for category in categories], np.uint8)
+        kinds = np.array(array("B", list(map(known.__getitem__, categories))), np.uint8)
         for row in np.flatnonzero(kinds == _UNKNOWN).tolist():
             kinds[row] = self._guess(spans[row], args[row])
         return kinds
@@ -197,6 +198,15 @@ class EventColumns:
                     self.process_labels[event.pid] = str(event.args.labels or "")
             elif event.ph in "BEbe" and event.cat not in FLOWS:
                 self.defects["begin/end events, which Kineto does not write"] += 1
+
+
+def _present(events: list[Event | None]) -> tuple[list[Event], list[str]]:
+    """The events that are not null, and their categories."""
+    try:
+        return cast("list[Event]", events), list(map(_CATEGORY, events))
+    except AttributeError:
+        present = [e for e in events if e is not None]
+        return present, list(map(_CATEGORY, present))
 
 
 def _index(value: Any, fallback: Any) -> int:

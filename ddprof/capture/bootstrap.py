@@ -15,6 +15,7 @@ from ddprof.capture.instruments.collectives import Collectives
 from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.forward import Compiled, DeepSpeed, ForwardPasses, Fsdp1, Fsdp2
 from ddprof.capture.instruments.garbage import GarbageCollection
+from ddprof.capture.instruments.gradients import GradientTimes
 from ddprof.capture.instruments.optimizer import OptimizerSteps
 from ddprof.capture.instruments.pipelines import PipelineSchedules
 from ddprof.capture.instruments.profilers import UserProfilers
@@ -62,7 +63,8 @@ def instrumentors(session: Session) -> list[Instrumentor]:
     """One of each, in the order of installation."""
     forward = ForwardPasses(session)
     syncs = HostSyncs(session)
-    session.forward, session.syncs = forward, syncs
+    gradients = GradientTimes(session)
+    session.forward, session.syncs, session.gradients = forward, syncs, gradients
     return [
         UserProfilers(session),
         DataLoading(session),
@@ -74,6 +76,7 @@ def instrumentors(session: Session) -> list[Instrumentor]:
         GarbageCollection(session),
         TorchSave(session),
         syncs,
+        gradients,
         Fsdp1(session, forward),
         Fsdp2(session, forward),
         Compiled(session, forward),

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ddprof.capture.files import write_json
 from ddprof.capture.layout import SCHEMA
 
 
@@ -28,7 +29,7 @@ class CaptureConfig:
 
     def save(self, path: Path) -> None:
         """Write as JSON. Raises OSError."""
-        path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n", encoding="utf-8")
+        write_json(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> CaptureConfig:

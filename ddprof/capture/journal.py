@@ -30,6 +30,8 @@ class Journal:
         self.notes: list[str] = []
         self.skipped_optimizer_steps = 0
         self.batch: dict[str, Any] | None = None
+        self.sample_indices: list[int] = []  # the first ones the training loader asked for
+        self.gradient_ready: dict[str, Any] | None = None
         self.boundary_ns: deque[int] = deque(maxlen=512)
         self._bare_ns: deque[int] = deque(maxlen=512)
         self._profiled_ns: deque[int] = deque(maxlen=512)

@@ -38,12 +38,17 @@ class Observed:
         if any(reference() is model for _, reference in self._roots):
             return
         self._roots.append((kind, weakref.ref(model)))
+        self._surroundings["precision"] = self._guard.attempt("precision", environment.precision)
         framework = "fsdp" if kind.startswith("fsdp") else kind
         if framework != "module":
             self.saw_framework(framework)
         for name in self._guard.attempt("mesh", lambda: describe_model.mesh_dimensions(model)) or []:
             if name in _MESH_PARALLELISM:
                 self.saw_framework(name)
+
+    def ddp_model(self) -> Any:
+        """The DDP model, None where there is none or it is gone."""
+        return self._first(("ddp",))
 
     def saw_pipeline(self, description: dict[str, Any]) -> None:
         """A pipeline schedule ran."""
@@ -99,8 +104,9 @@ class Observed:
             "device": environment.device,
             "versions": environment.versions,
             "process_groups": environment.process_groups,
-            "precision": environment.precision,
         }
+        if "precision" not in self._surroundings:
+            readers["precision"] = environment.precision
         for key, read in readers.items():
             value = self._guard.attempt(key, read)
             if value or key not in self._surroundings:

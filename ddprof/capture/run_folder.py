@@ -46,25 +46,27 @@ def create(parent: Path, name: str, now_s: float) -> RunFolder:
         parent = Path(tempfile.gettempdir()) / "ddprof-runs"
         path = _make(parent, folder_name)
     _point_latest(parent, path)
-    manifest = path / MANIFEST
-    if manifest.exists():
-        manifest = path / f"manifest.{host_label()}.{os.getpid()}.json"  # another node of the same job made the folder
-    return RunFolder(path, manifest, reason)
+    return RunFolder(path, path / MANIFEST, reason)
 
 
 def shared_job_id() -> str | None:
-    """What several `ddprof run` of one job have in common, so that they share a folder: one per node under Slurm."""
-    if os.environ.get("SLURM_JOB_ID") and os.environ.get("SLURM_NNODES", "1") != "1":
-        return f"slurm{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_STEP_ID', '0')}"
+    """What all tasks of `srun ddprof run` or `mpirun ddprof run` have in common: they share a folder."""
+    step = os.environ.get("SLURM_STEP_ID")
+    if step is not None and os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1")) != "1":
+        return f"slurm{os.environ.get('SLURM_JOB_ID', '')}.{step}"
+    namespace = os.environ.get("PMIX_NAMESPACE")
+    if namespace and os.environ.get("OMPI_COMM_WORLD_SIZE", "1") != "1":
+        return "mpi" + re.sub(r"[^A-Za-z0-9]+", "-", namespace).strip("-")
     return None
 
 
 def join(path: Path) -> RunFolder:
-    """Use a given folder, created if need be: several `ddprof run` of one job (one per node) write into the same.
-    Raises OSError."""
+    """Use a given folder, created if need be: several `ddprof run` of one job write into the same. Raises OSError."""
     path.mkdir(parents=True, exist_ok=True)
     manifest = path / MANIFEST
-    if manifest.exists():
+    try:
+        manifest.open("x", encoding="utf-8").close()  # exactly one of them gets the main manifest, and leads
+    except FileExistsError:
         manifest = path / f"manifest.{host_label()}.{os.getpid()}.json"
     return RunFolder(path.resolve(), manifest)
 

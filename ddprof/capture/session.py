@@ -31,6 +31,7 @@ from ddprof.capture.window import TraceWindow
 if TYPE_CHECKING:
     from ddprof.capture.instruments.base import Instrumentor
     from ddprof.capture.instruments.forward import ForwardPasses
+    from ddprof.capture.instruments.gradients import GradientTimes
     from ddprof.capture.instruments.syncs import HostSyncs
     from ddprof.capture.signals import Watchdog
 
@@ -60,6 +61,7 @@ class Session:
         self.instrumentors: list[Instrumentor] = []
         self.forward: ForwardPasses | None = None
         self.syncs: HostSyncs | None = None
+        self.gradients: GradientTimes | None = None
         self.watchdog: Watchdog | None = None
         self._windows_allowed = True
         self._reason = "planned"
@@ -141,6 +143,8 @@ class Session:
         step."""
         started = time.perf_counter_ns()
         disturbed = self.window.compressing
+        if self.window.is_open and self.gradients is not None and step is not None:
+            self.gradients.step_ended(step.number)
         if self.window.is_open and self.plan.closes_at(next_index):
             self._close_window(next_index - 1)
         if step is not None:
@@ -176,13 +180,19 @@ class Session:
             self.ring.write(step)
 
     def _open_window(self, first_step: int) -> None:
-        if self.window.open(first_step) and self.syncs is not None:
+        if not self.window.open(first_step):
+            return
+        if self.syncs is not None:
             self.syncs.arm()
+        if self.gradients is not None:
+            self.gradients.arm()
 
     def _close_window(self, last_step: int, same_thread: bool = True) -> None:
         """Stop, export, dump the flight recorder, refresh the sidecar."""
         if self.syncs is not None:
             self.syncs.disarm()
+        if self.gradients is not None:
+            self.gradients.disarm()
         index = len(self.journal.windows)
         stem = self.path("", index)
         record = self.window.close(stem, last_step, same_thread)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from ddprof.capture.config import CaptureConfig
+from ddprof.capture.files import write_bytes
 from ddprof.capture.layout import SHIM_CONFIG, SHIM_DIR
 
 ENV_SHIM = "DDPROF_SHIM"  # for the .pth route, where PYTHONPATH is ignored (python -E, -I)
@@ -21,8 +21,9 @@ def write_shim(config: CaptureConfig) -> Path:
     """
     shim = Path(config.run_dir) / SHIM_DIR
     shim.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(Path(__file__).with_name("_sitecustomize.py"), shim / "sitecustomize.py")
     config.save(shim / SHIM_CONFIG)
+    # Whole or not at all: another node of the job may be starting Python from this very folder.
+    write_bytes(shim / "sitecustomize.py", Path(__file__).with_name("_sitecustomize.py").read_bytes())
     return shim
 
 

@@ -49,6 +49,9 @@ def build(session: Session, state: str) -> dict[str, Any]:
             for (line, what), (count, total) in sorted(journal.syncs.items(), key=lambda item: -item[1][1])[:256]
         ],
         "batch": journal.batch,
+        "sample_indices": journal.sample_indices,
+        "gradient_ready": journal.gradient_ready,
+        "allocator": guard.attempt("allocator", environment.allocator),
         "skipped_optimizer_steps": journal.skipped_optimizer_steps,
         "overhead": journal.overhead(timer_pair_ns(), session.tracker.calls),
         "notes": [*journal.notes, *guard.faults],

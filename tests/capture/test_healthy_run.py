@@ -111,12 +111,24 @@ def test_sidecar_describes_the_job(healthy: Captured) -> None:
         assert 0 < sidecar["overhead"]["own_ns_per_step"] < 1_000_000
 
 
-def test_losses_are_bitwise_equal_with_and_without_capture(tmp_path: Path) -> None:
+def test_what_only_capture_can_know(healthy: Captured) -> None:
+    first, second = healthy.sidecars
+    assert first["sample_indices"][:112] == list(range(112))
+    assert first["sample_indices"] == second["sample_indices"]  # both ranks read the same samples
+    ready = first["gradient_ready"]
+    step = first["steps"][ready["step"]]
+    assert ready["step"] == 9
+    assert [entry["name"] for entry in ready["parameters"]][-1].startswith("0.")  # the first layer is ready last
+    assert {entry["name"] for entry in ready["parameters"]} == {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert all(step["start_ns"] < entry["ready_ns"] < step["end_ns"] for entry in ready["parameters"])
+
+
+@pytest.mark.parametrize("wrapper", ["ddp", "fsdp2"])
+def test_losses_are_bitwise_equal_with_and_without_capture(tmp_path: Path, wrapper: str) -> None:
     bare, seen = tmp_path / "bare", tmp_path / "seen"
-    subprocess.run(
-        script("loop.py", "--steps", "50", "--losses", str(bare)), env=environment(), check=True, capture_output=True
-    )
-    run = ddprof_run(tmp_path / "runs", script("loop.py", "--steps", "50", "--losses", str(seen)), "--every", "10")
+    options = ("--wrapper", wrapper, "--steps", "50", "--losses")
+    subprocess.run(script("loop.py", *options, str(bare)), env=environment(), check=True, capture_output=True)
+    run = ddprof_run(tmp_path / "runs", script("loop.py", *options, str(seen)), "--every", "10")
     assert run.code == 0
     assert len(run.sidecars[0]["windows"]) == 5
     assert bare.read_text().count("\n") == 50

@@ -364,9 +364,9 @@ def test_salvage_leaves_running_ranks_and_other_hosts_alone(tmp_path: Path) -> N
 
 def test_nodes_of_a_slurm_job_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "77")
-    monkeypatch.setenv("SLURM_NNODES", "2")
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     first = run_folder.create(tmp_path, "train", 0.0)
-    write_json(first.manifest, {})
     second = run_folder.create(tmp_path, "train", 5.0)
     assert first.path == second.path == (tmp_path / "train-slurm77.0").resolve()
     assert first.manifest.name == "manifest.json"

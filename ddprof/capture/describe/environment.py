@@ -50,19 +50,37 @@ def versions() -> dict[str, Any]:
 
 
 def precision() -> dict[str, Any]:
-    """What decides the number format of large matrix products, as set now."""
+    """What decides the number format of large matrix products, as set now; inside a forward autocast shows."""
     torch = sys.modules["torch"]
+    kind = device()["kind"]
+    device_type = "cuda" if kind in ("cuda", "rocm") else kind
+    autocast = bool(torch.is_autocast_enabled(device_type))
     return {
-        "autocast": torch.is_autocast_enabled(),
-        "autocast_dtype": str(torch.get_autocast_gpu_dtype()).removeprefix("torch.")
-        if torch.is_autocast_enabled()
-        else None,
+        "autocast": autocast,
+        "autocast_dtype": str(torch.get_autocast_dtype(device_type)).removeprefix("torch.") if autocast else None,
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "allow_tf32": torch.get_float32_matmul_precision() != "highest",
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "num_threads": torch.get_num_threads(),
     }
+
+
+def allocator() -> dict[str, int] | None:
+    """CUDA's caching allocator so far: retries after a failed allocation, allocations from the driver, peak bytes."""
+    torch = sys.modules["torch"]
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return None
+    stats = torch.cuda.memory_stats()
+    names = {
+        "retries": "num_alloc_retries",
+        "out_of_memory": "num_ooms",
+        "device_allocations": "num_device_alloc",
+        "device_frees": "num_device_free",
+        "peak_allocated_bytes": "allocated_bytes.all.peak",
+        "peak_reserved_bytes": "reserved_bytes.all.peak",
+    }
+    return {key: int(stats[name]) for key, name in names.items() if name in stats}
 
 
 def backend() -> str | None:

@@ -10,6 +10,7 @@ from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.steps import DATA
 
 _MAX_TENSORS = 8
+_MAX_INDICES = 512
 
 
 class DataLoading(Instrumentor):
@@ -37,8 +38,28 @@ class DataLoading(Instrumentor):
             saw_loader(loader)
             return iterate(loader)
 
+        if hasattr(source._BaseDataLoaderIter, "_next_index"):
+            self._watch_indices(source._BaseDataLoaderIter)
         self.patches.add(source._BaseDataLoaderIter, "__next__", __next__)
         self.patches.add(source.DataLoader, "__iter__", __iter__)
+
+    def _watch_indices(self, cls: Any) -> None:
+        """The first indices a rank asks for: whether ranks read the same samples can be seen from them."""
+        draw = cls._next_index
+        keep = self.session.guard.wrap(self._keep_indices)
+
+        def _next_index(iterator: Any) -> Any:
+            drawn = draw(iterator)
+            if len(self.session.journal.sample_indices) < _MAX_INDICES:
+                keep(drawn)
+            return drawn
+
+        self.patches.add(cls, "_next_index", _next_index)
+
+    def _keep_indices(self, drawn: Any) -> None:
+        kept = self.session.journal.sample_indices
+        batch = drawn if isinstance(drawn, (list, tuple)) else [drawn]
+        kept.extend(index for index in batch[: _MAX_INDICES - len(kept)] if isinstance(index, int))
 
     def _saw_batch(self, batch: Any) -> None:
         self.session.journal.batch = {"tensors": _tensors(batch)}

@@ -22,13 +22,20 @@ parser.add_argument("--at", type=int, default=8)
 parser.add_argument("--rank", type=int, default=1, help="the rank it happens on")
 parser.add_argument("--sleep", type=float, default=0.0, help="seconds per step")
 parser.add_argument("--losses", default="")
+parser.add_argument("--wrapper", default="ddp", choices=("ddp", "fsdp2"))
 options = parser.parse_args()
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
 dist.init_process_group("gloo")
 rank = dist.get_rank()
-model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)))
+model: torch.nn.Module = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+if options.wrapper == "fsdp2":
+    from torch.distributed.fsdp import fully_shard
+
+    fully_shard(model)
+else:
+    model = DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = TensorDataset(torch.randn(512, 16), torch.randn(512, 4))
 loader = DataLoader(data, batch_size=8)

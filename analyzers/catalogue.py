@@ -38,7 +38,10 @@ def _foreign_rules() -> list[Rule]:
 
 
 def page(rule_id: str) -> str:
-    """The documentation page of a rule: the docstring of the module that defines it. Raises KeyError for an unknown id."""
+    """The documentation page of a rule: the docstring of the module that defines it.
+
+    Raises KeyError for an unknown id.
+    """
     rule = catalogue()[rule_id]
     module = importlib.import_module(rule.detect.__module__)
     return (module.__doc__ or rule.title).strip()

@@ -1,4 +1,6 @@
-"""From the job's facts to ranked findings: rules propose, replay prices, overlapping explanations give way to the larger one."""
+"""From the job's facts to ranked findings: rules propose, replay prices, overlapping explanations give way to the
+larger one.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +60,18 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
 
 
 def _names(candidate: Candidate, measures: Measures) -> bool:
-    """Somebody is waited for at a clear cost, though not waiting would not shorten the step: worth saying, at a price of nothing."""
+    """Somebody is waited for at a clear cost, though not waiting would not shorten the step: worth saying, at a price
+    of nothing.
+    """
     return bool(candidate.ranks) and candidate.lost_us >= NAMED_SHARE * measures.step_us
 
 
 def _explain(
     worth: Sequence[tuple[float, Candidate]], measures: Measures, pricer: Pricer
 ) -> tuple[list[Finding], list[tuple[Candidate, Finding]]]:
-    """Largest first; a later candidate whose gain is mostly gone after the earlier fixes is the same time under another name."""
+    """Largest first; a later candidate whose gain is mostly gone after the earlier fixes is the same time under another
+    name.
+    """
     findings: list[Finding] = []
     fixed: list[tuple[Candidate, Finding]] = []
     applied: tuple[Change, ...] = ()

@@ -1,4 +1,7 @@
-"""The engine: files to reports. Ranks are read and reduced one at a time in a pool of processes; only their facts come back."""
+"""The engine: files to reports.
+
+Ranks are read and reduced one at a time in a pool of processes; only their facts come back.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ SMALL_BYTES = 3_000_000  # below this in all, starting processes costs more than
 
 @dataclass(frozen=True)
 class Options:
-    """How to analyze: processes (None: one per core), whether facts are cached, and whether incomplete input is an error."""
+    """How to analyze: processes (None: one per core), whether facts are cached, and whether incomplete input is an
+    error.
+    """
 
     workers: int | None = None
     cache: bool = True
@@ -92,10 +97,8 @@ def _report(
 
 def _map(sources: Sequence[Source], options: Options, label: str) -> Iterator[RankResult]:
     """Facts of every source, in order."""
-    done = 0
     work = partial(read_facts, cache=options.cache)
-    for result in _results(work, sources, options):
-        done += 1
+    for done, result in enumerate(_results(work, sources, options), 1):
         if options.progress:
             options.progress(done, len(sources), label)
         yield result

@@ -76,7 +76,13 @@ def _healthy(measures: Measures) -> Verdict:
     share = float(ledger.max() / ledger.sum()) if ledger.any() else 0.0
     bound = _BOUND_OF_CAUSE.get(largest, "none")
     if largest == "compute":
-        text = f"Compute-bound: {format_share(share)} of each {format_us(measures.step_us)} step is compute; no cause of lost time above 3 %"
+        text = (
+            f"Compute-bound: {format_share(share)} of each {format_us(measures.step_us)} step is compute; no "
+            "cause of lost time above 3 %"
+        )
     else:
-        text = f"{format_share(share)} of each {format_us(measures.step_us)} step is {CAUSES[largest]}; no rule found a fix above 3 %"
+        text = (
+            f"{format_share(share)} of each {format_us(measures.step_us)} step is {CAUSES[largest]}; no rule "
+            "found a fix above 3 %"
+        )
     return Verdict(bound, text)

@@ -1,4 +1,6 @@
-"""Communication of one rank: each kernel with its operation, group, sequence and bytes, and the messages inside send/recv kernels."""
+"""Communication of one rank: each kernel with its operation, group, sequence and bytes, and the messages inside
+send/recv kernels.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _C10D = re.compile(r"^c10d::")
 
 
 def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Table, Table]:
-    """Communication kernels as (device_ops with their `comm` filled in, COMMS, MESSAGES); `rows` as `device_ops` returns it."""
+    """Communication kernels as (device_ops with their `comm` filled in, COMMS, MESSAGES); `rows` as `device_ops`
+    returns it.
+    """
     at = np.flatnonzero(ops["work"] == Work.COMM)
     if not len(at):
         return ops, COMMS.empty(), MESSAGES.empty()
@@ -66,7 +70,9 @@ class _Arguments:
 
 
 def _argument_rows(trace: RankTrace, events: Array, launch_ns: Array, thread: Array) -> Array:
-    """Row of the collectives table for each kernel: its own, else its CPU operator's, else the operator that spans the launch."""
+    """Row of the collectives table for each kernel: its own, else its CPU operator's, else the operator that spans the
+    launch.
+    """
     table = trace.collectives
     found = lookup(table["row"], np.arange(len(table)), events)
     external = trace.events["external_id"]
@@ -113,13 +119,18 @@ def _operation(trace: RankTrace, ops: Table, at: Array, args: Array) -> Array:
 
 
 def _total_bytes(op: Array, column: _Arguments) -> Array:
-    """Size S of the bus bandwidth rule: the total array, i.e. the output of an all-gather and the input of everything else."""
+    """Size S of the bus bandwidth rule: the total array, i.e.
+
+    the output of an all-gather and the input of everything else.
+    """
     sent, received = column.of("in_bytes", NULL), column.of("out_bytes", NULL)
     return np.where(op == _GATHER, received, np.where(sent == NULL, received, sent))
 
 
 def _messages(trace: RankTrace, comms: Table, args: Array) -> Table:
-    """Point-to-point payloads: a coalesced batch is ONE kernel, so every send/recv call since the last such kernel belongs to it."""
+    """Point-to-point payloads: a coalesced batch is ONE kernel, so every send/recv call since the last such kernel
+    belongs to it.
+    """
     p2p = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
     table = trace.collectives
     if not len(p2p) or not len(table):

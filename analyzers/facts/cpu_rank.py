@@ -1,7 +1,8 @@
 """Facts of a CPU-only rank: the training thread and its backward thread are the device.
 
-Operators are compute; a communication lasts from its call (arrival) to the end of its execution on the backend's own thread; fetching
-a batch in the training process is loading, whatever operators it runs; the rest of the thread's time is Python between operators.
+Operators are compute; a communication lasts from its call (arrival) to the end of its execution on the backend's own
+thread; fetching a batch in the training process is loading, whatever operators it runs; the rest of the thread's time
+is Python between operators.
 """
 
 from __future__ import annotations
@@ -108,19 +109,20 @@ def _comms(trace: RankTrace, threads: Array) -> Table:
 
 
 def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) -> Array:
-    """Operations that waited for the backend's thread to finish an earlier one: they arrive when that thread takes them up."""
+    """Operations that waited for the backend's thread to finish an earlier one: they arrive when it takes them up."""
     track, begun = trace.events["track"][executed], trace.events["ts_ns"][executed]
     order = np.lexsort((begun, track))
     busy_until = np.full(len(executed), NULL)
     same = track[order][1:] == track[order][:-1]
     busy_until[order[1:][same]] = end_ns[order[:-1][same]]
-    return (busy_until != NULL) & (busy_until > called_ns) & (begun - busy_until < QUEUE_NS)
+    queued: Array = (busy_until != NULL) & (busy_until > called_ns) & (begun - busy_until < QUEUE_NS)
+    return queued
 
 
 def _pair(ts_ns: Array, code: Array, called: Array, executed: Array) -> Array:
     """For each executed span the event row of its call, first in first out per operation; -1 where there is none."""
     result = np.full(len(executed), -1, np.int64)
-    shown = {o for o in np.unique(code[executed]).tolist()}
+    shown = set(np.unique(code[executed]).tolist())
     for op in np.unique(code[executed]).tolist():
         accepted = [op, *(o for o, names in _SHOWN_AS.items() if op in names and o not in shown)]
         calls = called[np.isin(code[called], accepted)]

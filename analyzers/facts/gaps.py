@@ -1,8 +1,9 @@
-"""Where a device's time went that no kernel claims: exposed communication, copies, and idle gaps with their host-side cause.
+"""Where a device's time went that no kernel claims: exposed communication, copies, idle gaps with their host cause.
 
-An idle gap belongs to what the host did before the launch that ends it (REPORT_CONTRACT.md, science.md A3): explicit occupants
-first, innermost first (collection, allocation, saving, loading); after a blocking call the rest of the gap is host_sync; the
-remainder of the host part is host_launch. Time after the launch is launch latency, or unexplained where it is long.
+An idle gap belongs to what the host did before the launch that ends it (REPORT_CONTRACT.md, science.md A3): explicit
+occupants first, innermost first (collection, allocation, saving, loading); after a blocking call the rest of the gap is
+host_sync; the remainder of the host part is host_launch. Time after the launch is launch latency, or unexplained where
+it is long.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from ddprof import intervals
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table, concat
 
-# From launch call to kernel start on an idle device: <= 10 us is normal, 100 us happens under contention (science.md A3).
+# From launch call to kernel start on an idle device: <= 10 us is normal, 100 us happens under contention (science.md
+# A3).
 MAX_LAUNCH_LATENCY_NS = 200_000
 EXPLICIT = ("gc", "allocator", "checkpoint", "dataloader")
 
@@ -51,8 +53,9 @@ def find_gaps(
 ) -> Table:
     """Copy time and idle time between the first and the last of `marks_ns` (step boundaries), split by cause; sorted.
 
-    `work` replaces the compute of `ops` on ranks whose device is the host thread. `streams_wait`: the trace shows streams made to
-    wait for events, so that an operation launched long before it starts is held by one (cause "other"), not unexplained.
+    `work` replaces the compute of `ops` on ranks whose device is the host thread. `streams_wait`: the trace shows
+    streams made to wait for events, so that an operation launched long before it starts is held by one (cause "other"),
+    not unexplained.
     """
     lo, hi = int(marks_ns[0]), int(marks_ns[-1])
     compute = busy(ops, Work.COMPUTE) if work is None else work
@@ -83,7 +86,7 @@ def _next_op(ops: Table, at_ns: Array) -> Array:
 
 
 def _next_launch(ops: Table, idle: Intervals) -> Array:
-    """When the host call that ends each gap returned: NULL if unknown, the gap's end if nothing follows inside the steps.
+    """When the host call that ends each gap returned: NULL if unknown, the gap's end if nothing follows in the steps.
 
     The call counts as host work: it is where modules load, queues fill and pageable memory is staged.
     """
@@ -118,7 +121,8 @@ def _attribute(idle: Intervals, launch_ns: Array, spans: Table, held_cause: str)
     held_at = known & late & (end > split)
     unknown_at = held_at | ~known
     unknown_in: Intervals = (np.where(known, split, start)[unknown_at], end[unknown_at])
-    # A launched operation that does not start while the host itself blocks on the device: both wait for a third (a copy, a peer).
+    # A launched operation that does not start while the host itself blocks on the device: both wait for a third (a
+    # copy, a peer).
     sync = spans["cause"] == CAUSE["host_sync"]
     blocked = intervals.union(spans["start_ns"][sync], spans["end_ns"][sync])
     held = intervals.intersect(intervals.intersect(rest, unknown_in), blocked)

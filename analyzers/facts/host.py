@@ -60,7 +60,7 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table) -> Table:
 
 
 def _blocking_copies(ops: Table, threads: Array) -> Table:
-    """Asynchronous copy calls that blocked all the same: those from or to pageable memory return when the copy is done."""
+    """Asynchronous copy calls that blocked all the same: those of pageable memory return when the copy is done."""
     blocked = (ops["work"] == Work.COPY) & (ops["launch_ns"] != NULL) & np.isin(ops["thread"], threads)
     blocked &= ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS
     rows = np.flatnonzero(blocked)

@@ -1,4 +1,6 @@
-"""Kernels grouped by name and shapes: what two ranks must share before one can be called slower, and the FLOPs behind MFU."""
+"""Kernels grouped by name and shapes: what two ranks must share before one can be called slower, and the FLOPs behind
+MFU.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
 
 
 def _flops(trace: RankTrace, operator: int, shape: int) -> float:
-    """FLOPs of one call: 2 * m * n * k for products (science.md E5); NaN where the operator or its shapes do not say."""
+    """FLOPs of a call: 2 * m * n * k for products (science.md E5); NaN where the operator or its shapes do not say."""
     if operator == NO_STRING or shape == NO_STRING:
         return math.nan
     try:
@@ -89,26 +91,29 @@ def _operator_flops(operator: str, dims: Any) -> float:
             return math.nan
         left, right = pair
         columns = right[0] if name == "linear" else right[-1]
-        return 2.0 * math.prod(left) * columns
+        return float(2.0 * math.prod(left) * columns)
     if "scaled_dot_product" in name or "flash_attention" in name:
         if len(tensors) < 2 or len(tensors[0]) != 4:
             return math.nan
         batch, heads, queries, width = tensors[0]
         keys = tensors[1][2]
         factor = 10.0 if "backward" in name else 4.0
-        return factor * batch * heads * queries * keys * width
+        return float(factor * batch * heads * queries * keys * width)
     if (
         name.startswith(("conv", "cudnn_conv", "miopen_conv", "_convolution"))
         and len(tensors) >= 2
         and len(tensors[1]) >= 3
     ):
         image, weight = tensors[0], tensors[1]
-        return 2.0 * image[0] * math.prod(weight) * math.prod(image[2:])  # stride 1, same padding: an upper bound
+        # Stride 1, same padding: an upper bound.
+        return float(2.0 * image[0] * math.prod(weight) * math.prod(image[2:]))
     return math.nan
 
 
 def memory_summary(trace: RankTrace) -> dict[str, int]:
-    """Peak device memory as the allocator reported it: `peak_allocated_bytes`, `peak_reserved_bytes`; {} if not recorded."""
+    """Peak device memory as the allocator reported it: `peak_allocated_bytes`, `peak_reserved_bytes`; {} if not
+    recorded.
+    """
     table = trace.memory
     device = table["device"] != NULL
     found = {}

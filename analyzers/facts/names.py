@@ -1,7 +1,7 @@
 """What names mean: one table for kernels, collectives and host occupants of every vendor.
 
-Names drift between releases (HTA issue 360: `ncclKernel_*` became `ncclDevKernel_*`), so each pattern states where it was seen and
-everything is matched once per distinct name, not once per event.
+Names drift between releases (HTA issue 360: `ncclKernel_*` became `ncclDevKernel_*`), so each pattern states where it
+was seen and everything is matched once per distinct name, not once per event.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _COMM_KERNEL = re.compile(
     r"|hccl|hcom_"  # Ascend
     r"|(?:one)?ccl_|onecclKernel|sycl.*allreduce"  # Intel
     r"|deep_?ep|nvshmem|(?:.*::)?(?:internode|intranode)::(?:dispatch|combine|notify)"  # expert-parallel libraries
-    r"|(?:.*::)?cross_device_reduce|(?:.*::)?(?:multimem|one_shot|two_shot|stream_write)_?all_?reduce"  # custom all-reduce
+    r"|(?:.*::)?cross_device_reduce|(?:.*::)?(?:multimem|one_shot|two_shot|stream_write)_?all_?reduce"  # custom ones
     r"|horovod|gloo:|mpi[:_])",
     re.IGNORECASE,
 )

@@ -60,7 +60,7 @@ def _step_number(strings: Sequence[str], name: int) -> int:
 
 
 def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
-    """Step boundary = first loader fetch (else first forward) after an optimizer step; else successive optimizer steps."""
+    """Step boundary = first loader fetch (or forward) after an optimizer step; else successive optimizer steps."""
     events = trace.events
     optimizer_ns = _outermost_starts(trace, host & matches(_OPTIMIZER, trace.strings)[events["name"]])
     loader_ns = _outermost_starts(trace, host & is_dataloader(trace.strings)[events["name"]])

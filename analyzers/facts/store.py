@@ -1,7 +1,7 @@
 """RankFacts on disk: parquet tables and one JSON file, so that unchanged inputs are read once.
 
-The folder lies beside the trace (`.ddprof/`), or in the user's cache where that is read-only. A key over path, size, modification
-time and the version of ddprof names it; anything that does not fit is recomputed, never trusted.
+The folder lies beside the trace (`.ddprof/`), or in the user's cache where that is read-only. A key over path, size,
+modification time and the version of ddprof names it; anything that does not fit is recomputed, never trusted.
 """
 
 from __future__ import annotations
@@ -89,4 +89,5 @@ def load(folder: Path) -> RankFacts | None:
         tables = {name: read_parquet(schema, folder / f"{name}.parquet") for name, schema in TABLES.items()}
     except (OSError, ValueError, KeyError, msgspec.MsgspecError):
         return None
-    return RankFacts(**{field: getattr(meta, field) for field in _Meta.__struct_fields__}, **tables)
+    kept: dict[str, Any] = {field: getattr(meta, field) for field in _Meta.__struct_fields__}
+    return RankFacts(**kept | tables)

@@ -46,7 +46,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         ledger=ledger,
         blame=charge(ranks, instances, members, clock),
         pipeline=pipeline,
-        health=tuple([*notes, *matched.notes, *_health(ranks, missing, world_size)]),
+        health=(*notes, *matched.notes, *_health(ranks, missing, world_size)),
         step_ns=round(float(np.mean(per_step))) if per_step else 0,
         per_step_ns=tuple(per_step),
     )

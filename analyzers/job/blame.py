@@ -1,9 +1,9 @@
 """Blame: every exposed wait is charged to the rank that came late, and to what made it late.
 
-Between the last instant both ranks were released together and their arrivals, the late rank's timeline is longer than the
-victim's by exactly the wait. What it spent more time on is the cause (Scalasca's delay analysis, science.md A2 and B4). If that
-is waiting for a third rank in another group, the charge passes on to whom that wait was charged: recursion to the first cause.
-Charged time over all culprits and causes equals the waited time, exactly.
+Between the last instant both ranks were released together and their arrivals, the late rank's timeline is longer than
+the victim's by exactly the wait. What it spent more time on is the cause (Scalasca's delay analysis, science.md A2 and
+B4). If that is waiting for a third rank in another group, the charge passes on to whom that wait was charged: recursion
+to the first cause. Charged time over all culprits and causes equals the waited time, exactly.
 """
 
 from __future__ import annotations
@@ -144,16 +144,16 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
         int(r.facts.steps["start_ns"][0]) - clock.offset_ns(p) for p, r in enumerate(prepared) if len(r.facts.steps)
     )
     pairs = np.stack((waits.victim, np.where(waits.late == NULL, waits.victim, waits.late)))
-    for v, l in np.unique(pairs, axis=1).T.tolist():
-        mine = np.flatnonzero((pairs[0] == v) & (pairs[1] == l))
-        a, b = prepared[v], prepared[l]
+    for v, late in np.unique(pairs, axis=1).T.tolist():
+        mine = np.flatnonzero((pairs[0] == v) & (pairs[1] == late))
+        a, b = prepared[v], prepared[late]
         _, at_a, at_b = np.intersect1d(a.instance, b.instance, return_indices=True)
         both = a.released[at_a] & b.released[at_b]
         at_a, at_b = at_a[both], at_b[both]
         order = np.argsort(a.end_ns[at_a], kind="stable")
         ends_a, ends_b = a.end_ns[at_a][order], b.end_ns[at_b][order]
         ends_a = np.concatenate(([origin + clock.offset_ns(v)], ends_a))
-        ends_b = np.concatenate(([origin + clock.offset_ns(l)], ends_b))
+        ends_b = np.concatenate(([origin + clock.offset_ns(late)], ends_b))
         at = np.maximum(np.searchsorted(ends_a[1:], waits.arrival_ns[mine], side="right"), 0)
         victim_ref[mine], late_ref[mine] = ends_a[at], ends_b[at]
     return victim_ref, late_ref
@@ -190,7 +190,7 @@ def _resolve(
     if waits.late[piece] == NULL:
         return {(-1, CAUSE["unknown"]): duration}
     late = int(waits.late[piece])
-    weights: Mix = {(late, c): float(excess[c]) for c in np.flatnonzero(excess) if c != _WAIT}
+    weights: Mix = {(late, c): float(excess[c]) for c in np.flatnonzero(excess).tolist() if c != _WAIT}
     if excess[_WAIT] > 0:
         for key, value in _passed_on(piece, late, windows, history, mixes, float(excess[_WAIT])).items():
             weights[key] = weights.get(key, 0.0) + value

@@ -1,7 +1,8 @@
 """Groups of communications whose trace does not name them (old profilers, no arguments).
 
-Each communicator has a stream of its own, so a stream is a channel. Two ranks belong to one group on a channel if their nth operations
-end together up to one constant, the difference of their clocks: members of a synchronising collective leave together.
+Each communicator has a stream of its own, so a stream is a channel. Two ranks belong to one group on a channel if their
+nth operations end together up to one constant, the difference of their clocks: members of a synchronising collective
+leave together.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def _channels(facts: RankFacts) -> list[tuple[int, Array]]:
 
 
 def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
-    """Ranks whose ends (shape (ranks, operations)) differ by a constant; by nothing at all where they share a host's clock."""
+    """Ranks whose ends (shape (ranks, operations)) differ by a constant; by nothing at all where they share a host's
+    clock.
+    """
     left = list(range(len(ends)))
     clusters = []
     while left:

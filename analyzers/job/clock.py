@@ -1,8 +1,9 @@
-"""One clock for all ranks: offset and drift per host from the ends of shared operations, and the error causality allows.
+"""One clock for all ranks: offset and drift per host from the ends of shared operations, and the error causality
+allows.
 
-Members of a synchronising collective leave it together, so differences of their end times estimate clock differences; and no
-member can end before the last one started, which bounds them (science.md B1). Ranks of one host share a clock unless the data
-says otherwise.
+Members of a synchronising collective leave it together, so differences of their end times estimate clock differences;
+and no member can end before the last one started, which bounds them (science.md B1). Ranks of one host share a clock
+unless the data says otherwise.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def _member_times(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Array, 
 
 
 def _pairs(first: Array, second: Array, matched: Matched) -> tuple[Array, Array]:
-    """Member rows (i, j) that share an instance, one i per instance from `first` and one j from `second` (boolean masks)."""
+    """Member rows (i, j) that share an instance, one i per instance from `first` and one j from `second` (boolean
+    masks).
+    """
     usable = ~np.isin(matched.op[matched.instance], ROOTED)
     i, j = np.flatnonzero(first & usable), np.flatnonzero(second & usable)
     _, at_i, at_j = np.intersect1d(matched.instance[i], matched.instance[j], return_indices=True)
@@ -97,7 +100,8 @@ def _split_domains(
                 result[p] = f"{name} (rank {ranks[p].identity.rank})"
                 notes.append(
                     HealthNote(
-                        f"clock of rank {ranks[p].identity.rank} is {(offsets.get(p, 0.0) - typical) / 1e9:+.3f} s off its host's",
+                        f"clock of rank {ranks[p].identity.rank} is {(offsets.get(p, 0.0) - typical) / 1e9:+.3f} s "
+                        "off its host's",
                         "its times were shifted to fit the collectives it shares",
                         rank=ranks[p].identity.rank,
                     )
@@ -111,7 +115,9 @@ def _causality(starts: Array, ends: Array, i: Array, j: Array) -> tuple[int, int
 
 
 def _edges(domain: list[str], matched: Matched, starts: Array, ends: Array) -> _Edges:
-    """Compare one representative pair per instance and pair of domains; bounds use every rank against the representative."""
+    """Compare one representative pair per instance and pair of domains; bounds use every rank against the
+    representative.
+    """
     edges = _Edges()
     names = list(dict.fromkeys(domain))
     code = np.array([names.index(d) for d in domain])[matched.rank] if len(matched.rank) else np.empty(0, np.int64)
@@ -136,7 +142,7 @@ def _edges(domain: list[str], matched: Matched, starts: Array, ends: Array) -> _
 
 
 def _connected_pairs(code: Array, matched: Matched, count: int) -> list[tuple[int, int]]:
-    """Pairs of domains with a common instance: a spanning choice (each domain to the lowest it meets), plus all if few."""
+    """Pairs of domains with a common instance: a spanning choice (each to the lowest it meets), plus all if few."""
     pairs: set[tuple[int, int]] = set()
     order = np.lexsort((code, matched.instance))
     instance, code = matched.instance[order], code[order]

@@ -1,4 +1,6 @@
-"""Communication of the job by kind: counts, bytes, transfer and exposure per step, and the trace's own size -> time points."""
+"""Communication of the job by kind: counts, bytes, transfer and exposure per step, and the trace's own size -> time
+points.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from ddprof.tables import NULL, Array
 
 @dataclass(frozen=True)
 class Traffic:
-    """One kind of communication: an operation of groups that serve one role. Times and bytes are per step, mean over ranks."""
+    """One kind of communication: an operation of groups that serve one role.
+
+    Times and bytes are per step, mean over ranks.
+    """
 
     op: str
     role: str

@@ -1,4 +1,6 @@
-"""Copies from pageable host memory: named so by CUDA; elsewhere (ROCm) recognised by calls that block until the copy is done."""
+"""Copies from pageable host memory: named so by CUDA; elsewhere (ROCm) recognised by calls that block until the copy is
+done.
+"""
 
 from __future__ import annotations
 

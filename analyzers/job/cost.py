@@ -8,12 +8,17 @@ import numpy as np
 
 from ddprof.tables import Array
 
+MIN_POINTS = 16  # for a slope from nearly equal sizes
+MIN_SPREAD = 0.005  # standard deviation of the sizes over their mean
 MIN_SIZE_RANGE = 1.5  # largest over smallest size: less cannot separate latency from bandwidth
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Transfer time against size: t = alpha + size / bandwidth. Errs 8-15 % on average outside the sizes it was fitted on."""
+    """Transfer time against size: t = alpha + size / bandwidth.
+
+    Errs 8-15 % on average outside the sizes it was fitted on.
+    """
 
     alpha_ns: float
     bytes_per_ns: float
@@ -30,7 +35,7 @@ def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
         return None
     sizes, inverse = np.unique(sizes_bytes[usable].astype(float), return_inverse=True)
     if sizes[-1] < MIN_SIZE_RANGE * sizes[0]:
-        return None
+        return _narrow_fit(sizes_bytes[usable].astype(float), times_ns[usable])
     counts = np.bincount(inverse)
     times = np.array([np.median(times_ns[usable][inverse == i]) for i in range(len(sizes))])
     weight = np.sqrt(counts) / times
@@ -41,3 +46,16 @@ def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
     if alpha < 0:
         return CostModel(0.0, float(np.average(sizes / times, weights=counts)))
     return CostModel(float(alpha), 1.0 / float(per_byte))
+
+
+def _narrow_fit(sizes: Array, times: Array) -> CostModel | None:
+    """Sizes of nearly one value still prove latency where times hardly follow them: by the steepest slope the points allow."""
+    spread = float(sizes.std())
+    if len(sizes) < MIN_POINTS or spread < MIN_SPREAD * float(sizes.mean()):
+        return None
+    slope = float(np.cov(sizes, times)[0, 1]) / spread**2
+    residual = times - times.mean() - slope * (sizes - sizes.mean())
+    typical = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
+    steepest = max(slope, 0.0) + 2 * typical / (spread * len(sizes) ** 0.5)
+    alpha = float(np.median(times)) - steepest * float(np.median(sizes))
+    return CostModel(alpha, 1.0 / steepest) if alpha >= 0.5 * float(np.median(times)) and steepest > 0 else None

@@ -1,11 +1,12 @@
 """POP efficiencies, overlap, bus bandwidth and MFU of a job (science.md A2, E4, E5).
 
-parallel efficiency = load balance x communication efficiency; communication efficiency = serialisation x transfer, where the
-transfer-free time comes from replaying the run with instant transfers.
+parallel efficiency = load balance x communication efficiency; communication efficiency = serialisation x transfer,
+where the transfer-free time comes from replaying the run with instant transfers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ddprof.hardware import peak_flops
 from ddprof.tables import NULL
 
 # busbw = algbw x factor(n) (nccl-tests PERFORMANCE.md); the size is the total array.
-_BUS_FACTORS = {
+_BUS_FACTORS: dict[str, Callable[[int], float]] = {
     "all_reduce": lambda n: 2 * (n - 1) / n,
     "reduce_scatter": lambda n: (n - 1) / n,
     "all_gather": lambda n: (n - 1) / n,
@@ -49,7 +50,7 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
 
 
 def last_arrivals(measures: Measures) -> dict[str, Any]:
-    """How often each rank came last, over matched operations with at least two members: {"of": n, "by_rank": {rank: k}}."""
+    """How often each rank came last, over matched operations of several members: {"of": n, "by_rank": {rank: k}}."""
     late = measures.job.instances["late"]
     known = late[late != NULL]
     positions, counts = np.unique(known, return_counts=True)

@@ -30,7 +30,8 @@ _ROLE_BY_NAME = (
 def group_keys(ranks: Sequence[RankFacts]) -> list[list[GroupKey]]:
     """For each rank, the job-wide key of each of its process groups (by the rank's own group index).
 
-    Members identify a group; where ranks run several groups over the same members, the name tells them apart if all agree on it.
+    Members identify a group; where ranks run several groups over the same members, the name tells them apart if all
+    agree on it.
     """
     everyone = tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None))
     names: dict[tuple[int, ...], Counter[str]] = defaultdict(Counter)
@@ -84,7 +85,9 @@ def _nameless(
     everyone: GroupKey,
     ids: dict[GroupKey, int],
 ) -> np.ndarray:
-    """Group ids of communications without a named group: by the channel they run on where that was inferred, else the world."""
+    """Group ids of communications without a named group: by the channel they run on where that was inferred, else the
+    world.
+    """
     mapped = np.empty(len(rows), np.int64)
     tracks = (
         facts.device_ops["track"][facts.comms["device_op"][rows]] if facts.is_device_rank else np.zeros(len(rows), int)
@@ -105,7 +108,8 @@ def groups_table(
         for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
             used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += 1
     described = {(tuple(sorted(g.ranks)), g.name): g.description for f in ranks for g in f.process_groups}
-    # Parameters are gathered and gradients scattered where something is trained; inference does the same for tensor parallelism.
+    # Parameters are gathered and gradients scattered where something is trained; inference does the same for tensor
+    # parallelism.
     trains = any(
         "Optimizer" in s or "FSDP" in s or "FullySharded" in s or "Backward" in s for f in ranks[:1] for s in f.strings
     )

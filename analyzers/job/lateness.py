@@ -15,7 +15,9 @@ from ddprof.tables import NULL
 
 @dataclass(frozen=True)
 class Lateness:
-    """One rank's lateness: last in `last` of `waits` operations with exposed waiting, charged `charged_ns` of `total_ns`."""
+    """One rank's lateness: last in `last` of `waits` operations with exposed waiting, charged `charged_ns` of
+    `total_ns`.
+    """
 
     position: int
     last: int

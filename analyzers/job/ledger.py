@@ -40,7 +40,8 @@ def _host_work(facts: RankFacts) -> Intervals:
 
 
 def build_ledger(ranks: Sequence[RankFacts], members: Table, bubble_ns: Array) -> Table:
-    """LEDGER with one row per (rank, step, cause). `bubble_ns`: unavoidable pipeline wait each rank may book per step, shape (ranks,).
+    """LEDGER with one row per (rank, step, cause). `bubble_ns`: unavoidable pipeline wait each rank may book per step,
+    shape (ranks,).
 
     Waiting on another pipeline stage is pipeline_bubble up to that allowance and comm_wait beyond it.
     """

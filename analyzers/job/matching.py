@@ -77,7 +77,9 @@ def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[
 
 
 def _step_label(facts: RankFacts, when: Array) -> Array:
-    """The number a step is marked with (shared by ranks), -1 outside; 0 for all where steps are not marks of the profiler."""
+    """The number a step is marked with (shared by ranks), -1 outside; 0 for all where steps are not marks of the
+    profiler.
+    """
     if facts.step_source != "profiler_step" or not len(facts.steps):
         return np.zeros(len(when), np.int64)
     position = step_of(facts, when)
@@ -88,7 +90,7 @@ def _step_label(facts: RankFacts, when: Array) -> Array:
 
 
 def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
-    """Instance key per row: sequence numbers for groups that carry them on every row, order within the step elsewhere."""
+    """Instance key per row: sequence numbers for groups that carry them on every row, order within the step else."""
     ordinal = _ordinal_key(rows, ("group", "step"))
     if not len(rows["group"]):
         return ordinal
@@ -135,7 +137,8 @@ def _combine(a: Array, b: Array) -> Array:
     _, a_id = np.unique(a, return_inverse=True)
     _, b_id = np.unique(b, return_inverse=True)
     _, both = np.unique(a_id.astype(np.int64) * (int(b_id.max(initial=0)) + 1) + b_id, return_inverse=True)
-    return both.astype(np.int64)
+    key: Array = both.astype(np.int64)
+    return key
 
 
 def _running_count(key: Array) -> Array:
@@ -200,7 +203,10 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
 
 
 def _global_peer(peer: Array, group: Array, keys: Sequence[GroupKey], me: int, numbers: set[int | None]) -> Array:
-    """Peers as global rank numbers. Traces write them global or relative to the group; members that include us decide."""
+    """Peers as global rank numbers.
+
+    Traces write them global or relative to the group; members that include us decide.
+    """
     result = peer.copy()
     for g in np.unique(group):
         members = keys[int(g)][0]

@@ -37,7 +37,7 @@ class Measures:
         str, Array
     ]  # cause -> (ranks,), time in host spans of that cause per step, idle device or not
     host_counts: Mapping[str, Array]  # cause -> (ranks,), spans per step
-    starved_us: Array  # (ranks,), idle per step before a launch that had not been made: host_launch less gaps between queued kernels
+    starved_us: Array  # (ranks,), idle per step before launches not yet made: host_launch less gaps of queued kernels
     longest_fetch_us: Array  # (ranks,), the longest time in the loader inside a step
     optimizer_kernels: Array  # (ranks,), kernels launched in optimizer ranges per step
     optimizer_us: Array  # (ranks,), their time

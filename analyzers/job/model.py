@@ -1,6 +1,7 @@
 """JobFacts: what is known only once every rank's facts lie side by side.
 
-`RankFacts` keep their own clocks; `JobFacts.clock` maps them onto one. Member rows point into the comms table of their rank.
+`RankFacts` keep their own clocks; `JobFacts.clock` maps them onto one. Member rows point into the comms table of their
+rank.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who is slower for the same work: ratios between ranks that should be equal, per step.
 
-Compute: the same kernels (same name) on ranks that run the same program, so that more work is not mistaken for slow hardware.
-Host: the time the host is free to run (not blocked, not loading, collecting or saving) per step.
+Compute: the same kernels (same name) on ranks that run the same program, so that more work is not mistaken for slow
+hardware. Host: the time the host is free to run (not blocked, not loading, collecting or saving) per step.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from ddprof.tables import NULL, Array
 
 # Kernels compare only alone with alone and beside communication with beside it; those partly beside it not at all.
 ALONE, BESIDE = 0.05, 0.8
+MIN_CONTENDED_KERNELS = 4
+MAX_CONTENTION = 0.5
 BESIDE_MARK = "beside comm: "
 COUNT_TOLERANCE = 0.2  # ranks whose counts of a kernel differ by more do different work with it
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Relative time for the same work: 1.10 = 10 % longer than the typical peer. NaN where there is nothing to compare."""
+    """Relative time for the same work: 1.10 = 10 % longer than the typical peer.
+
+    NaN where there is nothing to compare.
+    """
 
     factor: Array  # (ranks,), median over steps
     per_step: Array  # (ranks, steps)
@@ -74,7 +79,10 @@ def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
 
 
 def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]]:
-    """Kernel (name and shapes) -> (launches per step, ns per step), each shape (steps,). A kernel belongs to the step it was launched in."""
+    """Kernel (name and shapes) -> (launches per step, ns per step), each shape (steps,).
+
+    A kernel belongs to the step it was launched in.
+    """
     ops = facts.device_ops
     when = np.where(ops["launch_ns"] == NULL, ops["start_ns"], ops["launch_ns"])
     step = np.searchsorted(facts.steps["start_ns"], when, side="right") - 1
@@ -97,7 +105,8 @@ def _contended(facts: RankFacts, rows: Array) -> Array:
     """Share of each kernel that ran beside communication, which takes SMs and bandwidth from it."""
     start, end = facts.device_ops["start_ns"][rows], facts.device_ops["end_ns"][rows]
     comm = intervals.union(facts.comms["start_ns"], facts.comms["end_ns"])
-    return intervals.overlap(comm, start, end) / np.maximum(end - start, 1)
+    share: Array = intervals.overlap(comm, start, end) / np.maximum(end - start, 1)
+    return share
 
 
 def _compute_ns(facts: RankFacts) -> float:
@@ -117,7 +126,10 @@ def _kernel_key(facts: RankFacts, code: int) -> str:
 
 
 def _weighted_median(times: Array, expected: Array) -> Array:
-    """Per step the median over kernels of time / expected, weighted by expected time; shape (steps,). Robust to odd kernels."""
+    """Per step the median over kernels of time / expected, weighted by expected time; shape (steps,).
+
+    Robust to odd kernels.
+    """
     result = np.full(times.shape[1], np.nan)
     for step in range(times.shape[1]):
         usable = expected[:, step] > 0
@@ -143,7 +155,7 @@ def _references(tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequenc
 
 
 def _more_work(table: dict[str, tuple[Array, Array]], peers_: Sequence[dict[str, tuple[Array, Array]]]) -> float:
-    """Share of a rank's time in launches its peers do not have: excess counts, kernels beside communication included."""
+    """Share of a rank's time in launches its peers lack: excess counts, kernels beside communication included."""
     excess = total = 0.0
     for name in {n.removeprefix(BESIDE_MARK) for n in table}:
         mine = sum(float(table[n][0].sum()) for n in (name, BESIDE_MARK + name) if n in table)
@@ -211,7 +223,9 @@ def _step_compute(facts: RankFacts, steps: int) -> Array:
 
 
 def host_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
-    """Pace of the host: per step, wall time less blocking, loading, collecting, allocating, saving and (CPU ranks) operators."""
+    """Pace of the host: per step, wall time less blocking, loading, collecting, allocating, saving and (CPU ranks)
+    operators.
+    """
     steps = min((len(f.steps) for f in ranks), default=0)
     if not steps:
         none = np.full((len(ranks), 1), np.nan)
@@ -231,3 +245,28 @@ def _free_host(facts: RankFacts) -> Array:
     start = np.concatenate((spans["start_ns"], ops["launch_ns"][slow]))
     end = np.concatenate((spans["end_ns"], ops["launch_end_ns"][slow]))
     return (hi - lo) - intervals.overlap(intervals.union(start, end), lo, hi)
+
+
+def contention(ranks: Sequence[RankFacts]) -> float:
+    """How much longer kernels take beside communication than alone, relative; 0 where too few kernels ran both ways.
+
+    Communication kernels take SMs and bandwidth even while they wait (Proteus' gamma, science.md F2).
+    """
+    ratios: list[float] = []
+    weights: list[float] = []
+    for facts in ranks:
+        if not facts.is_device_rank or not len(facts.steps):
+            continue
+        table = _kernel_table(facts, len(facts.steps))
+        for name, (count, time) in table.items():
+            other = table.get(BESIDE_MARK + name)
+            if other is None or not count.sum() or not other[0].sum():
+                continue
+            ratios.append(float(other[1].sum() / other[0].sum()) / float(time.sum() / count.sum()))
+            weights.append(float(other[1].sum()))
+    if len(ratios) < MIN_CONTENDED_KERNELS:
+        return 0.0
+    order = np.argsort(ratios)
+    reach = np.cumsum(np.array(weights)[order])
+    typical = float(np.array(ratios)[order][np.searchsorted(reach, reach[-1] / 2)])
+    return min(MAX_CONTENTION, max(0.0, typical - 1.0))

@@ -1,8 +1,8 @@
 """Wait and transfer: when had the last member arrived?
 
-Default needs no clock: the shortest member's duration is the transfer, the rest of every other member's is waiting (science.md
-B3), so the LATE rank shows the SHORT kernel. Rooted operations and messages between two ranks have no common end; for them the
-partner's arrival is read on the aligned clock.
+Default needs no clock: the shortest member's duration is the transfer, the rest of every other member's is waiting
+(science.md B3), so the LATE rank shows the SHORT kernel. Rooted operations and messages between two ranks have no
+common end; for them the partner's arrival is read on the aligned clock.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _latest(instance: Array, rank: Array, lateness: Array, count: int) -> Array:
 
 
 def ready_by_comm(members: Table, position: int, facts: RankFacts) -> Array:
-    """When each comm of a rank had all its partners: the last of its memberships; its own start where it is unmatched."""
+    """When each comm of a rank had all its partners: the last of its memberships; its own start where unmatched."""
     ready = facts.comms["start_ns"].copy()
     mine = members["rank"] == position
     np.maximum.at(ready, members["comm"][mine], members["ready_ns"][mine])

@@ -1,4 +1,6 @@
-"""Where and on what the host blocked: synchronising calls, full launch queues, loaders, and on CPU ranks communication itself."""
+"""Where and on what the host blocked: synchronising calls, full launch queues, loaders, and on CPU ranks communication
+itself.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
-    """Fetches that blocked on worker processes: the batch comes when the workers have it, whatever the consumer does."""
+    """Fetches that blocked on worker processes: the batch comes when they have it, whatever the consumer does."""
     spans = facts.host_spans
     mine = (spans["cause"] == CAUSE["dataloader"]) & matches(_WORKERS, facts.strings)[spans["name"]]
     mine &= spans["end_ns"] - spans["start_ns"] > BLOCKED_FETCH_NS

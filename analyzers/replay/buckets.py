@@ -1,7 +1,7 @@
 """Communication with other bucket sizes: merging what was split, hiding what was exposed.
 
-Times come from the trace's own size -> transfer points, log-log interpolated; alpha-beta only extrapolates (science.md F1: one
-(alpha, B) pair errs 8-15 %, interpolation 4.5-8 %).
+Times come from the trace's own size -> transfer points, log-log interpolated; alpha-beta only extrapolates (science.md
+F1: one (alpha, B) pair errs 8-15 %, interpolation 4.5-8 %).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ VOLUME_SHARE = 0.1
 def merged_transfers(
     graph: Graph, measures: Measures, chosen: Mapping[int, Array], cap_bytes: float
 ) -> dict[int, Array]:
-    """New transfer per operation when consecutive chosen ones share buckets of `cap_bytes`: the last of a bucket carries it all.
+    """New transfer per operation when consecutive chosen ones share buckets of `cap_bytes`: the last of a bucket
+    carries it all.
 
     A bucket pays the latency once; its volume costs what the trace's own points say.
     """
@@ -47,7 +48,8 @@ def merged_transfers(
 def _bucket_ns(model: CostModel | None, sizes: Array, before_ns: float) -> float:
     """Cost of one bucket in place of its members. Without a model: one member's cost and a tenth of the others'.
 
-    A kind of call with one size only is judged latency-bound for being far below any link's rate, so little of it is volume.
+    A kind of call with one size only is judged latency-bound for being far below any link's rate, so little of it is
+    volume.
     """
     if model is not None:
         return model.time_ns(float(sizes.sum()))
@@ -72,7 +74,8 @@ def _buckets(sizes: Array, step: Array, cap_bytes: float) -> list[Array]:
 def overlapped_transfers(
     graph: Graph, measures: Measures, chosen: Mapping[int, Array], tail_bytes: float
 ) -> dict[int, Array]:
-    """New transfers when communication could start with the first gradient: per step, what exceeds the backward pass, and a tail.
+    """New transfers when communication could start with the first gradient: per step, what exceeds the backward pass,
+    and a tail.
 
     The tail is the last bucket (`tail_bytes`), which nothing can hide.
     """

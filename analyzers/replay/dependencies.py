@@ -1,9 +1,9 @@
 """Which operation on another stream each operation had to wait for.
 
-Kineto records that a stream was made to wait, rarely for what. Three readings, in order: a collective waits for the compute
-launched before it (c10d records an event on the current stream); the first kernel after a wait call waits for the last finished
-communication launched before that call; and an operation that starts right when another stream's ends, with nothing else to
-hold it, waited for that one.
+Kineto records that a stream was made to wait, rarely for what. Three readings, in order: a collective waits for the
+compute launched before it (c10d records an event on the current stream); the first kernel after a wait call waits for
+the last finished communication launched before that call; and an operation that starts right when another stream's
+ends, with nothing else to hold it, waited for that one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def find_dependencies(facts: RankFacts, base: dict[str, Array]) -> Array:
 
 
 def _last_before(base: dict[str, Array], end: Array, dep: Array) -> None:
-    """Without host calls an idle operation followed whatever ended last on the rank, after host work that was not traced."""
+    """Without host calls an idle operation followed whatever ended last on the rank, after host work that was not
+    traced.
+    """
     previous = np.full(len(end), NEVER)
     same = base["track"][1:] == base["track"][:-1]
     previous[1:][same] = end[:-1][same]
@@ -66,7 +68,9 @@ def _comm_after_compute(base: dict[str, Array], end: Array, dep: Array) -> None:
 
 
 def _compute_after_wait(facts: RankFacts, base: dict[str, Array], end: Array, dep: Array) -> None:
-    """The first compute kernel after wait calls waits for the last-ending communication launched before the last of them."""
+    """The first compute kernel after wait calls waits for the last-ending communication launched before the last of
+    them.
+    """
     calls = np.sort(facts.stream_waits["call_ns"])
     compute = np.flatnonzero(~base["is_comm"] & ~base["is_copy"] & (base["launch"] != NEVER))
     comm = np.flatnonzero(base["is_comm"] & (base["launch"] != NEVER))
@@ -93,7 +97,8 @@ def _coincident(base: dict[str, Array], end: Array, dep: Array, overlap_ns: int)
     previous = np.full(len(end), NEVER)
     same = base["track"][1:] == base["track"][:-1]
     previous[1:][same] = end[:-1][same]
-    # Whatever was found so far may be true and still not what held the operation: then the later coincidence replaces it.
+    # Whatever was found so far may be true and still not what held the operation: then the later coincidence replaces
+    # it.
     released = np.where(dep >= 0, end[dep], NEVER)
     free_since = np.maximum(np.maximum(previous, base["launch"]), released)
     held = np.flatnonzero((base["start"] - free_since > HELD_NS) & (free_since != NEVER))

@@ -1,14 +1,19 @@
-"""JobFacts to Graph: dependencies of every rank, contracted. Method: science.md F3, Lumos (inter-stream edges), OSDI'25 (rendezvous)."""
+"""JobFacts to Graph: dependencies of every rank, contracted.
+
+Method: science.md F3, Lumos (inter-stream edges), OSDI'25 (rendezvous).
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.pace import contention
 from ddprof.analyzers.replay.anchors import find_anchors
 from ddprof.analyzers.replay.dependencies import find_dependencies
 from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
 
+from ddprof import intervals
 from ddprof.tables import NULL, Array
 
 CHAIN, POST, FINISH, ANCHOR, MARK = range(5)
@@ -26,7 +31,14 @@ def build_graph(job: JobFacts) -> Graph:
         for instances in rank.links.values():
             members[list(instances)] += 1
     spans = [measured_span_ns(rank) for rank in ranks]
-    return Graph(ranks, members, float(np.mean(spans)) if spans else 0.0)
+    return Graph(ranks, members, float(np.mean(spans)) if spans else 0.0, contention([rank.facts for rank in ranks]))
+
+
+def _beside(facts: RankFacts, base: dict[str, Array]) -> Array:
+    """Share of each operation that ran beside communication; 0 for communication itself."""
+    comm = intervals.union(facts.comms["start_ns"], facts.comms["end_ns"])
+    share = intervals.overlap(comm, base["start"], base["start"] + base["dur"]) / np.maximum(base["dur"], 1)
+    return np.where(base["is_comm"], 0.0, share)
 
 
 def measured_span_ns(rank: RankGraph) -> int:
@@ -66,11 +78,13 @@ def _rank_graph(job: JobFacts, position: int) -> RankGraph:
     order = _order(ops, anchors, marks, first, last)
     has_host = not facts.is_device_rank or bool((facts.device_ops["launch_ns"] != NULL).any())
     offset = job.clock.offset_ns(position)
-    return RankGraph(facts, position, origin, offset, ops, anchors, marks, first, last, links, order, has_host)
+    return RankGraph(facts, position, origin, offset, ops, anchors, marks, first, last, links, order, _beside(facts, base), has_host)
 
 
 def _device_base(facts: RankFacts, origin: int) -> dict[str, Array]:
-    """Operations in stream order (by track, then start) that start after the first mark and are launched before the last."""
+    """Operations in stream order (by track, then start) that start after the first mark and are launched before the
+    last.
+    """
     ops = facts.device_ops
     launch = np.where(ops["launch_ns"] == NULL, NEVER, ops["launch_ns"])
     rows = np.flatnonzero((ops["start_ns"] >= origin) & (launch < facts.steps["end_ns"][-1]))
@@ -120,7 +134,10 @@ def _previous_end(base: dict[str, Array]) -> Array:
 
 
 def _lags(base: dict[str, Array], dep: Array) -> tuple[Array, Array, Array]:
-    """Least lag behind launch, queue and dependency. The constraint that bound in the recording reproduces the start exactly."""
+    """Least lag behind launch, queue and dependency.
+
+    The constraint that bound in the recording reproduces the start exactly.
+    """
     start, launch, previous = base["start"], base["launch"], _previous_end(base)
     end = start + base["dur"]
     waited = np.where(dep >= 0, end[dep], NEVER)
@@ -159,7 +176,8 @@ def _transfers(job: JobFacts, position: int, base: dict[str, Array]) -> Array:
 def _message_transfer(job: JobFacts, position: int) -> Array:
     """Least transfer of the one message a comm carries, over both sides; no limit for all other comms.
 
-    A send that was batched with a receive is recorded as long as the batch: its own transfer is what the other side shows.
+    A send that was batched with a receive is recorded as long as the batch: its own transfer is what the other side
+    shows.
     """
     limit = np.full(len(job.ranks[position].comms) + 1, np.iinfo(np.int64).max)
     mine = np.flatnonzero(job.members["rank"] == position)

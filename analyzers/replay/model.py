@@ -1,8 +1,9 @@
 """The reduced dependency graph: only what can move is a node.
 
-Per rank there is one host timeline, broken where the host blocked (anchors), and one queue per device stream, broken where an
-operation depends on another stream, is depended on, or communicates. Everything between is a chain that contracts to two numbers,
-max-plus: a chain ends at max(previous end + W, host + B). All times int64 ns on the rank's own clock until simulated.
+Per rank there is one host timeline, broken where the host blocked (anchors), and one queue per device stream, broken
+where an operation depends on another stream, is depended on, or communicates. Everything between is a chain that
+contracts to two numbers, max-plus: a chain ends at max(previous end + W, host + B). All times int64 ns on the rank's
+own clock until simulated.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Ops:
 
 @dataclass(frozen=True)
 class Anchors:
-    """Where the host blocked, in order; host segment k + 1 begins when anchor k returns, segment 0 at the first step mark."""
+    """Where the host blocked, in order; host segment k + 1 begins when anchor k returns, segment 0 at the first step
+    mark.
+    """
 
     kind: Array
     start_ns: Array
@@ -72,6 +75,7 @@ class RankGraph:
     node_last: Array
     links: Mapping[int, tuple[int, ...]]  # node -> instances it takes part in
     order: tuple[tuple[int, int], ...]
+    beside: Array  # share of each operation that ran beside communication
     has_host: bool  # False: a timeline without host calls, where only the device says how long a step took
 
 
@@ -82,15 +86,17 @@ class Graph:
     ranks: tuple[RankGraph, ...]
     members: Array  # per instance
     measured_ns: float  # mean over ranks of the simulated span, as measured
+    contention: float = 0.0  # how much longer a kernel takes beside communication, relative to alone
 
 
 @dataclass(frozen=True)
 class Scenario:
     """What is different in a replay. Empty = the recorded run.
 
-    `dur_ns[p]`: new duration per operation of rank p; `transfer_ns[p]`: new transfer per operation of rank p (used where it
-    communicates); `host_scale[p]`: (intervals, factor) pairs by which host time inside the intervals is multiplied;
-    `freed[p]`: anchors of rank p that return at once; `no_queue_lag`: ranks whose kernels follow one another without a gap.
+    `dur_ns[p]`: new duration per operation of rank p; `transfer_ns[p]`: new transfer per operation of rank p (used
+    where it communicates); `host_scale[p]`: (intervals, factor) pairs by which host time inside the intervals is
+    multiplied; `freed[p]`: anchors of rank p that return at once; `no_queue_lag`: ranks whose kernels follow one
+    another without a gap.
     """
 
     dur_ns: Mapping[int, Array] = field(default_factory=dict)

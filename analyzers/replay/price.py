@@ -1,21 +1,22 @@
 """Prices: what a change wins, by replaying the recorded run with it, as an interval and never as a sum.
 
-Predictions are bias-cancelled: T_measured * T_whatif / T_replayed (science.md F5). The interval holds the change's own uncertainty,
-the spread of the steps and the replay's error.
+Predictions are bias-cancelled: T_measured * T_whatif / T_replayed (science.md F5). The interval holds the change's own
+uncertainty, the spread of the steps and the replay's error.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes import combined
-from ddprof.analyzers.replay.model import Graph
-from ddprof.analyzers.replay.simulate import simulate
+from ddprof.analyzers.replay.model import Graph, Scenario
+from ddprof.analyzers.replay.simulate import Outcome, simulate
 
 from ddprof.findings import Candidate, Change, Recoverable
 
+MIN_CONTENTION = 0.005
 LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards such traces)
 
 
@@ -26,6 +27,7 @@ class Pricer:
     graph: Graph
     measures: Measures
     baseline_ns: float
+    comm_busy_ns: tuple[int, ...] = ()
 
     @property
     def error(self) -> float | None:
@@ -38,8 +40,24 @@ class Pricer:
         """Predicted step under all changes at once."""
         if not changes or self.baseline_ns <= 0:
             return self.measures.step_us
-        outcome = simulate(self.graph, combined(changes, self.graph, self.measures))
+        scenario = combined(changes, self.graph, self.measures)
+        outcome = simulate(self.graph, scenario)
+        if self.graph.contention > MIN_CONTENTION:
+            outcome = simulate(self.graph, self._relieved(scenario, outcome))
         return self.measures.step_us * outcome.span_ns / self.baseline_ns
+
+    def _relieved(self, scenario: Scenario, outcome: Outcome) -> Scenario:
+        """Kernels speed up where communication beside them, waiting included, became shorter."""
+        durations = dict(scenario.dur_ns)
+        share = self.graph.contention / (1 + self.graph.contention)
+        for index, rank in enumerate(self.graph.ranks):
+            before, after = self.comm_busy_ns[index], outcome.comm_busy_ns[index]
+            if before <= 0 or after >= before:
+                continue
+            dur = durations.get(rank.position, rank.ops.dur_ns)
+            relief = share * rank.beside * (1 - after / before)
+            durations[rank.position] = np.round(dur * (1 - relief)).astype(np.int64)
+        return replace(scenario, dur_ns=durations)
 
     def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
         """Step time the candidate's changes win on top of `given`; never negative, never above its ceiling."""
@@ -67,4 +85,5 @@ class Pricer:
 
 def pricer(graph: Graph, measures: Measures) -> Pricer:
     """A pricer with the unmodified run replayed."""
-    return Pricer(graph, measures, simulate(graph).span_ns)
+    outcome = simulate(graph)
+    return Pricer(graph, measures, outcome.span_ns, outcome.comm_busy_ns)

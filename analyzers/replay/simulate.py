@@ -1,7 +1,7 @@
 """Replay: evaluate the graph under a scenario. Ranks advance one at a time and meet at communications.
 
-Cost: contraction is a few numpy passes per rank and scenario; the simulation itself is one Python step per node, and nodes are
-only what can move.
+Cost: contraction is a few numpy passes per rank and scenario; the simulation itself is one Python step per node, and
+nodes are only what can move.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Outcome:
     span_ns: float
     marks_ns: tuple[tuple[int, ...], ...]
     node_end_ns: tuple[tuple[int, ...], ...]
+    comm_busy_ns: tuple[int, ...]  # per rank, time in communication, waiting included
 
 
 def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
@@ -53,13 +54,14 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         float(np.mean([run.span() for run in counted])) if counted else 0.0,
         tuple(tuple(run.marks) for run in runs),
         tuple(tuple(run.ends) for run in runs),
+        tuple(run.comm_busy for run in runs),
     )
 
 
 def _break_deadlock(
     blocked: set[int], waiting: dict[int, list[int]], needed: list[int], arrived: list[int], ready: deque[int]
 ) -> None:
-    """Members that never arrive (a truncated window) must not hold the others for ever: let the smallest instance go."""
+    """Members that never arrive (a truncated window) must not hold the others for ever: the smallest instance goes."""
     instance = min(i for i, who in waiting.items() if who)
     needed[instance] = arrived[instance]
     ready.extend(waiting.pop(instance))
@@ -73,6 +75,7 @@ class _Run:
         self.at = 0
         self.marks: list[int] = []
         self.last_device = NEVER
+        self.comm_busy = 0
         self.origin = rank.origin_ns - rank.offset_ns
         self.host = [NEVER] * (len(rank.anchors.kind) + 1)
         self.host[0] = self.origin
@@ -154,7 +157,7 @@ class _Run:
         return None
 
     def _base(self, node: int) -> int:
-        start = self.stream_end.get(self.track[node], NEVER) + self.queue_lag[node]
+        start: int = self.stream_end.get(self.track[node], NEVER) + self.queue_lag[node]
         dep = self.dep[node]
         if dep >= 0:
             start = max(start, self.ends[dep] + self.dep_lag[node])
@@ -184,7 +187,9 @@ class _Run:
 
     def _finish(self, node: int, latest: list[int]) -> None:
         last = max((latest[i] for i in self.rank.links.get(node, ())), default=self.starts[node])
-        self._done(node, max(last, self.starts[node]) + self.transfer[node])
+        end = max(last, self.starts[node]) + self.transfer[node]
+        self.comm_busy += end - self.starts[node]
+        self._done(node, end)
 
     def _done(self, node: int, end: int) -> None:
         self.ends[node] = end

@@ -27,7 +27,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if alone:
         yield Abstention(
             RULE.id,
-            f"{format_us(sum(t.exposed_us for t in alone))} per step of communication has no traced partner: waiting and"
+            f"{format_us(sum(t.exposed_us for t in alone))} per step of communication has no traced partner: "
+            "waiting and"
             " moving data cannot be told apart",
         )
     for exposure in of_reason(measures, "bandwidth"):
@@ -38,7 +39,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             suggested="bf16_compress_hook"
             if gradients
             else "keep these groups inside NVLink; check the NCCL transport",
-            patch="model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook)"
+            patch="model.register_comm_hook(None, "
+            "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook)"
             if gradients
             else None,
             why="half the bytes take half the transfer"

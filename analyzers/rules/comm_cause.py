@@ -1,4 +1,6 @@
-"""Why transfer is exposed: one classification that the communication rules share, so that they never contradict one another."""
+"""Why transfer is exposed: one classification that the communication rules share, so that they never contradict one
+another.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
 """Many small collectives pay latency.
 
-What it detects: exposed collectives whose time is mostly per-call latency, read off the trace's own size -> time points.
+What it detects: exposed collectives whose time is mostly per-call latency, read off the trace's own size -> time
+points.
 Why it costs: K calls pay K latencies, whatever their size.
-How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per bucket.
+How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per
+bucket.
 How to fix: a larger bucket_cap_mb, fewer or larger FSDP units.
 Limits: with a single message size latency and bandwidth cannot be separated; then only very slow small messages count.
 Sources: PyTorch DDP (VLDB'20) section 5 on bucket size; science.md F1, F2.
@@ -31,7 +33,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         detail = f", {share:.0%} of it latency" if known else ""
         yield Candidate(
             id=RULE.id,
-            summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({format_bytes(traffic.mean_bytes)} each) pay latency",
+            summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({format_bytes(traffic.mean_bytes)} "
+            "each) pay latency",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("merge_buckets", (), (float(DEFAULT_BUCKET_BYTES),), traffic.role),),

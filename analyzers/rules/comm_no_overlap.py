@@ -1,10 +1,12 @@
 """Large collectives start after the compute that could hide them.
 
-What it detects: gradient all-reduces of which next to nothing runs beside compute although the backward pass is long enough.
+What it detects: gradient all-reduces of which next to nothing runs beside compute although the backward pass is long
+enough.
 Why it costs: the whole transfer is added to the step.
-How the gain is priced: the run is replayed with the transfer hidden behind the backward pass but for what exceeds it and a last
-25 MiB bucket.
-How to fix: DDP's default buckets instead of one huge one or a reduction after backward; gradient hooks; no static delay.
+How the gain is priced: the run is replayed with the transfer hidden behind the backward pass but for what exceeds it
+and a last 25 MiB bucket.
+How to fix: DDP's default buckets instead of one huge one or a reduction after backward; gradient hooks; no static
+delay.
 Limits: gradients that become ready only at the end (one huge layer) cannot be hidden.
 Sources: PyTorch DDP (VLDB'20): overlap gained 38 % (ResNet) and 35 % (BERT) with NCCL.
 """
@@ -31,14 +33,16 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         suggested = f"{max(1, round(bucket / 2**20))}"
         yield Candidate(
             id=RULE.id,
-            summary=f"{traffic.op} of {format_bytes(traffic.total_bytes)} per step starts after the compute that could hide it",
+            summary=f"{traffic.op} of {format_bytes(traffic.total_bytes)} per step starts after the compute that "
+            "could hide it",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("overlap", (), (bucket,), traffic.role),),
             confidence=0.85,
             evidence=(
                 Evidence(
-                    f"{format_us(traffic.transfer_us)} of transfer per step, {format_share(traffic.hidden_share)} beside compute"
+                    f"{format_us(traffic.transfer_us)} of transfer per step, {format_share(traffic.hidden_share)} "
+                    "beside compute"
                 ),
             ),
             fixes=(

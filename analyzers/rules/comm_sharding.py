@@ -1,8 +1,11 @@
 """Parameter all-gathers are exposed though less sharding would fit.
 
-What it detects: FSDP / ZeRO-3 all-gathers and reduce-scatters that no compute hides, with device memory to spare (or unknown).
-Why it costs: stage 3 moves 1.5 x the bytes of data parallelism, and forward cannot start a unit before its parameters are there.
-How the gain is priced: the run is replayed without the transfers of one of the two all-gather passes and their exposure.
+What it detects: FSDP / ZeRO-3 all-gathers and reduce-scatters that no compute hides, with device memory to spare (or
+unknown).
+Why it costs: stage 3 moves 1.5 x the bytes of data parallelism, and forward cannot start a unit before its parameters
+are there.
+How the gain is priced: the run is replayed without the transfers of one of the two all-gather passes and their
+exposure.
 How to fix: reshard_after_forward=False (ZeRO-2), a hybrid shard inside the node, more prefetch.
 Limits: memory is judged only where the trace or the capture reports it.
 Sources: ZeRO paper (2 Psi against 3 Psi); torch.distributed.fsdp documentation; science.md E2.
@@ -39,14 +42,16 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     volume = sum(e.traffic.total_bytes for e in found)
     yield Candidate(
         id=RULE.id,
-        summary=f"sharding moves {format_bytes(volume)} per step and {format_share(exposed / measures.step_us)} of the step is exposed for it",
+        summary=f"sharding moves {format_bytes(volume)} per step and {format_share(exposed / measures.step_us)} of "
+        "the step is exposed for it",
         ranks=(),
         lost_us=exposed,
         changes=(Change("scale_transfer", (), (ONE_PASS_LEFT,), "fsdp_shard"),),
         confidence=0.8 if memory else 0.7,
         evidence=tuple(
             Evidence(
-                f"{e.traffic.op}: {format_us(e.traffic.exposed_us)} of {format_us(e.traffic.transfer_us)} exposed per step"
+                f"{e.traffic.op}: {format_us(e.traffic.exposed_us)} of {format_us(e.traffic.transfer_us)} exposed "
+                "per step"
             )
             for e in found
         ),

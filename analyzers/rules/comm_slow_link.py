@@ -1,11 +1,12 @@
 """One rank's or host's transfers are slower than its peers'.
 
-What it detects: groups of the same role move messages of the same size clearly slower where a certain rank or host takes part.
+What it detects: groups of the same role move messages of the same size clearly slower where a certain rank or host
+takes part.
 Why it costs: a collective is as fast as its slowest link.
 How the gain is priced: the run is replayed with those groups' transfers as fast as their peers'.
 How to fix: the link or transport there: cable, NIC, PCIe width, NCCL transport, routing.
-Limits: needs at least two groups to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours). In one world-wide ring all
-members see the slow link alike, so nobody can be named.
+Limits: needs at least two groups to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours). In one
+world-wide ring all members see the slow link alike, so nobody can be named.
 Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow; science.md B4.
 """
 
@@ -41,7 +42,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             confidence=0.85 if len(numbers) <= 2 else 0.7,
             evidence=(
                 Evidence(
-                    f"{slow.role} groups with {format_ranks(numbers)}: {format_us(slow.slow_us)} per message against {format_us(slow.peer_us)}",
+                    f"{slow.role} groups with {format_ranks(numbers)}: {format_us(slow.slow_us)} per message "
+                    f"against {format_us(slow.peer_us)}",
                     numbers[0],
                 ),
             ),
@@ -49,7 +51,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 Fix(
                     setting="link of " + format_ranks(numbers),
                     suggested="check NIC, PCIe width and NCCL transport on that host",
-                    patch="NCCL_DEBUG=INFO torchrun ...   # which transport; then ibstat, lspci -vv, nvidia-smi topo -m",
+                    patch="NCCL_DEBUG=INFO torchrun ...   # which transport; then ibstat, lspci -vv, nvidia-smi "
+                    "topo -m",
                     why="the same messages are fast in every group without them",
                     source="science.md B4 (Holmes rule)",
                 ),
@@ -59,7 +62,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _culprits(measures: Measures, slow: SlowGroups) -> tuple[int, ...]:
-    """Ranks that are in slow groups and in no fast one of the same role; where that leaves whole groups, a host they share."""
+    """Ranks that are in slow groups and in no fast one of the same role; where that leaves whole groups, a host they
+    share.
+    """
     job = measures.job
     numbers = sorted(slow.members - slow.fast_members)
     hosts = {n: job.clock.domain_of[p] for p, n in enumerate(job.rank_ids)}

@@ -2,7 +2,8 @@
 
 What it detects: matrix kernels on single precision operands that take a clear part of the step.
 Why it costs: tensor cores run TF32 at 8 x and 16 bit at 16 x the fp32 rate (A100: 19.5, 156, 312 TFLOPS).
-How the gain is priced: the run is replayed with those kernels three times as fast (Daydream's factor for compute-bound kernels).
+How the gain is priced: the run is replayed with those kernels three times as fast (Daydream's factor for compute-bound
+kernels).
 How to fix: autocast to bf16, or allow TF32.
 Limits: small or memory-bound products gain less; numerics are the user's to judge.
 Sources: Daydream (ATC'20); NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation.
@@ -37,7 +38,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         confidence=0.85,
         evidence=(
             Evidence(
-                f"{format_us(fp32)} of fp32 matrix kernels per step of {format_us(float(np.median(measures.gemm_us)))} in all"
+                f"{format_us(fp32)} of fp32 matrix kernels per step of "
+                f"{format_us(float(np.median(measures.gemm_us)))} in all"
             ),
         ),
         fixes=(
@@ -45,7 +47,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 setting="precision",
                 current=text(setting(measures, "precision", "float32_matmul_precision")) or "fp32",
                 suggested="bf16 autocast, or TF32",
-                patch='torch.set_float32_matmul_precision("high")  # TF32\nwith torch.autocast("cuda", dtype=torch.bfloat16): ...',
+                patch='torch.set_float32_matmul_precision("high")  # TF32\n'
+                'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
                 why="tensor cores are idle while fp32 units work",
                 source="NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation",
             ),

@@ -2,8 +2,8 @@
 
 What it detects: hundreds of short kernels inside the optimizer's range per step.
 Why it costs: each reads and writes the whole parameter again and pays a launch.
-How the gain is priced: the run is replayed with the optimizer as one pass: a fused Adam moves each byte once where the unfused moves it
-about four times, and a few launches.
+How the gain is priced: the run is replayed with the optimizer as one pass: a fused Adam moves each byte once where the
+unfused moves it about four times, and a few launches.
 How to fix: fused=True, or foreach=True.
 Limits: needs optimizer ranges in the trace (PyTorch writes them by itself).
 Sources: torch profiler pattern matcher (single-tensor optimizer); torch.optim documentation.

@@ -70,7 +70,10 @@ def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
     member = np.flatnonzero((job.members["instance"] == instance) & (job.members["rank"] == victim))[0]
     start, ready = int(job.members["start_ns"][member]), int(job.members["ready_ns"][member])
     op = COLLECTIVE_OPS[int(job.instances["op"][instance])]
-    text = f"rank {job.rank_ids[victim]} waited {format_us((ready - start) / 1e3)} in {op} for rank {job.rank_ids[culprit]}"
+    text = (
+        f"rank {job.rank_ids[victim]} waited {format_us((ready - start) / 1e3)} in {op} for rank "
+        f"{job.rank_ids[culprit]}"
+    )
     return [at(measures, victim, start, ready, text, op)]
 
 

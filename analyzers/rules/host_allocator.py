@@ -31,7 +31,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     calls = float(measures.host_counts["allocator"].max())
     yield Candidate(
         id=RULE.id,
-        summary=f"{format_ranks(numbers)} allocate device memory inside steps: {calls:.0f} calls, {format_us(float(spent.max()))} per step",
+        summary=f"{format_ranks(numbers)} allocate device memory inside steps: {calls:.0f} calls, "
+        f"{format_us(float(spent.max()))} per step",
         ranks=numbers,
         lost_us=float(measures.cause_us("allocator").mean()),
         changes=(Change("remove_host", target="allocator"),),
@@ -41,7 +42,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             Fix(
                 setting="PYTORCH_CUDA_ALLOC_CONF",
                 suggested="expandable_segments:True",
-                patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the loop",
+                patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() "
+                "in the loop",
                 why="freeing and mapping segments synchronises the device; growing segments need neither",
                 source="PyTorch notes: CUDA semantics, memory management",
             ),

@@ -2,9 +2,11 @@
 
 What it detects: ranges that save or load state, evaluate or log, inside the measured steps.
 Why it costs: the device is idle while the host serialises and writes.
-How the gain is priced: the run is replayed without those ranges and the copies they launch: the share hidden by an asynchronous save.
+How the gain is priced: the run is replayed without those ranges and the copies they launch: the share hidden by an
+asynchronous save.
 How to fix: asynchronous checkpoints, less often, sharded over the ranks.
-Limits: the cost per step depends on how often it happens outside the window; the price is for the steps that were traced.
+Limits: the cost per step depends on how often it happens outside the window; the price is for the steps that were
+traced.
 Sources: torch.distributed.checkpoint.async_save documentation; science.md E3 (Daly-Young interval).
 """
 

@@ -1,8 +1,8 @@
 """Garbage collection stops ranks at different moments.
 
 What it detects: Python collection pauses inside steps.
-Why it costs: a pause on one rank delays all ranks at the next collective; with N ranks pausing at different steps nearly every step
-is hit.
+Why it costs: a pause on one rank delays all ranks at the next collective; with N ranks pausing at different steps
+nearly every step is hit.
 How the gain is priced: the run is replayed without the pauses.
 How to fix: collect on all ranks at the same step, every N steps, and freeze long-lived objects.
 Limits: pauses are seen where the profiler records them or ddprof captured the run.
@@ -34,7 +34,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax(pauses))
     yield Candidate(
         id=RULE.id,
-        summary=f"Python garbage collection stops the ranks, up to {format_us(float(pauses.max()))} per step on one of them",
+        summary=f"Python garbage collection stops the ranks, up to {format_us(float(pauses.max()))} per step on one "
+        "of them",
         ranks=(),
         lost_us=float(measures.cause_us("gc").mean()),
         changes=(Change("remove_host", target="gc"),),

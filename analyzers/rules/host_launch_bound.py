@@ -2,8 +2,8 @@
 
 What it detects: a large part of the step is idle because the next kernel has not been launched, on every rank alike.
 Why it costs: many small kernels cost more to launch than to run; the device waits for Python.
-How the gain is priced: the run is replayed with launches costing next to nothing (one CUDA graph per step); the bound is the busiest
-stream.
+How the gain is priced: the run is replayed with launches costing next to nothing (one CUDA graph per step); the bound
+is the busiest stream.
 How to fix: torch.compile, CUDA graphs, a larger batch, fused optimizers.
 Limits: a bound: dynamic shapes and graph breaks keep some launches.
 Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait; science.md E3.
@@ -38,7 +38,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     mean_us = float(np.median(measures.cause_us("compute"))) / kernels if kernels else 0.0
     yield Candidate(
         id=RULE.id,
-        summary=f"the device waits for the host to launch kernels, {format_share(typical / measures.step_us)} of each step",
+        summary=f"the device waits for the host to launch kernels, {format_share(typical / measures.step_us)} of "
+        "each step",
         ranks=(),
         lost_us=float(idle.mean()),
         changes=(Change("graph_launch"),),
@@ -52,7 +53,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 setting="torch.compile",
                 current="eager",
                 suggested='torch.compile(model, mode="reduce-overhead")',
-                patch='model = torch.compile(model, mode="reduce-overhead")  # fuses kernels and replays them as CUDA graphs',
+                patch='model = torch.compile(model, mode="reduce-overhead")  # fuses kernels and replays them as '
+                "CUDA graphs",
                 why="launching costs the host more than the kernels cost the device",
                 source="PyTorch CUDA graphs and torch.compile documentation",
             ),

@@ -1,11 +1,13 @@
 """Host and device wait for one another every step.
 
 What it detects: blocking calls (`.item()`, nonzero, blocking copies, synchronize) after which the device runs dry.
-Why it costs: while the host waits it launches nothing; when it resumes, the queue has to be refilled before the device is busy again.
+Why it costs: while the host waits it launches nothing; when it resumes, the queue has to be refilled before the device
+is busy again.
 How the gain is priced: the run is replayed with those calls returning at once (those inside loading and saving stay).
 How to fix: keep metrics on the device, log every N steps, use non_blocking copies.
 Limits: code that needs the value to decide what to do next cannot simply drop the call.
-Sources: PyTorch performance tuning guide (avoid unnecessary CPU-GPU synchronisation); Nsight Systems rule cuda_api_sync.
+Sources: PyTorch performance tuning guide (avoid unnecessary CPU-GPU synchronisation); Nsight Systems rule
+cuda_api_sync.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     callers = common_callers(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
-        summary=f"host and device wait for one another on {format_ranks(numbers)}: {format_share(float(idle.max()) / measures.step_us)}"
+        summary=f"host and device wait for one another on {format_ranks(numbers)}: "
+        f"{format_share(float(idle.max()) / measures.step_us)}"
         " of each step is idle around blocking calls",
         ranks=numbers,
         lost_us=float(idle.mean()),
@@ -61,7 +64,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 setting="synchronising calls",
                 current=callers,
                 suggested="none inside the step; read metrics every N steps",
-                patch="loss_sum += loss.detach()      # instead of loss.item() every step\nif step % 50 == 0: print(loss_sum.item() / 50)",
+                patch="loss_sum += loss.detach()      # instead of loss.item() every step\n"
+                "if step % 50 == 0: print(loss_sum.item() / 50)",
                 why="each call empties the launch queue, and the device idles until it is full again",
                 source="PyTorch performance tuning guide",
             ),

@@ -1,7 +1,9 @@
 """Host-to-device copies block, from pageable memory.
 
-What it detects: batches copied from pageable host memory: the call blocks the host and the copy runs with nothing beside it.
-Why it costs: pageable memory is staged through a pinned buffer at a fraction of the bus rate, and the host launches nothing meanwhile.
+What it detects: batches copied from pageable host memory: the call blocks the host and the copy runs with nothing
+beside it.
+Why it costs: pageable memory is staged through a pinned buffer at a fraction of the bus rate, and the host launches
+nothing meanwhile.
 How the gain is priced: the run is replayed with those copies beside compute and their calls not blocking.
 How to fix: pin_memory=True in the loader and .to(device, non_blocking=True).
 Limits: ROCm traces do not name the kind of memory.
@@ -31,7 +33,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     worst = int(np.argmax(copies))
     yield Candidate(
         id=RULE.id,
-        summary=f"batches are copied from pageable memory, {format_us(float(copies.max()))} per step with nothing beside it",
+        summary=f"batches are copied from pageable memory, {format_us(float(copies.max()))} per step with nothing "
+        "beside it",
         ranks=(),
         lost_us=float(copies.mean()),
         changes=(Change("hide_copies"),),

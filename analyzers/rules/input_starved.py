@@ -1,6 +1,7 @@
 """Every rank waits for its data loader.
 
-What it detects: all ranks spend a clear part of each step in the loader's `__next__`, and removing it makes the step shorter.
+What it detects: all ranks spend a clear part of each step in the loader's `__next__`, and removing it makes the step
+shorter.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
@@ -37,7 +38,8 @@ def late_loaders(measures: Measures) -> Array:
     late = (loader_us > LATE_FACTOR * typical) & (loader_us - typical > 2 * MIN_SHARE * step_us)
     if not late.any() or late.sum() > len(loader_us) / 2:
         return np.empty(0, np.int64)
-    # Beside one late loader the others' queues are full and no fetch blocks; in a starved job their fetches block now and then.
+    # Beside one late loader the others' queues are full and no fetch blocks; in a starved job their fetches block now
+    # and then.
     clear = float(longest_us[~late].max()) < CLEAR_SHARE * float(longest_us[late].min())
     return np.flatnonzero(late) if clear else np.empty(0, np.int64)
 
@@ -71,7 +73,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax(loader_us))
     yield Candidate(
         id=RULE.id,
-        summary=f"every rank waits for its data loader, {format_share(typical / measures.step_us)} of each step on the typical rank",
+        summary=f"every rank waits for its data loader, {format_share(typical / measures.step_us)} of each step on "
+        "the typical rank",
         ranks=(),
         lost_us=float(ledger.mean()),
         changes=(Change("instant_loader"),),

@@ -45,7 +45,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             Fix(
                 setting="shard or storage of " + format_ranks(numbers),
                 suggested="move the shard to local storage, rebalance shards by size, free the CPU of that host",
-                why=f"its loader takes {format_us(float(loader_us[worst]))} per step, the typical one {format_us(typical)}",
+                why=f"its loader takes {format_us(float(loader_us[worst]))} per step, the typical one "
+                f"{format_us(typical)}",
                 source="science.md B4",
             ),
             workers_fix(measures, float(loader_us[worst])),

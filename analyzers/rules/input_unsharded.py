@@ -1,8 +1,10 @@
 """Ranks read the same samples, or uneven shards.
 
 What it detects: the capture saw a sampler that does not split the data over the ranks, or shards of unequal length.
-Why it costs: every rank repeats the others' samples: N ranks train as fast as one. Uneven shards make the last steps wait.
-How the gain is priced: not as step time (it stays the same): as work done twice. Severity is therefore "info" unless shards are uneven.
+Why it costs: every rank repeats the others' samples: N ranks train as fast as one. Uneven shards make the last steps
+wait.
+How the gain is priced: not as step time (it stays the same): as work done twice. Severity is therefore "info" unless
+shards are uneven.
 How to fix: DistributedSampler with set_epoch, drop_last.
 Limits: only ddprof's own capture records the sampler; an ordinary trace cannot show it.
 Sources: torch.utils.data.distributed.DistributedSampler documentation.
@@ -46,7 +48,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 setting="sampler",
                 current=str(name),
                 suggested="DistributedSampler",
-                patch="sampler = DistributedSampler(dataset, drop_last=True); loader = DataLoader(dataset, sampler=sampler)\n"
+                patch="sampler = DistributedSampler(dataset, drop_last=True); loader = DataLoader(dataset, "
+                "sampler=sampler)\n"
                 "sampler.set_epoch(epoch)  # every epoch",
                 why="each rank then reads its own part of the data",
                 source="torch.utils.data.distributed.DistributedSampler documentation",

@@ -1,8 +1,8 @@
 """Memory is nearly full, or far from it.
 
 What it detects: the allocator's peak against the device's memory.
-Why it costs: near the limit the allocator retries, frees and fragments, and the next longer batch fails; far below it a larger batch
-or less sharding would use the device better.
+Why it costs: near the limit the allocator retries, frees and fragments, and the next longer batch fails; far below it a
+larger batch or less sharding would use the device better.
 How the gain is priced: allocator calls inside steps are priced by replay; headroom itself has no price ("info").
 How to fix: ZeRO / FSDP stage, activation checkpointing, batch size.
 Limits: needs memory events in the trace (profile_memory) or ddprof's capture.

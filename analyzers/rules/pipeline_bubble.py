@@ -2,7 +2,8 @@
 
 What it detects: stages wait (p - 1) / (m v) of their work per step for the pipeline to fill and drain.
 Why it costs: the devices of all stages idle for that time in every step.
-How the gain is priced: by formula for twice the microbatches: the bubble halves, (p - 1) / (2 m v) of the mean stage's work remains.
+How the gain is priced: by formula for twice the microbatches: the bubble halves, (p - 1) / (2 m v) of the mean stage's
+work remains.
 How to fix: more microbatches, interleaved stages, fewer stages.
 Limits: more microbatches of the same size raise the batch; smaller ones lower the kernels' efficiency.
 Sources: Megatron-LM section 2.2: (p - 1) / m, interleaved (p - 1) / (m v).
@@ -34,7 +35,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     gain = min(bubble, work * (stages - 1) / (count * pipeline.interleave)) / 2
     yield Candidate(
         id=RULE.id,
-        summary=f"{format_share(bubble / measures.step_us)} of each step is the bubble of {stages} stages and {count} microbatches",
+        summary=f"{format_share(bubble / measures.step_us)} of each step is the bubble of {stages} stages and "
+        f"{count} microbatches",
         ranks=(),
         lost_us=bubble,
         changes=(),

@@ -1,12 +1,13 @@
 """The same ranks' kernels run slower than their peers' for the same work.
 
-What it detects: kernels of one name and shape last longer on some ranks than on the typical peer, in every step, and the other
-ranks wait for them in collectives.
+What it detects: kernels of one name and shape last longer on some ranks than on the typical peer, in every step, and
+the other ranks wait for them in collectives.
 Why it costs: a synchronous step lasts as long as its slowest rank; all others wait in the next collective.
 How the gain is priced: the run is replayed with those ranks' kernels as fast as their peers'.
-How to fix: look at the device: clocks, temperature, power cap, ECC errors, a neighbour on the same GPU; replace or cordon the node.
-Limits: kernels beside communication are compared only with their like. A rank alone in its pipeline stage has no peer. With one
-step, work that happens to be unequal cannot be told from a slow device.
+How to fix: look at the device: clocks, temperature, power cap, ECC errors, a neighbour on the same GPU; replace or
+cordon the node.
+Limits: kernels beside communication are compared only with their like. A rank alone in its pipeline stage has no peer.
+With one step, work that happens to be unequal cannot be told from a slow device.
 Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Understanding Stragglers" section 5.
 """
 

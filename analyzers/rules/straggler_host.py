@@ -1,9 +1,10 @@
 """The same ranks' hosts issue work more slowly.
 
-What it detects: the time a host is free to run (not blocked, loading, collecting or saving) is longer on some ranks than on the
-typical peer for the same step, and their devices drain.
+What it detects: the time a host is free to run (not blocked, loading, collecting or saving) is longer on some ranks
+than on the typical peer for the same step, and their devices drain.
 Why it costs: the device idles until the next launch, and every other rank waits for it in the next collective.
-How the gain is priced: the run is replayed with those hosts as fast as their peers'. A slow host behind a busy device costs nothing.
+How the gain is priced: the run is replayed with those hosts as fast as their peers'. A slow host behind a busy device
+costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue.
 Sources: OSDI'25 section 5; NVRx; science.md B4.
@@ -80,7 +81,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 setting="CPU of " + format_ranks(numbers),
                 suggested="pin ranks to their NUMA node, stop co-located work, set the performance governor",
                 patch="numactl --cpunodebind=N --membind=N  (or torchrun --numa-binding=node)",
-                why="the same Python program takes longer there, so the CPU is shared, throttled or far from the device",
+                why="the same Python program takes longer there, so the CPU is shared, throttled or far from the "
+                "device",
                 source="PyTorch performance tuning guide; OSDI'25 section 5",
             ),
         ),
@@ -114,7 +116,8 @@ def _late(measures: Measures) -> Iterator[Candidate]:
         fixes=(
             Fix(
                 setting=f"what rank {rank} does before its collectives",
-                suggested="compare its host timeline with a peer's: extra work on one rank, CPU contention, a slower start",
+                suggested="compare its host timeline with a peer's: extra work on one rank, CPU contention, a "
+                "slower start",
                 why="the others are ready and wait for it",
                 source="science.md B4: binomial test of 'last in k of n'",
             ),

@@ -1,7 +1,7 @@
 """Ranks get unequal work, and who is late changes or follows the data.
 
-What it detects: compute time differs between ranks within a step more than their pace explains, and the slowest rank changes from
-step to step, or the same rank has more of the same kernels.
+What it detects: compute time differs between ranks within a step more than their pace explains, and the slowest rank
+changes from step to step, or the same rank has more of the same kernels.
 Why it costs: every step waits for the rank with most work.
 How the gain is priced: the run is replayed with each step's compute spread evenly over the ranks (OSDI'25: the mean).
 How to fix: batch by length, pack by the sum of squared lengths, rebalance shards.
@@ -29,7 +29,9 @@ MORE_WORK_SHARE = 0.1
 
 
 def rotating_spread(work: Pace, pace: Pace, culprits: list[int]) -> tuple[float, int]:
-    """Mean over steps of (slowest - mean) relative pace once steady culprits are set aside, and how many ranks take turns."""
+    """Mean over steps of (slowest - mean) relative pace once steady culprits are set aside, and how many ranks take
+    turns.
+    """
     steps = work.per_step.copy()
     for p in culprits:
         steps[p] /= pace.factor[p]
@@ -58,7 +60,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     yield Candidate(
         id=RULE.id,
-        summary=f"the slowest rank of a step computes {spread:.0%} longer than the mean, and {turns} ranks take turns at it",
+        summary=f"the slowest rank of a step computes {spread:.0%} longer than the mean, and {turns} ranks take "
+        "turns at it",
         ranks=numbers,
         lost_us=float(lost),
         changes=(Change("balance_compute"),),

@@ -11,8 +11,8 @@ from ddprof._version import __version__
 if _TYPE_CHECKING:
     from ddprof.api import AnalyzedRun, analyze
 
-# In a source checkout analyzers/, dashboard/, workloads/ and sample_traces/ stand beside this package and are parts of it
-# (pyproject's package-dir); an installed copy never meets the condition.
+# In a source checkout analyzers/, dashboard/, workloads/ and sample_traces/ stand beside this package and are parts of
+# it (pyproject's package-dir); an installed copy never meets the condition.
 _ROOT = _Path(__file__).resolve().parent.parent
 if (_ROOT / "pyproject.toml").is_file() and (_ROOT / "analyzers").is_dir():
     __path__ = [*__path__, str(_ROOT)]

@@ -12,7 +12,9 @@ WARNING_SHARE = 0.03
 
 @dataclass(frozen=True)
 class Evidence:
-    """One observation, with enough to jump to the spot in a timeline viewer (times relative to the first step of the run)."""
+    """One observation, with enough to jump to the spot in a timeline viewer (times relative to the first step of the
+    run).
+    """
 
     text: str
     rank: int | None = None
@@ -35,7 +37,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Recoverable:
-    """Step time that disappears when the cause is removed: microseconds per step, with the interval it is believed in."""
+    """Step time that disappears when the cause is removed: microseconds per step, and the interval believed in."""
 
     value: float
     low: float
@@ -54,9 +56,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a rule yields: a cause, who, the evidence and the fix. The engine prices `changes` by replay and makes it a Finding.
+    """What a rule yields: a cause, who, the evidence and the fix. The engine prices `changes` by replay and makes it a
+    Finding.
 
-    `ceiling_us` bounds the gain where the replay cannot know better; `band` is the relative uncertainty of the change itself.
+    `ceiling_us` bounds the gain where the replay cannot know better; `band` is the relative uncertainty of the change
+    itself.
     """
 
     id: str

@@ -19,7 +19,7 @@ def _table() -> dict[str, Any]:
 
 
 def peak_flops(device_name: str | None, fp32: bool = False) -> float | None:
-    """Peak FLOP/s of a device by the name its driver gives: dense BF16, or vector FP32; None if it is not in the table."""
+    """Peak FLOP/s of a device by the name its driver gives: dense BF16, or vector FP32; None if not in the table."""
     for row in _table()["device"] if device_name else []:
         if row["match"].lower() in (device_name or "").lower():
             return float(row["flops_fp32" if fp32 else "flops"])

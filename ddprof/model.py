@@ -1,8 +1,8 @@
 """The vocabulary of the whole product: what a rank's trace is, and the columns of every table made from it.
 
-`RankTrace` is one rank as columns, straight from a reader. Facts, job tables and the report are built from it and only from it.
-Times are int64 nanoseconds on the rank's own clock (unix time where the trace states its base). Missing is `tables.NULL` in
-memory and null on disk, never -1 or 0.
+`RankTrace` is one rank as columns, straight from a reader. Facts, job tables and the report are built from it and only
+from it. Times are int64 nanoseconds on the rank's own clock (unix time where the trace states its base). Missing is
+`tables.NULL` in memory and null on disk, never -1 or 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,12 @@ EVENTS = Schema(
         Column("ts_ns", "int64", "start"),
         Column("dur_ns", "int64", "duration, >= 0"),
         Column("correlation", "int64", "joins a runtime call and the device operation it launched", nullable=True),
-        Column("external_id", "int64", "joins a device operation or runtime call and the CPU operator above it", nullable=True),
+        Column(
+            "external_id",
+            "int64",
+            "joins a device operation or runtime call and the CPU operator above it",
+            nullable=True,
+        ),
     ),
 )
 
@@ -60,8 +65,12 @@ TRACKS = Schema(
 COLLECTIVES = Schema(
     "collectives",
     (
-        Column("row", "int64", "event that carries the arguments: a record_param_comms operator, a kernel or an annotation"),
-        Column("op", "int32", "index into strings: the collective name as written (allreduce, _allgather_base, send, ...)"),
+        Column(
+            "row", "int64", "event that carries the arguments: a record_param_comms operator, a kernel or an annotation"
+        ),
+        Column(
+            "op", "int32", "index into strings: the collective name as written (allreduce, _allgather_base, send, ...)"
+        ),
         Column("group", "int32", "index into RankTrace.process_groups; missing: -2147483648"),
         Column("seq", "int64", "sequence number within the group", nullable=True),
         Column("in_bytes", "int64", "input message of this rank", nullable=True),
@@ -130,7 +139,9 @@ class ProcessGroup:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who wrote the trace, and how we know (`source`: "distributedInfo" | "sidecar" | "file name" | "content" | "order")."""
+    """Who wrote the trace, and how we know (`source`: "distributedInfo" | "sidecar" | "file name" | "content" |
+    "order").
+    """
 
     rank: int | None
     source: str
@@ -170,7 +181,9 @@ class RankTrace:
     syncs: Table
     memory: Table
     process_groups: tuple[ProcessGroup, ...] = ()
-    sidecar: Mapping[str, Any] = field(default_factory=dict)  # what our own capture knows (docs/run-folder.md), {} elsewhere
+    # What our own capture knows (docs/run-folder.md); {} elsewhere.
+    sidecar: Mapping[str, Any] = field(default_factory=dict)
     flight_recorder: tuple[Mapping[str, Any], ...] = ()  # entries of a flight-recorder dump of the same window
-    top: Mapping[str, Any] = field(default_factory=dict)  # small header values worth keeping (versions, record_shapes, ...)
+    # Small header values worth keeping (versions, record_shapes, ...).
+    top: Mapping[str, Any] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()

@@ -1,7 +1,7 @@
 """Tables: a documented schema, numpy columns, parquet at the edge.
 
-A `Table` is what every stage hands to the next. In memory a missing integer is `NULL` (the smallest int64, as numpy's own
-NaT) and a missing float is NaN; on disk and in reports both are null.
+A `Table` is what every stage hands to the next. In memory a missing integer is `NULL` (the smallest int64, as numpy's
+own NaT) and a missing float is NaN; on disk and in reports both are null.
 """
 
 from __future__ import annotations

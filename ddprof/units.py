@@ -40,7 +40,13 @@ def format_ranks(ranks: tuple[int, ...] | list[int]) -> str:
         if rank is not None and rank == previous + 1:
             previous = rank
             continue
-        parts.append(str(start) if start == previous else f"{start}-{previous}" if previous > start + 1 else f"{start}, {previous}")
+        parts.append(
+            str(start)
+            if start == previous
+            else f"{start}-{previous}"
+            if previous > start + 1
+            else f"{start}, {previous}"
+        )
         if rank is not None:
             start = previous = rank
     return ("rank " if len(ordered) == 1 else "ranks ") + ", ".join(parts)

@@ -17,6 +17,7 @@ from ddprof.findings import Change
 from ddprof.tables import NULL, Array
 
 PREFETCHED_US = 150.0  # a batch taken from a filled prefetch queue (measured on the healthy runs: 0.1 to 0.2 ms)
+FILLED_SHARE = 0.8  # of the time between two saving ranges spent in blocking copies
 GRAPH_LAUNCH_SHARE = 0.05  # host time left of a step when it is launched as one CUDA graph
 
 
@@ -142,6 +143,8 @@ def _remove_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
     host, dur, freed = {}, {}, {}
     for rank, _ in _chosen(change, graph, measures):
         spans = host_cause(rank.facts, change.target)
+        if change.target == "checkpoint":
+            spans = _with_copies_between(rank.facts, spans)
         host[rank.position] = ((spans, 0.0),)
         merged = intervals.union(*spans)
         inside = _inside(merged, rank.anchors.start_ns)
@@ -150,6 +153,16 @@ def _remove_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
         if launched.any():
             dur[rank.position] = np.where(launched, 0, rank.ops.dur_ns)
     return Scenario(dur_ns=dur, host_scale=host, freed=freed)
+
+
+def _with_copies_between(facts: RankFacts, spans: intervals.Intervals) -> intervals.Intervals:
+    """Saving copies its tensors to the host between the ranges that name it: blocking copies that fill such a gap belong to it."""
+    start, end = intervals.union(*spans)
+    if len(start) < 2:
+        return start, end
+    copies = intervals.union(*host_cause(facts, "host_sync"))
+    filled = intervals.overlap(copies, end[:-1], start[1:]) >= FILLED_SHARE * (start[1:] - end[:-1])
+    return intervals.union(np.concatenate((start, end[:-1][filled])), np.concatenate((end, start[1:][filled])))
 
 
 def _inside(spans: intervals.Intervals, at_ns: Array) -> Array:

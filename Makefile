@@ -42,8 +42,8 @@ demo: $(READY)
 	@echo "== 1/2  a healthy job"
 	ddprof run --run-dir $(DEMO_RUNS)/healthy -- $(DEMO_JOB)
 	ddprof analyze $(DEMO_RUNS)/healthy
-	@echo "== 2/2  the same job, with the data loader of rank 1 made 40 ms slower per step"
-	ddprof run --run-dir $(DEMO_RUNS)/late-loader -- $(DEMO_JOB) --fault loader-straggler --fault-rank 1 --fault-ms 40
+	@echo "== 2/2  the same job, with the data loader of rank 1 made 100 ms slower per step"
+	ddprof run --run-dir $(DEMO_RUNS)/late-loader -- $(DEMO_JOB) --fault loader-straggler --fault-rank 1 --fault-ms 100
 	ddprof report $(DEMO_RUNS)/late-loader -o $(DEMO_RUNS)/report.html
 	ddprof analyze $(DEMO_RUNS)/late-loader
 	@echo "The same as a page to open or send: $(DEMO_RUNS)/report.html"

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ import msgspec
 import numpy as np
 from ddprof.analyzers.engine import Options, analyze
 
-from ddprof.errors import DdprofError
+from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.report.model import CAUSES, Report
+
+_KEYS = ("clean", "faults", "acceptable_finding_ids", "tolerated_ids", "expected_bound", "ledger", "clock")
 
 
 @dataclass(frozen=True)
@@ -104,16 +108,40 @@ class Score:
         }
 
 
-def score(folder: Path, limit: int | None = None) -> Iterator[RunScore]:
-    """Score every labelled run below a folder, in name order."""
-    labels = sorted(folder.rglob("label.json"))
-    for path in labels[:limit]:
-        yield score_run(path)
+def labels(folder: Path) -> list[Path]:
+    """The labels below a folder, in name order. Raises NoUsableInput where there is none."""
+    found = sorted(folder.rglob("label.json"))
+    if not found:
+        raise NoUsableInput(f"{folder}: no label.json below it; a labelled run is a folder with label.json and traces/")
+    return found
+
+
+def score(folder: Path, limit: int | None = None, workers: int = 1) -> Iterator[RunScore]:
+    """Score every labelled run below a folder, in name order, in `workers` processes. Raises NoUsableInput."""
+    chosen = labels(folder)[:limit]
+    if min(workers, len(chosen)) <= 1:
+        yield from map(score_run, chosen)
+        return
+    method = "fork" if "fork" in get_all_start_methods() else "spawn"
+    with ProcessPoolExecutor(min(workers, len(chosen)), mp_context=get_context(method)) as pool:
+        yield from pool.map(score_run, chosen)
+
+
+def read_label(path: Path) -> dict[str, Any]:
+    """The content of a label. Raises NoUsableInput where it is not one."""
+    try:
+        label = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise NoUsableInput(f"{path}: not a label: {error}") from error
+    missing = [key for key in _KEYS if key not in label]
+    if missing:
+        raise NoUsableInput(f"{path}: not a label: no {', '.join(missing)}")
+    return label
 
 
 def score_run(label_path: Path) -> RunScore:
-    """Analyze one labelled run and compare."""
-    label = msgspec.json.decode(label_path.read_bytes())
+    """Analyze one labelled run and compare. Raises NoUsableInput where the label is none."""
+    label = read_label(label_path)
     try:
         reports = analyze([str(label_path.parent / "traces")], Options(workers=1, cache=False))
     except DdprofError as error:

@@ -49,7 +49,9 @@ def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
 
 
 def _narrow_fit(sizes: Array, times: Array) -> CostModel | None:
-    """Sizes of nearly one value still prove latency where times hardly follow them: by the steepest slope the points allow."""
+    """Sizes of nearly one value still prove latency where times hardly follow them: by the steepest slope the points
+    allow.
+    """
     spread = float(sizes.std())
     if len(sizes) < MIN_POINTS or spread < MIN_SPREAD * float(sizes.mean()):
         return None

@@ -78,7 +78,9 @@ def _rank_graph(job: JobFacts, position: int) -> RankGraph:
     order = _order(ops, anchors, marks, first, last)
     has_host = not facts.is_device_rank or bool((facts.device_ops["launch_ns"] != NULL).any())
     offset = job.clock.offset_ns(position)
-    return RankGraph(facts, position, origin, offset, ops, anchors, marks, first, last, links, order, _beside(facts, base), has_host)
+    return RankGraph(
+        facts, position, origin, offset, ops, anchors, marks, first, last, links, order, _beside(facts, base), has_host
+    )
 
 
 def _device_base(facts: RankFacts, origin: int) -> dict[str, Array]:

@@ -53,21 +53,22 @@ def palette(dark: bool) -> Palette:
 
 def figure(colors: Palette, x_title: str, y_title: str, height: int = 300) -> go.Figure:
     """An empty figure in the house style; axis titles carry the units."""
-    chart = go.Figure()
     axis = {"gridcolor": colors.grid, "zerolinecolor": colors.grid, "linecolor": colors.grid, "automargin": True}
-    chart.update_layout(
-        height=height,
-        margin={"l": 10, "r": 10, "t": 10, "b": 10},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": colors.text, "family": "system-ui, sans-serif", "size": 13},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        hoverlabel={"bgcolor": colors.ground, "font": {"color": colors.text}, "bordercolor": colors.grid},
-        xaxis={**axis, "title": {"text": x_title, "font": {"size": 13}}},
-        yaxis={**axis, "title": {"text": y_title, "font": {"size": 13}}},
-        modebar={"remove": ["lasso2d", "select2d"]},
-    )
-    return chart
+    small = {"size": 13}
+    # In one piece and without a template: update_layout and the default template cost 0.1 s a figure.
+    layout = {
+        "template": "none",
+        "height": height,
+        "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": colors.text, "family": "system-ui, sans-serif", "size": 13},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "hoverlabel": {"bgcolor": colors.ground, "font": {"color": colors.text}, "bordercolor": colors.grid},
+        "xaxis": {**axis, "title": {"text": x_title, "font": small}},
+        "yaxis": {**axis, "title": {"text": y_title, "font": small}},
+    }
+    return go.Figure(layout=layout)
 
 
 def label(text: str) -> str:

@@ -56,7 +56,10 @@ def size_against_bandwidth(
             hovertemplate="%{x:.3s}B at %{y:.3g} GB/s<extra>%{fullData.name}</extra>",
         )
     if reference:
-        chart.add_hline(y=reference, line={"color": colors.quiet, "dash": "dash"}, annotation={"text": label(words)})
+        # A trace, not add_hline: on a logarithmic axis plotly places a shape's annotation at 10 to the power of y.
+        ends = [size for sizes, _ in series.values() for size in (min(sizes), max(sizes))]
+        line = {"color": colors.quiet, "dash": "dash"}
+        chart.add_scatter(x=[min(ends), max(ends)], y=[reference] * 2, mode="lines", name=label(words), line=line)
     chart.update_xaxes(type="log")
     chart.update_yaxes(type="log")
     chart.update_layout(showlegend=True)

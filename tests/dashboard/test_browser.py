@@ -1,0 +1,221 @@
+"""The dashboard in a real Chromium: every page on every kind of run, no complaint, no request to anywhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ddprof.dashboard.pages.catalogue import PAGES
+from ddprof.dashboard.session import Session, load
+
+pytestmark = pytest.mark.browser
+
+REAL_RUNS = (
+    "traces/multi_rank/dlrm_ddp_v100_8ranks",
+    "traces/cpu_gloo/ddp-cnn-2r-slowrank",
+    "traces/edge_cases/missing_rank",
+    "oracle_samples/01_clean_ddp4/traces",
+)
+EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+PATIENCE_S = 30.0
+
+
+def wait_for(chromium: Any, script: str) -> Any:
+    """The value of a script once it is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if value := chromium.execute_script(script):
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"never true: {script}")
+
+
+def visit(chromium: Any, address: str, path: str) -> list[str]:
+    """Open a page and wait until it is drawn; the console's complaints and every request to elsewhere."""
+    chromium.get_log("performance")
+    chromium.get_log("browser")
+    chromium.get(address + path)
+    wait_for(chromium, "return document.querySelector('#content h1, #content .notice') !== null")
+    wait_for(chromium, "return !document.querySelector('[data-dash-is-loading]')")
+    if chromium.execute_script("return document.getElementById('timeline-root') !== null"):
+        wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
+    return trouble(chromium, address)
+
+
+def trouble(chromium: Any, address: str) -> list[str]:
+    """Complaints and foreign requests since the last call."""
+    messages = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    complaints = [e["message"] for e in chromium.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
+    return complaints + [u for u in asked if not u.startswith((address, "data:", "blob:", "about:"))]
+
+
+def keys(chromium: Any, *pressed: str) -> None:
+    """Press keys while the timeline has the focus."""
+    canvas = chromium.find_element("css selector", ".tl-scroll canvas")
+    chromium.execute_script("arguments[0].focus()", canvas)
+    for key in pressed:
+        canvas.send_keys(key)
+
+
+@pytest.fixture(scope="module")
+def address(serve: Callable[..., str], straggler: Session, pipeline: Session) -> str:
+    """A server of two generated GPU runs."""
+    return serve([straggler, pipeline])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
+def test_every_page_opens(chromium: Any, address: str, page: Any) -> None:
+    assert visit(chromium, address, page.path) == []
+    assert chromium.title == "ddprof"
+
+
+@pytest.mark.parametrize("sample", REAL_RUNS)
+def test_every_page_opens_on_real_runs(chromium: Any, serve: Callable[..., str], shared_dir: Path, sample: str) -> None:
+    if not (shared_dir / sample).exists():
+        pytest.skip(f"{sample} is not among the shared traces")
+    where = serve(load([str(shared_dir / sample)]))
+    assert {page.path: found for page in PAGES if (found := visit(chromium, where, page.path))} == {}
+
+
+def test_the_overview_answers_first(chromium: Any, address: str, straggler: Session) -> None:
+    visit(chromium, address, "/")
+    assert straggler.report.verdict.headline in chromium.find_element("tag name", "h1").text
+    bar = wait_for(chromium, "return document.querySelector('.stepbar')?.getBoundingClientRect().bottom")
+    card = wait_for(chromium, "return document.querySelector('article.card')?.getBoundingClientRect().top")
+    assert bar < 720 and card < 720  # seen without scrolling
+
+
+def test_two_clicks_from_the_verdict_to_the_event(chromium: Any, address: str, straggler: Session) -> None:
+    visit(chromium, address, "/")
+    chromium.find_element("link text", "Show in timeline").click()
+    wait_for(chromium, "return document.getElementById('timeline-root')?.dataset.tiles")
+    lo, hi = chromium.execute_script("return [ddprof.timeline.lo / 1e3, ddprof.timeline.hi / 1e3]")
+    evidence = next(e for e in straggler.report.ranked_findings()[0].evidence if e.start_us is not None)
+    assert evidence.start_us is not None and evidence.end_us is not None
+    assert lo <= evidence.start_us and evidence.end_us <= hi
+    assert hi - lo < 5 * max(evidence.end_us - evidence.start_us, 4)
+    assert trouble(chromium, address) == []
+
+
+def test_the_canvas_shows_the_colours_of_what_ran(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/timeline")
+    script = """
+      const c = document.querySelector('.tl-scroll canvas'), t = ddprof.timeline;
+      const row = t.visibleRows().find(r => r.label.includes('compute'));
+      const pixels = c.getContext('2d').getImageData(0, (row.y + row.height / 2) * t.ratio, c.width, 1).data;
+      const want = ddprof.timeline.painter.fill[0].match(/[0-9a-f]{2}/gi).map(h => parseInt(h, 16));
+      let found = 0;
+      for (let i = 0; i < pixels.length; i += 4) if (want.every((v, k) => Math.abs(pixels[i + k] - v) < 12)) found++;
+      return found / c.width;"""
+    assert chromium.execute_script(script) > 0.3
+
+
+def test_keys_zoom_pan_and_walk(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/timeline")
+    width = "return ddprof.timeline.hi - ddprof.timeline.lo"
+    whole = chromium.execute_script(width)
+    keys(chromium, "w", "w")
+    zoomed = chromium.execute_script(width)
+    assert zoomed == pytest.approx(whole * 0.36)
+    left = chromium.execute_script("return ddprof.timeline.lo")
+    keys(chromium, "d")
+    assert chromium.execute_script("return ddprof.timeline.lo") > left
+    keys(chromium, "f")
+    assert chromium.execute_script(width) == pytest.approx(whole)
+    time.sleep(0.3)
+    keys(chromium, "\ue015", "\ue014", "\ue014")  # down, right, right
+    said = chromium.find_element("id", "timeline-say").text
+    assert "compute" in said or "µs" in said or "ms" in said
+    wait_for(chromium, "return location.search.includes('from=')")
+    assert trouble(chromium, address) == []
+
+
+def test_a_dragged_range_has_statistics(chromium: Any, address: str, straggler: Session) -> None:
+    from selenium.webdriver import ActionChains
+
+    visit(chromium, address, "/timeline")
+    canvas = chromium.find_element("css selector", ".tl-scroll canvas")
+    ActionChains(chromium).move_to_element_with_offset(canvas, -100, 0).click_and_hold().move_by_offset(
+        200, 0
+    ).release().perform()
+    heading = wait_for(chromium, "return document.querySelector('.tl-panel h3')?.textContent")
+    assert heading.startswith("Selected")
+    lo, hi = chromium.execute_script("return ddprof.timeline.range")
+    rows = chromium.execute_script("return [...document.querySelectorAll('.tl-panel td')].map(t => t.textContent)")
+    lane = next(i for i, info in enumerate(straggler.timeline.lanes) if info.kind == "causes")
+    groups = straggler.index.groups_of(np.array([lane]))
+    busy_ms = straggler.index.busy(groups, np.array([round(lo), round(hi)])).max() / 1e6
+    assert any(text.endswith("ms") and abs(float(text[:-3]) - busy_ms) < 0.06 for text in rows)
+
+
+def test_search_finds_and_steps(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/timeline")
+    box = chromium.find_element("css selector", ".tl-bar input[type=search]")
+    box.send_keys("nccl\n")
+    wait_for(chromium, "return document.getElementById('timeline-say').textContent.includes('slices')")
+    first = chromium.execute_script("return ddprof.timeline.hit")
+    box.send_keys("\n")
+    assert chromium.execute_script("return ddprof.timeline.hit") == first + 1
+
+
+def test_a_switch_replays_within_a_second(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/what-if")
+    wait_for(chromium, "return document.querySelector('.prediction') !== null")
+    label = next(e for e in chromium.find_elements("css selector", ".control") if "No straggler" in e.text)
+    started = time.monotonic()
+    label.find_element("css selector", "input").click()
+    wait_for(chromium, "return document.querySelector('.prediction').textContent.includes('→')")
+    assert time.monotonic() - started < 3.0  # on a loaded test machine; the replay itself has its own test
+    wait_for(chromium, "return location.search.includes('balance=1')")
+    assert trouble(chromium, address) == []
+
+
+def test_filters_go_into_the_address(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/ranks")
+    box = wait_for(chromium, "return document.querySelector('#filter-ranks')")
+    box.send_keys("0-1\n")
+    wait_for(chromium, "return location.search.includes('ranks=0-1')")
+    wait_for(chromium, "return document.querySelector('#exhibit-lateness details')?.textContent.includes('rank 1')")
+    wait_for(chromium, "return !document.querySelector('#exhibit-lateness details').textContent.includes('rank 2')")
+
+
+def test_the_theme_changes_and_stays(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/")
+    before = chromium.execute_script("return document.documentElement.dataset.theme")
+    chromium.find_element("id", "theme").click()
+    wait_for(chromium, f"return document.documentElement.dataset.theme !== '{before}' && document.querySelector('h1')")
+    visit(chromium, address, "/ranks")
+    assert chromium.execute_script("return document.documentElement.dataset.theme") != before
+    chromium.delete_all_cookies()
+
+
+def test_names_from_a_trace_do_not_run(chromium: Any, serve: Callable[..., str], straggler: Session) -> None:
+    report = straggler.report
+    finding = replace(report.findings[0], summary=EVIL)
+    hostile = replace(
+        report, findings=(finding,), verdict=replace(report.verdict, headline=EVIL), run=replace(report.run, name=EVIL)
+    )
+    where = serve([Session(hostile)])
+    for path in ("/", "/findings", "/data"):
+        assert visit(chromium, where, path) == []
+    assert chromium.title != "owned" and chromium.execute_script("return document.querySelector('img[src=x]')") is None
+
+
+def test_axe_finds_nothing_serious(chromium: Any, address: str) -> None:
+    script = os.environ.get("DDPROF_AXE")
+    if not script:
+        pytest.skip("set DDPROF_AXE to axe.min.js (npm package axe-core) to check accessibility")
+    for page in PAGES:
+        visit(chromium, address, page.path)
+        chromium.execute_script(Path(script).read_text(encoding="utf-8"))
+        found = chromium.execute_async_script("const done = arguments[0]; axe.run().then(r => done(r.violations))")
+        serious = [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
+        assert (page.path, serious) == (page.path, [])

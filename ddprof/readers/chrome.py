@@ -18,7 +18,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns import EventColumns
 from ddprof.readers.finish import finish
-from ddprof.readers.json_load import load_events
+from ddprof.readers.json_load import argument, load_events
 from ddprof.readers.kinds import device_kind, kind_of
 from ddprof.readers.names import rank_in_name
 from ddprof.readers.numbers import to_ns
@@ -61,7 +61,7 @@ def read_chrome(source: Source) -> RankTrace:
 
 def _named(events: list[dict[str, Any]], what: str) -> dict[tuple[Any, Any], str]:
     return {
-        (e.get("pid"), e.get("tid") if what == "thread_name" else None): str((e.get("args") or {}).get("name", ""))
+        (e.get("pid"), e.get("tid") if what == "thread_name" else None): str(argument(e, "name") or "")
         for e in events
         if e.get("ph") == "M" and e.get("name") == what
     }

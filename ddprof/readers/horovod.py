@@ -21,7 +21,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
 from ddprof.readers.columns import EventColumns
 from ddprof.readers.finish import finish
-from ddprof.readers.json_load import load_events
+from ddprof.readers.json_load import argument, load_events
 from ddprof.readers.numbers import to_ns
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
@@ -45,7 +45,7 @@ def load(path: str, member: str | None, mtime_ns: int) -> tuple[Negotiation, ...
     """The collectives of a timeline in order of their start, cached because each rank is read on its own."""
     events = [e for e in load_events(path, member) if isinstance(e, dict)]
     names = {
-        e.get("pid"): str((e.get("args") or {}).get("name", ""))
+        e.get("pid"): str(argument(e, "name") or "")
         for e in events
         if e.get("ph") == "M" and e.get("name") == "process_name"
     }

@@ -29,3 +29,9 @@ def load_events(path: str, member: str | None = None) -> list[Any]:
             return [event for batch in stream for event in batch]
         except NoUsableInput as error:
             raise NoUsableInput(f"{path}: {error}") from error
+
+
+def argument(event: dict[str, Any], name: str) -> Any:
+    """One argument of an event; None where it has none, or where its arguments are not an object."""
+    args = event.get("args")
+    return args.get(name) if isinstance(args, dict) else None

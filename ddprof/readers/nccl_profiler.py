@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -32,7 +33,7 @@ def load(path: str, member: str | None, mtime_ns: int) -> dict[int, list[dict[st
     Kernels state no rank: they go to the rank whose launch has the same correlation (their GPU's name may be that of
     another).
     """
-    records = [r for r in load_events(path, member) if isinstance(r, dict)]
+    records = [r for r in load_events(path, member) if isinstance(r, dict) and _is_timed(r)]
     rank_of = {r["extCorrId"]: r["rank"] for r in records if "extCorrId" in r and isinstance(r.get("rank"), int)}
     by_rank: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for record in records:
@@ -40,6 +41,15 @@ def load(path: str, member: str | None, mtime_ns: int) -> dict[int, list[dict[st
         if isinstance(rank, int):
             by_rank[rank].append(record)
     return dict(by_rank)
+
+
+def _is_timed(record: dict[str, Any]) -> bool:
+    """True for records with a start, a stop and sound details: all others are state changes, or damaged."""
+    times = [record.get("start"), record.get("stop")]
+    details = record.setdefault("details", {})
+    return isinstance(details, dict) and all(
+        isinstance(t, dict) and isinstance(t.get("ts"), int | float | Decimal) for t in times
+    )
 
 
 def rank_parts(source: Source) -> list[str]:
@@ -67,7 +77,7 @@ def read_nccl_profiler(source: Source) -> RankTrace:
         rank=rank,
         source="content",
         world_size=_world_size(records),
-        pid=next((one_int(r["start"].get("pid")) for r in records if isinstance(r.get("start"), dict)), None),
+        pid=next((p for r in records if (p := one_int(r["start"].get("pid"))) != NULL), None),
         backend="nccl",
         local_device=device if device != NULL else None,
     )
@@ -89,7 +99,7 @@ def _window(columns: EventColumns, kernels: list[dict[str, Any]]) -> None:
 
 
 def _call_name(record: dict[str, Any]) -> str:
-    function = (record.get("details") or {}).get("func")
+    function = record["details"].get("func")
     return f"nccl{function}" if function else str(record["type"]).removeprefix("ncclProfile")
 
 
@@ -111,7 +121,7 @@ def _kernels(
     if len(kernels) not in (0, len(calls)):
         return  # kernels cannot be paired with collectives by order
     for at, call in enumerate(calls):
-        details = call.get("details") or {}
+        details = call["details"]
         dtype = str(details.get("dtype", ""))
         size = _bytes(details.get("count"), dtype)
         ranks = tuple(range(world)) if world else ()
@@ -137,7 +147,7 @@ def _start(record: dict[str, Any]) -> float:
 
 
 def _world_size(records: list[dict[str, Any]]) -> int | None:
-    sizes = [one_int((r.get("details") or {}).get("nranks")) for r in records]
+    sizes = [one_int(r["details"].get("nranks")) for r in records]
     largest = max(sizes, default=NULL)
     return largest if largest > 0 else None
 

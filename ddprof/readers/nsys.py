@@ -102,14 +102,11 @@ class _Reader:
         self.database, self.label, self.pid, self.device = database, label, pid, device
         self.columns = EventColumns()
         self.notes: list[HealthNote] = []
-        self._text: dict[int, str] = dict(database.rows("SELECT id, value FROM StringIds")) if self._has_text() else {}
+        self._text = database.texts("StringIds", "id", "value")
         self._of_device = f'WHERE ("globalPid" >> 24) & 0xFFFFFF = {pid}' + (
             "" if device is None else f" AND deviceId = {device}"
         )
         self._of_process = f'WHERE ("globalTid" >> 24) & 0xFFFFFF = {pid}'
-
-    def _has_text(self) -> bool:
-        return "StringIds" in self.database.tables
 
     def read(self) -> None:
         """All tables of the capture that are used."""
@@ -191,8 +188,8 @@ class _Reader:
         query = (
             f"SELECT start, end, globalTid, text, {text_id} FROM {_NVTX} {self._of_process} AND eventType IN ({kinds})"
         )
-        rows = self.database.rows(query + " AND end IS NOT NULL")
-        texts = [t if t is not None else self._text.get(i, "") for _, _, _, t, i in rows]
+        rows = [r for r in self.database.rows(query + " AND end IS NOT NULL") if all(type(v) is int for v in r[:3])]
+        texts = [t if isinstance(t, str) else self._text.get(i, "") for _, _, _, t, i in rows]
         parsed = [_parse_range(t) for t in texts]
         start, end, tid = (np.array([r[c] for r in rows], np.int64) for c in range(3))
         kind = np.array([k for k, _, _ in parsed], np.uint8)

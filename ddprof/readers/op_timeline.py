@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +19,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
 from ddprof.readers.columns import EventColumns
 from ddprof.readers.finish import finish
-from ddprof.readers.json_load import load_events
+from ddprof.readers.json_load import argument, load_events
 from ddprof.readers.names import stem
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
@@ -79,9 +80,9 @@ def _from_json(path: str, member: str | None) -> Operations:
     stages = {
         (e.get("pid"), e.get("tid")): int(found[1])
         for e in events
-        if e.get("ph") == "M" and (found := _STAGE.search(str((e.get("args") or {}).get("name", ""))))
+        if e.get("ph") == "M" and (found := _STAGE.search(str(argument(e, "name") or "")))
     }
-    spans = [e for e in events if e.get("ph") == "X" and isinstance(e.get("args"), dict) and "step" in e["args"]]
+    spans = [e for e in events if e.get("ph") == "X" and _is_operation(e)]
     if not stages and spans:
         raise NoUsableInput(f"{path}: the threads do not say which pipeline stage they are")
     spans = [e for e in spans if (e.get("pid"), e.get("tid")) in stages]
@@ -95,6 +96,13 @@ def _from_json(path: str, member: str | None) -> Operations:
         is_simulated=bool(spans) and all(e["args"].get("mb_id") is None for e in spans),
         states_waits=False,
     )
+
+
+def _is_operation(event: dict[str, Any]) -> bool:
+    """True for a span that states its worker, its step and its times as numbers."""
+    whole = (event.get("pid"), argument(event, "step"))
+    times = (event.get("ts"), event.get("dur"))
+    return all(type(v) is int for v in whole) and all(isinstance(v, int | float | Decimal) for v in times)
 
 
 def _from_parquet(path: str) -> Operations:

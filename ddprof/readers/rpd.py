@@ -36,7 +36,7 @@ def read_rpd(source: Source) -> RankTrace:
     gpu = int(part.split()[-1])
     columns = EventColumns()
     with open_database(source) as database:
-        text = dict(database.rows("SELECT id, string FROM rocpd_string"))
+        text = database.texts("rocpd_string", "id", "string")
         launched_by = database.integers("rocpd_api_ops", ("api_id", "op_id"))
         _operations(columns, database, text, gpu, launched_by)
         pid = _calls(columns, database, text, None if len(parts) == 1 else gpu)

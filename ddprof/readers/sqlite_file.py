@@ -31,7 +31,7 @@ def open_database(source: Source) -> Iterator[Database]:
         with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)) as connection:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             yield Database(connection)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise NoUsableInput(f"{source.label}: damaged or unsupported database ({error})") from error
 
 
@@ -87,6 +87,13 @@ class Database:
             blocks.append(np.array([[_integer(v) for v in row] for row in rows], np.int64))
         result = np.concatenate(blocks).T if blocks else np.empty((len(names), 0), np.int64)
         return np.where(result == NULL + 1, NULL, result)
+
+    def texts(self, table: str, key: str, value: str) -> dict[int, str]:
+        """A table of strings by their number; {} where it is absent."""
+        if table not in self.tables:
+            return {}
+        rows = self.rows(f'SELECT "{key}", "{value}" FROM "{table}"')
+        return {k: v if isinstance(v, str) else "" for k, v in rows if isinstance(k, int)}
 
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Rows of any query, for small tables."""

@@ -5,6 +5,7 @@ Text is always children of a component: the browser never parses it as HTML.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +22,7 @@ from ddprof.report.style import colour
 from ddprof.units import format_share, format_us
 
 MAX_TABLE_ROWS = 500
+MAX_CELL_COMPONENTS = 120  # each costs Dash milliseconds in the browser; larger tables are built there
 _ICONS = {"critical": "●", "warning": "▲", "info": "ℹ"}
 
 
@@ -56,21 +58,26 @@ def fold(exhibit: Exhibit, page: str, view: View) -> Component:
 
 def table(sheet: Sheet) -> Component:
     """A sheet as an HTML table; long ones are cut and say so (the CSV has all rows)."""
-    head = html.Thead(
-        html.Tr([html.Th(c, scope="col", className="text" if i == 0 else "") for i, c in enumerate(sheet.columns)])
-    )
-    rows = [html.Tr([_cell(value) for value in row]) for row in sheet.rows[:MAX_TABLE_ROWS]]
+    rows = [[_cell(value) for value in row] for row in sheet.rows[:MAX_TABLE_ROWS]]
     more = len(sheet.rows) - len(rows)
     note = html.P(f"{more} more rows are in the CSV.", className="quiet") if more > 0 else None
-    return html.Div([html.Div(html.Table([head, html.Tbody(rows)]), className="scroll", tabIndex="0"), note])
+    if len(rows) * len(sheet.columns) > MAX_CELL_COMPONENTS:
+        data = {"data-sheet": json.dumps([sheet.columns, rows])}
+        place: Any = html.Div(className="scroll sheet", tabIndex="0", **data)  # filled by assets/tables.js
+        return html.Div([place, note])
+    head = [html.Th(c, scope="col", className="text" if i == 0 else "") for i, c in enumerate(sheet.columns)]
+    body = [html.Tr([html.Td(text, className=kind) for text, kind in row]) for row in rows]
+    content = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)])
+    return html.Div([html.Div(content, className="scroll", tabIndex="0"), note])
 
 
-def _cell(value: object) -> Component:
+def _cell(value: object) -> tuple[str, str]:
+    """Text and CSS class of a cell."""
     if value is None:
-        return html.Td("–")
+        return "–", ""
     if isinstance(value, float):
-        return html.Td(f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}")
-    return html.Td(str(value), className="text" if isinstance(value, str) else "")
+        return (f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"), ""
+    return str(value), "text" if isinstance(value, str) else ""
 
 
 def step_bar(row: dict[str, float], words: str) -> Component:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 from ddprof.dashboard.figures.base import Palette, figure, label
@@ -60,10 +61,28 @@ def size_against_bandwidth(
         ends = [size for sizes, _ in series.values() for size in (min(sizes), max(sizes))]
         line = {"color": colors.quiet, "dash": "dash"}
         chart.add_scatter(x=[min(ends), max(ends)], y=[reference] * 2, mode="lines", name=label(words), line=line)
-    chart.update_xaxes(type="log")
-    chart.update_yaxes(type="log")
+    chart.update_xaxes(_log_axis([v for sizes, _ in series.values() for v in sizes]))
+    chart.update_yaxes(_log_axis([v for _, rates in series.values() for v in rates]))
     chart.update_layout(showlegend=True)
     return chart
+
+
+def _log_axis(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis with its range and ticks stated: few ticks, round numbers."""
+    low, high = math.log10(min(values)) - 0.1, math.log10(max(values)) + 0.1
+    steps = (1, 2, 5) if high - low < 3 else (1,)
+    ticks = [k * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for k in steps]
+    shown = [t for t in ticks if low <= math.log10(t) <= high]
+    words = [_short(t) for t in shown]
+    return {"type": "log", "range": [low, high], "tickmode": "array", "tickvals": shown, "ticktext": words}
+
+
+def _short(value: float) -> str:
+    """A round number with a metric prefix: 2k, 5M."""
+    for power, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= power:
+            return f"{value / power:g}{prefix}"
+    return f"{value:g}"
 
 
 def intervals(

@@ -1,0 +1,85 @@
+"""A labelled run and every stage of its analysis, and what one rule says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.facts.extract import rank_facts
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.replay.graph import build_graph
+from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.score import RunScore, compare
+from ddprof.analyzers.summarise import summarise
+
+from ddprof.findings import Abstention, Candidate
+from ddprof.readers import discover, read
+from ddprof.report.model import Report
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A run with its truth, and every stage of its analysis, each computed when first asked for."""
+
+    name: str
+    label: dict[str, Any]
+    traces: Path
+
+    @cached_property
+    def job(self) -> JobFacts:
+        """Facts of all ranks."""
+        (found,) = discover([str(self.traces)]).runs
+        return job_facts([rank_facts(read(source)) for source in found[1]])
+
+    @cached_property
+    def measures(self) -> Measures:
+        """What the rules read."""
+        return measure(self.job)
+
+    @cached_property
+    def pricer(self) -> Pricer:
+        """What prices changes."""
+        return pricer(build_graph(self.job), self.measures)
+
+    @cached_property
+    def report(self) -> Report:
+        """The report."""
+        return summarise(self.job, self.name, ())
+
+    @cached_property
+    def score(self) -> RunScore:
+        """The report against the truth."""
+        return compare(self.name, self.label, self.report)
+
+    def only(self, *positions: int) -> Measures:
+        """The run as if only the ranks at these positions had been traced."""
+        return measure(job_facts([self.job.ranks[p] for p in positions]))
+
+    def said(self, rule_id: str) -> list[Candidate | Abstention]:
+        """What one rule says of the run."""
+        return list(catalogue()[rule_id].detect(self.measures))
+
+
+Runs = Callable[[str], Labelled]
+
+
+def abstains(rule_id: str, measures: Measures) -> str:
+    """The reason a rule gives for not judging; fails where it judges."""
+    (only,) = catalogue()[rule_id].detect(measures)
+    assert isinstance(only, Abstention), only
+    assert only.id == rule_id
+    return only.reason
+
+
+def fires(run: Labelled, rule_id: str) -> Candidate:
+    """The one candidate of a rule on a run."""
+    (only,) = run.said(rule_id)
+    assert isinstance(only, Candidate), only
+    assert only.evidence and only.fixes
+    return only

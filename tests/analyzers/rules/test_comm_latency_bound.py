@@ -1,0 +1,31 @@
+"""Many small all-reduces: larger buckets, priced by merging them."""
+
+from __future__ import annotations
+
+import pytest
+from labelled_runs import Runs, fires
+
+ID = "comm.latency_bound"
+
+
+def test_suggests_larger_buckets(labelled: Runs) -> None:
+    said = fires(labelled(ID), ID)
+    assert said.changes[0].kind == "merge_buckets"
+    assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) >= 10 for fix in said.fixes)
+
+
+def test_merged_buckets_give_the_step_of_the_larger_setting(labelled: Runs) -> None:
+    run = labelled(ID)
+    (fault,) = run.label["faults"]
+    predicted = run.pricer.step_us(fires(run, ID).changes)
+    assert predicted == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["comm.no_overlap", "comm.bandwidth_bound"])
+def test_large_messages_are_not_latency(labelled: Runs, name: str) -> None:
+    assert labelled(name).said(ID) == []
+
+
+@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
+def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
+    assert labelled(name).said(ID) == []

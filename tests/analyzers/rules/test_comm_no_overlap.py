@@ -1,0 +1,19 @@
+"""One reduction after backward: smaller buckets overlap."""
+
+from __future__ import annotations
+
+import pytest
+from labelled_runs import Runs, fires
+
+ID = "comm.no_overlap"
+
+
+def test_suggests_smaller_buckets(labelled: Runs) -> None:
+    said = fires(labelled(ID), ID)
+    assert said.changes[0].kind == "overlap"
+    assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) <= 25 for fix in said.fixes)
+
+
+@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
+def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
+    assert labelled(name).said(ID) == []

@@ -1,0 +1,19 @@
+"""Matrix products in single precision."""
+
+from __future__ import annotations
+
+import pytest
+from labelled_runs import Runs, fires
+
+ID = "compute.precision"
+
+
+def test_suggests_a_lower_precision(labelled: Runs) -> None:
+    said = fires(labelled(ID), ID)
+    assert said.fixes[0].current == "fp32"
+    assert "bf16" in said.fixes[0].suggested
+
+
+@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
+def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
+    assert labelled(name).said(ID) == []

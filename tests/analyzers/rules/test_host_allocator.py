@@ -1,0 +1,19 @@
+"""Memory allocated and freed inside steps."""
+
+from __future__ import annotations
+
+import pytest
+from labelled_runs import Runs, fires
+
+ID = "host.allocator"
+
+
+def test_suggests_expandable_segments(labelled: Runs) -> None:
+    said = fires(labelled(ID), ID)
+    assert "expandable_segments" in str(said.fixes[0].patch)
+    assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["allocator"], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
+def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
+    assert labelled(name).said(ID) == []

@@ -1,0 +1,27 @@
+"""One late loader: its rank, and what the others wait for it."""
+
+from __future__ import annotations
+
+import pytest
+from labelled_runs import Runs, abstains, fires
+
+ID = "input.straggler"
+
+
+def test_names_the_rank_of_the_late_loader(labelled: Runs) -> None:
+    said = fires(labelled(ID), ID)
+    assert said.ranks == (3,)
+    assert said.changes[0].kind == "instant_loader"
+
+
+def test_loaders_that_are_all_slow_name_nobody(labelled: Runs) -> None:
+    assert labelled("input.starved").said(ID) == []
+
+
+@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
+def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
+    assert labelled(name).said(ID) == []
+
+
+def test_abstains_with_one_rank(labelled: Runs) -> None:
+    assert "only one rank" in abstains(ID, labelled(ID).only(0))

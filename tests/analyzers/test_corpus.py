@@ -1,0 +1,77 @@
+"""The whole chain on runs whose truth is known: right causes, right ranks, nobody accused falsely, true prices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpus import CLEAN, FAULTY, SCENARIOS
+from ddprof.analyzers.score import Score, score
+from labelled_runs import Runs
+
+MAX_REPLAY_ERROR = 1e-3
+MAX_LEDGER_ERROR = 1e-3  # of wall time, mean over causes
+MAX_STEP_ERROR = 0.02  # predicted step without the fault against the simulated one
+# What the replay cannot know from the trace, only bound: how fast another precision or a fused optimizer would be, what
+# more microbatches win, what a copy or link would do at its best.
+BOUNDED = {
+    "input.pageable_copy": 0.12,
+    "comm.slow_link": 0.55,
+    "pipeline.bubble": 0.12,
+    "compute.precision": 0.30,
+    "compute.unfused_optimizer": 0.06,
+}
+
+
+@pytest.mark.parametrize("name", list(FAULTY))
+def test_the_fault_is_found_with_its_ranks(labelled: Runs, name: str) -> None:
+    run = labelled(name)
+    assert run.score.faults == (name,)
+    assert run.score.found == (True,), [(f.id, f.ranks) for f in run.report.findings]
+    assert run.score.false == ()
+    assert run.score.bound_right, run.report.verdict
+
+
+@pytest.mark.parametrize("name", list(CLEAN))
+def test_nobody_is_accused_in_a_healthy_run(labelled: Runs, name: str) -> None:
+    report = labelled(name).report
+    assert [f.id for f in report.findings if report.severity_of(f) != "info"] == []
+    assert report.checked
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+def test_the_ledger_agrees_with_the_truth(labelled: Runs, name: str) -> None:
+    run = labelled(name)
+    assert run.score.ledger_error < MAX_LEDGER_ERROR, run.score.worst_cause
+    for rank, row in run.report.ledger.per_rank.items():
+        causes = sum(value for cause, value in row.items() if cause != "wall_us")
+        assert causes == pytest.approx(row["wall_us"], rel=1e-9), rank
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+def test_the_unmodified_replay_returns_the_measured_step(labelled: Runs, name: str) -> None:
+    error = labelled(name).report.replay.error
+    assert error is not None and error < MAX_REPLAY_ERROR
+
+
+@pytest.mark.parametrize("name", list(FAULTY))
+def test_the_predicted_step_is_the_step_without_the_fault(labelled: Runs, name: str) -> None:
+    error = labelled(name).score.step_error
+    assert error is not None and error < BOUNDED.get(name, MAX_STEP_ERROR)
+
+
+def test_the_score_of_the_whole_corpus(labelled: Runs) -> None:
+    summary = Score(tuple(labelled(name).score for name in SCENARIOS)).summary()
+    assert summary["faults_right"] >= 0.95
+    assert summary["healthy_accused"] == 0
+    assert summary["clock_inside"] == 1.0
+    assert summary["bound_right"] >= 0.95
+
+
+def test_hand_made_samples_are_all_right(shared_dir: Path) -> None:
+    runs = tuple(score(shared_dir / "oracle_samples"))
+    assert len(runs) == 10
+    assert [run.name for run in runs if not run.right] == []
+    assert max(run.replay_error or 0.0 for run in runs) < MAX_REPLAY_ERROR
+    assert float(np.median([run.step_error for run in runs if run.step_error is not None])) < 0.03

@@ -68,6 +68,11 @@ class EventStream(Generic[T]):
     def __iter__(self) -> Iterator[list[T]]:
         buffer, tried = self._find_events(), 0
         for chunk in self.chunks:
+            quick = self._quick(buffer, chunk) if not tried else None
+            if quick is not None:
+                batch, buffer = quick
+                yield batch
+                continue
             buffer += chunk
             if len(buffer) < 2 * tried:
                 continue  # doubling, so that one long event is looked at a bounded number of times
@@ -86,6 +91,19 @@ class EventStream(Generic[T]):
                 self._collect_footer(buffer)
                 return
         yield from self._finish(buffer)
+
+    def _quick(self, rest: bytes, chunk: bytes) -> tuple[list[T], bytes] | None:
+        """The ordinary case, with one copy of the text: the new chunk holds a boundary and all before it is sound."""
+        cut = last_boundary(chunk)
+        if cut is None:
+            return None
+        try:
+            batch = self.decode(b"".join((b"[", rest, memoryview(chunk)[:cut], b"]")))
+        except _BAD:
+            return None
+        left = _after_comma(chunk[cut:])
+        self._offset += len(rest) + len(chunk) - len(left)
+        return batch, left
 
     def _find_events(self) -> bytes:
         """Read up to the first event; sets `header`. Returns the text after the opening bracket."""
@@ -171,8 +189,7 @@ class EventStream(Generic[T]):
             self.damage.add(self._offset + start, end - start)
 
     def _advance(self, buffer: bytes, cut: int) -> bytes:
-        rest = buffer[cut:].lstrip(_SPACE)
-        rest = rest.removeprefix(b",")
+        rest = _after_comma(buffer[cut:])
         self._offset += len(buffer) - len(rest)
         return rest
 
@@ -200,6 +217,10 @@ class EventStream(Generic[T]):
 
     def _collect_footer(self, rest: bytes) -> None:
         self.footer = b"".join((rest[1:], *self.chunks))
+
+
+def _after_comma(text: bytes) -> bytes:
+    return text.lstrip(_SPACE).removeprefix(b",")
 
 
 def last_boundary(buffer: bytes) -> int | None:

@@ -50,6 +50,8 @@ def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
 
 def fold(exhibit: Exhibit, page: str, view: View) -> Component:
     """The numbers: open where there is no picture."""
+    if not exhibit.sheet.rows:
+        return html.Div()
     kept = {k: v for k, v in view.query.items() if k in ("run", "ranks", "steps", "against")}
     address = "data/table.csv?" + urlencode({**kept, "page": page.lstrip("/"), "id": exhibit.id})
     body = [html.Summary("Numbers"), table(exhibit.sheet), html.A("CSV", href=address, download=f"{exhibit.id}.csv")]

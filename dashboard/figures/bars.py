@@ -32,7 +32,7 @@ def stacked(
             continue
         words, color = looks[part]
         x, y = (list(values), shown) if horizontal else (shown, list(values))
-        marker = {"color": color, "pattern": {"shape": PATTERNS.get(part, ""), "solidity": 0.25}}
+        marker = {"color": color, "pattern": {"shape": PATTERNS.get(part, ""), "solidity": 0.25, "fillmode": "overlay"}}
         chart.add_bar(
             x=x,
             y=y,

@@ -53,7 +53,13 @@ def palette(dark: bool) -> Palette:
 
 def figure(colors: Palette, x_title: str, y_title: str, height: int = 300) -> go.Figure:
     """An empty figure in the house style; axis titles carry the units."""
-    axis = {"gridcolor": colors.grid, "zerolinecolor": colors.grid, "linecolor": colors.grid, "automargin": True}
+    axis = {
+        "gridcolor": colors.grid,
+        "zerolinecolor": colors.grid,
+        "linecolor": colors.grid,
+        "automargin": True,
+        "ticks": "",
+    }
     small = {"size": 13}
     # In one piece and without a template: update_layout and the default template cost 0.1 s a figure.
     layout = {

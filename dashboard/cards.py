@@ -64,7 +64,7 @@ def table(sheet: Sheet) -> Component:
     more = len(sheet.rows) - len(rows)
     note = html.P(f"{more} more rows are in the CSV.", className="quiet") if more > 0 else None
     if len(rows) * len(sheet.columns) > MAX_CELL_COMPONENTS:
-        data = {"data-sheet": json.dumps([sheet.columns, rows])}
+        data: dict[str, Any] = {"data-sheet": json.dumps([sheet.columns, rows])}
         place: Any = html.Div(className="scroll sheet", tabIndex="0", **data)  # filled by assets/tables.js
         return html.Div([place, note])
     head = [html.Th(c, scope="col", className="text" if i == 0 else "") for i, c in enumerate(sheet.columns)]

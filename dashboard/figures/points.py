@@ -70,7 +70,7 @@ def size_against_bandwidth(
 def _log_axis(values: Sequence[float]) -> dict[str, Any]:
     """A logarithmic axis with its range and ticks stated: few ticks, round numbers."""
     low, high = math.log10(min(values)) - 0.1, math.log10(max(values)) + 0.1
-    steps = (1, 2, 5) if high - low < 3 else (1,)
+    steps = (1,) if high - low > 3 else (1, 2, 5) if high - low > 1 else (1, 1.5, 2, 3, 4, 5, 7)
     ticks = [k * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for k in steps]
     shown = [t for t in ticks if low <= math.log10(t) <= high]
     words = [_short(t) for t in shown]

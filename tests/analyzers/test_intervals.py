@@ -1,0 +1,80 @@
+"""Set laws of interval arithmetic, checked against sets of integers."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddprof import intervals
+from ddprof.intervals import Intervals
+
+TOP = 60
+PAIRS = st.lists(st.tuples(st.integers(0, TOP), st.integers(0, TOP)), max_size=12)
+
+
+def made(pairs: list[tuple[int, int]]) -> Intervals:
+    """The union of (start, end) pairs."""
+    table = np.array(pairs, np.int64).reshape(-1, 2)
+    return intervals.union(table[:, 0], table[:, 1])
+
+
+def instants(a: Intervals) -> set[int]:
+    """The integers in an interval set."""
+    return {i for lo, hi in zip(*a, strict=True) for i in range(int(lo), int(hi))}
+
+
+@given(PAIRS)
+def test_union_holds_every_instant_once_sorted_and_apart(pairs: list[tuple[int, int]]) -> None:
+    a = made(pairs)
+    assert instants(a) == {i for lo, hi in pairs for i in range(lo, hi)}
+    assert (a[1] > a[0]).all()
+    assert (a[0][1:] > a[1][:-1]).all()
+    assert intervals.length(a) == len(instants(a))
+
+
+@given(PAIRS)
+def test_union_is_idempotent(pairs: list[tuple[int, int]]) -> None:
+    a = made(pairs)
+    again = intervals.union(*a)
+    assert a[0].tolist() == again[0].tolist() and a[1].tolist() == again[1].tolist()
+
+
+@given(PAIRS, PAIRS)
+def test_operations_are_those_of_sets(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> None:
+    a, b = made(first), made(second)
+    assert instants(intervals.intersect(a, b)) == instants(a) & instants(b)
+    assert instants(intervals.subtract(a, b)) == instants(a) - instants(b)
+
+
+@given(PAIRS, PAIRS)
+def test_de_morgan(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> None:
+    a, b = made(first), made(second)
+    either = intervals.union(np.concatenate((a[0], b[0])), np.concatenate((a[1], b[1])))
+    left = intervals.complement(either, 0, TOP)
+    right = intervals.intersect(intervals.complement(a, 0, TOP), intervals.complement(b, 0, TOP))
+    assert instants(left) == instants(right)
+
+
+@given(PAIRS, st.integers(0, TOP), st.integers(0, TOP))
+def test_clip_and_complement_fill_the_window(pairs: list[tuple[int, int]], one: int, other: int) -> None:
+    lo, hi = sorted((one, other))
+    a = made(pairs)
+    inside, rest = intervals.clip(a, lo, hi), intervals.complement(a, lo, hi)
+    assert intervals.length(inside) + intervals.length(rest) == hi - lo
+
+
+@given(PAIRS, st.lists(st.tuples(st.integers(-5, TOP + 5), st.integers(-5, TOP + 5)), max_size=8))
+def test_overlap_is_the_length_in_each_window(pairs: list[tuple[int, int]], windows: list[tuple[int, int]]) -> None:
+    a = made(pairs)
+    ordered = np.array([sorted(w) for w in windows], np.int64).reshape(-1, 2)
+    found = intervals.overlap(a, ordered[:, 0], ordered[:, 1]).tolist()
+    assert found == [intervals.length(intervals.clip(a, int(lo), int(hi))) for lo, hi in ordered]
+
+
+@given(PAIRS, PAIRS)
+def test_intersection_rows_point_at_their_members(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> None:
+    a, b = made(first), made(second)
+    start, end, of_a, of_b = intervals.intersect_rows(a, b)
+    assert (start == np.maximum(a[0][of_a], b[0][of_b])).all()
+    assert (end == np.minimum(a[1][of_a], b[1][of_b])).all()

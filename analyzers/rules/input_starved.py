@@ -24,6 +24,7 @@ from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
 CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: what the longest of the others may take
+CLEAR_FACTOR = 10.0  # or so many times the mean of the slowest of the others: one slow fetch of theirs is then chance
 OWN_SHARE = 0.05  # the same beside ranks whose loaders are far slower still
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
 
@@ -41,6 +42,7 @@ def late_loaders(measures: Measures) -> Array:
     # Beside one late loader the others' queues are full and no fetch blocks; in a starved job their fetches block now
     # and then.
     clear = float(longest_us[~late].max()) < CLEAR_SHARE * float(longest_us[late].min())
+    clear |= float(loader_us[late].min()) > CLEAR_FACTOR * float(loader_us[~late].max())
     return np.flatnonzero(late) if clear else np.empty(0, np.int64)
 
 

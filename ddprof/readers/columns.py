@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from itertools import islice
+from itertools import compress, islice
 from operator import attrgetter
 from typing import Any, cast
 
@@ -16,20 +16,18 @@ import numpy as np
 
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.readers.arguments import ArgumentTables
-from ddprof.readers.kinds import FLOWS, IGNORED, device_kind, kind_of, wants_shapes
+from ddprof.readers.categories import UNKNOWN, Categories
+from ddprof.readers.kinds import FLOWS, device_kind, wants_shapes
 from ddprof.readers.numbers import to_int64, to_ns
 from ddprof.readers.trace_event import NO_ARGS, Args, Event
 from ddprof.tables import NULL, Array
 
 GC_NAME = "Python GC"
-_PYTHON = frozenset({"python_function", "Python"})
 _IS_DEVICE = np.isin(np.arange(256), (*DEVICE_KINDS, Kind.SYNC))  # by kind
 _HAS_SHAPES = np.isin(np.arange(256), (Kind.CPU_OP, Kind.ANNOTATION))
-_UNKNOWN = 255
 _OTHER = int(Kind.OTHER)
 _NOT_MARKS = frozenset("Xsft")
-_DROPPED = FLOWS - {"critical_path"}  # arrows, which say nothing that correlation does not
-_CATEGORY, _NAME, _PID, _TID = map(attrgetter, ("cat", "name", "pid", "tid"))
+_PH, _CATEGORY, _NAME, _PID, _TID = map(attrgetter, ("ph", "cat", "name", "pid", "tid"))
 _TS, _DUR = attrgetter("ts"), attrgetter("dur")
 _EXTERNAL, _CORRELATION = attrgetter("external_id"), attrgetter("correlation")
 
@@ -50,7 +48,6 @@ class EventColumns:
     """Grows the columns of one rank. `add` takes a block; `finish` in `assemble` turns them into tables."""
 
     def __init__(self, keep_python: bool = False) -> None:
-        self.keep_python = keep_python
         self.strings = Interned()
         self.tracks = Interned()
         self.categories: Counter[str] = Counter()
@@ -63,15 +60,19 @@ class EventColumns:
         self.unknown_categories: Counter[str] = Counter()
         self.arguments = ArgumentTables(self.strings)
         self._wants_shapes: list[bool] = []
-        self._kind_of: dict[str, int] = {}
+        self._known = Categories(keep_python)
 
     def add(self, events: list[Event | None]) -> None:
         """Append a block. Raises InexactFloats, before anything is changed, where the block must be decoded exactly."""
-        present, categories = _present(events)
-        counts = Counter(categories)
-        dropped = _DROPPED if self.keep_python else _DROPPED | _PYTHON
-        rest = [e for e, c in zip(present, categories, strict=True) if c not in dropped or e.name == GC_NAME]
-        spans = [e for e in rest if e.ph == "X"]
+        present, numbers = self._present(events)
+        keep = self._kept(present, numbers)
+        counts = self._known.counts(numbers)
+        rest, numbers = list(compress(present, keep.tobytes())), numbers[keep]
+        spans = rest
+        phases = list(map(_PH, rest))
+        if phases.count("X") < len(rest):
+            is_span = np.array([phase == "X" for phase in phases], bool)
+            spans, numbers = list(compress(rest, is_span.tobytes())), numbers[is_span]
         ts, dur = to_ns(list(map(_TS, spans))), to_ns(list(map(_DUR, spans)))
         # Nothing above changes this object: InexactFloats leaves it as it was.
         self.defects["null events"] += len(events) - len(present)
@@ -80,7 +81,26 @@ class EventColumns:
             self.categories.update(e.ph for e in rest if not e.cat)
             self._marks([e for e in rest if e.ph not in _NOT_MARKS])
         if spans:
-            self._spans(spans, ts, dur)
+            self._spans(spans, numbers, ts, dur)
+
+    def _present(self, events: list[Event | None]) -> tuple[list[Event], Array]:
+        """The events that are not null, and the numbers of their categories."""
+        try:
+            return cast("list[Event]", events), self._known.numbers(list(map(_CATEGORY, events)))
+        except AttributeError:
+            present = [e for e in events if e is not None]
+            return present, self._known.numbers(list(map(_CATEGORY, present)))
+
+    def _kept(self, present: list[Event], numbers: Array) -> Array:
+        """Which events are of a category that is used. Garbage collections are, whatever else Python did."""
+        dropped = self._known.dropped[numbers]
+        python = dropped & self._known.is_python[numbers]
+        if python.any():
+            names = list(map(_NAME, compress(present, python.tobytes())))
+            if GC_NAME in names:
+                dropped[np.flatnonzero(python)] = [name != GC_NAME for name in names]
+        kept: Array = ~dropped
+        return kept
 
     def append(
         self,
@@ -118,9 +138,9 @@ class EventColumns:
         if device != NULL:
             self.device_of[self.tracks[pid, tid]] = (device, stream)
 
-    def _spans(self, spans: list[Event], ts: Array, dur: Array) -> None:
+    def _spans(self, spans: list[Event], numbers: Array, ts: Array, dur: Array) -> None:
         args = [e.args or NO_ARGS for e in spans]
-        kind = self._kinds(spans, args)
+        kind = self._kinds(spans, numbers, args)
         keep = (kind != _OTHER) & (ts != NULL)
         self.defects["events without a usable timestamp"] += int((ts == NULL).sum())
         if not keep.all():
@@ -146,14 +166,9 @@ class EventColumns:
         external[missing] = to_int64([args[row].external_id_old for row in missing.tolist()])
         return external
 
-    def _kinds(self, spans: list[Event], args: list[Args]) -> Array:
-        known = self._kind_of
-        categories = list(map(_CATEGORY, spans))
-        for category in set(categories) - known.keys():
-            kind = kind_of(category)
-            known[category] = int(kind) if kind is not None else Kind.OTHER if category in IGNORED else _UNKNOWN
-        kinds = np.array(array("B", list(map(known.__getitem__, categories))), np.uint8)
-        for row in np.flatnonzero(kinds == _UNKNOWN).tolist():
+    def _kinds(self, spans: list[Event], numbers: Array, args: list[Args]) -> Array:
+        kinds = self._known.kind[numbers]
+        for row in np.flatnonzero(kinds == UNKNOWN).tolist():
             kinds[row] = self._guess(spans[row], args[row])
         return kinds
 
@@ -198,15 +213,6 @@ class EventColumns:
                     self.process_labels[event.pid] = str(event.args.labels or "")
             elif event.ph in "BEbe" and event.cat not in FLOWS:
                 self.defects["begin/end events, which Kineto does not write"] += 1
-
-
-def _present(events: list[Event | None]) -> tuple[list[Event], list[str]]:
-    """The events that are not null, and their categories."""
-    try:
-        return cast("list[Event]", events), list(map(_CATEGORY, events))
-    except AttributeError:
-        present = [e for e in events if e is not None]
-        return present, list(map(_CATEGORY, present))
 
 
 def _index(value: Any, fallback: Any) -> int:

@@ -1,0 +1,92 @@
+"""Cost of `ddprof analyze` on many ranks, files to verdict: CPU seconds, wall seconds, peak memory of all processes.
+
+    python benchmarks/generate_traces.py /tmp/g8 --ranks 8 --events 250000 --layers 40 --stack --plain
+    python benchmarks/generate_traces.py /tmp/g64 --ranks 64 --events 50000 --layers 40 --stack
+    python benchmarks/bench_analyze.py /tmp/g8 --runs 3 --max-cpu-s 8 --max-mb 300
+    python benchmarks/bench_analyze.py /tmp/g64 --runs 3 --max-cpu-s 15 --max-mb 400
+
+Every run is a fresh process without cache. Results go to `benchmarks/results/analyze.json`, by folder name. Exits with
+1 where a bound is passed or a verdict does not name the slow rank of `FOLDER.truth.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from process_tree import Cost, machine, measure
+
+import ddprof
+
+RESULTS = Path(__file__).parent / "results" / "analyze.json"
+
+
+def names_the_slow_rank(output: str, folder: Path) -> bool | None:
+    """Whether the JSON report names exactly the slow rank of the truth file; None where there is no such file."""
+    truth = folder.with_name(folder.name + ".truth.json")
+    if not truth.exists():
+        return None
+    slow = json.loads(truth.read_text())["slow_rank"]
+    findings = json.loads(output)["findings"]
+    return bool(findings) and any(f["id"].startswith("straggler.") and f["ranks"] == [slow] for f in findings)
+
+
+def summarise(folder: Path, runs: list[Cost]) -> dict[str, Any]:
+    """Medians over the runs; memory is the worst run's."""
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "ddprof": ddprof.__version__,
+        "python": platform.python_version(),
+        **machine(),
+        "files": len([p for p in folder.iterdir() if p.is_file()]),
+        "cpu_s": round(statistics.median(run.cpu_s for run in runs), 2),
+        "cpu_s_range": [round(min(run.cpu_s for run in runs), 2), round(max(run.cpu_s for run in runs), 2)],
+        "wall_s": round(statistics.median(run.wall_s for run in runs), 2),
+        "peak_rss_mb": round(max(run.rss_mb for run in runs), 1),
+        "peak_pss_mb": round(max(run.pss_mb for run in runs), 1),
+        "names_the_slow_rank": names_the_slow_rank(runs[-1].stdout, folder),
+        "runs": len(runs),
+    }
+
+
+def main() -> int:
+    """Measure one folder, keep the row, compare it with the bounds."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--max-cpu-s", type=float, default=float("inf"))
+    parser.add_argument("--max-mb", type=float, default=float("inf"))
+    options = parser.parse_args()
+    command = [
+        sys.executable,
+        "-m",
+        "ddprof.cli.main",
+        "analyze",
+        str(options.folder),
+        "--no-cache",
+        "--format",
+        "json",
+    ]
+    if options.workers:
+        command += ["--workers", str(options.workers)]
+    runs = [measure(command) for _ in range(options.runs)]
+    if any(run.exit_code for run in runs):
+        print(f"ddprof analyze ended with {[run.exit_code for run in runs]}", file=sys.stderr)
+        return 1
+    row = summarise(options.folder, runs)
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**known, options.folder.name: row}, indent=2) + "\n")
+    print(json.dumps(row))
+    over = row["cpu_s"] > options.max_cpu_s or row["peak_rss_mb"] > options.max_mb
+    return int(over or row["names_the_slow_rank"] is False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

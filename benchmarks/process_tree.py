@@ -1,0 +1,85 @@
+"""What a command costs: CPU seconds of it and its children, wall seconds, peak memory summed over its process tree."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SAMPLE_S = 0.05
+_KIB = 1024
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One run of a command.
+
+    Memory in 10^6 bytes: `rss_mb` counts a page shared by two processes twice, `pss_mb` once.
+    """
+
+    cpu_s: float
+    wall_s: float
+    rss_mb: float
+    pss_mb: float
+    exit_code: int
+    stdout: str
+
+
+def measure(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
+    """Run the command to its end.
+
+    CPU is user + system of all waited-for children (Linux: /proc is sampled for memory).
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env and {**os.environ, **env})
+    rss = pss = 0
+    while process.poll() is None:
+        now_rss, now_pss = _memory_bytes(_tree(process.pid))
+        rss, pss = max(rss, now_rss), max(pss, now_pss)
+        time.sleep(SAMPLE_S)
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    output = process.stdout.read() if process.stdout else ""
+    return Cost(cpu, wall, rss / 1e6, pss / 1e6, process.returncode, output)
+
+
+def _tree(root: int) -> list[int]:
+    """The process and its descendants."""
+    found, queue = [], [root]
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            try:
+                queue += map(int, children.read_text().split())
+            except OSError:  # ended meanwhile
+                continue
+    return found
+
+
+def _memory_bytes(pids: Sequence[int]) -> tuple[int, int]:
+    rss = pss = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:  # ended meanwhile
+            continue
+        for line in lines:
+            if line.startswith("Rss:"):
+                rss += int(line.split()[1]) * _KIB
+            elif line.startswith("Pss:"):
+                pss += int(line.split()[1]) * _KIB
+    return rss, pss
+
+
+def machine() -> dict[str, str | int]:
+    """CPU model and cores in use, for the head of a result file."""
+    info = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    model = next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), "unknown")
+    return {"cpu": model, "cores": len(os.sched_getaffinity(0))}

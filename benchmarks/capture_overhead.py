@@ -151,6 +151,7 @@ def main() -> None:
         "step_ms": round(raw["step_ms"], 2),
         "cpu_ms_bare": round(1e3 * median(pair["bare"] for pair in raw["pairs"]), 3),
         "cycles": len(raw["pairs"]),
+        "load_average_1m": round(os.getloadavg()[0], 1),
         "monitor_direct_us_per_step": round(raw["direct_us"], 1),
         "monitor_direct_percent_of_20_ms": round(raw["direct_us"] / 20e3 * 100, 3),
         "monitor": summarize(raw["pairs"], "hooks"),

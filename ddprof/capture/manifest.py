@@ -52,8 +52,11 @@ def end(
     }
 
 
-def last_line(path: Path, summary: RunSummary) -> str:
-    """What `ddprof run` says when the job has ended: what there is, what it cost, what to do next."""
+def last_line(path: Path, summary: RunSummary, first_window_step: int | None) -> str:
+    """What `ddprof run` says when the job has ended: what there is, what it cost, what to do next.
+
+    `first_window_step` is where the first window was planned, None where none was.
+    """
     shown = os.path.relpath(path)
     shown = str(path) if shown.startswith("..") else shown
     if not summary.ranks:
@@ -61,6 +64,8 @@ def last_line(path: Path, summary: RunSummary) -> str:
     own, window = summary.overhead["own_frac"], summary.overhead["window_frac"]
     cost = "" if own is None else f", overhead {own:.2%} of a step"
     cost += "" if window is None else f" ({max(window, 0.0):+.0%} inside the trace window)"
+    if not summary.windows and first_window_step is not None and summary.steps <= first_window_step:
+        return f"no trace: the job ended after {summary.steps} steps, before step {first_window_step} (see --skip)"
     ranks = f"{len(summary.ranks)} rank{'s' if len(summary.ranks) != 1 else ''}"
     windows = f"{summary.windows} trace{'s' if summary.windows != 1 else ''}"
     return f"{windows} of {ranks} in {shown}{cost}; next: ddprof analyze {shlex.quote(shown)}"

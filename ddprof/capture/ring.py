@@ -16,10 +16,10 @@ from typing import Any
 
 from ddprof.capture.steps import Step
 
-MAGIC = b"DDPROFR1"
+MAGIC = b"DDPROFR2"
 HEADER_BYTES = 4096
-_RECORD = struct.Struct("<9q")  # the fields of steps.Step in order
-_COUNTS = struct.Struct("<8sqqqq")  # magic, capacity, records ever written, heartbeat_ns, open phase
+_RECORD = struct.Struct("<10q")  # how many were written up to and with this one, then the fields of steps.Step
+_HEADER = struct.Struct("<8sq")  # magic, capacity; never written again: one page touched per step, not two
 _IDENTITY_AT = 64
 CAPACITY = 1280
 
@@ -47,14 +47,13 @@ class StepRing:
         self._written = 0
         struct.pack_into("<q", self._map, _IDENTITY_AT, len(encoded))
         self._map[_IDENTITY_AT + 8 : _IDENTITY_AT + 8 + len(encoded)] = encoded
-        _COUNTS.pack_into(self._map, 0, MAGIC, capacity, 0, 0, 0)
+        _HEADER.pack_into(self._map, 0, MAGIC, capacity)
 
     def write(self, step: Step) -> None:
         """Append one closed step; the oldest is overwritten when the ring is full."""
-        slot = self._written % self._capacity
-        _RECORD.pack_into(self._map, HEADER_BYTES + slot * _RECORD.size, *step)
-        self._written += 1
-        _COUNTS.pack_into(self._map, 0, MAGIC, self._capacity, self._written, step.end_ns, 0)
+        written = self._written
+        self._written = written + 1
+        _RECORD.pack_into(self._map, HEADER_BYTES + written % self._capacity * _RECORD.size, written + 1, *step)
 
     def close(self) -> None:
         """Unmap; the file stays."""
@@ -75,24 +74,20 @@ def read_ring(path: Path, last: int | None = None) -> RingContent:
 
     Raises OSError, or ValueError on a file that is not a whole ring.
     """
-    with path.open("rb") as stream:
-        header = stream.read(HEADER_BYTES)
-        if len(header) < HEADER_BYTES or header[: len(MAGIC)] != MAGIC:
-            raise ValueError(f"{path.name}: not a ddprof step ring")
-        _, capacity, written, _, _ = _COUNTS.unpack_from(header, 0)
-        whole = HEADER_BYTES + capacity * _RECORD.size
-        if capacity <= 0 or written < 0 or os.fstat(stream.fileno()).st_size < whole:
-            raise ValueError(f"{path.name}: the step ring is cut short")
-        (length,) = struct.unpack_from("<q", header, _IDENTITY_AT)
-        identity = json.loads(header[_IDENTITY_AT + 8 : _IDENTITY_AT + 8 + length])
-        kept = min(written, capacity) if last is None else min(written, capacity, last)
-        steps = []
-        for slot in range(written - kept, written):
-            stream.seek(HEADER_BYTES + (slot % capacity) * _RECORD.size)
-            steps.append(_step(stream.read(_RECORD.size)))
-    return RingContent(identity, tuple(steps), written)
+    data = path.read_bytes()
+    if len(data) < HEADER_BYTES or data[: len(MAGIC)] != MAGIC:
+        raise ValueError(f"{path.name}: not a ddprof step ring")
+    _, capacity = _HEADER.unpack_from(data, 0)
+    if capacity <= 0 or len(data) < HEADER_BYTES + capacity * _RECORD.size:
+        raise ValueError(f"{path.name}: the step ring is cut short")
+    (length,) = struct.unpack_from("<q", data, _IDENTITY_AT)
+    identity = json.loads(data[_IDENTITY_AT + 8 : _IDENTITY_AT + 8 + length])
+    records = [r for r in _RECORD.iter_unpack(data[HEADER_BYTES : HEADER_BYTES + capacity * _RECORD.size]) if r[0] > 0]
+    records.sort()
+    kept = records if last is None else records[-last:]
+    return RingContent(identity, tuple(_step(record) for record in kept), records[-1][0] if records else 0)
 
 
-def _step(record: bytes) -> Step:
-    *numbers, profiled = _RECORD.unpack(record)
+def _step(record: tuple[int, ...]) -> Step:
+    _, *numbers, profiled = record
     return Step._make([*numbers, bool(profiled)])

@@ -180,6 +180,7 @@ class RunSummary:
     world_size: int | None
     hosts: dict[int, str]
     windows: int
+    steps: int  # of the rank that made most
     versions: dict[str, Any]
     overhead: dict[str, Any]
     notes: tuple[str, ...]
@@ -192,7 +193,7 @@ def summarize(folder: Path) -> RunSummary:
     overheads: list[dict[str, Any]] = []
     notes: dict[str, list[int]] = {}
     world_size: int | None = None
-    windows = 0
+    windows = steps = 0
     for path in sorted(folder.glob(f"*{SIDECAR_SUFFIX}")):
         content = read_json(path)
         if content is None or parse_stem(path.name) is None:
@@ -202,11 +203,12 @@ def summarize(folder: Path) -> RunSummary:
         world_size = max(world_size or 0, int(content.get("world_size") or 0)) or None
         versions = content.get("versions") or versions
         overheads.append(content.get("overhead") or {})
+        steps = max(steps, int(content.get("steps_total") or 0))
         windows += sum(1 for window in content.get("windows") or [] if window.get("trace_path"))
         for note in content.get("notes") or []:
             notes.setdefault(str(note), []).append(rank)
     lines = tuple(f"{note} (ranks {','.join(map(str, ranks))})" for note, ranks in notes.items())
-    return RunSummary(tuple(sorted(hosts)), world_size, hosts, windows, versions, _overhead(overheads), lines)
+    return RunSummary(tuple(sorted(hosts)), world_size, hosts, windows, steps, versions, _overhead(overheads), lines)
 
 
 def _overhead(overheads: list[dict[str, Any]]) -> dict[str, Any]:

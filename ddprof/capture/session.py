@@ -65,8 +65,8 @@ class Session:
         self.watchdog: Watchdog | None = None
         self._windows_allowed = True
         self._reason = "planned"
-        self._begin = self.guard.wrap(self._begin_phase)
-        self._end = self.guard.wrap(self._end_phase)
+        self.begin = self.guard.wrap(self._begin_phase)
+        self.end = self.guard.wrap(self._end_phase)
         self.finish = self.guard.wrap(self._finish)
         self.identified = self.guard.wrap(self._identified)
         self.user_profiler_starts = self.guard.wrap(self._user_profiler_starts)
@@ -75,21 +75,17 @@ class Session:
 
     # ------------------------------------------------------------------ phases
 
-    def begin(self, phase: int, name: str | None = None) -> Token | None:
-        """Enter a phase (steps.DATA, ...). Hand the token to `end`; None where it is not counted."""
-        return self._begin(phase, name)
-
-    def end(self, phase: int, token: Token | None) -> None:
-        """Leave a phase."""
-        if token is not None:
-            self._end(phase, token)
-
-    def _begin_phase(self, phase: int, name: str | None) -> Token:
+    def _begin_phase(self, phase: int, name: str | None = None) -> Token:
+        """Enter a phase (steps.DATA, ...), as `begin`. Hand the token to `end`."""
         started = self.tracker.begin(phase)
-        opened = self.annotator.open(name or _RANGES[phase]) if started else None
-        return started, opened
+        if started and self.annotator.listening:
+            return started, self.annotator.open(name or _RANGES[phase])
+        return started, None
 
-    def _end_phase(self, phase: int, token: Token) -> None:
+    def _end_phase(self, phase: int, token: Token | None) -> None:
+        """Leave a phase, as `end`."""
+        if token is None:
+            return
         started, opened = token
         if opened is not None:
             opened.close()
@@ -157,7 +153,7 @@ class Session:
         if self.window.is_open:
             self.window.mark_step(next_index)
         self.clock.step_boundary(self.identity)
-        if self.forward is not None:
+        if self.forward is not None and next_index <= 2:
             self.forward.step_done()
         own_ns = time.perf_counter_ns() - started
         self.journal.boundary_own(own_ns)

@@ -93,8 +93,9 @@ class StepTracker:
             return
         self._depth[phase] -= 1
         if started_ns:
-            self.last_end_ns = time.time_ns()
-            spent_ns = max(self.last_end_ns - started_ns, 0)
+            now = time.time_ns()
+            self.last_end_ns = now
+            spent_ns = now - started_ns if now > started_ns else 0  # the wall clock may be set back
             self._spent_ns[phase] += spent_ns
             if self._depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):
                 self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's

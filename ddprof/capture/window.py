@@ -61,7 +61,7 @@ class TraceWindow:
         finally:
             self.starting = False
         self._profiler = profiler
-        self._annotator.active = True
+        self._annotator.switch(True)
         self.first_step = first_step
         self.start_ns = time.time_ns()
         return True
@@ -91,7 +91,7 @@ class TraceWindow:
                 return None
             if same_thread:
                 self.end_step_mark()
-            self._annotator.active = False
+            self._annotator.switch(False)
             end_ns = time.time_ns()
             profiler.stop()
             path = self._export(profiler, stem)
@@ -144,7 +144,7 @@ class TraceWindow:
     @property
     def compressing(self) -> bool:
         """Whether our own work still runs beside the training."""
-        return any(thread.is_alive() for thread in self._compressors)
+        return bool(self._compressors) and any(thread.is_alive() for thread in self._compressors)
 
     def join(self, timeout_s: float) -> None:
         """Wait for the compression to end, at most this long."""
@@ -160,7 +160,7 @@ class TraceWindow:
         """Forget the window without touching the profiler: a forked child only inherited it."""
         self._profiler = None
         self._step_mark = None
-        self._annotator.active = False
+        self._annotator.switch(False)
         self._lock = threading.Lock()
         self._compressors = []
 

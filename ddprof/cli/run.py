@@ -145,7 +145,8 @@ def _finish(
     notes = run_folder.salvage(folder.path)
     summary = run_folder.summarize(folder.path)
     _write(folder, {**manifest.end(begun, summary, code, time.time_ns(), notes), "triggered": triggered})
-    say(manifest.last_line(folder.path, summary))
+    planned = options.skip if options.mode == "trace" else None
+    say(manifest.last_line(folder.path, summary, planned))
     if is_url(options.out):
         _upload(folder.path, options.out)
 

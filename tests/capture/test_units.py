@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddprof.capture import run_folder
+from ddprof.capture import manifest, run_folder
 from ddprof.capture.config import CaptureConfig, rank_selected
 from ddprof.capture.files import compress, write_json
 from ddprof.capture.guard import Guard
@@ -169,7 +169,7 @@ def test_ring_keeps_the_last_steps(tmp_path: Path) -> None:
     assert list(content.steps) == [step(2), step(3), step(4), step(5, profiled=True)]
 
 
-@pytest.mark.parametrize("damage", [b"", b"nonsense" * 600, b"DDPROFR1"])
+@pytest.mark.parametrize("damage", [b"", b"nonsense" * 600, b"DDPROFR2"])
 def test_ring_that_is_none_is_refused(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "a.ring"
     path.write_bytes(damage)
@@ -381,6 +381,13 @@ def test_upload_to_any_fsspec_url(tmp_path: Path) -> None:
     address = upload(tmp_path / "run", "memory://bucket/runs")
     assert address == "memory:///bucket/runs/run"
     assert fsspec.filesystem("memory").cat("/bucket/runs/run/manifest.json") == b"{}"
+
+
+def test_a_job_too_short_for_its_window_is_told_so(tmp_path: Path) -> None:
+    write_json(tmp_path / "rank0.h.7.0.sidecar.json", {"rank": 0, "host": "h", "world_size": 1, "steps_total": 4})
+    summary = run_folder.summarize(tmp_path)
+    assert "the job ended after 4 steps, before step 5" in manifest.last_line(tmp_path, summary, 5)
+    assert "0 traces of 1 rank in" in manifest.last_line(tmp_path, summary, None)
 
 
 def test_failed_write_leaves_nothing(tmp_path: Path) -> None:

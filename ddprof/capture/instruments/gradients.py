@@ -1,6 +1,6 @@
 """When each gradient is ready in backward: what a bucket planner needs and no trace tells by parameter.
 
-Only for DistributedDataParallel, only while a window is open, by torch's own post-accumulate hooks; removed when it closes.
+Only for DistributedDataParallel, only while a window is open, by post-accumulate hooks that are removed when it closes.
 Not under torch.compile, which would guard on the hooks and compile again.
 """
 

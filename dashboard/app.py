@@ -101,15 +101,13 @@ def _callbacks(app: Dash, runs: Runs) -> None:
         Input("filter-steps", "n_submit"),
         State("filter-ranks", "value"),
         State("filter-steps", "value"),
-        State("filter-run", "value"),
-        State("address", "pathname"),
+        State("address", "search"),
         prevent_initial_call=True,
     )
-    def narrow(clicks: int | None, _a: int | None, _b: int | None, ranks: str, steps: str, run: str, path: str) -> str:
+    def narrow(_c: int | None, _a: int | None, _b: int | None, ranks: str, steps: str, search: str) -> str:
         if not any(item["value"] for item in ctx.triggered):
             raise PreventUpdate
-        address = View(runs.sessions[0]).link("", ranks=ranks or "", steps=steps or "", run=run or "")
-        return address
+        return make_view(runs, search or "").link("", ranks=ranks or "", steps=steps or "")
 
     @app.callback(
         Output("what-if-result", "children"),
@@ -160,9 +158,12 @@ def _top(view: View, runs: Runs) -> list[Component]:
     options = [
         {"label": phrases.clean(s.report.run.name) or f"run {i}", "value": str(i)} for i, s in enumerate(runs.sessions)
     ]
-    choose = dcc.Dropdown(
-        options, str(view.run), id="filter-run", clearable=False, className="run" if len(options) > 1 else "run hidden"
-    )
+    # Links, not Dash's dropdown: that one hides an input which the keyboard can reach.
+    links = [
+        dcc.Link(option["label"], href=f"?run={option['value']}", className="current" if i == view.run else "")
+        for i, option in enumerate(options)
+    ]
+    choose = html.Div(links if len(links) > 1 else [], className="runs")
     ranks = dcc.Input(id="filter-ranks", value=view.query.get("ranks", ""), placeholder="all, or 0-3,7", debounce=True)
     steps = dcc.Input(id="filter-steps", value=view.query.get("steps", ""), placeholder="all, or 0-2", debounce=True)
     filters = html.Div(

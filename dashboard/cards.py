@@ -35,12 +35,15 @@ def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     """One exhibit: question, sentence, picture, and the numbers behind a fold with a CSV link."""
     picture = None
     if exhibit.figure is not None:
-        picture = dcc.Graph(
+        height = exhibit.figure.layout.height
+        graph = dcc.Graph(
             figure=exhibit.figure,
             config={"displayModeBar": False},
-            style={"height": exhibit.figure.layout.height},
+            style={"height": height},
             id=f"figure-{exhibit.id}",
         )
+        # The place is kept while plotly.js is on its way, so that nothing jumps.
+        picture = html.Div(graph, style={"minHeight": height})
     return html.Section(
         [html.H2(exhibit.question), html.P(exhibit.reading, className="reading"), picture, fold(exhibit, page, view)],
         className="exhibit",

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SAMPLE_S = 0.05
+PSS_EVERY = 10  # samples: the kernel walks all pages of a process for it
+_PAGE_BYTES = resource.getpagesize()
 _KIB = 1024
 
 
@@ -37,10 +39,13 @@ def measure(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cos
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env and {**os.environ, **env})
-    rss = pss = 0
+    rss = pss = samples = 0
     while process.poll() is None:
-        now_rss, now_pss = _memory_bytes(_tree(process.pid))
-        rss, pss = max(rss, now_rss), max(pss, now_pss)
+        tree = _tree(process.pid)
+        rss = max(rss, sum(map(_rss_bytes, tree)))
+        if samples % PSS_EVERY == 0:
+            pss = max(pss, sum(map(_pss_bytes, tree)))
+        samples += 1
         time.sleep(SAMPLE_S)
     wall = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -63,19 +68,19 @@ def _tree(root: int) -> list[int]:
     return found
 
 
-def _memory_bytes(pids: Sequence[int]) -> tuple[int, int]:
-    rss = pss = 0
-    for pid in pids:
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:  # ended meanwhile
-            continue
-        for line in lines:
-            if line.startswith("Rss:"):
-                rss += int(line.split()[1]) * _KIB
-            elif line.startswith("Pss:"):
-                pss += int(line.split()[1]) * _KIB
-    return rss, pss
+def _rss_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):  # ended meanwhile
+        return 0
+
+
+def _pss_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # ended meanwhile
+        return 0
+    return sum(int(line.split()[1]) * _KIB for line in lines if line.startswith("Pss:"))
 
 
 def machine() -> dict[str, str | int]:

@@ -106,6 +106,9 @@ def test_waits_end_when_the_last_member_arrives(labelled: Runs, name: str) -> No
     least = np.full(len(job.instances), np.iinfo(np.int64).max)
     np.minimum.at(least, members["instance"], members["end_ns"] - members["ready_ns"])
     assert (least == job.instances["transfer_ns"]).all()
+    shortest_wait = np.full(len(job.instances), np.iinfo(np.int64).max)
+    np.minimum.at(shortest_wait, members["instance"], members["ready_ns"] - members["start_ns"])
+    assert (shortest_wait == 0).all()  # whoever came last waits for nobody
 
 
 def test_the_slow_rank_comes_last_and_shows_the_short_kernel(labelled: Runs) -> None:

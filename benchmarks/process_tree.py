@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,19 @@ def measure(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cos
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env and {**os.environ, **env})
+    with tempfile.TemporaryFile("w+") as sink:  # a pipe that nobody reads would stop a command that says much
+        process = subprocess.Popen(command, stdout=sink, text=True, env=env and {**os.environ, **env})
+        rss, pss = _watch(process)
+        wall = time.perf_counter() - start
+        sink.seek(0)
+        output = sink.read()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(cpu, wall, rss / 1e6, pss / 1e6, process.returncode, output)
+
+
+def _watch(process: subprocess.Popen[str]) -> tuple[int, int]:
+    """Peak RSS and PSS in bytes, summed over the tree, until the process has ended."""
     rss = pss = samples = 0
     while process.poll() is None:
         tree = _tree(process.pid)
@@ -47,11 +60,7 @@ def measure(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cos
             pss = max(pss, sum(map(_pss_bytes, tree)))
         samples += 1
         time.sleep(SAMPLE_S)
-    wall = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    output = process.stdout.read() if process.stdout else ""
-    return Cost(cpu, wall, rss / 1e6, pss / 1e6, process.returncode, output)
+    return rss, pss
 
 
 def _tree(root: int) -> list[int]:

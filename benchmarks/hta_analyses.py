@@ -19,10 +19,13 @@ def main() -> None:
     temporal = analysis.get_temporal_breakdown(visualize=False)
     overlap = analysis.get_comm_comp_overlap(visualize=False)
     idle, _ = analysis.get_idle_time_breakdown(ranks=list(range(len(temporal))), visualize=False)
-    stragglers = analysis.get_potential_stragglers()
+    try:
+        stragglers: list[int] | str = [int(rank) for rank in analysis.get_potential_stragglers()]
+    except ValueError as error:  # where it finds no significant communication kernel
+        stragglers = f"failed: {error}"
     tables = {"temporal": temporal, "overlap": overlap, "idle": idle}
     result = {name: json.loads(table.to_json(orient="records")) for name, table in tables.items()}
-    print(json.dumps({**result, "stragglers": [int(rank) for rank in stragglers]}))
+    print(json.dumps({**result, "stragglers": stragglers}))
 
 
 if __name__ == "__main__":

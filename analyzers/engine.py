@@ -24,6 +24,7 @@ from ddprof.readers import Source, discover, read, resolve_identities
 from ddprof.report.model import Report
 
 Progress = Callable[[int, int, str], None]
+WORKER_BYTES = 100 * 2**20  # a process that reads 250k events peaks near 100 MB (benchmarks/README.md)
 SMALL_BYTES = 3_000_000  # below this in all, starting processes costs more than it saves
 
 
@@ -77,7 +78,8 @@ def _report(
     identities, notes = resolve_identities([f.identity for f in facts], [f.path for f in facts])
     distinct: dict[int | None, RankFacts] = {}
     for identity, item in zip(identities, facts, strict=True):
-        distinct.setdefault(identity.rank, replace(item, identity=identity))
+        if identity.source != "duplicate":
+            distinct.setdefault(identity.rank, replace(item, identity=identity))
     lost = [
         HealthNote(r.error or f"{r.source.label}: empty", "this rank is missing", "error")
         for r in results
@@ -106,6 +108,8 @@ def _map(sources: Sequence[Source], options: Options, label: str) -> Iterator[Ra
 
 def _results(work: Callable[[Source], RankResult], sources: Sequence[Source], options: Options) -> Iterator[RankResult]:
     workers = min(options.workers or _cores(), len(sources))
+    if options.max_memory is not None:
+        workers = max(1, min(workers, options.max_memory // WORKER_BYTES - 1))  # one share is the parent's
     if workers <= 1 or sum(s.size_bytes for s in sources) < SMALL_BYTES:
         yield from map(work, sources)
         return

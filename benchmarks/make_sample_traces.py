@@ -1,4 +1,4 @@
-"""Regenerates sample_traces/: one small healthy run and one per finding, from the oracle simulator, each with its truth.
+"""Regenerates sample_traces/: a small healthy run and one per finding, from the simulator, each with its truth.
 
 Usage: python benchmarks/make_sample_traces.py [OUT]. Deterministic: the same seeds give the same files.
 """

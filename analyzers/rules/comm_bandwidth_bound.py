@@ -50,7 +50,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         )
         yield Candidate(
             id=RULE.id,
-            summary=f"{format_bytes(traffic.total_bytes)} of {traffic.op} per step is too much for the link",
+            summary=f"{_volume(traffic.total_bytes)}{traffic.op} per step is too much for the link",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
@@ -64,6 +64,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             fixes=(fix,),
             band=0.25,
         )
+
+
+def _volume(size_bytes: float) -> str:
+    return f"{format_bytes(size_bytes)} of " if size_bytes else "the volume of "
 
 
 RULE = Rule("comm.bandwidth_bound", "Too much volume for the link", detect, bound="communication")

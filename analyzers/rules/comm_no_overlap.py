@@ -30,11 +30,11 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         traffic = exposure.traffic
         # Four buckets at least: a model smaller than a few default buckets needs smaller ones to overlap at all.
         bucket = min(float(DEFAULT_BUCKET_BYTES), traffic.total_bytes / 4)
+        volume = f" of {format_bytes(traffic.total_bytes)}" if traffic.total_bytes else ""
         suggested = f"{max(1, round(bucket / 2**20))}"
         yield Candidate(
             id=RULE.id,
-            summary=f"{traffic.op} of {format_bytes(traffic.total_bytes)} per step starts after the compute that "
-            "could hide it",
+            summary=f"{traffic.op}{volume} per step starts after the compute that could hide it",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("overlap", (), (bucket,), traffic.role),),

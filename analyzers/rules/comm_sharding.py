@@ -40,9 +40,10 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         return  # nothing less sharded would fit
     exposed = sum(e.traffic.exposed_us for e in found)
     volume = sum(e.traffic.total_bytes for e in found)
+    moved = format_bytes(volume) if volume else "parameters"
     yield Candidate(
         id=RULE.id,
-        summary=f"sharding moves {format_bytes(volume)} per step and {format_share(exposed / measures.step_us)} of "
+        summary=f"sharding moves {moved} per step and {format_share(exposed / measures.step_us)} of "
         "the step is exposed for it",
         ranks=(),
         lost_us=exposed,

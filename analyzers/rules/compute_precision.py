@@ -53,7 +53,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 source="NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation",
             ),
         ),
-        band=0.3,
+        band=0.5,
     )
 
 

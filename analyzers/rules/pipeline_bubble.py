@@ -22,10 +22,17 @@ from ddprof.units import format_share
 MIN_SHARE = 0.05  # of the step
 
 
+def unmatched_messages(measures: Measures) -> bool:
+    """The job sends and receives, but no trace says to whom."""
+    return any(t.op == "send_recv" and t.role == "unmatched" for t in measures.comm.traffic)
+
+
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """A large unavoidable bubble."""
     pipeline = measures.job.pipeline
     if pipeline is None:
+        if unmatched_messages(measures):
+            yield Abstention(RULE.id, "send and receive kernels name no peer: stages cannot be told")
         return
     bubble = float(measures.cause_us("pipeline_bubble").mean())
     if bubble < MIN_SHARE * measures.step_us:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence import charged_us, largest_wait
+from ddprof.analyzers.rules.pipeline_bubble import unmatched_messages
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
@@ -26,6 +27,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Unequal stages."""
     pipeline = measures.job.pipeline
     if pipeline is None:
+        if unmatched_messages(measures):
+            yield Abstention(RULE.id, "send and receive kernels name no peer: stages cannot be told")
         return
     work = np.array([np.mean([measures.stage_work_us[p] for p in stage]) for stage in pipeline.stages])
     mean = float(work.mean())

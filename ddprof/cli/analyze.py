@@ -30,7 +30,12 @@ FAIL_ON_HELP = (
 @click.option("--fail-on", multiple=True, metavar="EXPR", help=FAIL_ON_HELP)
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
-@click.option("--max-memory", type=click.IntRange(64), metavar="MIB", help="Bound on the memory of all processes.")
+@click.option(
+    "--max-memory",
+    type=click.IntRange(64),
+    metavar="MIB",
+    help="Bound on the memory of all processes: fewer read at once, one at least.",
+)
 def command(
     paths: tuple[str, ...],
     form: str | None,

@@ -15,9 +15,13 @@ MIN_TOKEN_CHARS = 16
 
 @click.command("serve")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to. Beyond loopback a token is needed.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to bind to. Beyond loopback a token is needed."
+)
 @click.option("--port", default=8050, show_default=True, type=click.IntRange(0, 65535), help="0: any free port.")
-@click.option("--token", envvar="DDPROF_TOKEN", help="Secret that every visitor must bring (default beyond loopback: a new one).")
+@click.option(
+    "--token", envvar="DDPROF_TOKEN", help="Secret that every visitor must bring (default beyond loopback: a new one)."
+)
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU).")
 def command(paths: tuple[str, ...], host: str, port: int, token: str | None, workers: int | None) -> None:
     """Show runs in the browser: verdict, findings, timeline, what-if.

@@ -69,9 +69,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(chosen)
     worst = int(chosen[int(np.argmax(factors))])
     steps = measures.steps
+    what = "kernels" if job.ranks[0].is_device_rank else "operators"
     yield Candidate(
         id=RULE.id,
-        summary=f"kernels on {format_ranks(numbers)} take {max(factors) - 1:.0%} longer than on their peers",
+        summary=f"{what} on {format_ranks(numbers)} take {max(factors) - 1:.0%} longer than on their peers",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_compute", numbers, tuple(factors)),),

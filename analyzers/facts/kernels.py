@@ -53,7 +53,8 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
 
 def _types_by_shape(trace: RankTrace) -> dict[int, str]:
     operators = trace.operators
-    return {int(d): trace.strings[t] for d, t in zip(operators["dims"], operators["types"], strict=True)}
+    dims, first = np.unique(operators["dims"], return_index=True)
+    return {int(d): trace.strings[t] for d, t in zip(dims, operators["types"][first], strict=True)}
 
 
 def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:

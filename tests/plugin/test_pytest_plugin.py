@@ -23,7 +23,7 @@ def project(tmp_path: Path, straggler_report: Report) -> Path:
 def _session(project: Path, marker: str, body: str = "assert True") -> tuple[int, str]:
     text = f"import pytest\n\n\n@pytest.mark.ddprof_budget({marker})\ndef test_speed(ddprof_run):\n    {body}\n"
     (project / "test_speed.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-p", "ddprof.pytest_plugin", "--strict-markers", "-q", "test_speed.py"]
+    command = [sys.executable, "-m", "pytest", "--strict-markers", "-q", "test_speed.py"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout
 

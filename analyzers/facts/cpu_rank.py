@@ -14,6 +14,7 @@ from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
 from ddprof.analyzers.facts.model import CAUSE, COMMS, DEVICE_OPS, HOST_WORK, NO_STRING
 from ddprof.analyzers.facts.names import OP_CODE, collective_op, is_comm_annotation, matches
+from ddprof.analyzers.facts.steps import step_marks
 
 from ddprof import intervals
 from ddprof.intervals import Intervals
@@ -39,13 +40,12 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
     occupied = intervals.union(spans["start_ns"][taken], spans["end_ns"][taken])
     work = intervals.subtract(_operators(trace, threads), occupied)
     comm = intervals.union(comms["start_ns"], comms["end_ns"])
-    marks = np.unique(np.concatenate((steps["start_ns"], steps["end_ns"])))
     return {
         "comms": comms,
         "host_spans": spans,
         "host_work": HOST_WORK.table({"start_ns": work[0], "end_ns": work[1]}),
         "exposed": exposed_comm(comms, work),
-        "gaps": find_gaps(DEVICE_OPS.empty(), spans, marks, comm, work),
+        "gaps": find_gaps(DEVICE_OPS.empty(), spans, step_marks(steps), comm, work),
     }
 
 

@@ -21,7 +21,7 @@ from ddprof.analyzers.facts.model import (
     Work,
 )
 from ddprof.analyzers.facts.names import is_wait_event
-from ddprof.analyzers.facts.steps import find_steps
+from ddprof.analyzers.facts.steps import find_steps, step_marks
 
 from ddprof import intervals
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
@@ -104,11 +104,6 @@ def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, 
             "gaps": GAPS.empty(),
         }
     return {**empty, **cpu_facts(trace, steps, main)}
-
-
-def step_marks(steps: Table) -> Array:
-    """Boundaries of the steps as one sorted array: every start and every end, shape (k,)."""
-    return np.unique(np.concatenate((steps["start_ns"], steps["end_ns"])))
 
 
 def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:

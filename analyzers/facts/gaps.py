@@ -9,7 +9,7 @@ it is long.
 from __future__ import annotations
 
 import numpy as np
-from ddprof.analyzers.facts.model import CAUSE, CAUSES, EXPOSED, GAPS, Work
+from ddprof.analyzers.facts.model import CAUSE, EXPOSED, GAPS, Work
 
 from ddprof import intervals
 from ddprof.intervals import Intervals
@@ -153,9 +153,3 @@ def _after_sync(idle: Intervals, split: Array, spans: Table, fetch_ns: Array) ->
     following = np.searchsorted(fetch_ns, from_ns, side="right")
     limit = np.append(fetch_ns, np.iinfo(np.int64).max)[following]
     return intervals.union(from_ns, np.minimum(to_ns, limit))
-
-
-def cause_totals(gaps: Table) -> dict[str, int]:
-    """Total ns per cause, for tests and notes."""
-    length = gaps["end_ns"] - gaps["start_ns"]
-    return {cause: int(length[gaps["cause"] == code].sum()) for code, cause in enumerate(CAUSES)}

@@ -122,3 +122,8 @@ def _main_thread(trace: RankTrace, host: Array) -> int | None:
         return None
     tracks, counts = np.unique(events["track"][chosen], return_counts=True)
     return int(tracks[np.argmax(counts)])
+
+
+def step_marks(steps: Table) -> Array:
+    """Boundaries of the steps as one sorted array: every start and every end, shape (k,)."""
+    return np.unique(np.concatenate((steps["start_ns"], steps["end_ns"])))

@@ -20,7 +20,7 @@ from ddprof.analyzers.job.waits import ready_by_comm
 
 from ddprof import intervals
 from ddprof.intervals import Intervals
-from ddprof.tables import NULL, Array, Table, concat
+from ddprof.tables import NULL, Array, Table
 
 Mix = dict[tuple[int, int], float]  # (culprit position, cause) -> ns
 _WAIT = CAUSE["comm_wait"]
@@ -57,10 +57,11 @@ def charge(ranks: Sequence[RankFacts], instances: Table, members: Table, clock: 
     waits = _waits(ranks, instances, members, clock, prepared)
     if not len(waits.victim):
         return BLAME.empty()
-    excess = _excess(prepared, waits, clock)
+    victim_ref, late_ref = _references(prepared, waits, clock)
+    excess = _excess(prepared, waits, victim_ref, late_ref)
     mixes: list[Mix] = []
     history: list[tuple[list[int], list[int]]] = [([], []) for _ in ranks]  # per rank: piece ends, piece numbers
-    windows = _late_windows(prepared, waits, clock)
+    windows = (late_ref, waits.late_arrival_ns)
     for piece in range(len(waits.victim)):
         mix = _resolve(piece, waits, excess[piece], windows, history, mixes)
         mixes.append(mix)
@@ -159,9 +160,8 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
     return victim_ref, late_ref
 
 
-def _excess(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> Array:
+def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_ref: Array) -> Array:
     """What the late rank spent more time on than the victim, ns, shape (pieces, causes); waits of its own included."""
-    victim_ref, late_ref = _references(prepared, waits, clock)
     total = np.zeros((len(waits.victim), len(CAUSES)))
     for p, rank in enumerate(prepared):
         for sign, who, lo, hi in (
@@ -172,10 +172,6 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> Array:
             for cause, spans in rank.causes.items():
                 total[rows, CAUSE[cause]] += sign * intervals.overlap(spans, lo[rows], np.maximum(hi[rows], lo[rows]))
     return np.maximum(total, 0.0)
-
-
-def _late_windows(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple[Array, Array]:
-    return _references(prepared, waits, clock)[1], waits.late_arrival_ns
 
 
 def _resolve(
@@ -235,18 +231,13 @@ def _table(waits: _Waits, mixes: Sequence[Mix]) -> Table:
             causes.append(cause)
             durations.append(share)
     at = np.array(pieces, np.int64)
-    return concat(
-        BLAME,
-        [
-            BLAME.table(
-                {
-                    "instance": waits.instance[at],
-                    "victim": waits.victim[at],
-                    "culprit": culprits,
-                    "cause": causes,
-                    "step": waits.step[at],
-                    "dur_ns": durations,
-                }
-            )
-        ],
+    return BLAME.table(
+        {
+            "instance": waits.instance[at],
+            "victim": waits.victim[at],
+            "culprit": culprits,
+            "cause": causes,
+            "step": waits.step[at],
+            "dur_ns": durations,
+        }
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from ddprof.analyzers.facts.gaps import busy
-from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts, Work
+from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts
+from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import LEDGER
 from ddprof.analyzers.job.waits import ready_by_comm
 
@@ -20,11 +20,10 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
 
     `ready_ns`: when each comm had all its members, shape (comms,).
     """
-    compute = busy(facts.device_ops, Work.COMPUTE) if facts.is_device_rank else _host_work(facts)
     moving = intervals.union(ready_ns, facts.comms["end_ns"])  # some communication has all its members
     exposed = (facts.exposed["start_ns"], facts.exposed["end_ns"])
     sets = {
-        "compute": compute,
+        "compute": compute_work(facts),
         "comm_wait": intervals.subtract(exposed, moving),
         "comm_transfer": intervals.intersect(exposed, moving),
     }
@@ -33,10 +32,6 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
             mine = facts.gaps["cause"] == CAUSE[cause]
             sets[cause] = (facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine])
     return sets
-
-
-def _host_work(facts: RankFacts) -> Intervals:
-    return facts.host_work["start_ns"], facts.host_work["end_ns"]
 
 
 def build_ledger(ranks: Sequence[RankFacts], members: Table, bubble_ns: Array) -> Table:

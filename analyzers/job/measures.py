@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts, Work
+from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.comm_stats import CommStats, comm_stats
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
@@ -140,14 +141,10 @@ def _span_count(facts: RankFacts, cause: str) -> float:
 
 
 def _optimizer(facts: RankFacts) -> tuple[float, float]:
-    ops, phases = facts.device_ops, facts.phases
-    mine = phases["phase"] == Phase.OPTIMIZER
-    start, end = phases["start_ns"][mine], phases["end_ns"][mine]
-    if not len(start) or not len(ops) or not len(facts.steps):
+    ops = facts.device_ops
+    if not len(ops) or not len(facts.steps):
         return 0.0, 0.0
-    at = np.searchsorted(start, ops["launch_ns"], side="right") - 1
-    inside = (ops["launch_ns"] != NULL) & (at >= 0) & (end[np.maximum(at, 0)] >= ops["launch_ns"])
-    inside &= ops["work"] == Work.COMPUTE
+    inside = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE)
     total = (ops["end_ns"] - ops["start_ns"])[inside].sum()
     return inside.sum() / len(facts.steps), float(total) / len(facts.steps) / 1e3
 

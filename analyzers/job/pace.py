@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.work import blocked_launches, host_work
 from ddprof.analyzers.job.model import Pipeline
 
 from ddprof import intervals
@@ -175,8 +176,7 @@ def _lower_median(values: Sequence[float]) -> float:
 
 
 def _host_busy(facts: RankFacts) -> Array:
-    work = (facts.host_work["start_ns"], facts.host_work["end_ns"])
-    return intervals.overlap(work, facts.steps["start_ns"], facts.steps["end_ns"])
+    return intervals.overlap(host_work(facts), facts.steps["start_ns"], facts.steps["end_ns"])
 
 
 def _from_times(times: Array, groups: Sequence[Sequence[int]]) -> Pace:
@@ -241,7 +241,7 @@ def _free_host(facts: RankFacts) -> Array:
         return intervals.overlap((facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine]), lo, hi)
     spans = facts.host_spans
     ops = facts.device_ops
-    slow = (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > 300_000)
+    slow = blocked_launches(ops)
     start = np.concatenate((spans["start_ns"], ops["launch_ns"][slow]))
     end = np.concatenate((spans["end_ns"], ops["launch_end_ns"][slow]))
     return (hi - lo) - intervals.overlap(intervals.union(start, end), lo, hi)

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.facts.work import host_work, launched_in
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import Pipeline
 
 from ddprof import intervals
-from ddprof.tables import NULL, Array
+from ddprof.tables import Array
 
 
 def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | None:
@@ -71,17 +72,10 @@ def stage_work_ns(facts: RankFacts) -> float:
     """Forward and backward compute per step, optimizer left out."""
     if not len(facts.steps):
         return 0.0
-    ops, phases = facts.device_ops, facts.phases
+    ops = facts.device_ops
     if not facts.is_device_rank:
-        work = intervals.overlap((facts.host_work["start_ns"], facts.host_work["end_ns"]), *_window(facts))
-        return float(work.sum()) / len(facts.steps)
-    compute = ops["work"] == Work.COMPUTE
-    optimizer = phases["phase"] == Phase.OPTIMIZER
-    start, end = phases["start_ns"][optimizer], phases["end_ns"][optimizer]
-    if len(start):
-        at = np.searchsorted(start, ops["launch_ns"], side="right") - 1
-        inside = (ops["launch_ns"] != NULL) & (at >= 0) & (end[np.maximum(at, 0)] >= ops["launch_ns"])
-        compute = compute & ~inside
+        return float(intervals.overlap(host_work(facts), *_window(facts)).sum()) / len(facts.steps)
+    compute = (ops["work"] == Work.COMPUTE) & ~launched_in(facts, Phase.OPTIMIZER)
     union = intervals.union(ops["start_ns"][compute], ops["end_ns"][compute])
     return float(intervals.overlap(union, *_window(facts)).sum()) / len(facts.steps)
 

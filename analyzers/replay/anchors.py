@@ -9,15 +9,15 @@ import re
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, RankFacts
 from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.work import blocked_launches
 from ddprof.analyzers.replay.model import NEVER, Anchor, Anchors
 
 from ddprof import intervals
-from ddprof.tables import NULL, Array
+from ddprof.tables import Array
 
 _WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
 # A batch that took longer than this was not there when asked for; a hit in the prefetch queue takes ~0.1 ms.
 BLOCKED_FETCH_NS = 500_000
-FULL_QUEUE_NS = 300_000  # a launch call normally takes ~3 us; this long means the queue was full
 SLACK_NS = 20_000  # a blocked call may return this long before the timestamp of the end it waited for
 
 
@@ -65,8 +65,7 @@ def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     ops = facts.device_ops
-    slow = (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > FULL_QUEUE_NS)
-    slow &= ops["start_ns"] > ops["launch_end_ns"]
+    slow = blocked_launches(ops) & (ops["start_ns"] > ops["launch_end_ns"])
     return Anchor.SYNC, ops["launch_ns"][slow], ops["launch_end_ns"][slow]
 
 

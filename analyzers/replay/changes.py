@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
@@ -53,12 +54,8 @@ def _scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario
             ops = rank.ops
             dur[rank.position] = np.where(ops.is_comm, ops.dur_ns, np.round(ops.dur_ns / factor)).astype(np.int64)
         else:
-            host[rank.position] = ((_work(rank.facts), 1.0 / factor),)
+            host[rank.position] = ((host_work(rank.facts), 1.0 / factor),)
     return Scenario(dur_ns=dur, host_scale=host)
-
-
-def _work(facts: RankFacts) -> intervals.Intervals:
-    return facts.host_work["start_ns"], facts.host_work["end_ns"]
 
 
 def _balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
@@ -99,7 +96,7 @@ def _compute_per_step(graph: Graph) -> Array:
             times[i] = np.bincount(_step_of_ops(rank), weights=weight, minlength=len(rank.marks_ns))[:steps]
         else:
             steps_table = rank.facts.steps
-            times[i] = intervals.overlap(_work(rank.facts), steps_table["start_ns"], steps_table["end_ns"])[:steps]
+            times[i] = intervals.overlap(host_work(rank.facts), steps_table["start_ns"], steps_table["end_ns"])[:steps]
     return times
 
 
@@ -115,7 +112,7 @@ def _scale_steps(
         dur[rank.position] = np.round(rank.ops.dur_ns * scale).astype(np.int64)
         return
     steps = rank.facts.steps
-    work = _work(rank.facts)
+    work = host_work(rank.facts)
     host[rank.position] = tuple(
         (intervals.clip(work, int(lo), int(hi)), float(f))
         for lo, hi, f in zip(steps["start_ns"], steps["end_ns"], padded, strict=False)
@@ -198,7 +195,7 @@ def _scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
         lo, hi = rank.origin_ns, int(rank.marks_ns[-1])
         taken = intervals.union(facts.host_spans["start_ns"], facts.host_spans["end_ns"])
         if not facts.is_device_rank:
-            work = _work(facts)
+            work = host_work(facts)
             taken = intervals.union(np.concatenate((taken[0], work[0])), np.concatenate((taken[1], work[1])))
         host[rank.position] = ((intervals.complement(taken, lo, hi), 1.0 / factor),)
     return Scenario(host_scale=host)

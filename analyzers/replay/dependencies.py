@@ -38,13 +38,20 @@ def find_dependencies(facts: RankFacts, base: dict[str, Array]) -> Array:
     return dep
 
 
+def previous_end(base: dict[str, Array]) -> Array:
+    """End of the operation before on the same stream (rows in stream order), ns; NEVER for the first."""
+    end = base["start"] + base["dur"]
+    previous = np.full(len(end), NEVER)
+    same = base["track"][1:] == base["track"][:-1]
+    previous[1:][same] = end[:-1][same]
+    return previous
+
+
 def _last_before(base: dict[str, Array], end: Array, dep: Array) -> None:
     """Without host calls an idle operation followed whatever ended last on the rank, after host work that was not
     traced.
     """
-    previous = np.full(len(end), NEVER)
-    same = base["track"][1:] == base["track"][:-1]
-    previous[1:][same] = end[:-1][same]
+    previous = previous_end(base)
     idle = np.flatnonzero((dep < 0) & (base["start"] - previous > HELD_NS))
     by_end = np.argsort(end, kind="stable")
     at = np.searchsorted(end[by_end], base["start"][idle], side="right") - 1
@@ -94,9 +101,7 @@ def _compute_after_wait(facts: RankFacts, base: dict[str, Array], end: Array, de
 
 
 def _coincident(base: dict[str, Array], end: Array, dep: Array, overlap_ns: int) -> None:
-    previous = np.full(len(end), NEVER)
-    same = base["track"][1:] == base["track"][:-1]
-    previous[1:][same] = end[:-1][same]
+    previous = previous_end(base)
     # Whatever was found so far may be true and still not what held the operation: then the later coincidence replaces
     # it.
     released = np.where(dep >= 0, end[dep], NEVER)

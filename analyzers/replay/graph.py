@@ -10,7 +10,7 @@ from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pace import contention
 from ddprof.analyzers.replay.anchors import find_anchors
-from ddprof.analyzers.replay.dependencies import find_dependencies
+from ddprof.analyzers.replay.dependencies import find_dependencies, previous_end
 from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
 
 from ddprof import intervals
@@ -19,8 +19,6 @@ from ddprof.tables import NULL, Array
 CHAIN, POST, FINISH, ANCHOR, MARK = range(5)
 DEFAULT_LAUNCH_LAG_NS = 6_000
 DEFAULT_QUEUE_LAG_NS = 1_000
-# A communication may overlap its predecessor's end by this much and still have waited for it (timestamp jitter).
-TOLERANCE_NS = 1_000
 
 
 def build_graph(job: JobFacts) -> Graph:
@@ -126,21 +124,12 @@ def _host_base(facts: RankFacts, origin: int) -> dict[str, Array]:
     }
 
 
-def _previous_end(base: dict[str, Array]) -> Array:
-    """End of the operation before on the same stream; NEVER for the first."""
-    end = base["start"] + base["dur"]
-    previous = np.full(len(end), NEVER)
-    same = base["track"][1:] == base["track"][:-1]
-    previous[1:][same] = end[:-1][same]
-    return previous
-
-
 def _lags(base: dict[str, Array], dep: Array) -> tuple[Array, Array, Array]:
     """Least lag behind launch, queue and dependency.
 
     The constraint that bound in the recording reproduces the start exactly.
     """
-    start, launch, previous = base["start"], base["launch"], _previous_end(base)
+    start, launch, previous = base["start"], base["launch"], previous_end(base)
     end = start + base["dur"]
     waited = np.where(dep >= 0, end[dep], NEVER)
     launch_lag = _typical(

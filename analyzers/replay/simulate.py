@@ -24,7 +24,6 @@ class Outcome:
 
     span_ns: float
     marks_ns: tuple[tuple[int, ...], ...]
-    node_end_ns: tuple[tuple[int, ...], ...]
     comm_busy_ns: tuple[int, ...]  # per rank, time in communication, waiting included
 
 
@@ -53,7 +52,6 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     return Outcome(
         float(np.mean([run.span() for run in counted])) if counted else 0.0,
         tuple(tuple(run.marks) for run in runs),
-        tuple(tuple(run.ends) for run in runs),
         tuple(run.comm_busy for run in runs),
     )
 

@@ -30,7 +30,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     found = slow_groups(job)
     for slow in found:
-        numbers = _culprits(measures, slow)
+        numbers = _culprits(measures, slow, [s for s in found if s.role != slow.role])
         if not numbers:
             continue
         yield Candidate(
@@ -61,15 +61,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         )
 
 
-def _culprits(measures: Measures, slow: SlowGroups) -> tuple[int, ...]:
+def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups]) -> tuple[int, ...]:
     """Ranks that are in slow groups and in no fast one of the same role; where that leaves whole groups, a host they
     share.
     """
     job = measures.job
     numbers = sorted(slow.members - slow.fast_members)
     hosts = {n: job.clock.domain_of[p] for p, n in enumerate(job.rank_ids)}
-    other = [s for s in slow_groups(job) if s.role != slow.role]
-    for candidate in other:
+    for candidate in elsewhere:
         both = set(numbers) & candidate.members
         if both and len(both) < len(numbers):
             numbers = sorted(both)

@@ -20,7 +20,6 @@ from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_ranks, format_share
 
 FULL = 0.90
-ROOMY = 0.40
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

@@ -1,0 +1,38 @@
+"""What keeps a rank busy, whether its device is an accelerator or the host thread itself."""
+
+from __future__ import annotations
+
+import numpy as np
+from ddprof.analyzers.facts.gaps import busy
+from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+
+from ddprof import intervals
+from ddprof.intervals import Intervals
+from ddprof.tables import NULL, Array, Table
+
+FULL_QUEUE_NS = 300_000  # a launch call normally takes ~3 us; this long means the queue was full
+
+
+def host_work(facts: RankFacts) -> Intervals:
+    """When an operator runs on the training threads of a CPU rank; nothing on a device rank."""
+    return facts.host_work["start_ns"], facts.host_work["end_ns"]
+
+
+def compute_work(facts: RankFacts) -> Intervals:
+    """When the rank computes: kernels of its device, or the operators of a CPU rank."""
+    return busy(facts.device_ops, Work.COMPUTE) if facts.is_device_rank else host_work(facts)
+
+
+def blocked_launches(ops: Table) -> Array:
+    """Which operations were launched by a call that blocked for a full queue, bool of shape (device_ops,)."""
+    return np.asarray((ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > FULL_QUEUE_NS))
+
+
+def launched_in(facts: RankFacts, phase: Phase) -> Array:
+    """Which operations were launched inside ranges of a phase, bool of shape (device_ops,)."""
+    launch, mine = facts.device_ops["launch_ns"], facts.phases["phase"] == phase
+    start, end = intervals.union(facts.phases["start_ns"][mine], facts.phases["end_ns"][mine])
+    if not len(start):
+        return np.zeros(len(launch), bool)
+    at = np.searchsorted(start, launch, side="right") - 1
+    return np.asarray((launch != NULL) & (at >= 0) & (end[np.maximum(at, 0)] >= launch))

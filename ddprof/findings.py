@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 CRITICAL_SHARE = 0.10  # of the step recoverable (REPORT_CONTRACT.md)
@@ -101,12 +101,11 @@ class Abstention:
 
 @dataclass(frozen=True)
 class Rule:
-    """One diagnosis. `needs` names the facts without which it abstains; `detect` is plain arithmetic on fact tables."""
+    """One diagnosis. `detect` is plain arithmetic on fact tables; without its facts it yields an Abstention."""
 
     id: str
     title: str
     detect: Callable[[Any], Iterator[Candidate | Abstention]]
-    needs: tuple[str, ...] = field(default=())
     bound: str = "compute"  # verdict.bound when this finding leads
     upper_bound: bool = False  # its prices are bounds: it leads the verdict only if clearly larger than the next
 

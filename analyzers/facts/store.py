@@ -11,6 +11,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from ddprof._version import __version__
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
 from ddprof.tables import read_parquet, write_parquet
 
-FORMAT = 3  # raise when RankFacts change
+# What facts are made by: a change in any of these makes every cached fact stale.
+_MAKERS = ("ddprof", "ddprof.readers", "ddprof.analyzers.facts")
 
 
 class _Meta(msgspec.Struct):
@@ -42,9 +45,20 @@ class _Meta(msgspec.Struct):
     health: tuple[HealthNote, ...]
 
 
+@lru_cache(maxsize=1)
+def _code_version() -> str:
+    """Digest of the modules that make facts, so that no number has to be raised by hand when one of them changes."""
+    digest = hashlib.sha256(__version__.encode())
+    for package in _MAKERS:
+        for file in sorted(files(package).iterdir(), key=lambda f: f.name):
+            if file.name.endswith(".py"):
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 def cache_key(parts: Mapping[str, Any]) -> str:
     """Name of the cache folder for a source: changes whenever the source, its companions or ddprof change."""
-    text = repr((FORMAT, __version__, sorted(parts.items())))
+    text = repr((_code_version(), sorted(parts.items())))
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 

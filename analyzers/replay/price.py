@@ -6,7 +6,7 @@ uncertainty, the spread of the steps and the replay's error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
@@ -28,6 +28,7 @@ class Pricer:
     measures: Measures
     baseline_ns: float
     comm_busy_ns: tuple[int, ...] = ()
+    _predicted_us: dict[tuple[Change, ...], float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def error(self) -> float | None:
@@ -40,6 +41,11 @@ class Pricer:
         """Predicted step under all changes at once."""
         if not changes or self.baseline_ns <= 0:
             return self.measures.step_us
+        if changes not in self._predicted_us:
+            self._predicted_us[changes] = self._replayed_us(changes)
+        return self._predicted_us[changes]
+
+    def _replayed_us(self, changes: tuple[Change, ...]) -> float:
         scenario = combined(changes, self.graph, self.measures)
         outcome = simulate(self.graph, scenario)
         if self.graph.contention > MIN_CONTENTION:

@@ -9,13 +9,17 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from multiprocessing import get_all_start_methods, get_context
 
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.store import cache_folder, cache_key, load, save
 from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.replay.graph import build_graph
+from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.summarise import summarise
 
 from ddprof.errors import DdprofError, NoUsableInput
@@ -50,30 +54,59 @@ class RankResult:
     error: str | None = None
 
 
+@dataclass(frozen=True)
+class LoadedRun:
+    """One run whose ranks have been put together; everything else is computed once, when first asked for."""
+
+    label: str
+    job: JobFacts
+    notes: tuple[HealthNote, ...]
+
+    @cached_property
+    def measures(self) -> Measures:
+        """What the rules read."""
+        return measure(self.job)
+
+    @cached_property
+    def pricer(self) -> Pricer:
+        """Replays changes of this run."""
+        return pricer(build_graph(self.job), self.measures)
+
+    @cached_property
+    def report(self) -> Report:
+        """The whole report."""
+        return summarise(self.job, self.label, self.notes, self.measures, self.pricer)
+
+
 def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> list[Report]:
     """One report per run found under `paths`. Raises NoUsableInput where nothing can be analyzed."""
+    return [run.report for run in load_runs(paths, options)]
+
+
+def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> Iterator[LoadedRun]:
+    """The runs found under `paths`, one in memory at a time. Raises NoUsableInput where nothing can be analyzed."""
     options = options or Options()
     inventory = discover(paths)
-    reports = []
+    found = 0
     failures: list[str] = []
     for label, sources in inventory.runs:
         results = list(_map(sources, options, label))
         usable = [r for r in results if r.facts is not None and len(r.facts.steps)]
         failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if r not in usable]
         if usable:
-            reports.append(_report(label, results, usable, inventory.health, options))
-    if not reports:
+            found += 1
+            yield _load(label, results, usable, inventory.health, options)
+    if not found:
         raise NoUsableInput("; ".join(failures[:3]) or "no trace found")
-    return reports
 
 
-def _report(
+def _load(
     label: str,
     results: Sequence[RankResult],
     usable: Sequence[RankResult],
     found: Sequence[HealthNote],
     options: Options,
-) -> Report:
+) -> LoadedRun:
     facts = [r.facts for r in usable if r.facts is not None]
     identities, notes = resolve_identities([f.identity for f in facts], [f.path for f in facts])
     distinct: dict[int | None, RankFacts] = {}
@@ -94,7 +127,7 @@ def _report(
         raise NoUsableInput(
             f"{label}: incomplete input: {lost[0].issue if lost else f'ranks missing: {job.missing_ranks[:8]}'}"
         )
-    return summarise(job, label, [*found, *notes, *lost])
+    return LoadedRun(label, job, (*found, *notes, *lost))
 
 
 def _map(sources: Sequence[Source], options: Options, label: str) -> Iterator[RankResult]:

@@ -18,10 +18,19 @@ from ddprof.model import HealthNote
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Ledger, Replay, Report, RunInfo, Steps
 
 
-def summarise(job: JobFacts, name: str, notes: Sequence[HealthNote]) -> Report:
-    """The whole report of one job. `notes`: health of the input found before the ranks were assembled."""
-    measures = measure(job)
-    prices = pricer(build_graph(job), measures)
+def summarise(
+    job: JobFacts,
+    name: str,
+    notes: Sequence[HealthNote],
+    measures: Measures | None = None,
+    prices: Pricer | None = None,
+) -> Report:
+    """The whole report of one job. `notes`: health of the input found before the ranks were assembled.
+
+    `measures` and `prices`: of this job, where they have been computed already.
+    """
+    measures = measures or measure(job)
+    prices = prices or pricer(build_graph(job), measures)
     diagnosis = diagnose(measures, prices)
     return Report(
         run=_run(job, name),

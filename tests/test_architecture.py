@@ -19,7 +19,9 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 VOCABULARY = {"model", "tables", "intervals", "units", "errors", "findings", "_version", "hardware"}
-FACTS, JOB, RULES, REPLAY = (f"analyzers.{part}" for part in ("facts", "job", "rules", "replay"))
+FACTS, JOB, RULES, REPLAY, PLANNING = (
+    f"analyzers.{part}" for part in ("facts", "job", "rules", "replay", "planning")
+)
 PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
@@ -38,9 +40,10 @@ ALLOWED: dict[str, set[str]] = {
     JOB: VOCABULARY | {FACTS},
     RULES: VOCABULARY | {FACTS, JOB, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB},
-    "analyzers": VOCABULARY | {FACTS, JOB, RULES, REPLAY, "readers", PURE_REPORT},
+    PLANNING: VOCABULARY | {FACTS, JOB, REPLAY},
+    "analyzers": VOCABULARY | {FACTS, JOB, RULES, REPLAY, PLANNING, "readers", PURE_REPORT},
     "report": VOCABULARY,
-    "dashboard": VOCABULARY | {"report", "analyzers", FACTS, JOB, REPLAY, "readers", "api"},
+    "dashboard": VOCABULARY | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api"},
     "api": VOCABULARY | {"report", "analyzers"},
     "pytest_plugin": {"api", "errors", "report"},
     "ddprof": {"api", "_version"},
@@ -77,7 +80,7 @@ FILES = dict(SOURCES)
 
 def _unit(name: str) -> str:
     """The unit of the import table that a module belongs to."""
-    for unit in (FACTS, JOB, RULES, REPLAY):
+    for unit in (FACTS, JOB, RULES, REPLAY, PLANNING):
         if name == unit or name.startswith(unit + "."):
             return unit
     return name.split(".")[0]

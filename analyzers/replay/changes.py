@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from ddprof.analyzers.facts.model import Phase, RankFacts
@@ -10,6 +11,7 @@ from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
+from ddprof.analyzers.replay.communication_changes import RETIMING
 from ddprof.analyzers.replay.graph import host_cause
 from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
 
@@ -23,16 +25,33 @@ GRAPH_LAUNCH_SHARE = 0.05  # host time left of a step when it is launched as one
 
 
 def scenario_of(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The scenario of one change; raises KeyError for a kind that is not in KINDS."""
+    """The scenario of one change; raises KeyError for a kind that is in neither KINDS nor RETIMING."""
+    if change.kind in RETIMING:
+        return combined((change,), graph, measures)
     return KINDS[change.kind](change, graph, measures)
 
 
 def combined(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> Scenario:
-    """All changes at once."""
+    """All changes at once; where pieces or volume of communication change, those transfers replace scaled ones."""
     result = Scenario()
     for change in changes:
-        result = result + scenario_of(change, graph, measures)
+        if change.kind not in RETIMING:
+            result = result + scenario_of(change, graph, measures)
+    for kind in RETIMING:  # buckets last: they are scheduled with the volume and speed of the others
+        for change in (c for c in changes if c.kind == kind):
+            result = replace(result, transfer_ns=_retimed(change, changes, graph, measures, result))
     return result
+
+
+def _retimed(
+    change: Change, changes: tuple[Change, ...], graph: Graph, measures: Measures, so_far: Scenario
+) -> dict[int, Array]:
+    transfers = dict(so_far.transfer_ns)
+    for position, new in RETIMING[change.kind](change, graph, measures, changes).items():
+        rank = next(r for r in graph.ranks if r.position == position)
+        transfers[position] = transfers.get(position, rank.ops.transfer_ns).copy()
+        transfers[position][new.rows] = new.transfer_ns
+    return transfers
 
 
 def _chosen(change: Change, graph: Graph, measures: Measures) -> list[tuple[RankGraph, float]]:

@@ -12,6 +12,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes import combined
 from ddprof.analyzers.replay.model import Graph, Scenario
+from ddprof.analyzers.replay.pacing import PACES
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 
 from ddprof.findings import Candidate, Change, Recoverable
@@ -46,11 +47,18 @@ class Pricer:
         return self._predicted_us[changes]
 
     def _replayed_us(self, changes: tuple[Change, ...]) -> float:
-        scenario = combined(changes, self.graph, self.measures)
+        paced = [change for change in changes if change.kind in PACES]
+        moved = tuple(change for change in changes if change.kind not in PACES)
+        if any(change.kind == "loader_workers" for change in paced):
+            moved = (*moved, Change("instant_loader"))  # the pace of the loader comes on top
+        scenario = combined(moved, self.graph, self.measures)
         outcome = simulate(self.graph, scenario)
         if self.graph.contention > MIN_CONTENTION:
             outcome = simulate(self.graph, self._relieved(scenario, outcome))
-        return self.measures.step_us * outcome.span_ns / self.baseline_ns
+        step_us = self.measures.step_us * outcome.span_ns / self.baseline_ns
+        for change in paced:
+            step_us = PACES[change.kind](change, step_us, self.measures)
+        return step_us
 
     def _relieved(self, scenario: Scenario, outcome: Outcome) -> Scenario:
         """Kernels speed up where communication beside them, waiting included, became shorter."""
@@ -79,10 +87,14 @@ class Pricer:
 
     def interval(self, candidate: Candidate, gain_us: float) -> Recoverable:
         """The gain with the range it is believed in."""
+        margin = self.margin_us(gain_us, candidate.band)
+        return Recoverable(gain_us, max(0.0, gain_us - margin), min(self.measures.step_us, gain_us + margin))
+
+    def margin_us(self, gain_us: float, band: float) -> float:
+        """Half the width of what a predicted gain (or loss) is believed in; `band`: relative doubt of the change."""
         error = (self.error or 0.0) * self.measures.step_us
         spread = self._step_spread_us() / np.sqrt(max(1, self.measures.steps))
-        margin = candidate.band * gain_us + error + min(spread, 0.25 * gain_us)
-        return Recoverable(gain_us, max(0.0, gain_us - margin), min(self.measures.step_us, gain_us + margin))
+        return float(band * abs(gain_us) + error + min(spread, 0.25 * abs(gain_us)))
 
     def _step_spread_us(self) -> float:
         steps = np.array(self.measures.job.per_step_ns, float) / 1e3

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ddprof.cli.progress import progress_bar
-from ddprof.errors import NoUsableInput
+from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.model import Report
 from ddprof.report.saved import is_saved_report, read_saved
+
+if TYPE_CHECKING:
+    from ddprof.analyzers.engine import LoadedRun
 
 
 def load_reports(
@@ -40,6 +44,31 @@ def load_one(path: str, workers: int | None = None, cache: bool = True) -> Repor
         names = ", ".join(r.run.name or "?" for r in reports)
         raise NoUsableInput(f"{path}: holds {len(reports)} runs ({names}); name one of them")
     return reports[0]
+
+
+def load_run(path: str, workers: int | None = None, cache: bool = True) -> LoadedRun:
+    """The single run in `path`, with what a replay needs. Raises NoUsableInput where there is none or several."""
+    from ddprof.analyzers.engine import Options, load_runs
+
+    if is_saved_report(path):
+        raise NoUsableInput(f"{path}: a saved report cannot be replayed; name the traces")
+    with progress_bar() as progress:
+        runs = list(load_runs([path], Options(workers=workers, cache=cache, progress=progress)))
+    if len(runs) > 1:
+        names = ", ".join(run.label for run in runs)
+        raise NoUsableInput(f"{path}: holds {len(runs)} runs ({names}); name one of them")
+    return runs[0]
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """`KEY=VALUE` texts of an option as a mapping. Raises UsageError."""
+    found = {}
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not (key and sign and value):
+            raise UsageError(f"{option} {text}: want KEY=VALUE")
+        found[key] = value
+    return found
 
 
 def require_complete(reports: Sequence[Report]) -> None:

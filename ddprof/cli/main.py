@@ -22,6 +22,7 @@ COMMANDS = {
     "run": ("ddprof.cli.run", "Run a training job unchanged and keep a trace of every rank."),
     "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it wins."),
     "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
+    "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
     "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
     "serve": ("ddprof.cli.serve", "Open the dashboard: verdict, timeline, what-if."),
     "export": ("ddprof.cli.export", "Write a Perfetto trace of all ranks, or tables as parquet or CSV."),

@@ -1,0 +1,40 @@
+"""What holds the step once changes are made: the rules' own candidates, priced on top of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.replay.price import Pricer
+
+from ddprof.findings import WARNING_SHARE, Candidate, Change
+from ddprof.report.model import CAUSES
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The largest cause that is left: a finding's id and words with what it would still win, or a ledger cause."""
+
+    id: str
+    words: str
+    gain_us: float | None
+    ranks: tuple[int, ...] = ()
+
+
+def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
+    """The candidate that wins most on top of `changes`; what most of the step is, where none wins 3 % of it."""
+    step_us = prices.step_us(changes)
+    best: tuple[float, Candidate] | None = None
+    for rule in catalogue().values():
+        for said in rule.detect(prices.measures):
+            if isinstance(said, Candidate) and said.changes:
+                gain_us = prices.gain_us(said, changes)
+                if best is None or gain_us > best[0]:
+                    best = (gain_us, said)
+    if best is not None and best[0] >= WARNING_SHARE * step_us:
+        return Bottleneck(best[1].id, best[1].summary, best[0], best[1].ranks)
+    mean = {cause: float(prices.measures.cause_us(cause).mean()) for cause in CAUSES}
+    largest = max(mean, key=lambda cause: mean[cause])
+    if largest != "compute" and any(change.kind != "scale_compute" for change in changes):
+        largest = "compute"  # the ledger is the recorded run's: what was changed there says nothing about now
+    return Bottleneck(largest, f"{CAUSES[largest]}; no rule knows a further fix above 3 %", None)

@@ -1,0 +1,1 @@
+"""Planning: from what was measured to the step other settings would give."""

@@ -1,0 +1,83 @@
+"""What a plan must know of a run beyond its timings: settings from the capture, or stated by the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.loader_queue import DEFAULT_PREFETCH
+
+from ddprof.errors import UsageError
+
+NOW_KEYS = ("num_workers", "prefetch_factor", "bucket_cap_mb", "first_bucket_mb", "cores")
+DEFAULT_CAP_MB, DEFAULT_FIRST_MB = 25.0, 1.0  # torch.nn.parallel.DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class Present:
+    """The settings a run had; None where neither the capture nor the user says so."""
+
+    num_workers: int | None = None
+    prefetch_factor: int | None = None
+    bucket_cap_mb: float | None = None
+    first_bucket_mb: float | None = None
+    cores: int | None = None  # of a host
+
+    def workers(self) -> int:
+        """DataLoader workers of the run. Raises UsageError where they are not known."""
+        if self.num_workers is None:
+            raise UsageError("num_workers: how many the run had is not recorded; state it with --now num_workers=N")
+        return self.num_workers
+
+    def prefetch(self) -> int:
+        """`prefetch_factor` of the run, torch's default where it is not known."""
+        return self.prefetch_factor or DEFAULT_PREFETCH
+
+
+def parse_now(stated: Mapping[str, str]) -> dict[str, float]:
+    """`--now` settings as numbers. Raises UsageError on an unknown key or a value that is not a number >= 0."""
+    numbers = {}
+    for key, text in stated.items():
+        if key not in NOW_KEYS:
+            raise UsageError(f"--now {key}: unknown; known: {', '.join(NOW_KEYS)}")
+        numbers[key] = number(key, text, least=0.0)
+    return numbers
+
+
+def number(key: str, text: str, least: float, most: float = 1e9) -> float:
+    """A number in a range, `2x` allowed for 2. Raises UsageError."""
+    try:
+        value = float(text.strip().removesuffix("x"))
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise UsageError(f"{key}={text}: want a number from {least:g} to {most:g}")
+    return value
+
+
+def present(measures: Measures, stated: Mapping[str, float]) -> Present:
+    """The run's settings; what the user states goes before what was captured."""
+    loader, ddp = (measures.settings.get(key) or {} for key in ("dataloader", "ddp"))
+
+    def known(key: str, captured: Any) -> float | None:
+        value = stated.get(key, captured)
+        return None if value is None else float(value)
+
+    def whole(key: str, captured: Any) -> int | None:
+        value = known(key, captured)
+        return None if value is None else int(value)
+
+    return Present(
+        num_workers=whole("num_workers", loader.get("num_workers")),
+        prefetch_factor=whole("prefetch_factor", loader.get("prefetch_factor")),
+        bucket_cap_mb=known("bucket_cap_mb", ddp.get("bucket_cap_mb")),
+        first_bucket_mb=known("first_bucket_mb", ddp.get("first_bucket_mb")),
+        cores=whole("cores", measures.settings.get("cores")),
+    )
+
+
+def first_bucket_mb(cap_mb: float) -> float:
+    """DDP's first bucket: 1 MiB, but only where the cap is left at its default (torch 2.13, `distributed.py`)."""
+    return DEFAULT_FIRST_MB if cap_mb == DEFAULT_CAP_MB else cap_mb

@@ -1,0 +1,291 @@
+"""What can be changed in a what-if: one table for the command line and the dashboard.
+
+A knob turns a value into the changes that the replay simulates. Its `band` is the relative doubt of the change itself;
+the spread of the steps and the replay's own error are added when it is priced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.planning.facts import Present, first_bucket_mb, number
+from ddprof.analyzers.replay.gradient_buckets import gradient_traffic
+from ddprof.analyzers.replay.pacing import rank_costs
+
+from ddprof.errors import UsageError
+from ddprof.findings import Change
+
+MIB = 2.0**20
+FP32_SPEEDUP = 3.0  # Daydream's factor for compute-bound kernels in 16 bit; TF32 has half that peak
+TF32_SPEEDUP = 2.0
+ONE_PASS, HOST_LEFT = 0.3, 0.05  # a fused optimizer's share of device and host time (rule compute.unfused_optimizer)
+HALF_PACKING_NS_PER_MIB = 2_000.0  # casting to 16 bit and back at HBM rate: 2 x 1.5 MiB read and written at 1.5 TB/s
+CPU_PACKING_NS_PER_MIB = 400_000.0  # the same on a host core at 8 GB/s
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value for a knob, and the ranks it is for (() = all)."""
+
+    key: str
+    value: str
+    ranks: tuple[int, ...] = ()
+
+
+Maker = Callable[[Setting, Measures, Present], tuple[Change, ...]]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One thing to change. `values`: how a value is written; a switch knows one value only."""
+
+    key: str
+    words: str
+    assumption: str
+    values: str
+    make: Maker
+    band: float = 0.1
+    is_switch: bool = False
+    most: float = 8.0
+    for_ranks: bool = False
+    on_dashboard: bool = False
+
+    def changes(self, setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+        """What the replay simulates. Raises UsageError where the value makes no sense for this run."""
+        if setting.ranks and not self.for_ranks:
+            raise UsageError(f"{self.key}: cannot be changed for single ranks")
+        unknown = [r for r in setting.ranks if r not in measures.job.rank_ids]
+        if unknown:
+            raise UsageError(f"{self.key}: no rank {unknown[0]} in this run")
+        if self.is_switch and setting.value != self.values:
+            raise UsageError(f"{self.key}={setting.value}: the only value is {self.values}")
+        return self.make(setting, measures, now)
+
+
+def _faster(kind: str, inverse: bool = False) -> Maker:
+    def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+        factor = number(setting.key, setting.value, least=0.01, most=1e6)
+        value = 1 / factor if inverse else factor
+        return (Change(kind, setting.ranks, (value,) * max(1, len(setting.ranks))),)
+
+    return make
+
+
+def _plain(kind: str, target: str = "") -> Maker:
+    return lambda setting, measures, now: (Change(kind, setting.ranks, (), target),)
+
+
+def _on_time(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    if not setting.ranks:
+        raise UsageError("late: which ranks? write late=off@3 or late=off@3,7")
+    return (Change("on_time", setting.ranks),)
+
+
+def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    """The rank's device, host and loader become its typical peer's."""
+    if not setting.ranks:
+        raise UsageError("device: which ranks? write device=replaced@3")
+    ids = list(measures.job.rank_ids)
+    changes = []
+    for kind, pace in (("scale_compute", measures.compute), ("scale_host", measures.host)):
+        factors = [float(pace.factor[ids.index(r)]) for r in setting.ranks]
+        changes.append(Change(kind, setting.ranks, tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)))
+    return (*changes, Change("instant_loader", setting.ranks))
+
+
+def _buckets(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    if gradient_traffic(measures) is None:
+        raise UsageError("bucket_cap_mb: no all-reduce of gradients between data-parallel ranks in this run")
+    cap = number(setting.key, setting.value, least=0.001, most=1e6)
+    return (Change("rebucket", (), (cap * MIB, first_bucket_mb(cap) * MIB)),)
+
+
+def _first_bucket(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    first = number(setting.key, setting.value, least=0.001, most=1e6)
+    (change,) = _buckets(Setting("bucket_cap_mb", str(now.bucket_cap_mb or 25.0)), measures, now)
+    return (Change("rebucket", (), (change.values[0], first * MIB)),)
+
+
+def _overlap(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    traffic = gradient_traffic(measures)
+    if traffic is None:
+        raise UsageError("overlap: no all-reduce of gradients between data-parallel ranks in this run")
+    cap_mb = min(25.0, traffic.total_bytes / 4 / MIB)
+    return _buckets(Setting("bucket_cap_mb", str(cap_mb)), measures, now)
+
+
+def _workers(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    count = number(setting.key, setting.value, least=0, most=1024)
+    return _loader(count, float(now.prefetch()), measures, now)
+
+
+def _prefetch(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    deep = number(setting.key, setting.value, least=1, most=1024)
+    return _loader(float(now.workers()), deep, measures, now)
+
+
+def _loader(workers: float, prefetch: float, measures: Measures, now: Present) -> tuple[Change, ...]:
+    had = now.workers()
+    if all(cost is None for cost in rank_costs(measures, had)):
+        raise UsageError(
+            f"num_workers: the {had} workers of this run kept up and were not timed, so what a batch costs is unknown; "
+            "capture with `ddprof run`, which times them"
+        )
+    return (Change("loader_workers", (), (workers, prefetch, float(had), float(now.cores or 0))),)
+
+
+def _precision(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    speedups = {"bf16": FP32_SPEEDUP, "fp16": FP32_SPEEDUP, "tf32": TF32_SPEEDUP}
+    if setting.value not in speedups:
+        raise UsageError(f"precision={setting.value}: one of {', '.join(speedups)}")
+    if not measures.fp32_gemm_us.any():
+        raise UsageError("precision: no matrix product on fp32 operands in the traces (shapes recorded?)")
+    return (Change("scale_kernels", (), (1 / speedups[setting.value],), "fp32_gemm"),)
+
+
+def _optimizer(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    if not measures.optimizer_kernels.any():
+        raise UsageError("optimizer: no optimizer range with kernels in the traces")
+    return (Change("scale_kernels", (), (ONE_PASS, HOST_LEFT), "optimizer"),)
+
+
+def _compression(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    if setting.value not in ("fp16", "bf16"):
+        raise UsageError(f"compression={setting.value}: fp16 or bf16")
+    if gradient_traffic(measures) is None:
+        raise UsageError("compression: no all-reduce of gradients between data-parallel ranks in this run")
+    on_device = measures.job.ranks[0].is_device_rank
+    return (Change("scale_volume", (), (0.5, HALF_PACKING_NS_PER_MIB if on_device else CPU_PACKING_NS_PER_MIB)),)
+
+
+def _schedule(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    pipeline = measures.job.pipeline
+    if pipeline is None:
+        raise UsageError(f"{setting.key}: no pipeline stages found in this run")
+    value = number(setting.key, setting.value, least=1, most=65536)
+    if setting.key == "microbatches":
+        return (Change("pipeline_schedule", (), (value, float(pipeline.interleave))),)
+    return (Change("pipeline_schedule", (), (float(pipeline.microbatches), value)),)
+
+
+def _reshard(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    if not any(t.op == "all_gather" for t in measures.comm.traffic):
+        raise UsageError("reshard_after_forward: no all-gather of parameters in this run")
+    return (Change("keep_parameters"),)
+
+
+KNOBS: tuple[Knob, ...] = (
+    Knob(
+        "bandwidth", "Network faster", "every transfer takes 1/n of its time; waiting for late ranks stays",
+        "N (times faster)", _faster("scale_transfer", inverse=True), on_dashboard=True,
+    ),
+    Knob(
+        "compute", "Kernels faster", "every compute kernel takes 1/n of its time", "N (times faster)[@RANKS]",
+        _faster("scale_compute"), most=4.0, for_ranks=True, on_dashboard=True,
+    ),
+    Knob(
+        "host", "Host faster", "the host issues work n times as fast where it is free to run",
+        "N (times faster)[@RANKS]", _faster("scale_host"), most=4.0, for_ranks=True, on_dashboard=True,
+    ),
+    Knob(
+        "loader", "Batches always ready", "every batch lies in the prefetch queue when it is asked for", "ready",
+        _plain("instant_loader"), is_switch=True, for_ranks=True, on_dashboard=True,
+    ),
+    Knob(
+        "balance", "No straggler", "in every step each rank computes as long as its peers do on average", "on",
+        _plain("balance_compute"), is_switch=True, on_dashboard=True,
+    ),
+    Knob(
+        "sync", "No blocking calls", ".item() and other blocking calls outside loading and saving return at once",
+        "off", _plain("no_sync"), is_switch=True, for_ranks=True, on_dashboard=True,
+    ),
+    Knob(
+        "graphs", "Launched as one graph", "5 % of the host time is left and kernels follow without gaps", "on",
+        _plain("graph_launch"), band=0.3, is_switch=True, for_ranks=True, on_dashboard=True,
+    ),
+    Knob(
+        "copies", "Copies beside compute", "pageable host-device copies block nobody", "hidden",
+        _plain("hide_copies"), is_switch=True, on_dashboard=True,
+    ),
+    Knob("late", "Ranks on time", "nobody waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True),
+    Knob(
+        "device", "Ranks replaced", "device, host and loader of these ranks are their typical peer's", "replaced",
+        _replace, is_switch=True, for_ranks=True,
+    ),
+    Knob(
+        "stages", "Stages balanced", "layers are moved until every pipeline stage has the same work", "balanced",
+        _plain("balance_stages"), band=0.2, is_switch=True,
+    ),
+    Knob(
+        "gc", "No collections", "Python garbage collection takes no time", "off", _plain("remove_host", "gc"),
+        is_switch=True, for_ranks=True,
+    ),
+    Knob(
+        "checkpoint", "No saving", "saving, logging and evaluation take no time", "off",
+        _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True,
+    ),
+    Knob(
+        "allocator", "No allocation", "the driver is never asked for memory inside a step", "off",
+        _plain("remove_host", "allocator"), is_switch=True, for_ranks=True,
+    ),
+    Knob(
+        "bucket_cap_mb", "DDP buckets", "full buckets are reduced one by one, at the cost the run's messages had",
+        "N (MiB)", _buckets, band=0.15,
+    ),
+    Knob(
+        "first_bucket_mb", "First DDP bucket", "as bucket_cap_mb, the other buckets as they are", "N (MiB)",
+        _first_bucket, band=0.15,
+    ),
+    Knob(
+        "overlap", "Gradients reduced as they come", "buckets of 25 MiB, or a quarter of the gradients if that is less",
+        "on", _overlap, band=0.25, is_switch=True,
+    ),
+    Knob(
+        "num_workers", "Loader workers", "workers make batches in turn, each at the cost it had in the run",
+        "N (per rank)", _workers, band=0.1,
+    ),
+    Knob("prefetch_factor", "Prefetch", "each worker holds n batches at most", "N (per worker)", _prefetch, band=0.1),
+    Knob(
+        "precision", "Matrix products in 16 bit", "fp32 products take 1/3 of their time (TF32: 1/2)",
+        "bf16, fp16 or tf32", _precision, band=0.5,
+    ),
+    Knob(
+        "optimizer", "Fused optimizer", "one pass over the parameters: 30 % of the device time, 5 % of the host's",
+        "fused", _optimizer, band=0.3, is_switch=True,
+    ),
+    Knob(
+        "compression", "Gradients in 16 bit", "half the bytes; casting costs its memory traffic", "fp16 or bf16",
+        _compression, band=0.25,
+    ),
+    Knob(
+        "microbatches", "Microbatches", "the same batch in n pieces; bubble (stages - 1) / (n x chunks)",
+        "N", _schedule, band=0.2,
+    ),
+    Knob(
+        "interleave", "Chunks per stage", "the bubble is divided by n; the additional messages are hidden", "N",
+        _schedule, band=0.3,
+    ),
+    Knob(
+        "reshard_after_forward", "Parameters stay gathered", "the all-gathers of the backward pass are not made",
+        "False", _reshard, band=0.25, is_switch=True,
+    ),
+)  # fmt: skip
+BY_KEY = {knob.key: knob for knob in KNOBS}
+
+
+def parse_setting(text: str) -> Setting:
+    """`KEY=VALUE[@RANK,RANK]`. Raises UsageError; an unknown key is answered with the known ones."""
+    key, sign, rest = text.partition("=")
+    if not sign or not rest:
+        raise UsageError(f"{text}: want KEY=VALUE, for example num_workers=4")
+    if key not in BY_KEY:
+        raise UsageError(f"{key}: unknown setting; known: {', '.join(BY_KEY)}")
+    value, _, ranks = rest.partition("@")
+    try:
+        chosen = tuple(int(r) for r in ranks.split(",") if r)
+    except ValueError:
+        raise UsageError(f"{text}: ranks are written {key}={value}@0,3") from None
+    return Setting(key, value, chosen)

@@ -1,0 +1,112 @@
+"""Changes of how much is communicated, and in which pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ddprof.analyzers.facts.names import OP_CODE
+from ddprof.analyzers.job.comm_stats import Traffic
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.transfer_curve import TransferCurve, transfer_curve
+from ddprof.analyzers.replay.gradient_buckets import Backward, backwards, gradient_curve, tail_ns
+from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
+
+from ddprof.findings import Change
+from ddprof.tables import Array
+
+
+@dataclass(frozen=True)
+class Retimed:
+    """New transfers of some operations of one rank: rows of its Ops and their ns."""
+
+    rows: Array
+    transfer_ns: Array
+
+
+def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
+    """Gradient buckets of `values` = (cap_bytes, first_bytes), reduced as soon as they are full.
+
+    The last recorded bucket of each backward pass carries what the new schedule leaves exposed; the others keep what
+    hides behind the gradients that follow. `others`: further changes, whose faster transfers or smaller volume apply.
+    """
+    measured = gradient_curve(measures)
+    if measured is None:
+        return {}
+    curve = _altered(measured, others)
+    rows: dict[int, list[Array]] = {}
+    times: dict[int, list[Array]] = {}
+    for backward in backwards(graph, measures):
+        tail = tail_ns(backward, curve, change.values[0], change.values[1], measured)
+        for rank in graph.ranks:
+            if rank.position in backward.rows:
+                mine = backward.rows[rank.position]
+                rows.setdefault(rank.position, []).append(mine)
+                times.setdefault(rank.position, []).append(_hidden_then(rank, mine, backward, tail))
+    return {p: Retimed(np.concatenate(rows[p]), np.round(np.concatenate(times[p])).astype(np.int64)) for p in rows}
+
+
+def _hidden_then(rank: RankGraph, rows: Array, backward: Backward, tail: float) -> Array:
+    room = np.append(np.diff(backward.ready_ns), 0)
+    times: Array = np.minimum(rank.ops.transfer_ns[rows], room).astype(float)
+    times[-1] = tail
+    return times
+
+
+def _altered(curve: TransferCurve, others: Sequence[Change]) -> TransferCurve:
+    times, sizes = curve.times_ns.astype(float), curve.sizes_bytes
+    for change in others:
+        if change.kind == "scale_transfer" and change.target in ("", "dp", "replicate", "world"):
+            times = times * (change.values[0] if change.values else 0.0)
+        elif change.kind == "scale_volume":
+            times = np.array([curve.time_ns(float(s) * change.values[0]) for s in sizes])
+    return TransferCurve(sizes, times, curve.line, curve.is_prior)
+
+
+def scaled_volume(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
+    """All-reduces of gradients move `values[0]` of their bytes and take `values[1]` ns longer per MiB to pack."""
+    curve = gradient_curve(measures)
+    if curve is None:
+        return {}
+    share, packing_ns = change.values[0], change.values[1] if len(change.values) > 1 else 0.0
+    result = {}
+    for rank in graph.ranks:
+        mine = [b.rows[rank.position] for b in backwards(graph, measures) if rank.position in b.rows]
+        if not mine:
+            continue
+        rows = np.concatenate(mine)
+        sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
+        ratio = np.array([curve.time_ns(s * share) / max(curve.time_ns(s), 1e-9) for s in sizes])
+        times = rank.ops.transfer_ns[rows] * ratio + packing_ns * sizes / 2**20
+        result[rank.position] = Retimed(rows, np.round(times).astype(np.int64))
+    return result
+
+
+def kept_parameters(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
+    """Parameters stay gathered after forward: the second half of a step's all-gathers is not made."""
+    gather = OP_CODE["all_gather"]
+    result = {}
+    for rank in graph.ranks:
+        ops = rank.ops
+        rows = np.flatnonzero(ops.is_comm & (rank.facts.comms["op"][np.maximum(ops.comm, 0)] == gather))
+        when = np.where(ops.launch_ns == NEVER, ops.start_ns, ops.launch_ns)[rows]
+        rows = rows[np.argsort(when, kind="stable")]
+        step = np.searchsorted(rank.marks_ns, np.sort(when, kind="stable"), side="right")
+        again = [rows[step == s][(int((step == s).sum()) + 1) // 2 :] for s in np.unique(step)]
+        chosen = np.concatenate(again) if again else rows
+        result[rank.position] = Retimed(chosen, np.zeros(len(chosen), np.int64))
+    return result
+
+
+def traffic_curve(traffic: Traffic, is_device: bool) -> TransferCurve | None:
+    """What one kind of communication costs by size."""
+    return transfer_curve(traffic.sizes_bytes, traffic.times_us * 1e3, is_device)
+
+
+Retime = Callable[[Change, Graph, Measures, Sequence[Change]], dict[int, Retimed]]
+RETIMING: Mapping[str, Retime] = {
+    "keep_parameters": kept_parameters,
+    "scale_volume": scaled_volume,
+    "rebucket": rebucket,
+}

@@ -1,0 +1,194 @@
+"""DDP's gradient buckets: when each gradient exists, and when the last of other buckets would be reduced.
+
+One communication stream: a bucket starts when it is full on every rank and the one before has ended,
+`start_k = max(end_{k-1}, max_r ready_{k,r})`, `end_k = start_k + t(S_k)` (the DDP paper's schedule). Readiness comes
+from the capture's times per parameter where there are any, else from the recorded buckets, with gradients made at an
+even rate between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from ddprof.analyzers.facts.names import OP_CODE
+from ddprof.analyzers.job.comm_stats import Traffic
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.transfer_curve import TransferCurve, transfer_curve
+from ddprof.analyzers.replay.backward import Gradients, backward_start_ns, gradients_ready
+from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
+
+from ddprof.tables import NULL, Array
+
+GRADIENT_ROLES = ("dp", "replicate", "world", "")
+ALL_REDUCE = OP_CODE["all_reduce"]
+# Buckets that all become ready within this share of the backward pass were held back, not filled late.
+HELD_BACK_SHARE = 0.05
+MIN_BUCKET_BYTES = 16 * 1024  # below it a message is a loss or a flag, not gradients
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The reduction of one backward pass in one data-parallel group; times on the reference clock, ns."""
+
+    rows: dict[int, Array]  # rank position -> rows of its Ops, in launch order
+    sizes_bytes: Array  # (buckets,), as recorded
+    ready_ns: Array  # (buckets,), full on every rank
+    began_ns: int  # first gradient work of the latest rank
+    end_ns: int  # the last bucket is reduced
+    gradients: Gradients | None  # per parameter, relative to the last gradient
+
+    @property
+    def last_ns(self) -> int:
+        """When the last gradient existed on every rank."""
+        return int(self.ready_ns[-1])
+
+
+def gradient_traffic(measures: Measures) -> Traffic | None:
+    """The traffic that carries the gradients: most bytes in all-reduces between data-parallel ranks; None without."""
+    found = [t for t in measures.comm.traffic if t.op == "all_reduce" and t.role in GRADIENT_ROLES and t.total_bytes]
+    return max(found, key=lambda t: t.total_bytes, default=None)
+
+
+def gradient_curve(measures: Measures) -> TransferCurve | None:
+    """What an all-reduce of gradients costs by size, from the run's own."""
+    traffic = gradient_traffic(measures)
+    if traffic is None:
+        return None
+    large = traffic.sizes_bytes >= MIN_BUCKET_BYTES
+    is_device = measures.job.ranks[0].is_device_rank
+    return transfer_curve(traffic.sizes_bytes[large], traffic.times_us[large] * 1e3, is_device)
+
+
+def backwards(graph: Graph, measures: Measures) -> list[Backward]:
+    """Every reduction of the run, in order of group and step."""
+    traffic = gradient_traffic(measures)
+    if traffic is None:
+        return []
+    found = []
+    for members in _groups(graph, measures, traffic.role):
+        steps = min(len(rank.marks_ns) for rank, _ in members)
+        for step in range(steps):
+            chosen = {rank.position: _in_step(rank, rows, step) for rank, rows in members}
+            counts = {len(rows) for rows in chosen.values()}
+            if len(counts) == 1 and counts != {0}:
+                found.append(_backward([rank for rank, _ in members], chosen, step))
+    return found
+
+
+def _groups(graph: Graph, measures: Measures, role: str) -> Iterator[list[tuple[RankGraph, Array]]]:
+    """Per data-parallel group: its rank graphs, each with the operations that reduce gradients in it."""
+    job = measures.job
+    serving = np.flatnonzero((job.groups["role"] == role) & (job.groups["size"] > 1))
+    for group in serving.tolist():
+        mine = (job.instances["group"] == group) & (job.instances["op"] == ALL_REDUCE) & (job.instances["members"] > 1)
+        members = []
+        for rank in graph.ranks:
+            of_rank = (job.members["rank"] == rank.position) & mine[job.members["instance"]]
+            rows = np.flatnonzero(np.isin(rank.ops.comm, job.members["comm"][of_rank]) & rank.ops.is_comm)
+            rows = rows[rank.facts.comms["size_bytes"][rank.ops.comm[rows]] >= MIN_BUCKET_BYTES]
+            if len(rows):
+                members.append((rank, rows[np.argsort(rank.ops.start_ns[rows], kind="stable")]))
+        if len(members) > 1:
+            yield members
+
+
+def _in_step(rank: RankGraph, rows: Array, step: int) -> Array:
+    launch = np.where(rank.ops.launch_ns == NEVER, rank.ops.start_ns, rank.ops.launch_ns)[rows]
+    chosen: Array = rows[np.searchsorted(rank.marks_ns, launch, side="right") == step]
+    return chosen
+
+
+def _backward(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> Backward:
+    ready, began, ends, gradients = [], [], [], []
+    for rank in ranks:
+        rows = chosen[rank.position]
+        ready.append(np.maximum.accumulate(_ready_ns(rank, rows)) - rank.offset_ns)
+        began.append(min(backward_start_ns(rank, step) - rank.offset_ns, int(ready[-1][0])))
+        ends.append(int((rank.ops.start_ns + rank.ops.dur_ns)[rows].max()) - rank.offset_ns)
+        gradients.append(gradients_ready(rank))
+    latest = int(np.argmax([r[-1] for r in ready]))
+    sizes = ranks[0].facts.comms["size_bytes"][ranks[0].ops.comm[chosen[ranks[0].position]]]
+    return Backward(
+        rows=chosen,
+        sizes_bytes=np.where(sizes == NULL, 0, sizes).astype(float),
+        ready_ns=np.max(np.stack(ready), axis=0),
+        began_ns=began[latest],
+        end_ns=max(ends),
+        gradients=gradients[latest],
+    )
+
+
+def _ready_ns(rank: RankGraph, rows: Array) -> Array:
+    """When each bucket was full on this rank: the end of the compute it waited for, on a CPU rank the call."""
+    ops = rank.ops
+    called = np.where(ops.launch_ns[rows] == NEVER, ops.start_ns[rows], ops.launch_ns[rows])
+    if not rank.facts.is_device_rank:
+        return called
+    dep = ops.dep[rows]
+    held = dep >= 0
+    ends = (ops.start_ns + ops.dur_ns)[np.maximum(dep, 0)]
+    return np.where(held, np.maximum(ends, called), np.where(ops.launch_ns[rows] == NEVER, ops.start_ns[rows], called))
+
+
+def filled(backward: Backward) -> tuple[Array, Array]:
+    """Bytes of gradients that exist by a time: cumulative bytes, reference ns; starts at (0, first gradient work)."""
+    total = np.cumsum(backward.sizes_bytes)
+    span = backward.last_ns - backward.began_ns
+    if backward.last_ns - int(backward.ready_ns[0]) < HELD_BACK_SHARE * span:
+        total, ready = total[-1:], backward.ready_ns[-1:]  # all were held back to the end
+    else:
+        ready = backward.ready_ns
+    return np.concatenate(([0.0], total)), np.concatenate(([float(backward.began_ns)], ready.astype(float)))
+
+
+def planned(backward: Backward, cap_bytes: float, first_bytes: float) -> tuple[Array, Array]:
+    """Buckets of at most the caps: sizes in bytes and when each is full (reference ns), in order."""
+    total = float(backward.sizes_bytes.sum())
+    if backward.gradients is not None:
+        sizes, offsets = _closed(backward.gradients, cap_bytes, first_bytes)
+        return sizes * total / max(float(sizes.sum()), 1.0), backward.last_ns + offsets
+    count = int(max(0.0, total - first_bytes) // cap_bytes)
+    sizes = np.array([min(first_bytes, total), *[cap_bytes] * count])
+    rest = total - float(sizes.sum())
+    sizes = np.append(sizes, rest) if rest > 1.0 else sizes
+    return sizes, np.interp(np.cumsum(sizes), *filled(backward))
+
+
+def _closed(gradients: Gradients, cap_bytes: float, first_bytes: float) -> tuple[Array, Array]:
+    """As DDP's reducer assigns parameters: a bucket is closed by the parameter with which it reaches its limit."""
+    sizes, offsets = [], []
+    held, limit = 0.0, first_bytes
+    for size, offset in zip(gradients.size_bytes.tolist(), gradients.offset_ns.tolist(), strict=True):
+        held += size
+        if held >= limit:
+            sizes.append(held)
+            offsets.append(offset)
+            held, limit = 0.0, cap_bytes
+    if held:
+        sizes.append(held)
+        offsets.append(0.0)
+    return np.array(sizes), np.array(offsets)
+
+
+def scheduled_end_ns(sizes_bytes: Array, ready_ns: Array, curve: TransferCurve) -> float:
+    """When the last bucket is reduced (reference ns), one after the other on one stream."""
+    end = -np.inf
+    for size, ready in zip(sizes_bytes.tolist(), ready_ns.tolist(), strict=True):
+        end = max(end, ready) + curve.time_ns(size)
+    return float(end)
+
+
+def tail_ns(
+    backward: Backward, curve: TransferCurve, cap_bytes: float, first_bytes: float, measured: TransferCurve
+) -> float:
+    """From the last gradient to the end of the last bucket under other caps, at the costs of `curve`.
+
+    What the same schedule gets wrong about the recorded buckets, at the `measured` costs, is added; the last bucket's
+    own transfer is the least.
+    """
+    sizes, ready = planned(backward, cap_bytes, first_bytes)
+    missed = backward.end_ns - scheduled_end_ns(backward.sizes_bytes, backward.ready_ns, measured)
+    tail = scheduled_end_ns(sizes, ready, curve) - backward.last_ns + missed
+    return max(tail, curve.time_ns(float(sizes[-1])))

@@ -1,0 +1,80 @@
+"""Changes whose effect is a rate, not a span of the recording: the loader's pace and the pipeline's schedule.
+
+They are applied to the step the replay predicts for everything else, so they combine with any other change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.changes import PREFETCHED_US
+from ddprof.analyzers.replay.loader_queue import DEFAULT_PREFETCH, FetchCosts, fetch_costs, paced_step_ns
+
+from ddprof.findings import Change
+from ddprof.tables import Array
+
+MAX_RANKS = 64  # queues simulated: the slowest loaders; the others never come last
+
+
+def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
+    """`values`: workers and prefetch_factor to have, workers the run had, cores per host (0: unknown).
+
+    `step_us`: the step with every batch ready when asked for.
+    """
+    workers, prefetch, now, cores = (int(v) for v in change.values)
+    costs = [c for c in rank_costs(measures, now) if c is not None]
+    if not costs:
+        return step_us
+    if costs[0].source == "arrivals" and (workers, prefetch) == (now, DEFAULT_PREFETCH):
+        return max(step_us, measures.step_us)  # nothing changes, and the few steps seen need not be the steady state
+    slowest = sorted((_pace(c, now) for c in costs), key=lambda cost: -float(cost.mean()))[:MAX_RANKS]
+    paced_us = paced_step_ns(step_us * 1e3, slowest, workers, max(1, prefetch)) / 1e3
+    return max(paced_us, cores_bound_us(measures, costs, cores))
+
+
+def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
+    """Batch times of every rank, in rank order."""
+    return [fetch_costs(facts, workers_now) for facts in measures.job.ranks]
+
+
+def _pace(costs: FetchCosts, workers_now: int) -> Array:
+    """Batch times, less what even a prefetched batch takes where the training thread made it."""
+    inline = costs.source == "inline"
+    return np.maximum(costs.cost_ns - (PREFETCHED_US * 1e3 if inline else 0.0), 0.0)
+
+
+def cores_bound_us(measures: Measures, costs: list[FetchCosts], cores: int) -> float:
+    """Least step that the host's cores allow: training and loading together cannot use more than there are.
+
+    0 where the number of cores or the loader's CPU share is unknown.
+    """
+    known = [c.mean_ns * c.cpu_share for c in costs if c.cpu_share is not None]
+    if not cores or not known:
+        return 0.0
+    hosts = [f.identity.host for f in measures.job.ranks]
+    per_host = max(hosts.count(h) for h in set(hosts))
+    compute_us = float(np.mean(measures.cause_us("compute") + measures.cause_us("comm_transfer")))
+    training_us = 0.0 if measures.job.ranks[0].is_device_rank else compute_us
+    return per_host * (float(np.mean(known)) / 1e3 + training_us) / cores
+
+
+def pipeline_schedule(change: Change, step_us: float, measures: Measures) -> float:
+    """`values`: microbatches and chunks per stage to have; the batch as a whole stays, so the work of a step does.
+
+    The bubble is (stages - 1) / (microbatches x chunks) of a stage's work (Megatron-LM section 2.2).
+    """
+    pipeline = measures.job.pipeline
+    if pipeline is None:
+        return step_us
+    microbatches, chunks = change.values
+    work_us = float(np.mean(measures.stage_work_us))
+    slots = 1.0 / (microbatches * chunks) - 1.0 / (pipeline.microbatches * pipeline.interleave)
+    return step_us + work_us * (len(pipeline.stages) - 1) * slots
+
+
+PACES: Mapping[str, Callable[[Change, float, Measures], float]] = {
+    "loader_workers": loader_workers,
+    "pipeline_schedule": pipeline_schedule,
+}

@@ -1,0 +1,106 @@
+"""`ddprof whatif`: the step that other settings would give, by replaying the run with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddprof.cli.load import load_run, pairs
+from ddprof.errors import UsageError
+from ddprof.units import format_share, format_us
+
+if TYPE_CHECKING:
+    from ddprof.analyzers.bottleneck import Bottleneck
+    from ddprof.analyzers.planning.predict import Prediction
+
+SCHEMA = "ddprof.whatif/1"
+NOW_HELP = "A setting of the run itself where it was not captured: num_workers=2. Repeatable."
+
+
+@click.command("whatif")
+@click.argument("run", required=False)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE[@RANKS]", help="What to change. Repeatable.")
+@click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
+@click.option("--list", "listed", is_flag=True, help="List the settings, their values and what each one assumes.")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+def command(
+    run: str | None, settings: tuple[str, ...], now: tuple[str, ...], listed: bool, form: str, no_cache: bool
+) -> None:
+    """Predict the step of RUN with settings changed, and what holds it then.
+
+    \b
+    ddprof whatif ddprof-runs/latest --set num_workers=4
+    ddprof whatif traces/ --set bandwidth=2 --set compute=1.3@5
+    ddprof whatif --list
+
+    All settings are replayed together; gains overlap and are never added.
+    """
+    from ddprof.analyzers.bottleneck import bottleneck
+    from ddprof.analyzers.planning.facts import parse_now, present
+    from ddprof.analyzers.planning.knobs import parse_setting
+    from ddprof.analyzers.planning.predict import predict
+
+    if listed:
+        click.echo(_table())
+        return
+    if run is None or not settings:
+        raise UsageError("whatif: want a RUN and at least one --set KEY=VALUE (`ddprof whatif --list` shows them)")
+    wanted = [parse_setting(text) for text in settings]
+    stated = parse_now(pairs("--now", now))
+    loaded = load_run(run, cache=not no_cache)
+    prediction = predict(loaded.pricer, wanted, present(loaded.measures, stated))
+    then = bottleneck(loaded.pricer, prediction.changes)
+    if form == "json":
+        click.echo(json.dumps(to_json(loaded.label, prediction, then), indent=1, allow_nan=False))
+    else:
+        click.echo("\n".join(to_text(prediction, then)))
+
+
+def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, Any]:
+    """The JSON-ready document (schema "ddprof.whatif/1"); times in microseconds."""
+    return {
+        "schema": SCHEMA,
+        "run": label,
+        "step_us": round(prediction.before_us, 3),
+        "predicted_step_us": round(prediction.after_us, 3),
+        "low_us": round(prediction.low_us, 3),
+        "high_us": round(prediction.high_us, 3),
+        "replay_error": prediction.replay_error,
+        "uncertain": prediction.is_uncertain,
+        "levels": [
+            {"change": level.words, "assumption": level.assumption, "step_us": round(level.step_us, 3)}
+            for level in prediction.levels
+        ],
+        "bottleneck": {"id": then.id, "text": then.words, "ranks": list(then.ranks), "gain_us": then.gain_us},
+    }
+
+
+def to_text(prediction: Prediction, then: Bottleneck) -> list[str]:
+    """The prediction in a few lines."""
+    before, after = prediction.before_us, prediction.after_us
+    word = "less" if prediction.gain_us >= 0 else "more"
+    share = format_share(abs(prediction.gain_us) / before if before else 0.0)
+    lines = [
+        f"{format_us(before)} -> {format_us(after)} per step: {format_us(abs(prediction.gain_us))} ({share}) {word}, "
+        f"{before / after if after > 0 else float('inf'):.2f}x "
+        f"(range {format_us(prediction.low_us)} to {format_us(prediction.high_us)})",
+        "",
+        f"  {'as recorded':<34}{format_us(before):>10}",
+    ]
+    lines += [f"  {level.words:<34}{format_us(level.step_us):>10}   {level.assumption}" for level in prediction.levels]
+    gain = "" if then.gain_us is None else f" ({then.id}; a fix would win another {format_us(then.gain_us)})"
+    lines += ["", f"then: {then.words}{gain}"]
+    if prediction.is_uncertain:
+        lines.append(f"low confidence: replaying the unmodified run misses its step by {prediction.replay_error:.1%}")
+    return lines
+
+
+def _table() -> str:
+    from ddprof.analyzers.planning.knobs import KNOBS
+
+    rows: Sequence[str] = [f"{knob.key:<23}{knob.values:<28}{knob.assumption}" for knob in KNOBS]
+    return "\n".join([f"{'setting':<23}{'values':<28}what is assumed", *rows])

@@ -23,6 +23,7 @@ from ddprof.units import format_share, format_us
 
 MAX_TABLE_ROWS = 500
 MAX_CELL_COMPONENTS = 120  # each costs Dash milliseconds in the browser; larger tables are built there
+LEAST_GAIN_SHARE = 0.0005  # of the step: prints as 0.0 %
 _ICONS = {"critical": "●", "warning": "▲", "info": "ℹ"}
 
 
@@ -70,10 +71,17 @@ def table(sheet: Sheet) -> Component:
         data: dict[str, Any] = {"data-sheet": json.dumps([sheet.columns, rows])}
         place: Any = html.Div(className="scroll sheet", tabIndex="0", **data)  # filled by assets/tables.js
         return html.Div([place, note])
-    head = [html.Th(c, scope="col", className="text" if i == 0 else "") for i, c in enumerate(sheet.columns)]
+    kinds = [_column_kind(sheet, i) for i in range(len(sheet.columns))]
+    head = [html.Th(c, scope="col", className=kind) for c, kind in zip(sheet.columns, kinds, strict=True)]
     body = [html.Tr([html.Td(text, className=kind) for text, kind in row]) for row in rows]
     content = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)])
     return html.Div([html.Div(content, className="scroll", tabIndex="0"), note])
+
+
+def _column_kind(sheet: Sheet, column: int) -> str:
+    """A heading stands over what it heads: words left, numbers right."""
+    words = any(isinstance(row[column], str) for row in sheet.rows[:MAX_TABLE_ROWS])
+    return "text" if words or column == 0 else ""
 
 
 def _cell(value: object) -> tuple[str, str]:
@@ -144,6 +152,8 @@ def _lines(text: str) -> str:
 def gain_words(view: View, finding: Finding) -> str:
     """The gain in short: time, share and range."""
     gain, step = finding.recoverable_us, view.session.report.steps.wall_us
+    if gain.value < LEAST_GAIN_SHARE * step:
+        return "none of its own that the replay can see: fixing it alone does not shorten the step"
     share = f" (−{format_share(gain.value / step)})" if step > 0 else ""
     return f"up to −{format_us(gain.value)} per step{share}; range {format_us(gain.low)} to {format_us(gain.high)}"
 

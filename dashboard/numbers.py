@@ -17,7 +17,23 @@ from ddprof.tables import NULL, Array
 
 # Bus bandwidth = algorithm bandwidth x factor x (ranks - 1) / ranks (nccl-tests PERFORMANCE.md).
 _BUS: dict[str, float] = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0}
+MAX_LINES = 32  # ranks in one picture; its table has all of them
 DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
+
+
+def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
+    """Up to `limit` lines of (lines, columns), in order: those farthest from the median line; NaN is no difference."""
+    if len(values) <= limit:
+        return list(range(len(values)))
+    known = np.isfinite(values)
+    median = np.array([np.median(c[k]) if k.any() else 0.0 for c, k in zip(values.T, known.T, strict=True)])
+    distance = np.where(known, np.abs(values - median), 0.0).max(axis=1)
+    return sorted(np.argsort(-distance, kind="stable")[:limit].tolist())
+
+
+def shown_words(shown: int, of: int) -> str:
+    """Says that a picture holds only some of the ranks; "" where it holds all."""
+    return f" Drawn: the {shown} of {of} ranks that differ most; the table has all." if shown < of else ""
 
 
 def step_count(job: JobFacts) -> int:

@@ -10,7 +10,9 @@ from ddprof.dashboard.figures.base import Palette, figure, label
 
 from ddprof.tables import Array
 
-MAX_CELLS_WITH_TEXT = 200
+MAX_CELLS_WITH_TEXT = 250
+LINE_PX, MAX_HEIGHT_PX = 24, 900
+COLUMN_PX, NARROW_BELOW_COLUMNS = 120, 6  # a few columns are not stretched over the page
 
 
 def heatmap(
@@ -21,28 +23,64 @@ def heatmap(
     unit: str,
     diverging: bool = False,
     axis: str = "",
+    shade: Array | None = None,
+    full_shade: float | None = None,
 ) -> go.Figure:
-    """`values` (lines, columns), NaN where nothing is known. Differences use a scale centred on zero."""
-    chart = figure(colors, axis, "", int(min(900, max(170, 24 * len(lines) + 100))))
-    known = np.abs(values[np.isfinite(values)])
-    most = float(known.max()) if len(known) else 1.0
-    written = values.size <= MAX_CELLS_WITH_TEXT
-    text = [["" if not np.isfinite(v) else f"{v:.3g}" for v in row] for row in values]
+    """`values` (lines, columns), NaN where nothing is known. Differences use a scale centred on zero.
+
+    `shade`: what is coloured where that is not the value itself (`full_shade`: what gets the full colour).
+    """
+    height = min(MAX_HEIGHT_PX, max(150, LINE_PX * len(lines) + 80))
+    chart = figure(colors, axis, "", int(height))
+    shown = values if shade is None else shade
+    known = np.abs(shown[np.isfinite(shown)])
+    most = full_shade or (float(known.max()) if len(known) else 1.0) or 1.0
+    low = -most if diverging else 0.0
+    written = values.size <= MAX_CELLS_WITH_TEXT and LINE_PX * len(lines) + 80 <= MAX_HEIGHT_PX
+    names, heads = [label(line) for line in lines], [label(c) for c in columns]
     chart.add_heatmap(
-        z=[[None if not np.isfinite(v) else float(v) for v in row] for row in values],
-        x=[label(c) for c in columns],
-        y=[label(line) for line in lines],
+        z=_plain(shown),
+        x=heads,
+        y=names,
+        customdata=_plain(values),
         colorscale=colors.diverging if diverging else colors.sequential,
-        zmin=-most if diverging else 0.0,
-        zmax=most or 1.0,
-        text=text if written else None,
-        texttemplate="%{text}" if written else None,
+        zmin=low,
+        zmax=most,
         colorbar={"title": {"text": unit}, "thickness": 12},
         showscale=not written,
-        hovertemplate="%{y}, %{x}: %{z:.4g} " + unit + "<extra></extra>",
+        hovertemplate="%{y}, %{x}: %{customdata:.4g} " + unit + "<extra></extra>",
         xgap=1,
         ygap=1,
     )
+    if written:
+        _write(chart, values, _takes_black((shown - low) / (most - low), diverging, colors.dark), heads, names)
+    chart.update_layout(showlegend=False)
     chart.update_yaxes(autorange="reversed", type="category")
     chart.update_xaxes(type="category", side="bottom")
+    if len(columns) < NARROW_BELOW_COLUMNS:
+        chart.update_layout(width=COLUMN_PX * len(columns) + 160)
     return chart
+
+
+def _plain(values: Array) -> list[list[float | None]]:
+    return [[None if not np.isfinite(v) else float(v) for v in row] for row in values]
+
+
+def _takes_black(position: Array, diverging: bool, dark: bool) -> Array:
+    """Whether black is readable on a colour at 0 to 1 along its scale; plotly's own choice is too faint in between."""
+    if not diverging:
+        return np.asarray(position > 0.45)  # cividis runs from dark to bright
+    return np.abs(position - 0.5) < (-1.0 if dark else 0.35)  # pale in the middle, dark in the dark theme
+
+
+def _write(chart: go.Figure, values: Array, black: Array, heads: Sequence[str], names: Sequence[str]) -> None:
+    """Numbers on the cells."""
+    cells = [(i, j) for i in range(len(names)) for j in range(len(heads)) if np.isfinite(values[i, j])]
+    chart.add_scatter(
+        x=[heads[j] for _, j in cells],
+        y=[names[i] for i, _ in cells],
+        text=[f"{values[c]:.3g}" for c in cells],
+        mode="text",
+        textfont={"size": 12, "color": ["#111418" if black[c] else "#ffffff" for c in cells]},
+        hoverinfo="skip",
+    )

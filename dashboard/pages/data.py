@@ -104,10 +104,7 @@ def _efficiency(view: View) -> Exhibit:
     report = view.session.report
     rows: list[tuple[str, object]] = []
     for name, value in report.efficiency.items():
-        if isinstance(value, dict):
-            rows += [(f"{name} {key} (GB/s)", item) for key, item in value.items()]
-        else:
-            rows.append((name.replace("_", " "), value))
+        rows += _metric(name, value)
     error = report.replay.error
     reading = (
         "The replay could not run."
@@ -115,6 +112,18 @@ def _efficiency(view: View) -> Exhibit:
         else f"Replaying the unmodified run misses the measured step by {error:.2%}; above 5 % predictions are marked."
     )
     return Exhibit("efficiency", "How good are the run and the prediction?", reading, sheet(("metric", "value"), rows))
+
+
+def _metric(name: str, value: object) -> list[tuple[str, object]]:
+    """A figure as lines with its unit; nested ones one line each."""
+    if name == "bus_bandwidth_gbps" and isinstance(value, dict):
+        return [(f"bus bandwidth of {key} (GB/s)", item) for key, item in value.items()]
+    if name == "last_arrivals" and isinstance(value, dict):
+        by_rank = value.get("by_rank") or {}
+        return [(f"times rank {r} came last, of {value.get('of')}", n) for r, n in by_rank.items()]
+    if isinstance(value, dict):
+        return [(f"{name} {key}".replace("_", " "), item) for key, item in value.items()]
+    return [(name.replace("_", " "), value)]
 
 
 def _abstentions(view: View) -> Exhibit:

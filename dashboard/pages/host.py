@@ -10,7 +10,15 @@ from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.bars import plain, stacked
 from ddprof.dashboard.figures.base import palette
 from ddprof.dashboard.figures.grids import heatmap
-from ddprof.dashboard.numbers import cause_by_step_us, decade_words, gap_histogram, launch_delays, step_count
+from ddprof.dashboard.numbers import (
+    cause_by_step_us,
+    decade_words,
+    gap_histogram,
+    launch_delays,
+    most_different,
+    shown_words,
+    step_count,
+)
 from ddprof.dashboard.pages.ranks import MAX_STEPS_SHOWN, cause_looks
 from ddprof.dashboard.view import View
 
@@ -46,13 +54,10 @@ def _loader(view: View) -> Exhibit:
         f"On average {format_us(waits.mean() * 1e3)} per step; most on {names[worst]}, "
         f"{format_us(waits[worst].mean() * 1e3)} per step."
     )
-    return Exhibit(
-        "loader",
-        question,
-        reading,
-        table,
-        heatmap(waits, [str(s) for s in steps], names, palette(view.dark), "ms", axis="step"),
-    )
+    drawn = most_different(waits)
+    lines = [names[i] for i in drawn]
+    figure = heatmap(waits[drawn], [str(s) for s in steps], lines, palette(view.dark), "ms", axis="step")
+    return Exhibit("loader", question, reading + shown_words(len(drawn), len(names)), table, figure)
 
 
 def _host_spans(view: View) -> Exhibit:
@@ -82,13 +87,11 @@ def _host_spans(view: View) -> Exhibit:
         f"{CAUSE_WORDS[most].capitalize()} takes most: {format_us(total[most] / len(names) * 1e3)} per step and "
         "rank, whether or not the device stood still meanwhile."
     )
-    return Exhibit(
-        "host-spans",
-        question,
-        reading,
-        sheet(columns, rows),
-        stacked(names, parts, cause_looks(view), palette(view.dark), "ms per step"),
-    )
+    drawn = most_different(np.array(list(parts.values())).T)
+    lines, some = [names[i] for i in drawn], {c: [v[i] for i in drawn] for c, v in parts.items()}
+    figure = stacked(lines, some, cause_looks(view), palette(view.dark), "ms per step")
+    reading += shown_words(len(drawn), len(names))
+    return Exhibit("host-spans", question, reading, sheet(columns, rows), figure)
 
 
 def _gaps(view: View) -> Exhibit:
@@ -116,10 +119,11 @@ def _gaps(view: View) -> Exhibit:
 def _launches(view: View) -> Exhibit:
     job = view.session.job
     counts, words = launch_delays([job.ranks[p] for p in _positions(view)]), decade_words()
-    table = sheet(("launch to start", "operations"), zip(words, counts.tolist(), strict=True))
-    question = "Does the host keep ahead of the device?"
+    question, columns = "Does the host keep ahead of the device?", ("launch to start", "operations")
     if not counts.any():
-        return Exhibit("launches", question, "The traces link no device operation to its launch.", table)
+        reading = "The traces link no device operation to its launch."
+        return Exhibit("launches", question, reading, sheet(columns, []))
+    table = sheet(columns, zip(words, counts.tolist(), strict=True))
     behind = float(counts[:2].sum() / counts.sum())
     reading = f"{behind:.0%} of the operations start within 10 µs of their launch: " + (
         "the device has drained its queue and waits for the host."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 
 import numpy as np
 from dash import dcc, html
@@ -15,11 +16,10 @@ from ddprof.dashboard.figures.points import step_dots
 from ddprof.dashboard.view import View
 
 from ddprof.report import phrases
+from ddprof.report.deviation import Deviation, deviation
 from ddprof.report.model import CAUSES, Report
-from ddprof.report.svg import heat_ranks
+from ddprof.report.svg import NAMED_MARK
 from ddprof.units import format_ranks, format_us
-
-LEAST_SHARE_PERCENT = 0.5  # a cause below this on every rank is no column of the heatmap
 
 
 def content(view: View) -> list[Component]:
@@ -39,11 +39,9 @@ def exhibits(view: View) -> list[Exhibit]:
 
 
 def _verdict(report: Report) -> list[Component]:
-    title = html.H1(
-        [html.Span(phrases.bound_word(report) + ". ", className="label"), phrases.clean(report.verdict.headline)]
-    )
-    trust = phrases.trust_words(report)
-    return [title, html.P([html.Strong("How sure: "), trust], className="quiet") if trust else html.Div()]
+    title, trust = html.H1(phrases.headline(report)), phrases.trust_words(report)
+    word = "How sure: " if phrases.leading(report) else "Basis: "
+    return [title, html.P([html.Strong(word), trust], className="quiet") if trust else html.Div()]
 
 
 def _step(report: Report) -> Component:
@@ -71,46 +69,58 @@ def _dots(view: View) -> Exhibit | None:
     values = [v for i, v in enumerate(view.session.report.steps.per_step_us) if view.shows_step(i)]
     if not values:
         return None
+    rows = [(i, v / 1e3) for i, v in enumerate(values)]
+    table = sheet(("step", "time (ms)"), rows)
+    if len(values) == 1:
+        reading = f"One step was seen, {format_us(values[0])}: nothing can be said of its spread."
+        return Exhibit("steps", "Is it steady?", reading, table, None)
     spread = phrases.step_spread(view.session.report)
     reading = f"The median of {len(values)} steps is {format_us(statistics.median(values))}"
     reading += f", spread ±{spread * 100:.1f} %." if spread is not None else "."
-    rows = [(i, v / 1e3) for i, v in enumerate(values)]
-    return Exhibit(
-        "steps", "Is it steady?", reading, sheet(("step", "time (ms)"), rows), step_dots(values, palette(view.dark))
-    )
+    return Exhibit("steps", "Is it steady?", reading, table, step_dots(values, palette(view.dark)))
 
 
 def rank_causes(view: View) -> Exhibit | None:
-    """Ranks against causes in percent of each rank's step."""
-    ledger = view.session.report.ledger.per_rank
-    ranks = [r for r in heat_ranks(view.session.report) if view.shows(r)]
-    values = np.array(
-        [[ledger[r].get(c, 0.0) / max(ledger[r].get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES] for r in ranks]
-    )
-    if not len(ranks):
+    """Ranks against causes in percent of each rank's step, coloured by the distance to the median rank."""
+    found = deviation(view.session.report, shows=view.shows)
+    if found is None:
         return None
-    used = [i for i in range(len(CAUSES)) if values[:, i].max() >= LEAST_SHARE_PERCENT]
-    names = [phrases.CAUSE_WORDS[c] for c in CAUSES]
-    spread = values[:, used].max(axis=0) - values[:, used].min(axis=0) if used else np.zeros(0)
-    reading = "One rank was traced." if len(ranks) == 1 else _difference(ranks, values, used, spread, names)
-    if len(ranks) < len(ledger) and view.ranks is None:
-        reading += f" Shown: the {len(ranks)} of {len(ledger)} ranks that differ most from the mean."
-    figure = heatmap(values[:, used], [names[i] for i in used], [f"rank {r}" for r in ranks], palette(view.dark), "%")
-    rows = [(r, *(float(v) for v in line)) for r, line in zip(ranks, values, strict=True)]
-    return Exhibit(
-        "rank-causes", "Which rank differs?", reading, sheet(("rank", *(f"{n} (%)" for n in names)), rows), figure
+    heads = [phrases.CAUSE_WORDS[c] for c in found.causes]
+    names = [f"rank {r}" + (NAMED_MARK if r in found.named else "") for r in found.ranks]
+    figure = heatmap(
+        np.array(found.percent),
+        heads,
+        names,
+        palette(view.dark),
+        "%",
+        diverging=True,
+        shade=np.array(found.points),
+        full_shade=found.scale_points,
     )
+    rows = [(r, *_percent(row)) for r, row in sorted(view.session.report.ledger.per_rank.items()) if view.shows(r)]
+    table = sheet(("rank", *(f"{phrases.CAUSE_WORDS[c]} (%)" for c in CAUSES)), rows)
+    return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, figure)
 
 
-def _difference(ranks: list[int], values: np.ndarray, used: list[int], spread: np.ndarray, names: list[str]) -> str:
-    if not used or spread.max() < 1.0:
+def _percent(row: Mapping[str, float]) -> list[float]:
+    return [row.get(c, 0.0) / max(row.get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES]
+
+
+def _difference(found: Deviation, heads: list[str]) -> str:
+    if found.of == 1:
+        return "One rank was traced."
+    points, percent = np.array(found.points), np.array(found.percent)
+    line, column = np.unravel_index(int(np.abs(points).argmax()), points.shape)
+    if abs(points[line, column]) < 1.0:
         return "All ranks spend their step alike, to one percent."
-    cause = used[int(spread.argmax())]
-    most, least = int(values[:, cause].argmax()), int(values[:, cause].argmin())
-    return (
-        f"{names[cause].capitalize()} differs most: {values[most, cause]:.0f} % of the step on rank {ranks[most]}, "
-        f"{values[least, cause]:.0f} % on rank {ranks[least]}."
+    typical = percent[line, column] - points[line, column]
+    words = (
+        f"Percent of the step. Farthest off: {heads[int(column)]} on rank {found.ranks[int(line)]}, "
+        f"{percent[line, column]:.0f} % against {typical:.0f} % on the median rank."
     )
+    if len(found.ranks) < found.of:
+        words += f" Shown: the {len(found.ranks)} of {found.of} ranks that differ most."
+    return words + (f"{NAMED_MARK} is named by a finding." if found.named & set(found.ranks) else "")
 
 
 def _limits(view: View) -> list[Component]:

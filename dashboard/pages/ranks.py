@@ -10,7 +10,7 @@ from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.bars import stacked
 from ddprof.dashboard.figures.base import palette
 from ddprof.dashboard.figures.grids import heatmap
-from ddprof.dashboard.numbers import charged_us, lateness_us, step_causes_us, step_count
+from ddprof.dashboard.numbers import charged_us, lateness_us, most_different, shown_words, step_causes_us, step_count
 from ddprof.dashboard.pages.overview import rank_causes
 from ddprof.dashboard.view import View
 
@@ -18,6 +18,7 @@ from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.units import format_us
 
 MAX_STEPS_SHOWN = 200
+MAX_BLAMED = 16
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
@@ -61,8 +62,17 @@ def _lateness(view: View) -> Exhibit:
         f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the average member (median "
         f"over steps), late in {behind} of {len(steps)} steps."
     )
-    figure = heatmap(late, [str(s) for s in steps], names, palette(view.dark), "ms", diverging=True, axis="step")
-    return Exhibit("lateness", question, reading, table, figure)
+    drawn = most_different(late)
+    figure = heatmap(
+        late[drawn],
+        [str(s) for s in steps],
+        [names[i] for i in drawn],
+        palette(view.dark),
+        "ms",
+        diverging=True,
+        axis="step",
+    )
+    return Exhibit("lateness", question, reading + shown_words(len(drawn), len(names)), table, figure)
 
 
 def _plain(row: np.ndarray) -> list[float | None]:
@@ -82,10 +92,16 @@ def _blame(view: View) -> Exhibit:
     cause = CAUSES[int(charged[most].argmax())]
     reading = (
         f"{names[most].capitalize()} costs every rank {format_us(charged[most].sum() * 1e3)} of waiting per step "
-        f"on average, mostly by its {CAUSE_WORDS[cause]}."
+        f"on average; most of it: {CAUSE_WORDS[cause]}."
     )
-    parts = {c: charged[:, i].tolist() for i, c in enumerate(CAUSES)}
-    figure = stacked(names, parts, cause_looks(view), palette(view.dark), "ms of waiting per step and rank")
+    total = charged.sum(axis=1)
+    drawn = [i for i in np.argsort(-total, kind="stable").tolist() if total[i] > 0][:MAX_BLAMED]
+    if len(drawn) < len(names):
+        reading += f" Drawn: {len(drawn)} of {len(names)} ranks; the others cost less or nothing."
+    parts = {c: charged[drawn, i].tolist() for i, c in enumerate(CAUSES)}
+    figure = stacked(
+        [names[i] for i in drawn], parts, cause_looks(view), palette(view.dark), "ms of waiting per step and rank"
+    )
     return Exhibit("blame", question, reading, sheet(columns, rows), figure)
 
 
@@ -130,5 +146,7 @@ def _pace(view: View) -> Exhibit:
         f"{names[int(worst)].capitalize()} needs {values[worst, what]:.0f} % longer than its typical peer for the "
         f"same {noun}."
     )
-    figure = heatmap(values, ["compute", "host"], names, palette(view.dark), "%", diverging=True)
-    return Exhibit("pace", question, reading, table, figure)
+    drawn = most_different(values)
+    lines = [names[i] for i in drawn]
+    figure = heatmap(values[drawn], ["compute", "host"], lines, palette(view.dark), "% longer", diverging=True)
+    return Exhibit("pace", question, reading + shown_words(len(drawn), len(names)), table, figure)

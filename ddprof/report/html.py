@@ -5,12 +5,13 @@ from __future__ import annotations
 from ddprof.findings import Finding
 from ddprof.report import phrases
 from ddprof.report.contract import to_contract
+from ddprof.report.deviation import MAX_RANKS
 from ddprof.report.html_page import embedded, page
 from ddprof.report.html_tables import efficiency_table, ledger_table, what_if_table
 from ddprof.report.markup import Markup, join, tag
 from ddprof.report.model import Report
 from ddprof.report.style import STYLE
-from ddprof.report.svg import MAX_HEAT_RANKS, heatmap, legend, step_bar, step_dots
+from ddprof.report.svg import NAMED_MARK, heatmap, legend, step_bar, step_dots
 
 
 def render_html(report: Report) -> str:
@@ -100,9 +101,11 @@ def _pictures(report: Report) -> Markup:
     if dots:
         blocks.append(tag("div", tag("h2", "Is it steady?"), tag("p", "Each dot is a step.", class_="quiet"), dots))
     if heat:
-        words = "Percent of each rank's step, by cause (letters as above)."
-        if len(report.ledger.per_rank) > MAX_HEAT_RANKS:
-            words += f" The {MAX_HEAT_RANKS} ranks that differ most from the mean, of {len(report.ledger.per_rank)}."
+        words = "Percent of each rank's step, by cause (letters as above); coloured: more or less than the median rank."
+        if len(report.ledger.per_rank) > MAX_RANKS:
+            words += f" The {MAX_RANKS} of {len(report.ledger.per_rank)} ranks that differ most."
+        if any(f.ranks for f in report.findings):
+            words += f"{NAMED_MARK}: named by a finding."
         blocks.append(tag("div", tag("h2", "Who differs?"), tag("p", words, class_="quiet"), heat))
     return tag("section", *blocks, class_="two") if blocks else Markup()
 

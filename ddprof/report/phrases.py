@@ -167,11 +167,16 @@ def checked_words(report: Report) -> str:
 
 
 def health_words(report: Report) -> list[tuple[str, str]]:
-    """(severity, sentence) of every defect of the input."""
-    return [
-        (h.severity, clean(f"{'' if h.rank is None else f'rank {h.rank}: '}{h.issue}; {h.effect}"))
-        for h in report.health
-    ]
+    """(severity, sentence) of every defect of the input; the same defect of several ranks is said once."""
+    ranks: dict[tuple[str, str, str], list[int | None]] = {}
+    for h in report.health:
+        ranks.setdefault((h.severity, h.issue, h.effect), []).append(h.rank)
+    found = []
+    for (severity, issue, effect), where in ranks.items():
+        known = [r for r in where if r is not None]
+        whose = f"{format_ranks(known)}: " if known and len(known) == len(where) else ""
+        found.append((severity, clean(f"{whose}{issue}; {effect}")))
+    return found
 
 
 def clock_words(report: Report) -> str:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from ddprof.report.bar import LOOKS, shares
+from ddprof.report.deviation import deviation
 from ddprof.report.markup import Markup, join, tag
 from ddprof.report.model import CAUSES, Report
 from ddprof.report.phrases import CAUSE_WORDS
@@ -14,6 +15,7 @@ from ddprof.report.style import colour
 from ddprof.units import format_share, format_us
 
 MAX_HEAT_RANKS = 64
+NAMED_MARK = " ◀"  # behind a rank that a finding names
 _MAX_DOTS = 1000
 _BAR_WIDTH = 1000.0
 _LEAST_LETTER_WIDTH = 14.0
@@ -94,13 +96,14 @@ def heat_ranks(report: Report) -> list[int]:
 
 
 def heatmap(report: Report) -> Markup | None:
-    """Ranks x causes, opacity = share of the rank's step; None without a ledger."""
-    ranks = heat_ranks(report)
-    by_rank = {rank: shares(report.ledger.per_rank[rank]) for rank in ranks}
-    causes = [c for c in CAUSES if any(by_rank[rank].get(c, 0.0) >= 0.005 for rank in ranks)]
-    if not causes:
+    """Ranks x causes: the number is the percent of the rank's step, the colour how far it is from the median rank's.
+
+    None without a ledger.
+    """
+    found = deviation(report)
+    if found is None:
         return None
-    left, top, wide, high = 70.0, 30.0, 490.0 / len(causes), 20.0
+    left, top, wide, high = 84.0, 30.0, 476.0 / len(found.causes), 20.0
     parts = [
         tag(
             "text",
@@ -110,25 +113,29 @@ def heatmap(report: Report) -> Markup | None:
             y=20.0,
             text_anchor="middle",
         )
-        for i, c in enumerate(causes)
+        for i, c in enumerate(found.causes)
     ]
-    for line, rank in enumerate(ranks):
+    for line, rank in enumerate(found.ranks):
         y = top + high * line
-        parts.append(tag("text", f"rank {rank}", x=left - 8, y=y + 14, text_anchor="end"))
-        parts += [
-            _heat_cell(rank, cause, by_rank[rank].get(cause, 0.0), left + wide * i, y, wide, high)
-            for i, cause in enumerate(causes)
-        ]
-    label = f"Share of each rank's step by cause, {len(ranks)} ranks"
-    return _svg(left + 490.0, top + high * len(ranks) + 4, label, *parts)
+        words = f"rank {rank}" + (NAMED_MARK if rank in found.named else "")
+        parts.append(tag("text", words, x=left - 8, y=y + 14, text_anchor="end"))
+        for i, cause in enumerate(found.causes):
+            percent, points = found.percent[line][i], found.points[line][i]
+            words = f"rank {rank}, {CAUSE_WORDS[cause]}: {percent:.1f} %, {points:+.1f} points off the median"
+            strength = abs(points) / found.scale_points
+            parts.append(_heat_cell(words, percent, points > 0, strength, left + wide * i, y, wide, high))
+    label = f"Share of each rank's step by cause, {len(found.ranks)} ranks"
+    return _svg(left + 476.0, top + high * len(found.ranks) + 4, label, *parts)
 
 
-def _heat_cell(rank: int, cause: str, share: float, x: float, y: float, wide: float, high: float) -> Markup:
-    title = tag("title", f"rank {rank}, {CAUSE_WORDS[cause]}: {format_share(share)}")
-    shade = f"fill:{colour(cause)};fill-opacity:{min(share, 1.0):.3f}"
-    cell = tag("rect", title, x=x + 1, y=y + 1, width=wide - 2, height=high - 2, style=shade)
-    number = tag("text", f"{share * 100:.0f}", x=x + wide / 2, y=y + 14, text_anchor="middle")
-    return join(cell, number if share >= 0.005 and wide >= 30 else None)
+def _heat_cell(
+    words: str, percent: float, above: bool, strength: float, x: float, y: float, wide: float, high: float
+) -> Markup:
+    side = colour("comm_transfer" if above else "compute")
+    shade = f"fill:{side};fill-opacity:{0.55 * strength:.3f}"  # the number on it stays readable
+    cell = tag("rect", tag("title", words), x=x + 1, y=y + 1, width=wide - 2, height=high - 2, style=shade)
+    number = tag("text", f"{percent:.0f}", x=x + wide / 2, y=y + 14, text_anchor="middle")
+    return join(cell, number if percent >= 0.5 and wide >= 30 else None)
 
 
 def _svg(width: float, height: float, label: str, *children: Markup) -> Markup:

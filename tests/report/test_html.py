@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 
 from ddprof.findings import Evidence
 from ddprof.report.contract import to_contract
+from ddprof.report.deviation import MAX_RANKS
 from ddprof.report.html import render_html, render_summary
 from ddprof.report.model import Ledger, Report
-from ddprof.report.svg import MAX_HEAT_RANKS
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[31m"
 
@@ -89,7 +89,7 @@ def test_a_large_world_stays_small_and_shows_who_differs(straggler_report: Repor
     text = render_html(dataclasses.replace(straggler_report, ledger=Ledger(rows, straggler_report.ledger.job)))
     assert len(text.encode()) < 3_000_000
     assert ">rank 1234</text>" in text
-    assert text.count("</text>") < 12 * MAX_HEAT_RANKS
+    assert text.count("</text>") < 12 * MAX_RANKS
 
 
 def test_a_report_without_steps_renders(straggler_report: Report) -> None:

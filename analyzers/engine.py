@@ -25,6 +25,7 @@ from ddprof.analyzers.summarise import summarise
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers import Source, discover, read, resolve_identities
+from ddprof.readers.workers import workers_path
 from ddprof.report.model import Report
 
 Progress = Callable[[int, int, str], None]
@@ -189,7 +190,7 @@ def read_facts(source: Source, cache: bool = True) -> RankResult:
 
 def _stamps(source: Source) -> tuple[tuple[str, int, int], ...]:
     stamps = []
-    for path in (source.sidecar_path, source.flight_recorder_path):
+    for path in (source.sidecar_path, source.flight_recorder_path, workers_path(source.sidecar_path)):
         if path and os.path.exists(path):
             stat = os.stat(path)
             stamps.append((path, stat.st_size, stat.st_mtime_ns))

@@ -6,10 +6,11 @@ import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.stalls import Stalls
 
 from ddprof.findings import Evidence
 from ddprof.tables import NULL
-from ddprof.units import format_us
+from ddprof.units import format_share, format_us
 
 
 def origin_ns(measures: Measures) -> int:
@@ -82,3 +83,12 @@ def charged_us(measures: Measures, culprits: list[int]) -> float:
     job = measures.job
     mine = np.isin(job.blame["culprit"], culprits)
     return float(job.blame["dur_ns"][mine].sum()) / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
+
+
+def run_evidence(measures: Measures, stalls: Stalls, what: str) -> Evidence:
+    """Pauses over the whole run, as the capture recorded them."""
+    text = (
+        f"over {stalls.steps} steps outside the trace: {stalls.count} {what}, {format_us(stalls.total_ns / 1e3)} in "
+        f"all ({format_share(stalls.share)} of the time), the longest {format_us(stalls.longest_ns / 1e3)}"
+    )
+    return Evidence(text, measures.job.rank_ids[stalls.position])

@@ -4,26 +4,41 @@ What it detects: cudaMalloc, cudaFree and their kin between the kernels of a ste
 Why it costs: they synchronise the device; the caching allocator should need none after the first steps.
 How the gain is priced: the run is replayed without those calls.
 How to fix: expandable segments, a lower peak, no empty_cache() in the loop.
-Limits: allocation inside captured graphs is not seen.
+Limits: allocation inside captured graphs is not seen. Retries outside the traced steps are counted where ddprof
+captured the run, without a price.
 Sources: PyTorch CUDA memory management notes (expandable_segments); OSDI'25 section 5.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence import largest_span
 
-from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
+
+FIX = Fix(
+    setting="PYTORCH_CUDA_ALLOC_CONF",
+    suggested="expandable_segments:True",
+    patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the loop",
+    why="freeing and mapping segments synchronises the device; growing segments need neither",
+    source="PyTorch notes: CUDA semantics, memory management",
+)
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Allocator calls inside steps."""
     spent = measures.host_spans_us["allocator"]
+    retried = {
+        r: n for r, f in zip(measures.job.rank_ids, measures.job.ranks, strict=True) if (n := _retries(f.sidecar))
+    }
     if not spent.any():
+        if retried:
+            yield _retrying(retried)
         return
     worst = int(np.argmax(spent))
     heavy = np.flatnonzero(spent > 0.25 * spent.max())
@@ -37,17 +52,35 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=float(measures.cause_us("allocator").mean()),
         changes=(Change("remove_host", target="allocator"),),
         confidence=0.9,
-        evidence=tuple(largest_span(measures, worst, "allocator")),
-        fixes=(
-            Fix(
-                setting="PYTORCH_CUDA_ALLOC_CONF",
-                suggested="expandable_segments:True",
-                patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() "
-                "in the loop",
-                why="freeing and mapping segments synchronises the device; growing segments need neither",
-                source="PyTorch notes: CUDA semantics, memory management",
-            ),
-        ),
+        evidence=(*largest_span(measures, worst, "allocator"), *_retry_evidence(retried)),
+        fixes=(FIX,),
+    )
+
+
+def _retries(sidecar: Mapping[str, Any]) -> int:
+    """How often the caching allocator failed, gave its cache back to the driver and tried again."""
+    return int((sidecar.get("allocator") or {}).get("retries") or 0)
+
+
+def _retry_evidence(retried: Mapping[int, int]) -> list[Evidence]:
+    worst = sorted(retried, key=lambda rank: -retried[rank])[:4]
+    text = "the allocator freed its whole cache and tried again {} times in this run"
+    return [Evidence(text.format(retried[rank]), rank) for rank in worst]
+
+
+def _retrying(retried: Mapping[int, int]) -> Candidate:
+    """Outside the traced steps: each retry synchronises the device and empties the cache, which has to grow anew."""
+    return Candidate(
+        id=RULE.id,
+        summary=f"memory is so short that the allocator of {format_ranks(tuple(retried))} emptied its cache and tried "
+        f"again, up to {max(retried.values())} times in the run",
+        ranks=tuple(sorted(retried)),
+        lost_us=0.0,
+        changes=(),
+        confidence=0.9,
+        evidence=tuple(_retry_evidence(retried)),
+        fixes=(FIX,),
+        ceiling_us=0.0,
     )
 
 

@@ -3,10 +3,11 @@
 What it detects: ranges that save or load state, evaluate or log, inside the measured steps.
 Why it costs: the device is idle while the host serialises and writes.
 How the gain is priced: the run is replayed without those ranges and the copies they launch: the share hidden by an
-asynchronous save.
+asynchronous save. Where all of them fall outside the traced steps, their share of the run's time as the capture
+recorded it (an upper bound: an asynchronous save still copies).
 How to fix: asynchronous checkpoints, less often, sharded over the ranks.
-Limits: the cost per step depends on how often it happens outside the window; the price is for the steps that were
-traced.
+Limits: the price is for the traced steps where a save fell into them; how often it happens over the run is known only
+where ddprof captured it.
 Sources: torch.distributed.checkpoint.async_save documentation; science.md E3 (Daly-Young interval).
 """
 
@@ -16,16 +17,30 @@ from collections.abc import Iterator
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import largest_span
+from ddprof.analyzers.job.stalls import Stalls, worst_stalls
+from ddprof.analyzers.rules.evidence import largest_span, run_evidence
 
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
-from ddprof.units import format_ranks, format_us
+from ddprof.units import format_ranks, format_share, format_us
+
+FIX = Fix(
+    setting="checkpointing",
+    current="synchronous",
+    suggested="asynchronous, sharded, less often",
+    patch="torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path)",
+    why="the copy to host memory is short; serialising and writing can run beside the next steps",
+    source="torch.distributed.checkpoint.async_save documentation",
+)
+MIN_RUN_SHARE = 0.01  # of the run's time, before saves outside the trace are worth a finding
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Saves inside steps."""
     spent = measures.host_spans_us["checkpoint"]
+    outside = worst_stalls(measures.job.ranks, "checkpoints")
     if not spent.any():
+        if outside is not None and outside.share >= MIN_RUN_SHARE:
+            yield _over_the_run(measures, outside)
         return
     worst = int(np.argmax(spent))
     savers = np.flatnonzero(spent > 0.25 * spent.max())
@@ -38,17 +53,28 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=float(measures.cause_us("checkpoint").mean()),
         changes=(Change("remove_host", target="checkpoint"),),
         confidence=0.9,
-        evidence=tuple(largest_span(measures, worst, "checkpoint")),
-        fixes=(
-            Fix(
-                setting="checkpointing",
-                current="synchronous",
-                suggested="asynchronous, sharded, less often",
-                patch="torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path)",
-                why="the copy to host memory is short; serialising and writing can run beside the next steps",
-                source="torch.distributed.checkpoint.async_save documentation",
-            ),
+        evidence=(
+            *largest_span(measures, worst, "checkpoint"),
+            *(() if outside is None else (run_evidence(measures, outside, "saves and loads"),)),
         ),
+        fixes=(FIX,),
+    )
+
+
+def _over_the_run(measures: Measures, outside: Stalls) -> Candidate:
+    """No save fell into the traced steps, but the run as a whole has them."""
+    rank = measures.job.rank_ids[outside.position]
+    return Candidate(
+        id=RULE.id,
+        summary=f"saving and loading state takes {format_share(outside.share)} of the run on rank {rank}, outside the "
+        f"traced steps: {outside.count} times, up to {format_us(outside.longest_ns / 1e3)}",
+        ranks=(),
+        lost_us=outside.share * measures.step_us,
+        changes=(),
+        confidence=0.85,
+        evidence=(run_evidence(measures, outside, "saves and loads"),),
+        fixes=(FIX,),
+        ceiling_us=outside.share * measures.step_us,
     )
 
 

@@ -3,7 +3,8 @@
 What it detects: Python collection pauses inside steps.
 Why it costs: a pause on one rank delays all ranks at the next collective; with N ranks pausing at different steps
 nearly every step is hit.
-How the gain is priced: the run is replayed without the pauses.
+How the gain is priced: the run is replayed without the pauses. Where all of them fall outside the traced steps, their
+share of the run's time as the capture recorded it, on the rank that lost most.
 How to fix: collect on all ranks at the same step, every N steps, and freeze long-lived objects.
 Limits: pauses are seen where the profiler records them or ddprof captured the run.
 Sources: OSDI'25 section 5.4 (12.6 % at 128 ranks); torchtitan's GarbageCollection (every 1,000 steps).
@@ -15,21 +16,35 @@ from collections.abc import Iterator
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import largest_span
+from ddprof.analyzers.job.stalls import Stalls, worst_stalls
+from ddprof.analyzers.rules.evidence import largest_span, run_evidence
 
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
-from ddprof.units import format_us
+from ddprof.units import format_share, format_us
 
 PATCH = """import gc
 gc.disable(); gc.freeze()
 if step % 1000 == 0:
     gc.collect()  # on every rank at the same step"""
 
+FIX = Fix(
+    setting="garbage collection",
+    current="automatic",
+    suggested="disabled, with a collection on all ranks every 1000 steps",
+    patch=PATCH,
+    why="collections at different moments make every rank wait for each of them in turn",
+    source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
+)
+MIN_RUN_SHARE = 0.01  # of the run's time, before collections outside the trace are worth a finding
+
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Collections inside steps."""
     pauses = measures.host_spans_us["gc"]
+    outside = worst_stalls(measures.job.ranks, "gc")
     if not pauses.any():
+        if outside is not None and outside.share >= MIN_RUN_SHARE:
+            yield _over_the_run(measures, outside)
         return
     worst = int(np.argmax(pauses))
     yield Candidate(
@@ -40,17 +55,27 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=float(measures.cause_us("gc").mean()),
         changes=(Change("remove_host", target="gc"),),
         confidence=0.95,
-        evidence=tuple(largest_span(measures, worst, "gc")),
-        fixes=(
-            Fix(
-                setting="garbage collection",
-                current="automatic",
-                suggested="disabled, with a collection on all ranks every 1000 steps",
-                patch=PATCH,
-                why="collections at different moments make every rank wait for each of them in turn",
-                source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
-            ),
+        evidence=(
+            *largest_span(measures, worst, "gc"),
+            *(() if outside is None else (run_evidence(measures, outside, "collections"),)),
         ),
+        fixes=(FIX,),
+    )
+
+
+def _over_the_run(measures: Measures, outside: Stalls) -> Candidate:
+    """No collection fell into the traced steps, but the run as a whole has them."""
+    return Candidate(
+        id=RULE.id,
+        summary=f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
+        f"{measures.job.rank_ids[outside.position]}, outside the traced steps",
+        ranks=(),
+        lost_us=outside.share * measures.step_us,
+        changes=(),
+        confidence=0.85,
+        evidence=(run_evidence(measures, outside, "collections"),),
+        fixes=(FIX,),
+        ceiling_us=outside.share * measures.step_us,
     )
 
 

@@ -5,7 +5,8 @@ Why it costs: while the host waits it launches nothing; when it resumes, the que
 is busy again.
 How the gain is priced: the run is replayed with those calls returning at once (those inside loading and saving stay).
 How to fix: keep metrics on the device, log every N steps, use non_blocking copies.
-Limits: code that needs the value to decide what to do next cannot simply drop the call.
+Limits: the script's lines are known where ddprof captured the run; an ordinary trace names only the operators. Code
+that needs the value to decide what to do next cannot simply drop the call.
 Sources: PyTorch performance tuning guide (avoid unnecessary CPU-GPU synchronisation); Nsight Systems rule
 cuda_api_sync.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts
@@ -21,7 +23,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence import largest_gap
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import format_ranks, format_share
+from ddprof.units import format_ranks, format_share, format_us
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
 CEILING = 1.1  # of the idle time around the calls: what else they free (run-ahead) the replay cannot be sure of
@@ -35,6 +37,52 @@ def common_callers(facts: RankFacts) -> str:
     return ", ".join(f"{facts.strings[int(i)]} ({n})" for i, n in Counter(labels.tolist()).most_common(3))
 
 
+@dataclass(frozen=True)
+class SyncLine:
+    """A line of the script that made the host wait, inside the traced steps."""
+
+    line: str  # file:number
+    what: str  # item, cpu, synchronize, ...
+    count: int
+    total_us: float
+    source: str | None  # the line's text
+
+
+def sync_lines(facts: RankFacts, most: int = 3) -> list[SyncLine]:
+    """The lines that waited longest on a rank, from the capture's own record; [] where it kept none."""
+    rows = [row for row in facts.sidecar.get("syncs") or () if isinstance(row, dict) and row.get("total_ns")]
+    rows.sort(key=lambda row: -row["total_ns"])
+    return [
+        SyncLine(str(r["source_line"]), str(r["what"]), int(r["count"]), r["total_ns"] / 1e3, r.get("source"))
+        for r in rows[:most]
+    ]
+
+
+def _patch(lines: list[SyncLine]) -> str:
+    """The worst line as it is, and what to write instead where that is plain from the call."""
+    usual = (
+        "loss_sum += loss.detach()      # instead of loss.item() every step\n"
+        "if step % 50 == 0: print(loss_sum.item() / 50)"
+    )
+    if not lines or not lines[0].source:
+        return usual
+    worst = lines[0]
+    if worst.what == "item":
+        instead = f"{str(worst.source).replace('.item()', '.detach()')}  # a tensor: read it every N steps only"
+    elif worst.what in ("cpu", "to"):
+        instead = f"{worst.source}  # non_blocking=True into pinned memory, and read it a step later"
+    else:
+        instead = f"if step % 50 == 0:\n+     {worst.source}"
+    return f"# {worst.line}\n- {worst.source}\n+ {instead}"
+
+
+def _line_evidence(measures: Measures, position: int, lines: list[SyncLine]) -> Iterator[Evidence]:
+    for found in lines:
+        code = f": {found.source}" if found.source else ""
+        text = f"{found.line}{code} ({found.what}, {found.count} times, {format_us(found.total_us)} in the trace)"
+        yield Evidence(text, measures.job.rank_ids[position])
+
+
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Idle time around blocking calls."""
     idle = measures.cause_us("host_sync")
@@ -45,6 +93,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     own = np.flatnonzero(idle > OWN_FACTOR * max(typical, MIN_SHARE * measures.step_us))
     numbers = measures.ranks(own) if 0 < len(own) <= len(idle) / 2 else ()
     callers = common_callers(measures.job.ranks[worst])
+    lines = sync_lines(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
         summary=f"host and device wait for one another on {format_ranks(numbers)}: "
@@ -56,16 +105,16 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         confidence=0.9,
         ceiling_us=CEILING * float(idle.max()),
         evidence=(
+            *_line_evidence(measures, worst, lines),
             Evidence(f"blocking: {callers}", measures.job.rank_ids[worst]),
             *largest_gap(measures, worst, "host_sync"),
         ),
         fixes=(
             Fix(
                 setting="synchronising calls",
-                current=callers,
+                current=f"{callers} at {lines[0].line}" if lines else callers,
                 suggested="none inside the step; read metrics every N steps",
-                patch="loss_sum += loss.detach()      # instead of loss.item() every step\n"
-                "if step % 50 == 0: print(loss_sum.item() / 50)",
+                patch=_patch(lines),
                 why="each call empties the launch queue, and the device idles until it is full again",
                 source="PyTorch performance tuning guide",
             ),

@@ -5,7 +5,8 @@ shorter.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
-Limits: worker time is seen only by the wait it causes unless the run was captured by ddprof.
+Limits: worker time is seen only by the wait it causes unless the run was captured by ddprof, which times every fetch
+inside the workers and says whether it is bound by the CPU, by waiting or by collating.
 Sources: TensorBoard plugin rule (5 % of the step); ml-engineering worker sweep (5.39 s to 0.88 s for 0 to 4 workers).
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence import largest_span
+from ddprof.analyzers.rules.loader_cost import FetchCost, evidence, fetch_cost
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
@@ -46,17 +48,54 @@ def late_loaders(measures: Measures) -> Array:
     return np.flatnonzero(late) if clear else np.empty(0, np.int64)
 
 
-def workers_fix(measures: Measures, waited_us: float) -> Fix:
-    """More workers: enough that a batch is ready every step, W' = W * (step) / (step - wait), rounded up to double."""
+def workers_fix(measures: Measures, waited_us: float, position: int | None = None) -> Fix:
+    """More workers: as many as deliver a batch per step without its wait, where the capture timed them; else twice as
+    many."""
     workers = setting(measures, "dataloader", "num_workers")
-    suggested = "4" if not workers else str(2 * int(workers))
+    cost = None if position is None else fetch_cost(measures.job.ranks[position])
+    why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches while the device computes"
+    if cost is None:
+        suggested = 4 if not workers else 2 * int(workers)
+    else:
+        busy_us = measures.step_us - waited_us
+        suggested = cost.workers_for(busy_us) + (0 if cost.workers else 1)
+        short = suggested * busy_us < cost.fetch_us
+        if workers and suggested <= int(workers):
+            suggested = int(workers)
+        if short or suggested == workers:
+            why += f"; the {cost.cores} cores of this rank cannot make a batch per step: make the batch cheaper too"
     return Fix(
         setting="num_workers",
         current=text(workers),
-        suggested=suggested,
+        suggested=str(suggested),
         patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor=4, persistent_workers=True, pin_memory=True)",
-        why=f"the step waits {format_us(waited_us)} for its batch; workers prepare batches while the device computes",
+        why=why,
         source="torch.utils.data.DataLoader documentation; science.md F4",
+    )
+
+
+def cheaper_fix(cost: FetchCost) -> Fix | None:
+    """What to change about the batch itself, by what its time is spent on."""
+    if cost.kind == "collate":
+        setting_, suggested = (
+            "collate_fn",
+            "collate in fewer copies (preallocate, torch.stack once, no Python per value)",
+        )
+        patch = "def collate(samples):\n    return torch.stack(samples)  # one copy, in C"
+    elif cost.kind == "wait":
+        setting_, suggested = "storage", "local disk or memory, larger sequential reads, sharded archives"
+        patch = "dataset = torch.utils.data.Subset(local_copy, indices)  # or webdataset / mosaicml-streaming shards"
+    elif cost.kind == "cpu":
+        setting_, suggested = "transforms", "decode once and cache, smaller images, decode and augment on the GPU"
+        patch = "transforms = torch.nn.Sequential(...).to(device)  # apply to the batch on the device, not per sample"
+    else:
+        return None
+    return Fix(
+        setting=setting_,
+        suggested=suggested,
+        patch=patch,
+        why=f"a batch takes {format_us(cost.fetch_us)} to make",
+        source="timed inside the loader by ddprof",
     )
 
 
@@ -73,6 +112,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     ledger = measures.cause_us("dataloader")
     worst = int(np.argmax(loader_us))
+    cost = fetch_cost(measures.job.ranks[worst])
+    cheaper = None if cost is None else cheaper_fix(cost)
     yield Candidate(
         id=RULE.id,
         summary=f"every rank waits for its data loader, {format_share(typical / measures.step_us)} of each step on "
@@ -81,9 +122,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=float(ledger.mean()),
         changes=(Change("instant_loader"),),
         confidence=0.95 if measures.steps >= 2 else 0.8,
-        evidence=tuple(largest_span(measures, worst, "dataloader")),
+        evidence=(
+            *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
+            *largest_span(measures, worst, "dataloader"),
+        ),
         fixes=(
-            workers_fix(measures, float(ledger.max())),
+            workers_fix(measures, float(ledger.max()), worst),
+            *(() if cheaper is None else (cheaper,)),
             Fix(
                 setting="prefetch_factor",
                 current=text(setting(measures, "dataloader", "prefetch_factor")),

@@ -16,6 +16,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence import charged_us, largest_span, largest_wait
 from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
+from ddprof.analyzers.rules.loader_cost import evidence, fetch_cost
 
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.units import format_ranks, format_us
@@ -33,6 +34,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(late)
     worst = int(late[np.argmax(loader_us[late])])
     typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
+    cost = fetch_cost(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
         summary=f"the data loader of {format_ranks(numbers)} is late and the other ranks wait for it",
@@ -40,7 +42,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=float(measures.cause_us("dataloader")[late].mean()) + charged_us(measures, late.tolist()),
         changes=(Change("instant_loader", numbers),),
         confidence=0.9 if measures.steps >= 2 else 0.75,
-        evidence=(*largest_span(measures, worst, "dataloader"), *largest_wait(measures, worst)),
+        evidence=(
+            *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
+            *largest_span(measures, worst, "dataloader"),
+            *largest_wait(measures, worst),
+        ),
         fixes=(
             Fix(
                 setting="shard or storage of " + format_ranks(numbers),
@@ -49,7 +55,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 f"{format_us(typical)}",
                 source="science.md B4",
             ),
-            workers_fix(measures, float(loader_us[worst])),
+            workers_fix(measures, float(loader_us[worst]), worst),
         ),
     )
 

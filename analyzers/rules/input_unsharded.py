@@ -1,58 +1,140 @@
-"""Ranks read the same samples, or uneven shards.
+"""Ranks read the same samples, or shards of unequal length.
 
-What it detects: the capture saw a sampler that does not split the data over the ranks, or shards of unequal length.
-Why it costs: every rank repeats the others' samples: N ranks train as fast as one. Uneven shards make the last steps
-wait.
-How the gain is priced: not as step time (it stays the same): as work done twice. Severity is therefore "info" unless
-shards are uneven.
-How to fix: DistributedSampler with set_epoch, drop_last.
-Limits: only ddprof's own capture records the sampler; an ordinary trace cannot show it.
+What it detects: the capture saw ranks ask for the same samples within one epoch, a sampler that does not split the
+data over the ranks, or epochs of different length.
+Why it costs: every rank repeats the others' samples: N ranks train as fast as one. With shards of unequal length the
+last steps wait for ranks that have no data any more.
+How the gain is priced: not as step time (it stays the same): as work done twice. Severity is therefore "info".
+How to fix: DistributedSampler with set_epoch, drop_last; for iterable data sets split by rank and worker.
+Limits: only ddprof's own capture records samples. Equal indices mean equal samples only where the ranks share one
+data set: the first batches are compared to tell, and where they differ nothing is said. Ranks of tensor, pipeline,
+context and expert parallelism read the same samples by design, so runs with those are not judged.
 Sources: torch.utils.data.distributed.DistributedSampler documentation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.sampling import Overlap, overlap, same_contents, shares_replica
 
 from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
+from ddprof.units import format_ranks, format_share
+
+SURE = 0.95  # indices and contents agree
+LIKELY = 0.8  # the same indices in the same order, contents not recorded
+POSSIBLE = 0.6  # the indices overlap in part: the ranks' data sets may still be different ones
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Samplers that do not shard."""
-    samplers = {
-        measures.job.rank_ids[p]: (f.sidecar.get("dataloader") or {}).get("sampler")
-        for p, f in enumerate(measures.job.ranks)
+    """Ranks that read what others read."""
+    loaders = {
+        rank: f.sidecar["dataloader"]
+        for rank, f in zip(measures.job.rank_ids, measures.job.ranks, strict=True)
         if isinstance(f.sidecar.get("dataloader"), dict)
     }
-    known = {r: s for r, s in samplers.items() if isinstance(s, dict) and s.get("sharded") is not None}
-    if not known or measures.job.world_size < 2:
+    if len(loaders) < 2 or (measures.job.world_size or 0) < 2:
         yield Abstention(RULE.id, "the trace does not record samplers; capture with ddprof run")
         return
-    whole = tuple(r for r, s in known.items() if s["sharded"] is False)
-    uneven = tuple(r for r, s in known.items() if s.get("even") is False)
-    if not whole and not uneven:
+    if shares_replica(measures.job.ranks):
+        yield Abstention(RULE.id, "ranks that share a model replica read the same samples by design; not judged")
         return
-    name = next(iter(known.values())).get("class", "the sampler")
-    yield Candidate(
+    yield from _repeated(measures, {rank: loader.get("sampler") or {} for rank, loader in loaders.items()})
+    lengths = {rank: n for rank, loader in loaders.items() if (n := loader.get("batches_per_epoch")) is not None}
+    if len(set(lengths.values())) > 1:
+        yield _uneven(lengths)
+
+
+def _repeated(measures: Measures, samplers: dict[int, dict[str, Any]]) -> Iterator[Candidate | Abstention]:
+    """Samples read twice: seen in the indices, in the contents of iterable data sets, or by the sampler's class."""
+    found = overlap(measures.job.ranks)
+    whole = tuple(rank for rank, sampler in samplers.items() if sampler.get("sharded") is False)
+    name = str(next(iter(samplers.values())).get("class") or "the loader")
+    if found is not None:
+        if found.is_real and found.contents_equal is False:
+            yield Abstention(
+                RULE.id,
+                "the ranks ask for the same indices but get different values: a data set of their own, or random "
+                "augmentation of the labels too",
+            )
+        elif found.is_real:
+            numbers = measures.ranks(list(found.positions))
+            sure = SURE if found.contents_equal else LIKELY if found.in_step else POSSIBLE
+            yield _candidate(_words(name, found), _evidence(found, numbers), name, sure)
+    elif not any(sampler.get("class") for sampler in samplers.values()) or name == "_InfiniteConstantSampler":
+        if same_contents(list(measures.job.ranks)):
+            text = "the first batch holds the same values on every rank"
+            words = "the ranks read the same stream: their first batches are equal"
+            yield _candidate(words, (Evidence(text),), "iterable data set", LIKELY)
+    elif whole:
+        evidence = tuple(Evidence(f"sampler {samplers[r].get('class')} is not sharded", r) for r in whole[:4])
+        yield _candidate(f"{name} gives every rank the same samples", evidence, name, LIKELY)
+
+
+def _words(name: str, found: Overlap) -> str:
+    if found.in_step:
+        return f"{name} gives every rank the same samples"
+    return f"{name} draws from the whole data set on every rank: {format_share(found.share)} were read twice"
+
+
+def _evidence(found: Overlap, numbers: tuple[int, ...]) -> tuple[Evidence, ...]:
+    how = "the same samples in the same order" if found.in_step else "samples that other ranks asked for too"
+    lines = [
+        f"{format_ranks(numbers)}: of the first {found.samples} indices each, {format_share(found.share)} are {how}"
+    ]
+    if found.contents_equal:
+        lines.append("the first batches hold the same values")
+    return tuple(Evidence(line) for line in lines)
+
+
+def _candidate(summary: str, evidence: tuple[Evidence, ...], name: str, confidence: float) -> Candidate:
+    return Candidate(
         id=RULE.id,
-        summary=f"{name} gives every rank the same samples" if whole else "the ranks' shards have unequal lengths",
+        summary=summary,
         ranks=(),
         lost_us=0.0,
         changes=(),
-        confidence=0.9,
-        evidence=tuple(Evidence(f"sampler {known[r].get('class')} is not sharded", r) for r in whole[:4]),
+        confidence=confidence,
+        evidence=evidence,
         fixes=(
             Fix(
                 setting="sampler",
-                current=str(name),
+                current=name,
                 suggested="DistributedSampler",
                 patch="sampler = DistributedSampler(dataset, drop_last=True); loader = DataLoader(dataset, "
                 "sampler=sampler)\n"
                 "sampler.set_epoch(epoch)  # every epoch",
                 why="each rank then reads its own part of the data",
                 source="torch.utils.data.distributed.DistributedSampler documentation",
+            ),
+        ),
+        ceiling_us=0.0,
+    )
+
+
+def _uneven(lengths: dict[int, int]) -> Candidate:
+    """Ranks whose epoch is longer than others'."""
+    shortest = min(lengths, key=lambda rank: lengths[rank])
+    longest = max(lengths, key=lambda rank: lengths[rank])
+    words = f"rank {shortest} has {lengths[shortest]} batches per epoch, rank {longest} has {lengths[longest]}"
+    return Candidate(
+        id=RULE.id,
+        summary=f"the ranks' shards have unequal lengths: {words}",
+        ranks=(),
+        lost_us=0.0,
+        changes=(),
+        confidence=SURE,
+        evidence=(Evidence(words),),
+        fixes=(
+            Fix(
+                setting="shard lengths",
+                current=f"{lengths[shortest]} to {lengths[longest]} batches",
+                suggested="equal on every rank",
+                patch="sampler = DistributedSampler(dataset, drop_last=True)  # or Join(...) around the training loop",
+                why="a rank without data leaves its peers waiting in a collective, or the epoch ends in a hang",
+                source="torch.distributed.algorithms.Join documentation",
             ),
         ),
         ceiling_us=0.0,

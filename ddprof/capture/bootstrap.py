@@ -64,10 +64,11 @@ def instrumentors(session: Session) -> list[Instrumentor]:
     forward = ForwardPasses(session)
     syncs = HostSyncs(session)
     gradients = GradientTimes(session)
-    session.forward, session.syncs, session.gradients = forward, syncs, gradients
+    loading = DataLoading(session)
+    session.forward, session.syncs, session.gradients, session.loading = forward, syncs, gradients, loading
     return [
         UserProfilers(session),
-        DataLoading(session),
+        loading,
         LoaderWorkers(session),
         forward,
         Backward(session),

@@ -12,6 +12,8 @@ from ddprof.capture.steps import Step
 _FIRST_STEPS = 64  # the start of a run and its recent past are both worth keeping
 _RECENT_STEPS = 4096
 _RECENT_PAUSES = 4096
+_RECENT_BATCHES = 512  # steps
+_RECENT_FETCHES = 512
 _MAX_NOTES = 64
 _WARM_STEPS = 2  # bare steps left out at the start: lazy initialisation, DDP's first bucket order
 
@@ -30,7 +32,8 @@ class Journal:
         self.notes: list[str] = []
         self.skipped_optimizer_steps = 0
         self.batch: dict[str, Any] | None = None
-        self.sample_indices: list[int] = []  # the first ones the training loader asked for
+        self._batches: deque[list[int]] = deque(maxlen=_RECENT_BATCHES)  # [step, batches, samples, elements]
+        self.fetches: deque[list[int]] = deque(maxlen=_RECENT_FETCHES)  # loaders without workers
         self.gradient_ready: dict[str, Any] | None = None
         self.boundary_ns: deque[int] = deque(maxlen=512)
         self._bare_ns: deque[int] = deque(maxlen=512)
@@ -51,6 +54,21 @@ class Journal:
         elif not disturbed and not self._after_window and step.number >= _WARM_STEPS:
             self._bare_ns.append(step.end_ns - step.start_ns)
         self._after_window = step.profiled  # the step after a window still waits for peers whose export took longer
+
+    def batch_fetched(self, step: int, samples: int, elements: int) -> None:
+        """Book a batch to a step: its samples, and the elements of all its tensors."""
+        batches = self._batches
+        if batches and batches[-1][0] == step:
+            last = batches[-1]
+            last[1] += 1
+            last[2] += samples
+            last[3] += elements
+        else:
+            batches.append([step, 1, samples, elements])
+
+    def batches(self) -> list[dict[str, int]]:
+        """What the recent steps were fed."""
+        return [dict(zip(("step", "batches", "samples", "elements"), row, strict=True)) for row in self._batches]
 
     def steps(self) -> list[Step]:
         """The steps kept: the first ones and the recent ones."""

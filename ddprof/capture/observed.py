@@ -24,6 +24,8 @@ class Observed:
         self._roots: list[tuple[str, weakref.ref[Any]]] = []
         self._optimizers: dict[int, weakref.ref[Any]] = {}
         self._loaders: dict[int, weakref.ref[Any]] = {}
+        self._loader_keys: dict[int, str] = {}
+        self._training_loader = "dataloader"
         self.frameworks: list[str] = []
         self._described: dict[str, Any] = {}
         self._surroundings: dict[str, Any] = {}
@@ -61,13 +63,18 @@ class Observed:
             self._optimizers[id(optimizer)] = weakref.ref(optimizer)
 
     def saw_loader(self, loader: Any) -> None:
-        """A DataLoader was iterated. The first one is taken for the training loader."""
+        """A DataLoader was iterated."""
         if id(loader) not in self._loaders and len(self._loaders) < _MAX_LOADERS:
             key = "dataloader" if not self._loaders else f"dataloader.{len(self._loaders)}"
             self._loaders[id(loader)] = weakref.ref(loader)
+            self._loader_keys[id(loader)] = key
             self._refresh(
                 key, loader, describe_loader.describe
             )  # `for batch in DataLoader(..)` keeps only the iterator alive
+
+    def trains_with(self, loader_id: int) -> None:
+        """The loader that feeds the optimizer; until it is known, the first one is taken for it."""
+        self._training_loader = self._loader_keys.get(loader_id, self._training_loader)
 
     def describe(self) -> dict[str, Any]:
         """The sidecar's keys about the job's objects; what is no longer alive keeps its last description."""
@@ -82,7 +89,7 @@ class Observed:
         for index, optimizer in enumerate(optimizers):
             key = "optimizer" if index == 0 else f"optimizer.{index}"
             self._refresh(key, optimizer, describe_optimizer.describe)
-        described = dict(self._described)
+        described, training = dict(self._described), self._training_loader
         return {
             "parallelism": list(self.frameworks),
             "ddp": described.get("ddp"),
@@ -92,8 +99,10 @@ class Observed:
             "optimizer": described.get("optimizer"),
             "more_optimizers": _numbered(described, "optimizer"),
             "parameters": described.get("parameters"),
-            "dataloader": described.get("dataloader"),
-            "more_dataloaders": _numbered(described, "dataloader"),
+            "dataloader": described.get(self._training_loader),
+            "more_dataloaders": [
+                described[key] for key in sorted(described) if key.startswith("dataloader") and key != training
+            ],
         }
 
     def surroundings(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from ddprof.capture.window import TraceWindow
 
 if TYPE_CHECKING:
     from ddprof.capture.instruments.base import Instrumentor
+    from ddprof.capture.instruments.dataloader import DataLoading
     from ddprof.capture.instruments.forward import ForwardPasses
     from ddprof.capture.instruments.gradients import GradientTimes
     from ddprof.capture.instruments.syncs import HostSyncs
@@ -61,6 +62,7 @@ class Session:
         self.instrumentors: list[Instrumentor] = []
         self.forward: ForwardPasses | None = None
         self.syncs: HostSyncs | None = None
+        self.loading: DataLoading | None = None
         self.gradients: GradientTimes | None = None
         self.watchdog: Watchdog | None = None
         self._windows_allowed = True
@@ -95,6 +97,8 @@ class Session:
         if self.identity is None:
             self._identified()
         self.observed.saw_optimizer(optimizer)
+        if self.loading is not None:
+            self.loading.optimizer_stepped()
         self.tracker.optimizer_stepped(id(optimizer))
 
     # ------------------------------------------------------------------ becoming a rank

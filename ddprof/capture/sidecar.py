@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import linecache
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from ddprof.capture.session import Session
 
 _CALIBRATION_ROUNDS = 200
+_MAX_SYNC_LINES = 256
+_MAX_SOURCE_CHARACTERS = 160
+FETCH_FIELDS = ("start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
 
 
 def write(path: Path, session: Session, state: str) -> None:
@@ -37,6 +41,7 @@ def build(session: Session, state: str) -> dict[str, Any]:
         **_who(identity),
         **session.observed.surroundings(),
         **session.observed.describe(),
+        "processors": environment.processors(),
         "communication_environment": environment.communication_environment(),
         "clock_pings": session.clock.pings(),
         "steps_total": journal.step_count,
@@ -44,18 +49,32 @@ def build(session: Session, state: str) -> dict[str, Any]:
         "windows": list(journal.windows),
         "gc": list(journal.gc),
         "checkpoints": list(journal.checkpoints),
-        "syncs": [
-            {"source_line": line, "what": what, "count": count, "total_ns": total}
-            for (line, what), (count, total) in sorted(journal.syncs.items(), key=lambda item: -item[1][1])[:256]
-        ],
+        "syncs": _syncs(journal.syncs),
         "batch": journal.batch,
-        "sample_indices": journal.sample_indices,
+        "batches": journal.batches(),
+        "fetches": [dict(zip(FETCH_FIELDS, fetch, strict=True)) for fetch in journal.fetches],
+        "sample_indices": session.loading.sample_indices() if session.loading is not None else [],
         "gradient_ready": journal.gradient_ready,
         "allocator": guard.attempt("allocator", environment.allocator),
         "skipped_optimizer_steps": journal.skipped_optimizer_steps,
         "overhead": journal.overhead(timer_pair_ns(), session.tracker.calls),
         "notes": [*journal.notes, *guard.faults],
     }
+
+
+def _syncs(syncs: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:
+    """Lines that waited for the device, the longest first, each with its text where the file is still there."""
+    worst = sorted(syncs.items(), key=lambda item: -item[1][1])[:_MAX_SYNC_LINES]
+    return [
+        {"source_line": line, "what": what, "count": count, "total_ns": total, "source": _source(line)}
+        for (line, what), (count, total) in worst
+    ]
+
+
+def _source(line: str) -> str | None:
+    file, _, number = line.rpartition(":")
+    text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
+    return text[:_MAX_SOURCE_CHARACTERS] or None
 
 
 def ring_identity(identity: RankIdentity) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ddprof.readers.numbers import InexactFloats
 from ddprof.readers.source import Source
 from ddprof.readers.streams import open_blocks
 from ddprof.readers.trace_event import Decoder, Event
+from ddprof.readers.workers import add_lanes, read_fetches, summary, workers_path
 from ddprof.tables import NULL, Table
 
 UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the header has no base
@@ -52,11 +54,14 @@ def _fill(columns: EventColumns, stream: EventStream[Event | None], decoder: Dec
 
 def _trace(source: Source, columns: EventColumns, header: Header, health: list[HealthNote]) -> RankTrace:
     base_ns = header.base_time_ns
+    sidecar, sidecar_notes = read_sidecar(source.sidecar_path)
+    if sidecar:
+        sidecar, fetch_notes = _with_fetches(sidecar, source, columns, base_ns)
+        sidecar_notes = [*sidecar_notes, *fetch_notes]
     built = assemble(columns, base_ns or 0, source.label)
     events, tracks = built.tables["events"], built.tables["tracks"]
     for group in (header.distributed.get("pg_config"),):
         columns.arguments.groups.add_config(group, header.backend or "")
-    sidecar, sidecar_notes = read_sidecar(source.sidecar_path)
     recorder, recorder_notes = read_flight_recorder(source.flight_recorder_path)
     device_index = _most_common(_device_column(events, tracks))
     identity = _identity(source, header, sidecar, columns, device_index, _most_common_pid(events, tracks))
@@ -83,6 +88,16 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         health=tuple(notes),
         **built.tables,
     )
+
+
+def _with_fetches(
+    sidecar: Mapping[str, Any], source: Source, columns: EventColumns, base_ns: int | None
+) -> tuple[Mapping[str, Any], list[HealthNote]]:
+    """The sidecar with what its loader's fetches cost ("fetching"), their spans as tracks of the trace."""
+    fetches, notes = read_fetches(workers_path(source.sidecar_path), sidecar)
+    if base_ns is not None:
+        add_lanes(columns, fetches, base_ns)
+    return {**sidecar, "fetching": summary(fetches)}, notes
 
 
 def _identity(

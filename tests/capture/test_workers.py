@@ -21,7 +21,14 @@ def test_every_fetch_is_kept(tmp_path: Path, method: str) -> None:
     fetches = [json.loads(line) for line in path.read_text().splitlines()]
     assert {fetch["worker"] for fetch in fetches} == {0, 1}
     assert all(fetch["samples"] == 4 and fetch["dur_ns"] >= 4 * 1_000_000 for fetch in fetches)
+    assert all(fetch["cpu_ns"] < fetch["dur_ns"] and 0 < fetch["collate_ns"] < fetch["dur_ns"] for fetch in fetches)
     (sidecar,) = run.sidecars
+    assert sidecar["sample_indices"] == list(range(40))
+    assert [batch["samples"] for batch in sidecar["batches"]] == [4] * 10
+    assert [batch["elements"] for batch in sidecar["batches"]] == [16] * 10
+    assert sidecar["dataloader"]["batches_per_epoch"] == 10
+    assert sidecar["batch"]["tensors"][0]["fingerprint"]
+    assert sidecar["processors"]["usable"] >= 1
     assert sidecar["steps_total"] == 10
     assert sidecar["dataloader"]["num_workers"] == 2
     assert 10 <= len(fetches) <= 16  # the workers run ahead of the ten steps by their prefetching

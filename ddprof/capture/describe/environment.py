@@ -10,6 +10,7 @@ from typing import Any
 from ddprof._version import __version__
 
 _COMMUNICATION_PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "TORCH_NCCL_", "FI_", "UCX_")
+_LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE")
 _SECRET_MARKERS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
 
@@ -64,6 +65,14 @@ def precision() -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "num_threads": torch.get_num_threads(),
     }
+
+
+def processors() -> dict[str, int | None]:
+    """CPUs this process may use, and the ranks of the job on this host that share them (null: the launcher does not
+    say)."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    named = (os.environ.get(name, "") for name in _LOCAL_SIZES)
+    return {"usable": usable, "local_ranks": next((int(size) for size in named if size.isdigit()), None)}
 
 
 def allocator() -> dict[str, int] | None:

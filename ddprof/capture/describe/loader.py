@@ -20,8 +20,17 @@ def describe(loader: Any) -> dict[str, Any]:
         "dataset": type(getattr(loader, "dataset", None)).__name__,
         "dataset_length": _length(getattr(loader, "dataset", None)),
         "multiprocessing_context": getattr(getattr(loader, "multiprocessing_context", None), "_name", None),
+        "batches_per_epoch": _batches(loader),
         "sampler": _sampler(loader),
     }
+
+
+def _batches(loader: Any) -> int | None:
+    """Batches of one pass on this rank; null for iterable data sets, whose length is a guess that warns when asked."""
+    sampler = getattr(loader, "batch_sampler", None)
+    if sampler is None or not hasattr(type(getattr(loader, "dataset", None)), "__getitem__"):
+        return None
+    return _length(sampler)
 
 
 def _batch_size(loader: Any) -> int | None:

@@ -1,8 +1,12 @@
-"""Data loading: time the training thread waits for a batch, the loader's settings, the shape of a batch."""
+"""Data loading: time the training thread waits for a batch, the loader's settings, what each batch holds, and which
+samples were asked for."""
 
 from __future__ import annotations
 
 import sys
+import zlib
+from collections.abc import Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +14,12 @@ from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.steps import DATA
 
 _MAX_TENSORS = 8
-_MAX_INDICES = 512
+_MAX_INDICES = 512  # per loader
+_MIN_INDICES = 64  # a pass that asked for fewer (a peek at one batch, a sanity check) gives way to the next
+_MAX_LOADERS = 8
+_MAX_HASHED_BYTES = 65536
+_MAX_DISTINCT_OF = 1024
+_MIN_DISTINCT = 4
 
 
 class DataLoading(Instrumentor):
@@ -19,9 +28,13 @@ class DataLoading(Instrumentor):
     def _install(self, module: ModuleType) -> None:
         source = sys.modules["torch.utils.data.dataloader"]
         session = self.session
+        self._indices: dict[int, list[int]] = {}  # by loader: what its first pass asked for
+        self._loader_of: dict[int, int] = {}  # id of the sampler that the iterators hold -> id of the loader
+        self._last: int | None = None  # the loader of the latest batch
+        self._trains: int | None = None
         fetch: Any = source._BaseDataLoaderIter.__next__
         iterate: Any = source.DataLoader.__iter__
-        saw_loader = session.guard.wrap(session.observed.saw_loader)
+        begins = session.guard.wrap(self._begins)
         saw_batch = session.guard.wrap(self._saw_batch)
 
         def __next__(iterator: Any) -> Any:
@@ -30,18 +43,42 @@ class DataLoading(Instrumentor):
                 batch = fetch(iterator)
             finally:
                 session.end(DATA, token)
-            if session.journal.batch is None:
-                saw_batch(batch)
+            saw_batch(iterator, batch)
             return batch
 
         def __iter__(loader: Any) -> Any:
-            saw_loader(loader)
+            begins(loader)
             return iterate(loader)
 
         if hasattr(source._BaseDataLoaderIter, "_next_index"):
             self._watch_indices(source._BaseDataLoaderIter)
         self.patches.add(source._BaseDataLoaderIter, "__next__", __next__)
         self.patches.add(source.DataLoader, "__iter__", __iter__)
+
+    def optimizer_stepped(self) -> None:
+        """The loader of the batch before the first optimizer step is the one that feeds the training."""
+        if self._trains is None and self._last is not None:
+            self._trains = self._last
+            self.session.observed.trains_with(self._last)
+
+    def sample_indices(self) -> list[int]:
+        """Data-set indices that the training loader's first pass asked for, in order; the first 512."""
+        if self._trains in self._indices:
+            return self._indices[self._trains]
+        return next(iter(self._indices.values()), [])
+
+    def _begins(self, loader: Any) -> None:
+        """A pass over a loader begins."""
+        self.session.observed.saw_loader(loader)
+        if id(loader) not in self._indices and len(self._indices) >= _MAX_LOADERS:
+            return
+        self._loader_of[id(getattr(loader, "_index_sampler", None))] = id(loader)
+        kept = self._indices.get(id(loader))
+        if kept is None or 0 < len(kept) < _MIN_INDICES:
+            self._indices[id(loader)] = []
+        elif kept:
+            # A later epoch is shuffled anew: what two ranks read then says nothing about how they share one.
+            self._loader_of.pop(id(getattr(loader, "_index_sampler", None)), None)
 
     def _watch_indices(self, cls: Any) -> None:
         """The first indices a rank asks for: whether ranks read the same samples can be seen from them."""
@@ -50,31 +87,62 @@ class DataLoading(Instrumentor):
 
         def _next_index(iterator: Any) -> Any:
             drawn = draw(iterator)
-            if len(self.session.journal.sample_indices) < _MAX_INDICES:
-                keep(drawn)
+            if self._loader_of:
+                keep(iterator, drawn)
             return drawn
 
         self.patches.add(cls, "_next_index", _next_index)
 
-    def _keep_indices(self, drawn: Any) -> None:
-        kept = self.session.journal.sample_indices
+    def _keep_indices(self, iterator: Any, drawn: Any) -> None:
+        kept = self._indices.get(self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), 0))
+        if kept is None or len(kept) >= _MAX_INDICES:
+            return
         batch = drawn if isinstance(drawn, (list, tuple)) else [drawn]
         kept.extend(index for index in batch[: _MAX_INDICES - len(kept)] if isinstance(index, int))
 
-    def _saw_batch(self, batch: Any) -> None:
-        self.session.journal.batch = {"tensors": _tensors(batch)}
+    def _saw_batch(self, iterator: Any, batch: Any) -> None:
+        """Book what was handed out to the step that is open now."""
+        session = self.session
+        if self._trains is None:
+            self._last = self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), self._last)
+        tensors = _tensors(batch)
+        if session.journal.batch is None:
+            tag = session.guard.attempt
+            session.journal.batch = {
+                "tensors": [
+                    {**_described(tensor), "fingerprint": tag("fingerprint", partial(_fingerprint, tensor))}
+                    for tensor in tensors
+                ]
+            }
+        samples = next((int(tensor.shape[0]) for tensor in tensors if len(tensor.shape)), 0)
+        session.journal.batch_fetched(session.tracker.index, samples, sum(tensor.numel() for tensor in tensors))
 
 
-def _tensors(batch: Any) -> list[dict[str, Any]]:
-    """Shape and dtype of the tensors in a batch; nothing is read from them."""
-    if isinstance(batch, dict):
+def _tensors(batch: Any) -> list[Any]:
+    """The tensors of a batch, the first eight; nothing is read from them."""
+    if isinstance(batch, Mapping):
         items = list(batch.values())
     elif isinstance(batch, (list, tuple)):
         items = list(batch)
     else:
         items = [batch]
-    tensors = [item for item in items if hasattr(item, "dtype") and hasattr(item, "shape")]
-    return [
-        {"shape": [int(n) for n in tensor.shape], "dtype": str(tensor.dtype).removeprefix("torch.")}
-        for tensor in tensors[:_MAX_TENSORS]
-    ]
+    return [item for item in items if hasattr(item, "dtype") and hasattr(item, "numel")][:_MAX_TENSORS]
+
+
+def _fingerprint(tensor: Any) -> str | None:
+    """A checksum of the first 64 KiB of values: whether two ranks got the same batch, without keeping any of it.
+
+    None for tensors on a device (nothing is copied) and where a few values repeat (labels of two classes are equal by
+    chance).
+    """
+    torch = sys.modules["torch"]
+    if tensor.device.type != "cpu" or type(tensor) is not torch.Tensor or not tensor.numel():
+        return None
+    flat = tensor.detach().reshape(-1)[: _MAX_HASHED_BYTES // tensor.element_size()].contiguous()
+    if len(torch.unique(flat[:_MAX_DISTINCT_OF])) < _MIN_DISTINCT:
+        return None
+    return f"{zlib.crc32(flat.view(torch.uint8).numpy().tobytes()):08x}"
+
+
+def _described(tensor: Any) -> dict[str, Any]:
+    return {"shape": [int(n) for n in tensor.shape], "dtype": str(tensor.dtype).removeprefix("torch.")}

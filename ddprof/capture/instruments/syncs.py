@@ -15,6 +15,7 @@ from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.patch import PatchSet
 
 _METHODS = ("item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__float__", "__int__")
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python")
 _MAX_LINES = 256
 
 
@@ -38,10 +39,33 @@ class HostSyncs(Instrumentor):
             original = getattr(cls, name, None)
             if original is not None:
                 self._armed.add(cls, name, self._timed(original, name))
+        self._arm_waits()
 
     def disarm(self) -> None:
         """Leave torch.Tensor as it was."""
         self._armed.clear()
+
+    def _arm_waits(self) -> None:
+        """Calls that wait for the device without a tensor."""
+        cuda = self._torch.cuda
+        for owner, label in (
+            (cuda, "synchronize"),
+            (cuda.Stream, "Stream.synchronize"),
+            (cuda.Event, "Event.synchronize"),
+        ):
+            self._armed.add(owner, "synchronize", self._waiting(owner.synchronize, label))
+
+    def _waiting(self, original: Any, label: str) -> Any:
+        book = self._book
+
+        def synchronize(*args: Any, **kwargs: Any) -> Any:
+            started_ns = time.perf_counter_ns()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                book(label, time.perf_counter_ns() - started_ns, sys._getframe(1))
+
+        return synchronize
 
     def _accelerated(self) -> bool:
         cuda = self._torch.cuda
@@ -63,12 +87,24 @@ class HostSyncs(Instrumentor):
         return synchronising
 
     def _booked(self, name: str, duration_ns: int, frame: Any) -> None:
-        while frame is not None and "/torch/" in frame.f_code.co_filename:
-            frame = frame.f_back
-        line = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "?"
+        code = _script_frame(frame)
+        line = f"{code.f_code.co_filename}:{code.f_lineno}" if code is not None else "?"
         syncs = self.session.journal.syncs
         if (line, name) not in syncs and len(syncs) >= _MAX_LINES:
             return
         total = syncs.setdefault((line, name), [0, 0])
         total[0] += 1
         total[1] += duration_ns
+
+
+def _script_frame(frame: Any) -> Any:
+    """The innermost frame of the script; where only libraries are on the stack, the innermost outside torch."""
+    outside = None
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if "/torch/" not in name:
+            outside = outside or frame
+            if not any(part in name for part in _LIBRARIES):
+                return frame
+        frame = frame.f_back
+    return outside

@@ -1,8 +1,8 @@
-"""DataLoader workers: when each batch was fetched, seen from inside the worker.
+"""Fetches: when each batch was made and what it cost, seen from inside the process that made it.
 
-A worker appends one line per batch to its rank's `.workers.jsonl`; one `write` of less than a page to an O_APPEND
-descriptor, so that workers share the file without a lock. The rank is found by the worker's parent process: fork and
-spawn alike.
+A DataLoader worker appends one line per batch to its rank's `.workers.jsonl`; one `write` of less than a page to an
+O_APPEND descriptor, so that workers share the file without a lock. The rank is found by the worker's parent process:
+fork and spawn alike. A loader without workers fetches in the training process: its recent fetches go to the sidecar.
 """
 
 from __future__ import annotations
@@ -23,34 +23,61 @@ _CLASSES = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
 
 
 class LoaderWorkers(Instrumentor):
-    """Times `fetch` of torch's fetchers, in worker processes only."""
+    """Times `fetch` of torch's fetchers, and the collating inside it."""
 
     def _install(self, module: ModuleType) -> None:
         self._file: int | None = None
         self._owner = 0
         self._lines = 0
+        self._collate_ns = 0
         source: Any = sys.modules["torch.utils.data._utils.fetch"]
         worker: Any = sys.modules["torch.utils.data._utils.worker"]
         for name in _CLASSES:
             cls = getattr(source, name)
             self.patches.add(cls, "fetch", self._timed(cls.fetch, worker.get_worker_info))
+        base: Any = source._BaseDatasetFetcher
+        self.patches.add(base, "__init__", self._with_timed_collate(base.__init__))
+
+    def _with_timed_collate(self, original: Any) -> Any:
+        def __init__(fetcher: Any, *args: Any, **kwargs: Any) -> None:
+            original(fetcher, *args, **kwargs)
+            collate = getattr(fetcher, "collate_fn", None)
+            if collate is not None:
+                fetcher.collate_fn = self._timed_collate(collate)
+
+        return __init__
+
+    def _timed_collate(self, collate: Any) -> Any:
+        def timed(data: Any) -> Any:
+            started_ns = time.perf_counter_ns()
+            try:
+                return collate(data)
+            finally:
+                self._collate_ns = time.perf_counter_ns() - started_ns
+
+        return timed
 
     def _timed(self, original: Any, get_worker_info: Any) -> Any:
         book = self.session.guard.wrap(self._book)
 
         def fetch(fetcher: Any, possibly_batched_index: Any) -> Any:
-            info = get_worker_info()
-            if info is None:
-                return original(fetcher, possibly_batched_index)
+            self._collate_ns = 0
+            cpu_ns = time.process_time_ns()  # its threads included: decoders bring their own
             started_ns = time.time_ns()
             try:
                 return original(fetcher, possibly_batched_index)
             finally:
-                book(info.id, started_ns, time.time_ns(), possibly_batched_index)
+                duration_ns = time.time_ns() - started_ns
+                cost = (started_ns, duration_ns, time.process_time_ns() - cpu_ns, self._collate_ns)
+                book(get_worker_info(), cost, possibly_batched_index)
 
         return fetch
 
-    def _book(self, worker: int, started_ns: int, ended_ns: int, indices: Any) -> None:
+    def _book(self, info: Any, cost: tuple[int, int, int, int], indices: Any) -> None:
+        samples = len(indices) if isinstance(indices, (list, tuple)) else 1
+        if info is None:
+            self.session.journal.fetches.append([*cost, samples])
+            return
         if self._owner != os.getpid():
             self._owner, self._file, self._lines = os.getpid(), None, 0
         if self._lines >= _MAX_LINES:
@@ -60,8 +87,9 @@ class LoaderWorkers(Instrumentor):
             if self._file is None:
                 return  # the parent is no rank yet: a single process before its first optimizer step
         self._lines += 1
-        samples = len(indices) if isinstance(indices, (list, tuple)) else 1
-        line = {"worker": worker, "start_ns": started_ns, "dur_ns": ended_ns - started_ns, "samples": samples}
+        started_ns, duration_ns, cpu_ns, collate_ns = cost
+        line = {"worker": info.id, "start_ns": started_ns, "dur_ns": duration_ns, "cpu_ns": cpu_ns}
+        line |= {"collate_ns": collate_ns, "samples": samples}
         os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def _open(self) -> int | None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from captured import with_sidecars
+from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, fires
+
+from ddprof.findings import Candidate
 
 ID = "host.allocator"
 
@@ -17,3 +21,10 @@ def test_suggests_expandable_segments(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+def test_retries_outside_the_trace_are_said(labelled: Runs) -> None:
+    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {}, {"allocator": {"retries": 7}}, {}))
+    assert isinstance(said, Candidate)
+    assert said.ranks == (1,)
+    assert "7 times" in said.evidence[0].text

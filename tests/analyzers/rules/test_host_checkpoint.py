@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from captured import steps, with_sidecars
+from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, fires
+
+from ddprof.findings import Candidate
 
 ID = "host.checkpoint"
 
@@ -18,3 +22,12 @@ def test_suggests_asynchronous_saving(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+def test_saves_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None:
+    saves = [{"start_ns": 40_000_000, "dur_ns": 20_000_000, "what": "torch.save"}]
+    sidecar = {"steps": steps(100, 1_000_000), "checkpoints": saves}
+    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar, {}))
+    assert isinstance(said, Candidate)
+    assert "rank 0" in said.summary
+    assert said.ceiling_us == pytest.approx(0.2 * labelled("clean.ddp").measures.step_us)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from captured import steps, with_sidecars
+from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, fires
+
+from ddprof.findings import Candidate
 
 ID = "host.gc"
 
@@ -18,3 +22,19 @@ def test_suggests_to_collect_at_once(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+def test_collections_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None:
+    pauses = [{"start_ns": 1_000_000 * i, "dur_ns": 50_000, "generation": 2} for i in range(1, 90)]
+    window = {"start_ns": 0, "end_ns": 10_000_000}
+    sidecar = {"steps": steps(100, 1_000_000), "gc": pauses, "windows": [window]}
+    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
+    assert isinstance(said, Candidate)
+    assert "rank 1" in said.summary
+    assert said.ceiling_us == pytest.approx(0.04 * labelled("clean.ddp").measures.step_us)  # 80 of 50 us in 100 ms
+    assert said.evidence[0].rank == 1
+
+
+def test_rare_collections_are_not_worth_a_finding(labelled: Runs) -> None:
+    sidecar = {"steps": steps(100, 1_000_000), "gc": [{"start_ns": 5_000_000, "dur_ns": 600_000, "generation": 2}]}
+    assert list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar))) == []

@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from captured import with_sidecars
+from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, abstains, fires
+
+from ddprof.findings import Candidate
 
 ID = "input.starved"
 
@@ -32,3 +36,27 @@ def test_abstains_without_loader_ranges(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+@pytest.mark.parametrize(
+    ("cpu_ns", "collate_ns", "kind", "setting"),
+    [
+        (0.9, 0.1, "bound by the CPU", "transforms"),
+        (0.1, 0.0, "mostly waiting", "storage"),
+        (0.9, 0.6, "collate function", "collate_fn"),
+    ],
+)
+def test_says_what_a_batch_is_spent_on(
+    labelled: Runs, cpu_ns: float, collate_ns: float, kind: str, setting: str
+) -> None:
+    fetch_ns = 100_000_000
+    fetching = {"workers": 2, "batches": 50, "fetch_ns": fetch_ns, "cpu_ns": int(cpu_ns * fetch_ns), "samples": 32}
+    fetching["collate_ns"] = int(collate_ns * fetch_ns)
+    sidecar = {"fetching": fetching, "dataloader": {"num_workers": 2}, "processors": {"usable": 64, "local_ranks": 8}}
+    (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), sidecar))
+    assert isinstance(said, Candidate)
+    assert kind in said.evidence[0].text
+    assert said.fixes[1].setting == setting
+    workers = int(said.fixes[0].suggested)
+    assert workers > 2
+    assert workers <= 8 or "waiting" in kind  # eight cores for each rank; a fetch that waits needs none

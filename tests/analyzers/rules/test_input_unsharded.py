@@ -1,42 +1,109 @@
-"""Samplers as the capture recorded them: whole data set on every rank, uneven shards, or unknown."""
+"""What the capture recorded of samples: indices, first batches, samplers, lengths of epochs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
-from labelled_runs import Labelled, Runs, abstains
+from labelled_runs import Labelled, Runs
 
-from ddprof.findings import Candidate
+from ddprof.findings import Abstention, Candidate
 
 ID = "input.unsharded"
+SAME = [list(range(64))] * 4
+SHARDS = [list(range(rank, 256, 4)) for rank in range(4)]
+PADDED = [[*shard[:-1], 0] for shard in SHARDS]  # DistributedSampler repeats its first sample where shards are uneven
+LABELS = {"shape": [8], "dtype": "int64"}
 
 
-def with_sampler(run: Labelled, **sampler: Any) -> Measures:
-    """The run as if its capture had recorded this sampler on every rank."""
-    loader = {"dataloader": {"sampler": {"class": "RandomSampler", **sampler}}}
-    ranks = tuple(replace(facts, sidecar=loader) for facts in run.job.ranks)
-    return replace(run.measures, job=replace(run.job, ranks=ranks))
+def captured(
+    run: Labelled, indices: list[list[int]] | None = None, prints: list[str] | None = None, **given: Any
+) -> Measures:
+    """The run as if its capture had recorded this loader, these first samples and these first batches."""
+    loader = {"sampler": {"class": "RandomSampler", "sharded": given.pop("sharded", None)}, **given}
+    ranks = []
+    for position, facts in enumerate(run.job.ranks):
+        sidecar: dict[str, Any] = {"dataloader": loader, "parallelism": ["ddp"]}
+        if indices is not None:
+            sidecar["sample_indices"] = indices[position]
+        if prints is not None:
+            sidecar["batch"] = {"tensors": [{**LABELS, "fingerprint": prints[position]}]}
+        ranks.append(replace(facts, sidecar=sidecar))
+    return replace(run.measures, job=replace(run.job, ranks=tuple(ranks)))
 
 
-def test_fires_where_every_rank_reads_everything(labelled: Runs) -> None:
-    (said,) = catalogue()[ID].detect(with_sampler(labelled("clean.ddp"), sharded=False))
-    assert isinstance(said, Candidate)
-    assert "same samples" in said.summary
-    assert said.fixes[0].suggested == "DistributedSampler"
+def said(measures: Measures) -> list[Candidate | Abstention]:
+    return list(catalogue()[ID].detect(measures))
 
 
-def test_fires_on_uneven_shards(labelled: Runs) -> None:
-    (said,) = catalogue()[ID].detect(with_sampler(labelled("clean.ddp"), sharded=True, even=False))
-    assert isinstance(said, Candidate)
-    assert "unequal lengths" in said.summary
+def test_equal_indices_and_batches_are_the_same_samples(labelled: Runs) -> None:
+    (found,) = said(captured(labelled("clean.ddp"), SAME, ["aa"] * 4, sharded=True))  # whatever the sampler claims
+    assert isinstance(found, Candidate)
+    assert "same samples" in found.summary
+    assert found.confidence > 0.9
+    assert found.fixes[0].suggested == "DistributedSampler"
 
 
-def test_is_silent_on_even_shards(labelled: Runs) -> None:
-    assert list(catalogue()[ID].detect(with_sampler(labelled("clean.ddp"), sharded=True, even=True))) == []
+def test_equal_indices_of_different_data_sets_accuse_nobody(labelled: Runs) -> None:
+    (found,) = said(captured(labelled("clean.ddp"), SAME, ["aa", "bb", "cc", "dd"], sharded=False))
+    assert isinstance(found, Abstention)
+
+
+def test_every_rank_draws_from_everything(labelled: Runs) -> None:
+    drawn = [[(7 * i + 31 * rank) % 200 for i in range(64)] for rank in range(4)]
+    (found,) = said(captured(labelled("clean.ddp"), drawn, sharded=False))
+    assert isinstance(found, Candidate)
+    assert "whole data set" in found.summary
+    assert found.confidence < 0.7
+
+
+@pytest.mark.parametrize("indices", [SHARDS, PADDED], ids=["even", "padded"])
+def test_shards_are_healthy(labelled: Runs, indices: list[list[int]]) -> None:
+    assert said(captured(labelled("clean.ddp"), indices, sharded=True)) == []
+
+
+def test_a_sampler_that_does_not_shard_is_enough(labelled: Runs) -> None:
+    (found,) = said(captured(labelled("clean.ddp"), sharded=False))
+    assert isinstance(found, Candidate)
+
+
+def test_iterable_data_sets_are_judged_by_their_batches(labelled: Runs) -> None:
+    run = labelled("clean.ddp")
+    same = captured(run, prints=["aa"] * 4)
+    other = captured(run, prints=["aa", "bb", "cc", "dd"])
+    for measures in (same, other):
+        for facts in measures.job.ranks:
+            facts.sidecar["dataloader"]["sampler"]["class"] = "_InfiniteConstantSampler"
+    (found,) = said(same)
+    assert isinstance(found, Candidate)
+    assert "same stream" in found.summary
+    assert said(other) == []
+
+
+def test_epochs_of_different_length(labelled: Runs) -> None:
+    measures = captured(labelled("clean.ddp"), SHARDS, sharded=True)
+    for position, facts in enumerate(measures.job.ranks):
+        object.__setattr__(
+            facts, "sidecar", {**facts.sidecar, "dataloader": {"batches_per_epoch": 100 + position // 3}}
+        )
+    (found,) = said(measures)
+    assert isinstance(found, Candidate)
+    assert "rank 3 has 101" in found.summary
+
+
+def test_parts_of_one_replica_are_not_judged(labelled: Runs) -> None:
+    measures = captured(labelled("clean.ddp"), SAME, ["aa"] * 4)
+    for facts in measures.job.ranks:
+        facts.sidecar["parallelism"].append("tp")  # type: ignore[attr-defined]
+    (found,) = said(measures)
+    assert isinstance(found, Abstention)
+    assert "by design" in found.reason
 
 
 def test_abstains_where_samplers_were_not_recorded(labelled: Runs) -> None:
-    assert "does not record samplers" in abstains(ID, labelled("clean.ddp").measures)
+    (found,) = said(labelled("clean.ddp").measures)
+    assert isinstance(found, Abstention)
+    assert "does not record samplers" in found.reason

@@ -1,0 +1,93 @@
+"""Who read which samples: what the capture's sample indices, batch fingerprints and batch sizes say across ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ddprof.analyzers.facts.model import RankFacts
+
+from ddprof.tables import Array
+
+# Ranks of one of these hold parts of one model replica and read the same samples by design.
+SAME_SAMPLES = ("tp", "pp", "cp", "ep")
+MIN_INDICES = 16  # of a rank, before an overlap means anything
+MIN_SHARE = 0.02  # of the samples read by more than one rank; a sharded epoch repeats only what pads it
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What the ranks' first passes over their data have in common."""
+
+    positions: tuple[int, ...]  # ranks whose indices are known
+    share: float  # of the (rank, sample) pairs whose sample another rank read too
+    samples: int  # indices known per rank, the fewest
+    in_step: bool  # the ranks asked for the same samples in the same order
+    contents_equal: bool | None  # the first batches hold the same values; None where that cannot be compared
+
+    @property
+    def is_real(self) -> bool:
+        """More than the padding of equal shards explains."""
+        pairs = self.share * self.samples * len(self.positions)
+        return self.share >= MIN_SHARE and pairs > 2 * len(self.positions)
+
+
+def shares_replica(ranks: Sequence[RankFacts]) -> bool:
+    """Whether some ranks read the same samples by design (tensor, pipeline, context or expert parallelism)."""
+    return any(kind in SAME_SAMPLES for f in ranks for kind in f.sidecar.get("parallelism") or ())
+
+
+def overlap(ranks: Sequence[RankFacts]) -> Overlap | None:
+    """The overlap of the ranks' first passes; None where fewer than two ranks recorded enough indices."""
+    known = {
+        p: indices
+        for p, f in enumerate(ranks)
+        if isinstance(indices := f.sidecar.get("sample_indices"), list) and len(indices) >= MIN_INDICES
+    }
+    if len(known) < 2:
+        return None
+    fewest = min(map(len, known.values()))
+    drawn = {p: indices[:fewest] for p, indices in known.items()}
+    readers = Counter(index for indices in drawn.values() for index in set(indices))
+    pairs = sum(len(set(indices)) for indices in drawn.values())
+    shared = sum(n for n in readers.values() if n > 1)
+    first = next(iter(drawn.values()))
+    in_step = all(indices == first for indices in drawn.values())
+    equal = same_contents([ranks[p] for p in known]) if in_step else None
+    return Overlap(tuple(known), shared / pairs, fewest, in_step, equal)
+
+
+def same_contents(ranks: Sequence[RankFacts]) -> bool | None:
+    """Whether the first batches of all ranks hold an equal tensor. None where no rank kept fingerprints.
+
+    One equal tensor is enough: inputs may be augmented at random, labels are not.
+    """
+    prints = [_fingerprints(f.sidecar) for f in ranks]
+    if len(prints) < 2 or not all(prints):
+        return None
+    return bool(set.intersection(*prints))
+
+
+def _fingerprints(sidecar: Any) -> set[tuple[int, str]]:
+    tensors = (sidecar.get("batch") or {}).get("tensors") or []
+    return {(i, t["fingerprint"]) for i, t in enumerate(tensors) if isinstance(t, dict) and t.get("fingerprint")}
+
+
+def fed_elements(ranks: Sequence[RankFacts]) -> Array | None:
+    """Elements of the batches each rank was fed in the steps that all ranks know, float, shape (ranks, steps).
+
+    Only traced steps count; None where the capture did not record batches on every rank.
+    """
+    tables = [
+        {int(row["step"]): float(row["elements"]) for row in f.sidecar.get("batches") or () if isinstance(row, dict)}
+        for f in ranks
+    ]
+    traced = [set(map(int, f.steps["index"])) for f in ranks]
+    common = sorted(set.intersection(*(set(t) & s for t, s in zip(tables, traced, strict=True)))) if tables else []
+    if not common:
+        return None
+    fed = np.array([[table[step] for step in common] for table in tables])
+    return fed if (fed > 0).all() else None

@@ -1,0 +1,62 @@
+"""Pauses over the whole run, from the capture's own record: most fall outside the few traced steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ddprof.analyzers.facts.model import RankFacts
+
+from ddprof import intervals
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Pauses of one kind on one rank between its first and its last recorded step, outside the traced steps."""
+
+    position: int
+    count: int
+    total_ns: int
+    longest_ns: int
+    run_ns: int
+    steps: int
+
+    @property
+    def share(self) -> float:
+        """Of the run's time."""
+        return self.total_ns / self.run_ns if self.run_ns > 0 else 0.0
+
+
+def worst_stalls(ranks: tuple[RankFacts, ...] | list[RankFacts], key: str) -> Stalls | None:
+    """The rank that lost most to sidecar pauses of `key` ("gc", "checkpoints"); None where none was recorded.
+
+    Ranks wait for one another, so the job loses at least what its worst rank does.
+    """
+    found = [s for p, f in enumerate(ranks) if (s := _stalls(f, p, key)) is not None]
+    return max(found, key=lambda s: s.share, default=None)
+
+
+def _stalls(facts: RankFacts, position: int, key: str) -> Stalls | None:
+    steps = [s for s in facts.sidecar.get("steps") or () if isinstance(s, dict) and s.get("end_ns")]
+    pauses = [p for p in facts.sidecar.get(key) or () if isinstance(p, dict) and p.get("dur_ns")]
+    if not steps or not pauses:
+        return None
+    first, last = int(steps[0]["start_ns"]), int(steps[-1]["end_ns"])
+    if len(pauses) >= 4096:  # the record keeps the latest: what came before them is unknown, not free of pauses
+        first = max(first, int(pauses[0]["start_ns"]))
+    start, end = _column(pauses, "start_ns"), _column(pauses, "start_ns") + _column(pauses, "dur_ns")
+    inside = (start >= first) & (end <= last)
+    for window in facts.sidecar.get("windows") or ():
+        if isinstance(window, dict) and window.get("end_ns") is not None and window.get("start_ns") is not None:
+            inside &= (end <= int(window["start_ns"])) | (start >= int(window["end_ns"]))
+    if not inside.any():
+        return None
+    spent = intervals.length(intervals.union(start[inside], end[inside]))
+    longest = int((end - start)[inside].max())
+    run_steps = int(steps[-1].get("index", len(steps))) - int(steps[0].get("index", 0)) + 1
+    return Stalls(position, int(inside.sum()), spent, longest, last - first, run_steps)
+
+
+def _column(rows: list[dict[str, Any]], name: str) -> Any:
+    return np.array([int(row[name]) for row in rows], np.int64)

@@ -1,0 +1,71 @@
+"""Fetches beside a sidecar: their cost, and their spans in the trace they belong to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from ddprof.model import Kind
+from ddprof.readers import discover, read
+from ddprof.readers.workers import read_fetches, summary, workers_path
+
+STEM = "rank0.host.1.0"
+BASE_NS = 1_000_000_000_000_000_000
+
+
+def folder_with(tmp_path: Path, lines: list[str]) -> Path:
+    """A run of one rank with two steps and these lines of its workers."""
+    events = [
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{n}",
+            "pid": 1,
+            "tid": 1,
+            "ts": 1000 * n,
+            "dur": 1000,
+        }
+        for n in (1, 2)
+    ]
+    trace = {"schemaVersion": 1, "baseTimeNanoseconds": BASE_NS, "traceEvents": events}
+    (tmp_path / f"{STEM}.0.pt.trace.json").write_text(json.dumps(trace))
+    sidecar = {"schema": "ddprof.run/1", "rank": 0, "world_size": 1, "host": "host"}
+    (tmp_path / f"{STEM}.sidecar.json").write_text(json.dumps(sidecar))
+    (tmp_path / f"{STEM}.workers.jsonl").write_text("\n".join(lines))
+    return tmp_path
+
+
+def fetch(worker: int, start_us: int, dur_us: int, **more: int) -> str:
+    """A line as capture writes it."""
+    line = {"worker": worker, "start_ns": BASE_NS + 1000 * start_us, "dur_ns": 1000 * dur_us, "samples": 4}
+    return json.dumps({**line, **more})
+
+
+def test_spans_near_the_trace_become_lanes(tmp_path: Path) -> None:
+    lines = [fetch(0, 900, 300), fetch(1, 1500, 400), fetch(1, 900_000, 400)]
+    ((_, (source,)),) = discover([str(folder_with(tmp_path, lines))]).runs
+    trace = read(source)
+    mine = trace.events.take(trace.events["kind"] == Kind.OTHER)
+    assert [trace.strings[n] for n in mine["name"]] == ["DataLoader worker: fetch"] * 2
+    assert mine["ts_ns"].tolist() == [BASE_NS + 900_000, BASE_NS + 1_500_000]
+    assert [trace.tracks["name"][t] for t in mine["track"]] == ["DataLoader worker 0", "DataLoader worker 1"]
+
+
+def test_cost_leaves_out_each_workers_start(tmp_path: Path) -> None:
+    cost = {"cpu_ns": 90_000, "collate_ns": 10_000}
+    lines = [fetch(w, 1000 * n, 5_000 if n == 0 else 100, **cost) for n in range(4) for w in (0, 1)]
+    folder = folder_with(tmp_path, [*lines, '{"worker": 0, "st'])
+    fetches, notes = read_fetches(workers_path(str(folder / f"{STEM}.sidecar.json")), {})
+    assert summary(fetches) == {"workers": 2, "batches": 8, "fetch_ns": 100_000, "samples": 4} | cost
+    assert ["1 unreadable" in note.issue for note in notes] == [True]
+
+
+def test_fetches_of_the_training_process_are_its_own(tmp_path: Path) -> None:
+    own = [{"start_ns": n, "dur_ns": 50, "cpu_ns": 20, "collate_ns": 5, "samples": 2} for n in range(3)]
+    fetches, _ = read_fetches(None, {"fetches": own})
+    found = summary(fetches)
+    assert found is not None
+    assert (found["workers"], found["fetch_ns"], found["samples"]) == (0, 50, 2)
+    assert summary(np.empty((0, 6), np.int64)) is None

@@ -59,7 +59,7 @@ def number(key: str, text: str, least: float, most: float = 1e9) -> float:
 
 def present(measures: Measures, stated: Mapping[str, float]) -> Present:
     """The run's settings; what the user states goes before what was captured."""
-    loader, ddp = (measures.settings.get(key) or {} for key in ("dataloader", "ddp"))
+    loader, ddp, processors = (measures.settings.get(key) or {} for key in ("dataloader", "ddp", "processors"))
 
     def known(key: str, captured: Any) -> float | None:
         value = stated.get(key, captured)
@@ -74,7 +74,7 @@ def present(measures: Measures, stated: Mapping[str, float]) -> Present:
         prefetch_factor=whole("prefetch_factor", loader.get("prefetch_factor")),
         bucket_cap_mb=known("bucket_cap_mb", ddp.get("bucket_cap_mb")),
         first_bucket_mb=known("first_bucket_mb", ddp.get("first_bucket_mb")),
-        cores=whole("cores", measures.settings.get("cores")),
+        cores=whole("cores", processors.get("usable")),
     )
 
 

@@ -134,6 +134,8 @@ def _loader(workers: float, prefetch: float, measures: Measures, now: Present) -
             f"num_workers: the {had} workers of this run kept up and were not timed, so what a batch costs is unknown; "
             "capture with `ddprof run`, which times them"
         )
+    if (workers, prefetch) == (had, now.prefetch()):
+        return ()
     return (Change("loader_workers", (), (workers, prefetch, float(had), float(now.cores or 0))),)
 
 

@@ -10,7 +10,7 @@ from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.transfer_curve import TransferCurve, transfer_curve
-from ddprof.analyzers.replay.gradient_buckets import Backward, backwards, gradient_curve, tail_ns
+from ddprof.analyzers.replay.gradient_buckets import Backward, Schedule, backwards, gradient_curve, scheduled
 from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
 
 from ddprof.findings import Change
@@ -38,19 +38,22 @@ def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[
     rows: dict[int, list[Array]] = {}
     times: dict[int, list[Array]] = {}
     for backward in backwards(graph, measures):
-        tail = tail_ns(backward, curve, change.values[0], change.values[1], measured)
+        schedule = scheduled(backward, curve, change.values[0], change.values[1], measured)
         for rank in graph.ranks:
             if rank.position in backward.rows:
                 mine = backward.rows[rank.position]
                 rows.setdefault(rank.position, []).append(mine)
-                times.setdefault(rank.position, []).append(_hidden_then(rank, mine, backward, tail))
+                times.setdefault(rank.position, []).append(_hidden_then(rank, mine, backward, schedule))
     return {p: Retimed(np.concatenate(rows[p]), np.round(np.concatenate(times[p])).astype(np.int64)) for p in rows}
 
 
-def _hidden_then(rank: RankGraph, rows: Array, backward: Backward, tail: float) -> Array:
+def _hidden_then(rank: RankGraph, rows: Array, backward: Backward, schedule: Schedule) -> Array:
+    """Transfers in the recorded calls: the hidden ones as long as the schedule has them (kernels run slower beside)."""
     room = np.append(np.diff(backward.ready_ns), 0)
     times: Array = np.minimum(rank.ops.transfer_ns[rows], room).astype(float)
-    times[-1] = tail
+    total = float(times[:-1].sum())
+    times *= min(1.0, schedule.hidden_ns / total) if total else 0.0
+    times[-1] = schedule.tail_ns
     return times
 
 

@@ -180,15 +180,24 @@ def scheduled_end_ns(sizes_bytes: Array, ready_ns: Array, curve: TransferCurve) 
     return float(end)
 
 
-def tail_ns(
-    backward: Backward, curve: TransferCurve, cap_bytes: float, first_bytes: float, measured: TransferCurve
-) -> float:
-    """From the last gradient to the end of the last bucket under other caps, at the costs of `curve`.
+@dataclass(frozen=True)
+class Schedule:
+    """A backward pass in other buckets, ns: from the last gradient to the end, and what was transferred before that."""
 
-    What the same schedule gets wrong about the recorded buckets, at the `measured` costs, is added; the last bucket's
-    own transfer is the least.
+    tail_ns: float
+    hidden_ns: float
+
+
+def scheduled(
+    backward: Backward, curve: TransferCurve, cap_bytes: float, first_bytes: float, measured: TransferCurve
+) -> Schedule:
+    """The reduction under other caps, at the costs of `curve`.
+
+    What the same schedule gets wrong about the recorded buckets, at the `measured` costs, is added to the tail; the
+    last bucket's own transfer is the least.
     """
     sizes, ready = planned(backward, cap_bytes, first_bytes)
     missed = backward.end_ns - scheduled_end_ns(backward.sizes_bytes, backward.ready_ns, measured)
     tail = scheduled_end_ns(sizes, ready, curve) - backward.last_ns + missed
-    return max(tail, curve.time_ns(float(sizes[-1])))
+    tail = max(tail, curve.time_ns(float(sizes[-1])))
+    return Schedule(tail, max(0.0, sum(curve.time_ns(size) for size in sizes.tolist()) - tail))

@@ -69,15 +69,19 @@ def _timed(timed: Mapping[str, Any]) -> FetchCosts:
     )
 
 
-def paced_step_ns(step_ns: float, costs: Sequence[Array], workers: int, prefetch: int) -> float:
-    """Mean job step in the steady state when every rank consumes a batch per `step_ns` of everything else.
+def paced_step_ns(step_ns: float, costs: Sequence[Array], workers: int, prefetch: int, busy_ns: Array) -> float:
+    """Mean job step in the steady state.
 
-    `costs`: per rank, measured batch times (ns), drawn from in random order. All ranks wait for the last batch.
+    `step_ns`: the job's step with every batch ready. `busy_ns`: per rank, what of it is its own work, from its batch to
+    where it meets the others; all of them wait for the last. `costs`: per rank, batch times (ns), drawn from in random
+    order.
     """
     random = np.random.default_rng(_SEED)
     drawn = np.stack([random.choice(cost, STEPS) for cost in costs])
     delivered = np.zeros((len(costs), STEPS))
     ready = np.zeros((len(costs), STEPS))
+    own = np.minimum(busy_ns, step_ns)
+    shared = step_ns - float(own.max())
     now, ends = 0.0, []
     for step in range(STEPS):
         if workers == 0:
@@ -88,6 +92,6 @@ def paced_step_ns(step_ns: float, costs: Sequence[Array], workers: int, prefetch
             asked = delivered[:, step - window] if step >= window else np.zeros(len(costs))
             ready[:, step] = np.maximum(free, asked) + drawn[:, step]
             delivered[:, step] = np.maximum(now, ready[:, step])
-        now = float(delivered[:, step].max()) + step_ns
+        now = float((delivered[:, step] + own).max()) + shared
         ends.append(now)
     return (ends[-1] - ends[SETTLED - 1]) / (STEPS - SETTLED)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes import PREFETCHED_US
-from ddprof.analyzers.replay.loader_queue import DEFAULT_PREFETCH, FetchCosts, fetch_costs, paced_step_ns
+from ddprof.analyzers.replay.loader_queue import FetchCosts, fetch_costs, paced_step_ns
 
 from ddprof.findings import Change
 from ddprof.tables import Array
@@ -24,14 +24,24 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
     `step_us`: the step with every batch ready when asked for.
     """
     workers, prefetch, now, cores = (int(v) for v in change.values)
-    costs = [c for c in rank_costs(measures, now) if c is not None]
-    if not costs:
+    known = [(p, cost) for p, cost in enumerate(rank_costs(measures, now)) if cost is not None]
+    if not known:
         return step_us
-    if costs[0].source == "arrivals" and (workers, prefetch) == (now, DEFAULT_PREFETCH):
-        return max(step_us, measures.step_us)  # nothing changes, and the few steps seen need not be the steady state
-    slowest = sorted((_pace(c, now) for c in costs), key=lambda cost: -float(cost.mean()))[:MAX_RANKS]
-    paced_us = paced_step_ns(step_us * 1e3, slowest, workers, max(1, prefetch)) / 1e3
-    return max(paced_us, cores_bound_us(measures, costs, cores))
+    slowest = sorted(known, key=lambda item: -item[1].mean_ns)[:MAX_RANKS]
+    busy_ns = own_work_us(measures) * 1e3
+    # A rank without a known loader may still be the one with most work: it meets the others with its batch ready.
+    costs = [_pace(cost) for _, cost in slowest] + [np.zeros(1)]
+    own = np.append(busy_ns[[p for p, _ in slowest]], busy_ns.max())
+    paced_us = paced_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), own) / 1e3
+    return max(paced_us, cores_bound_us(measures, [cost for _, cost in known], cores))
+
+
+def own_work_us(measures: Measures) -> Array:
+    """Per rank, the part of a step that is neither waiting for others nor for batches (us)."""
+    total: Array = measures.ledger_us.sum(axis=1)
+    idle = measures.cause_us("comm_wait") + measures.cause_us("dataloader") + measures.cause_us("comm_transfer")
+    own: Array = np.maximum(total - idle, 0.0)
+    return own
 
 
 def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
@@ -39,7 +49,7 @@ def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
     return [fetch_costs(facts, workers_now) for facts in measures.job.ranks]
 
 
-def _pace(costs: FetchCosts, workers_now: int) -> Array:
+def _pace(costs: FetchCosts) -> Array:
     """Batch times, less what even a prefetched batch takes where the training thread made it."""
     inline = costs.source == "inline"
     return np.maximum(costs.cost_ns - (PREFETCHED_US * 1e3 if inline else 0.0), 0.0)

@@ -1,0 +1,104 @@
+"""The data loader's workers and prefetch: W workers deliver a batch every t_batch / W, as far as there are cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddprof.analyzers.planning.curve import Curve, Point
+from ddprof.analyzers.planning.facts import Present
+from ddprof.analyzers.replay.loader_queue import FetchCosts
+from ddprof.analyzers.replay.pacing import cores_bound_us, rank_costs
+from ddprof.analyzers.replay.price import Pricer
+
+from ddprof.errors import NoUsableInput
+from ddprof.findings import Change
+
+WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+PREFETCH = (1, 2, 4, 8)
+DOUBT = 0.15
+CPU_BOUND, WAITING, COLLATING = 0.7, 0.4, 0.5  # shares of a fetch (analyzers/rules/loader_cost.py draws the same lines)
+SPARE = 0.2  # workers beyond the exact need, so that batches that take longer do not show (ml-engineering)
+
+
+@dataclass(frozen=True)
+class LoaderPlan:
+    """What other workers and prefetch would give. Times are microseconds; `batch_us`: to make one, slowest rank."""
+
+    workers: Curve
+    prefetch: Curve
+    step_us: float
+    advised_workers: int
+    advised_us: float
+    low_us: float
+    high_us: float
+    batch_us: float
+    ready_us: float  # the step with every batch ready: no setting of the loader gives less
+    kind: str | None  # "cpu" | "wait" | "collate" | "mixed"; None where CPU time was not recorded
+    cpu_share: float | None
+    source: str
+    cores: int | None
+    cores_us: float  # least step that the cores allow; 0 where that cannot be known
+
+
+def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
+    """The plan. Raises UsageError or NoUsableInput where a batch's cost cannot be known."""
+    had = now.workers()
+    costs = [c for c in rank_costs(prices.measures, had) if c is not None]
+    if not costs:
+        raise NoUsableInput(
+            f"the {had} workers of this run kept up and were not timed: what a batch costs is unknown (capture with "
+            "`ddprof run`, which times them)"
+        )
+    slowest = max(costs, key=lambda c: c.mean_ns)
+
+    def predicted(workers: int, prefetch: int) -> float:
+        if workers == had and (prefetch == now.prefetch() or not workers):
+            return prices.step_us(())
+        values = (float(workers), float(prefetch), float(had), float(now.cores or 0))
+        return prices.step_us((Change("loader_workers", (), values),))
+
+    most = max(now.cores or WORKERS[-1], had)
+    counts = sorted({*(w for w in WORKERS if w <= most), had})
+    curve = Curve("num_workers", tuple(Point(w, predicted(w, now.prefetch())) for w in counts), had)
+    ready_us = prices.step_us((Change("instant_loader"),))
+    advised = _advised(curve, slowest.mean_ns / 1e3, ready_us)
+    deep = Curve(
+        "prefetch_factor",
+        tuple(Point(f, predicted(int(advised.value), f)) for f in PREFETCH) if advised.value else (),
+        now.prefetch_factor,
+    )
+    step_us = prices.step_us(())
+    margin = prices.margin_us(step_us - advised.step_us, DOUBT)
+    return LoaderPlan(
+        workers=curve,
+        prefetch=deep,
+        step_us=step_us,
+        advised_workers=int(advised.value),
+        advised_us=advised.step_us,
+        low_us=max(0.0, advised.step_us - margin),
+        high_us=advised.step_us + margin,
+        batch_us=slowest.mean_ns / 1e3,
+        ready_us=ready_us,
+        kind=_kind(slowest),
+        cpu_share=slowest.cpu_share,
+        source=slowest.source,
+        cores=now.cores,
+        cores_us=cores_bound_us(prices.measures, costs, now.cores or 0),
+    )
+
+
+def _advised(curve: Curve, batch_us: float, ready_us: float) -> Point:
+    """The run's own count where it is as good as any; else the fewest that are, with a fifth to spare."""
+    if curve.now is not None and any(p.value == curve.now for p in curve.flat):
+        return next(p for p in curve.flat if p.value == curve.now)
+    fewest = curve.flat[0]
+    wanted = batch_us / max(ready_us, 1.0) * (1 + SPARE)
+    return next((p for p in curve.flat if p.value >= wanted), fewest)
+
+
+def _kind(costs: FetchCosts) -> str | None:
+    if costs.cpu_share is None:
+        return None
+    if costs.collate_share is not None and costs.collate_share >= COLLATING:
+        return "collate"
+    return "cpu" if costs.cpu_share >= CPU_BOUND else "wait" if costs.cpu_share < WAITING else "mixed"

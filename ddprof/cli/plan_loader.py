@@ -1,0 +1,121 @@
+"""`ddprof plan buckets` and `ddprof plan loader`: settings planned by replaying a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ddprof.cli.load import load_run, pairs
+from ddprof.cli.plan_text import as_json, curve_lines, flat_words
+from ddprof.cli.whatif import NOW_HELP
+from ddprof.units import format_share, format_us
+
+if TYPE_CHECKING:
+    from ddprof.analyzers.engine import LoadedRun
+    from ddprof.analyzers.planning.buckets import BucketPlan
+    from ddprof.analyzers.planning.facts import Present
+    from ddprof.analyzers.planning.loader import LoaderPlan
+
+FORMAT = click.Choice(("text", "json"))
+_KINDS = {
+    "cpu": "bound by the CPU (decoding, transforms): more workers help as far as there are cores",
+    "wait": "mostly waiting (storage, network): more workers help beyond the cores too",
+    "collate": "mostly putting samples together: collate in fewer copies, or batch in the data set",
+    "mixed": "part CPU, part waiting",
+}
+_SOURCES = {
+    "workers": "timed in the workers",
+    "inline": "timed in the training process, which makes its batches itself",
+    "arrivals": "from the pace at which batches arrived",
+}
+
+
+@click.command("buckets")
+@click.argument("run")
+@click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
+@click.option("--format", "form", type=FORMAT, default="text", show_default=True)
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+def buckets(run: str, now: tuple[str, ...], form: str, no_cache: bool) -> None:
+    """Plan DDP's bucket_cap_mb and first bucket from the run's gradient times and message costs."""
+    from ddprof.analyzers.planning.buckets import plan_buckets
+
+    loaded, present = _loaded(run, now, no_cache)
+    plan = plan_buckets(loaded.pricer, present)
+    click.echo(as_json("ddprof.plan.buckets/1", loaded.label, plan) if form == "json" else "\n".join(bucket_text(plan)))
+
+
+@click.command("loader")
+@click.argument("run")
+@click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
+@click.option("--format", "form", type=FORMAT, default="text", show_default=True)
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+def loader(run: str, now: tuple[str, ...], form: str, no_cache: bool) -> None:
+    """Plan num_workers and prefetch_factor from what a batch costs."""
+    from ddprof.analyzers.planning.loader import plan_loader
+
+    loaded, present = _loaded(run, now, no_cache)
+    plan = plan_loader(loaded.pricer, present)
+    click.echo(as_json("ddprof.plan.loader/1", loaded.label, plan) if form == "json" else "\n".join(loader_text(plan)))
+
+
+def _loaded(run: str, now: tuple[str, ...], no_cache: bool) -> tuple[LoadedRun, Present]:
+    from ddprof.analyzers.planning.facts import parse_now, present
+
+    stated = parse_now(pairs("--now", now))
+    loaded = load_run(run, cache=not no_cache)
+    return loaded, present(loaded.measures, stated)
+
+
+def bucket_text(plan: BucketPlan) -> list[str]:
+    """The plan in words."""
+    same = plan.caps.now == plan.advised_mb
+    advice = f"keep bucket_cap_mb={plan.advised_mb:g}" if same else f"bucket_cap_mb={plan.advised_mb:g}"
+    lines = [
+        f"{advice}: {_change(plan.step_us, plan.advised_us)} (range {format_us(plan.low_us)} to "
+        f"{format_us(plan.high_us)}); {flat_words(plan.caps)} within 2 % of the best",
+        "",
+        *curve_lines(plan.caps, plan.advised_mb),
+        "",
+        *curve_lines(plan.firsts),
+        "",
+        f"gradients: {plan.gradient_mb:.3g} MiB in {plan.recorded_buckets:.3g} buckets per backward pass; ready times: "
+        f"{plan.source}",
+        f"cost of an all-reduce: {format_us(plan.latency_us)} + size / {plan.gb_per_s:.3g} GB/s, from messages of "
+        f"{plan.measured_mb[0]:.3g} to {plan.measured_mb[1]:.3g} MiB in this run",
+    ]
+    if plan.is_guess:
+        lines.append("the run's messages have one size: their latency is assumed, and the curve is a guess beyond it")
+    return lines
+
+
+def loader_text(plan: LoaderPlan) -> list[str]:
+    """The plan in words."""
+    same = plan.workers.now == plan.advised_workers
+    advice = f"keep num_workers={plan.advised_workers}" if same else f"num_workers={plan.advised_workers}"
+    kind = _KINDS[plan.kind] if plan.kind else "whether it computes or waits was not recorded"
+    share = "" if plan.cpu_share is None else f", {format_share(plan.cpu_share)} of it on the CPU"
+    lines = [
+        f"{advice}: {_change(plan.step_us, plan.advised_us)} (range {format_us(plan.low_us)} to "
+        f"{format_us(plan.high_us)})",
+        "",
+        *curve_lines(plan.workers, plan.advised_workers),
+        "",
+        *curve_lines(plan.prefetch),
+        "",
+        f"a batch takes {format_us(plan.batch_us)} to make ({_SOURCES[plan.source]}){share}: {kind}",
+        f"with every batch ready the step takes {format_us(plan.ready_us)}",
+    ]
+    if plan.cores is None:
+        lines.append("the number of cores is not recorded: state it with --now cores=N to bound the plan")
+    elif plan.cores_us > plan.ready_us:
+        lines.append(
+            f"{plan.cores} cores per host allow no step below {format_us(plan.cores_us)}: make the batch cheaper too"
+        )
+    return lines
+
+
+def _change(before_us: float, after_us: float) -> str:
+    share = (before_us - after_us) / before_us if before_us else 0.0
+    word = "less" if share >= 0 else "more"
+    return f"{format_us(before_us)} -> {format_us(after_us)} per step, {format_share(abs(share))} {word}"

@@ -1,0 +1,63 @@
+"""`ddprof whatif` and `ddprof plan` on the command line: what they print, and one line for what they cannot do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Invoke = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def sample(repo_root_module: Path) -> str:
+    """A shipped sample with a slow loader."""
+    return str(repo_root_module / "sample_traces" / "starved_loader")
+
+
+@pytest.fixture(scope="module")
+def repo_root_module() -> Path:
+    """The checkout."""
+    return Path(__file__).resolve().parents[2]
+
+
+def test_a_prediction_as_text_and_as_json(ddprof: Invoke, sample: str) -> None:
+    code, out, _ = ddprof("whatif", sample, "--no-cache", "--set", "loader=ready")
+    assert code == 0 and "as recorded" in out and "then:" in out
+    code, out, _ = ddprof("whatif", sample, "--no-cache", "--set", "loader=ready", "--format", "json")
+    document = json.loads(out)
+    assert document["schema"] == "ddprof.whatif/1"
+    assert document["low_us"] <= document["predicted_step_us"] <= document["high_us"]
+    assert document["predicted_step_us"] < document["step_us"]
+    assert document["levels"][-1]["step_us"] == document["predicted_step_us"]
+
+
+def test_the_settings_are_listed(ddprof: Invoke) -> None:
+    code, out, _ = ddprof("whatif", "--list")
+    assert code == 0 and "bucket_cap_mb" in out and "num_workers" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("whatif",), "--set KEY=VALUE"),
+        (("whatif", "SAMPLE", "--set", "speed=2"), "unknown setting; known: bandwidth"),
+        (("whatif", "SAMPLE", "--set", "bandwidth=2", "--now", "x=1"), "--now x: unknown"),
+        (("plan", "buckets", "SAMPLE", "--now", "bucket_cap_mb"), "KEY=VALUE"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(ddprof: Invoke, sample: str, arguments: tuple[str, ...], says: str) -> None:
+    code, out, err = ddprof(*(sample if a == "SAMPLE" else a for a in arguments))
+    assert (code, out) == (2, "")
+    assert says in err and len(err.strip().splitlines()) == 1
+
+
+def test_plans_print_a_curve_and_json(ddprof: Invoke, sample: str) -> None:
+    code, out, _ = ddprof("plan", "loader", sample, "--no-cache", "--now", "num_workers=2")
+    assert code == 0 and "num_workers" in out and "advised" in out
+    code, out, _ = ddprof("plan", "loader", sample, "--no-cache", "--now", "num_workers=2", "--format", "json")
+    document = json.loads(out)
+    assert document["schema"] == "ddprof.plan.loader/1" and document["advised_workers"] >= 1
+    assert document["workers"]["best"] in document["workers"]["flat"]

@@ -6,9 +6,9 @@ Ranks are read and reduced one at a time in a pool of processes; only their fact
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from multiprocessing import get_all_start_methods, get_context
 
@@ -62,6 +62,7 @@ class LoadedRun:
     label: str
     job: JobFacts
     notes: tuple[HealthNote, ...]
+    sources: Mapping[str, Source] = field(default_factory=dict)  # by the path of the facts, for what is read again
 
     @cached_property
     def measures(self) -> Measures:
@@ -128,7 +129,8 @@ def _load(
         raise NoUsableInput(
             f"{label}: incomplete input: {lost[0].issue if lost else f'ranks missing: {job.missing_ranks[:8]}'}"
         )
-    return LoadedRun(label, job, (*found, *notes, *lost))
+    sources = {r.facts.path: r.source for r in usable if r.facts is not None}
+    return LoadedRun(label, job, (*found, *notes, *lost), sources)
 
 
 def _map(sources: Sequence[Source], options: Options, label: str) -> Iterator[RankResult]:

@@ -15,6 +15,7 @@ import statistics
 import sys
 import threading
 import time
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def tile_times(timeline: Timeline) -> dict[str, Any]:
 
 def browser_times(timeline: Timeline) -> dict[str, Any]:
     """Navigation to first picture, and the zooms, in headless Chromium."""
+    from ddprof.analyzers.engine import LoadedRun
     from ddprof.dashboard.runs import Runs
     from ddprof.dashboard.server import make_server
     from ddprof.dashboard.session import Session
@@ -81,8 +83,8 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
 
     ranks = tuple(sorted({lane.rank for lane in timeline.lanes}))
     report = Report(RunInfo(len(ranks), ranks), Steps(1, "none", 1.0), Ledger(), Verdict("none", "synthetic slices"))
-    session = Session(report, sources=(None,))  # type: ignore[arg-type]  # only that there are some is asked
-    session.__dict__["_timeline"] = timeline
+    nothing = LoadedRun("synthetic slices", None, ())  # type: ignore[arg-type]  # only that there is a run is asked
+    session = Session(report, nothing, OrderedDict({frozenset(): timeline}))
     server = make_server(Runs([], [session]), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     options = webdriver.ChromeOptions()

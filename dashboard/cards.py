@@ -44,12 +44,17 @@ def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
             id=f"figure-{exhibit.id}",
         )
         # The place is kept while plotly.js is on its way, so that nothing jumps.
-        picture = html.Div(graph, style={"minHeight": height})
+        picture = html.Div(graph, style={"minHeight": height, **_most_width(exhibit.figure)})
     return html.Section(
         [html.H2(exhibit.question), html.P(exhibit.reading, className="reading"), picture, fold(exhibit, page, view)],
         className="exhibit",
         id=f"exhibit-{exhibit.id}",
     )
+
+
+def _most_width(figure: Any) -> dict[str, int]:
+    meta = figure.layout.meta
+    return {"maxWidth": meta["max_width_px"]} if isinstance(meta, dict) and "max_width_px" in meta else {}
 
 
 def fold(exhibit: Exhibit, page: str, view: View) -> Component:

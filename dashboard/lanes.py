@@ -5,7 +5,7 @@ Clocks are aligned: times are ns on the reference clock since the first step mar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,14 +13,19 @@ from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.dashboard.host_lanes import host_lanes
 from ddprof.dashboard.index import SliceIndex, Slices
 from ddprof.dashboard.rows import disjoint_rows
 
+from ddprof.readers import Source, read
 from ddprof.report.phrases import CAUSE_WORDS, clean
 from ddprof.tables import NULL, Array
 
 # Categories of slices: the ledger's causes first (same colours), then what is no cause.
-EXTRA = ("forward", "backward", "optimizer", "step", "comm_hidden")
+EXTRA = (
+    *("forward", "backward", "optimizer", "step", "comm_hidden"),
+    *("operator", "range", "runtime", "frame", "worker"),
+)
 CATEGORIES = (*CAUSES, *EXTRA)
 CATEGORY = {name: code for code, name in enumerate(CATEGORIES)}
 CATEGORY_WORDS = {
@@ -30,8 +35,13 @@ CATEGORY_WORDS = {
     "optimizer": "optimizer",
     "step": "step",
     "comm_hidden": "communication under compute",
+    "operator": "operator",
+    "range": "annotated range",
+    "runtime": "runtime call",
+    "frame": "Python frame",
+    "worker": "loader worker fetches a batch",
 }
-KINDS = ("causes", "steps", "phases", "host", "stream", "comm")
+KINDS = ("causes", "steps", "phases", "host", "ops", "workers", "stream", "comm")
 
 
 @dataclass(frozen=True)
@@ -71,13 +81,17 @@ class _Names:
         return np.array([self.code(clean(s)) for s in strings] or [0], np.int32)
 
 
-def build_timeline(job: JobFacts) -> Timeline:
-    """All lanes of the job."""
+def build_timeline(
+    job: JobFacts, sources: Mapping[str, Source] | None = None, expanded: Collection[int] = ()
+) -> Timeline:
+    """All lanes of the job; for the ranks in `expanded` also every operator of the host, from their `sources`."""
     origin = run_origin_ns(job)
     names, lanes, slices = _Names(), [], []
     for position, facts in enumerate(job.ranks):
         host = facts.identity.host or ""
-        for kind, label, part in _rank_lanes(job, position, facts, job.clock.offset_ns(position) + origin, names):
+        source = (sources or {}).get(facts.path) if job.rank_ids[position] in expanded else None
+        shift = job.clock.offset_ns(position) + origin
+        for kind, label, part in _rank_lanes(job, position, facts, shift, names, source):
             lanes.append(Lane(position, job.rank_ids[position], clean(host), kind, label, len(part)))
             slices.append(part)
     first = job.ranks[0]
@@ -99,7 +113,7 @@ def run_origin_ns(job: JobFacts) -> int:
 
 
 def _rank_lanes(
-    job: JobFacts, position: int, facts: RankFacts, shift_ns: int, names: _Names
+    job: JobFacts, position: int, facts: RankFacts, shift_ns: int, names: _Names, source: Source | None
 ) -> Iterator[tuple[str, str, Slices]]:
     codes = names.table(facts.strings)
     ready = ready_by_comm(job.members, position, facts)
@@ -108,6 +122,7 @@ def _rank_lanes(
         ("steps", "step", _steps(facts, names)),
         *(("phases", "phases", p) for p in _phases(facts, codes)),
         *(("host", "host", p) for p in _host(facts, codes)),
+        *(_operators(source, names) if source is not None else ()),
         *_streams(facts, ready, codes),
         *(("comm", "communication", p) for p in _host_comms(facts, ready, codes)),
     ]
@@ -115,6 +130,11 @@ def _rank_lanes(
         if len(part):
             moved = (part.start_ns - shift_ns, part.end_ns - shift_ns)
             yield kind, label, Slices(*moved, part.category, part.name, part.ref)
+
+
+def _operators(source: Source, names: _Names) -> Iterator[tuple[str, str, Slices]]:
+    trace = read(source)
+    return host_lanes(trace, names.table(trace.strings), CATEGORY)
 
 
 def _sorted(start: Array, end: Array, category: Array, name: Array, ref: Array) -> Slices:

@@ -58,7 +58,7 @@ def heatmap(
     chart.update_yaxes(autorange="reversed", type="category")
     chart.update_xaxes(type="category", side="bottom")
     if len(columns) < NARROW_BELOW_COLUMNS:
-        chart.update_layout(width=COLUMN_PX * len(columns) + 160)
+        chart.update_layout(meta={"max_width_px": COLUMN_PX * len(columns) + 160})  # kept by cards.exhibit_card
     return chart
 
 

@@ -82,13 +82,12 @@ def _slices(
     from ddprof.readers import read
     from ddprof.report.perfetto import RankSlices
 
-    sources = {source.path: source for source in session.sources}
     wanted = [(p, rank) for p, rank in enumerate(session.job.rank_ids) if rank in chosen]
     for done, (position, rank) in enumerate(wanted):
         if progress:
             progress(done, len(wanted), f"rank {rank}")
         facts = session.job.ranks[position]
-        yield RankSlices(rank, read(sources[facts.path]), shifts_ns[position], facts.steps)
+        yield RankSlices(rank, read(session.sources[facts.path]), shifts_ns[position], facts.steps)
 
 
 def parse_ranks(text: str) -> set[int]:

@@ -148,7 +148,7 @@ def test_csv_is_quoted_and_never_a_formula() -> None:
 def test_names_from_a_trace_stay_text(straggler: Session) -> None:
     evil = "<script>alert(1)</script>"
     finding = replace(straggler.report.findings[0], summary=evil)
-    session = Session(replace(straggler.report, findings=(finding,)), straggler.sources)
+    session = Session(replace(straggler.report, findings=(finding,)), straggler.run)
     content = page_at("/findings").content(View(session, {}, (session,)))
     assert evil in " ".join(texts(content)).replace("1. ", "")
     assert "dangerously" not in serialised(content)

@@ -1,0 +1,77 @@
+"""What makes a rank late: a host that is busy or asleep between operators, a device that computes more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from ddprof.workloads.job import Place
+from torch import nn
+
+CALIBRATION_CALLS = 3
+
+
+def burden(place: Place, modules: Sequence[nn.Module], heavy: nn.Module | None = None) -> None:
+    """Attach the faults slow-host, sleepy-host and slow-rank to this rank's model.
+
+    The host's delay is spread over `modules`; `heavy` (default: the first of them) computes again without effect.
+    """
+    switches = place.switches
+    if switches.here("slow-host", until="host"):
+        delay_host(modules, switches.delay_s, busy=True)
+    if switches.here("sleepy-host", until="host"):
+        delay_host(modules, switches.delay_s, busy=False)
+    if switches.here("slow-rank", until="device"):
+        Repeats(heavy or modules[0], switches.delay_s, place.device)
+
+
+def delay_host(modules: Sequence[nn.Module], delay_s: float, busy: bool) -> None:
+    """Before each module runs, the host computes something else (or sleeps); `delay_s` seconds per step in all."""
+    share_s = delay_s / len(modules)
+    for module in modules:
+        module.register_forward_pre_hook(lambda *_: spin(share_s) if busy else time.sleep(share_s))
+
+
+def spin(seconds: float) -> None:
+    """Plain Python for so long."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        sum(range(200))
+
+
+class Repeats:
+    """Runs a module again before its own forward, without effect, for about `delay_s` seconds per step.
+
+    How often is measured on its first calls; on the CPU in CPU time: on a busy machine wall time would give a fault
+    that is too small.
+    """
+
+    def __init__(self, module: nn.Module, delay_s: float, device: torch.device) -> None:
+        self.delay_s = delay_s
+        self.device = device
+        self.rounds = 0
+        self.costs_s: list[float] = []
+        module.register_forward_pre_hook(self, with_kwargs=True)
+
+    def __call__(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        with torch.no_grad():
+            if not self.rounds:
+                self._measure(module, given, named)
+            for _ in range(self.rounds):
+                module.forward(*given, **named)
+
+    def _measure(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        clock = time.perf_counter if self.device.type == "cuda" else time.thread_time
+        self._settle()
+        started = clock()
+        module.forward(*given, **named)
+        self._settle()
+        self.costs_s.append(clock() - started)
+        if len(self.costs_s) >= CALIBRATION_CALLS:
+            self.rounds = max(1, round(self.delay_s / min(self.costs_s)))
+
+    def _settle(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()

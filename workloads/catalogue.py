@@ -1,0 +1,147 @@
+"""What there is to run: each workload, the faults it can be given, and what takes each fault away again.
+
+The scripts take their `--fault` and `--fix` choices from here, `ddprof bench workloads` its matrix. Nothing heavy is
+imported: the table can be read without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+NO_FAULT = "none"
+JOB, SLOW, FIRST = "job", "slow", "first"  # culprits: none in particular, --fault-rank, rank 0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault and what must be said of it. `fixes`: `--fix` name -> what it does, in words.
+
+    `also`: identifiers that are right as well. `ms`: default size per step. `needs`: "cuda" where a CPU cannot show
+    it. `priced`: False where the fault wastes work rather than time of a step.
+    """
+
+    finding: str
+    fixes: Mapping[str, str]
+    culprit: str = JOB
+    also: tuple[str, ...] = ()
+    ms: float = 100.0
+    needs: str = ""
+    priced: bool = True
+
+    def ranks(self, fault_rank: int) -> tuple[int, ...]:
+        """The culprits."""
+        return {JOB: (), SLOW: (fault_rank,), FIRST: (0,)}[self.culprit]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training script of this folder. `packages`: what must be installed beside torch."""
+
+    name: str
+    title: str
+    faults: Mapping[str, Fault]
+    world_size: int = 2
+    packages: tuple[str, ...] = ()
+    sizes: Mapping[str, str] = field(default_factory=dict)  # options for a short run, e.g. {"--steps": "20"}
+
+    @property
+    def script(self) -> str:
+        """File name of the script."""
+        return f"{self.name}.py"
+
+
+STORAGE = "samples are read without delay"
+WORKERS = "four DataLoader workers"
+
+_SHARED = {
+    "slow-loader": Fault("input.starved", {"workers": WORKERS, "storage": STORAGE}),
+    "few-workers": Fault("input.starved", {"workers": WORKERS, "storage": STORAGE}, ms=200.0),
+    "loader-straggler": Fault("input.straggler", {"workers": WORKERS, "storage": STORAGE}, SLOW),
+    "slow-rank": Fault("straggler.compute", {"device": "the rank computes no more than the others"}, SLOW, ms=150.0),
+    "slow-host": Fault("straggler.host", {"host": "nothing else runs on that host's CPU"}, SLOW),
+    "sleepy-host": Fault("straggler.host", {"host": "the host does not sleep between operators"}, SLOW),
+    "gc": Fault("host.gc", {"together": "collections on all ranks at the same step, every 1000 steps"}),
+    "checkpoint": Fault(
+        "host.checkpoint", {"async": "a thread writes the copied state", "never": "no saves"}, FIRST, ms=40.0
+    ),
+    "imbalance": Fault("straggler.imbalance", {"balanced": "every rank gets the mean amount of work"}),
+    "unsharded": Fault("input.unsharded", {"sharded": "DistributedSampler"}, priced=False),
+}
+_BUCKETS = {
+    "tiny-buckets": Fault("comm.latency_bound", {"buckets": "DDP's default of 25 MiB"}),
+    "no-overlap": Fault("comm.no_overlap", {"buckets": "a quarter of the model per bucket"}),
+}
+_VOLUME = {"compress": "gradients travel with 16 bit", "link": "a link twice as fast"}
+_SLOW_LINK = Fault("comm.bandwidth_bound", {"link": "a link twice as fast"}, also=("comm.no_overlap",))
+_ITEM = Fault("host.sync", {"deferred": "values stay on the device"}, needs="cuda")
+
+
+def _only(*names: str) -> dict[str, Fault]:
+    return {name: _SHARED[name] for name in names}
+
+
+_ALL = (
+    Workload(
+        "mnist_ddp",
+        "a CNN on a generated MNIST-like set, DistributedDataParallel",
+        {
+            **_SHARED,
+            **_BUCKETS,
+            "big-model": Fault("comm.bandwidth_bound", {"compress": _VOLUME["compress"]}, also=("comm.no_overlap",)),
+            "slow-link": _SLOW_LINK,
+            "item": _ITEM,
+        },
+    ),
+    Workload(
+        "resnet50_ddp",
+        "ResNet-50 on generated compressed images that are decoded, DistributedDataParallel",
+        {
+            "decode": Fault("input.starved", {"cached": "images are stored decoded"}),
+            **_only("few-workers", "loader-straggler", "slow-rank", "slow-host", "gc", "checkpoint", "imbalance"),
+            **_BUCKETS,
+            "slow-link": _SLOW_LINK,
+        },
+    ),
+    Workload(
+        "bert_accelerate",
+        "BERT fine-tuning on generated token sequences of unequal length, Hugging Face Accelerate",
+        {
+            **_only("slow-loader", "loader-straggler", "slow-rank", "sleepy-host", "gc", "checkpoint", "imbalance"),
+            "item": _ITEM,
+        },
+        packages=("transformers", "accelerate"),
+    ),
+    Workload(
+        "gpt_fsdp2",
+        "a GPT with fully_shard per block",
+        {
+            "resharding": Fault("comm.sharding", {"keep": "reshard_after_forward=False"}),
+            **_only("slow-loader", "loader-straggler", "slow-rank", "slow-host", "gc", "checkpoint", "imbalance"),
+            "item": _ITEM,
+        },
+    ),
+    Workload(
+        "llama_hsdp_tp",
+        "a Llama-style model, tensor parallel inside replicas that shard (two-dimensional mesh)",
+        _only("slow-loader", "loader-straggler", "slow-rank", "slow-host", "gc"),
+        world_size=4,
+    ),
+    Workload(
+        "deepspeed_zero",
+        "a GPT under DeepSpeed ZeRO 1, 2 or 3",
+        _only("slow-loader", "loader-straggler", "slow-rank", "slow-host", "imbalance"),
+        packages=("deepspeed",),
+    ),
+    Workload(
+        "pipeline_1f1b",
+        "a GPT in pipeline stages, schedule 1F1B",
+        {
+            "stage-imbalance": Fault("pipeline.imbalance", {"even": "the same number of layers on every stage"}, SLOW),
+            "few-microbatches": Fault("pipeline.bubble", {"microbatches": "twice as many of half the size"}),
+            "loader-straggler": Fault("input.straggler", {"workers": WORKERS, "storage": STORAGE}, FIRST),
+        },
+    ),
+)
+WORKLOADS: Mapping[str, Workload] = MappingProxyType({workload.name: workload for workload in _ALL})

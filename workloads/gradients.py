@@ -1,0 +1,62 @@
+"""DistributedDataParallel with the faults of its communication: buckets, and a link that is too slow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from ddprof.workloads.arguments import Switches
+from ddprof.workloads.job import Place
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
+
+TINY_MB, HUGE_MB = 0.001, 1000.0
+SLOW_LINK_COPIES = 8  # a link this much slower than the machine's own; the fix halves it
+
+
+def bucket_cap_mb(switches: Switches, model: nn.Module) -> float | None:
+    """`bucket_cap_mb` for DDP; None is its default."""
+    fixed = switches.fixed_by("buckets")
+    if switches.on("tiny-buckets"):
+        return None if fixed else TINY_MB
+    if switches.on("no-overlap"):
+        return max(1.0, round(sum(p.nbytes for p in model.parameters()) / 2**20 / 4)) if fixed else HUGE_MB
+    return None
+
+
+def data_parallel(model: nn.Module, place: Place) -> DistributedDataParallel:
+    """The model under DDP, with the fault that lives there."""
+    ids = [place.device.index] if place.device.type == "cuda" else None
+    cap_mb = bucket_cap_mb(place.switches, model)
+    if cap_mb is None:
+        wrapped = DistributedDataParallel(model, device_ids=ids)
+    else:
+        # DDP's first bucket has a limit of its own, which would hide the fault.
+        setattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", int(cap_mb * 2**20))  # noqa: B010
+        wrapped = DistributedDataParallel(model, device_ids=ids, bucket_cap_mb=cap_mb)
+    if place.switches.fixed_by("compress"):
+        # gloo sums no bfloat16 through this hook.
+        wrapped.register_comm_hook(None, bf16_compress_hook if ids else fp16_compress_hook)
+    if place.switches.on("slow-link"):
+        wrapped.register_comm_hook(SLOW_LINK_COPIES // (2 if place.switches.fixed_by("link") else 1), over_slow_link)
+    return wrapped
+
+
+def over_slow_link(copies: int, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Communication hook that moves every gradient `copies` times: the time that a link so much slower would take."""
+    gradients = bucket.buffer()
+    padded = gradients.div(dist.get_world_size()).repeat(copies)
+    moved = dist.all_reduce(padded, async_op=True).get_future()
+    arrived: torch.futures.Future[Tensor] = moved.then(
+        lambda done: gradients.copy_(done.value()[0][: gradients.numel()])
+    )
+    return arrived
+
+
+# DDP compares the annotations with its own types, and finds strings where annotations are postponed.
+over_slow_link.__annotations__ = {
+    "bucket": getattr(dist, "GradBucket"),  # noqa: B009
+    "return": torch.futures.Future[Tensor],
+}

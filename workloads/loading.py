@@ -1,0 +1,106 @@
+"""The input of a workload: slow storage, too few workers, one late rank, a sampler that does not shard."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ddprof.workloads.arguments import Switches
+from ddprof.workloads.job import Place
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, RandomSampler, Sampler
+
+EPOCH_STEPS = 64  # a set is this long; longer runs go through it again
+ENOUGH_WORKERS = 4
+
+
+class Stored(Dataset[Any]):
+    """A data set behind storage that answers a batch after `batch_s` seconds."""
+
+    def __init__(self, samples: Dataset[Any], batch_s: float, batch_size: int) -> None:
+        self.samples = samples
+        self.batch_s = batch_s
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return len(self.samples)  # type: ignore[arg-type]
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        time.sleep(self.batch_s * len(indices) / self.batch_size)
+        return [self.samples[index] for index in indices]
+
+
+def storage_s(switches: Switches) -> float:
+    """Seconds that reading a batch waits for storage on this rank."""
+    slow = switches.on("slow-loader", until="storage") or switches.on("few-workers", until="storage")
+    return switches.delay_s if slow or switches.here("loader-straggler", until="storage") else 0.0
+
+
+def workers(switches: Switches, wanted: int) -> int:
+    """DataLoader workers: those of the command line, but for faults and fixes that are about them."""
+    if switches.fixed_by("workers"):
+        return ENOUGH_WORKERS
+    return 1 if switches.fault == "few-workers" else wanted
+
+
+def make_loader(
+    samples: Dataset[Any],
+    options: argparse.Namespace,
+    place: Place,
+    collate: Callable[[list[Any]], Any] | None = None,
+    shards: tuple[int, int] | None = None,
+) -> DataLoader[Any]:
+    """The loader of this rank. `shards`: (replicas, own replica) where they are not the ranks of the job."""
+    switches = place.switches
+    delay_s = storage_s(switches)
+    stored = Stored(samples, delay_s, options.batch_size) if delay_s else samples
+    count = workers(switches, options.workers)
+    replicas, replica = shards or (place.world_size, place.rank)
+    sampler: Sampler[int]
+    if switches.on("unsharded", until="sharded"):
+        sampler = RandomSampler(samples)  # type: ignore[arg-type]
+    else:
+        sampler = DistributedSampler(samples, replicas, replica, shuffle=True, seed=options.seed)
+    return DataLoader(
+        stored,
+        batch_size=options.batch_size,
+        sampler=sampler,
+        num_workers=count,
+        persistent_workers=count > 0,
+        pin_memory=place.device.type == "cuda",
+        drop_last=True,
+        collate_fn=collate,
+    )
+
+
+def batches(loader: Any, steps: int) -> Iterator[Any]:
+    """`steps` batches, over as many epochs as they take."""
+    done = 0
+    for epoch in itertools.count():
+        sampler = getattr(loader, "sampler", None)
+        if isinstance(sampler, DistributedSampler):
+            sampler.set_epoch(epoch)
+        for batch in loader:
+            if done == steps:
+                return
+            yield batch
+            done += 1
+
+
+def unequal_share(step: int, rank: int, world_size: int) -> float:
+    """Work of a rank relative to a full batch: half for every rank but one, one and a half for a rank that changes."""
+    return 1.5 if (step * 7 + step // 3) % world_size == rank else 0.5
+
+
+def share_of_work(switches: Switches, step: int, world_size: int) -> float:
+    """How much of a full batch (or sequence) this rank works on: unequal, or with the fix the mean of all ranks."""
+    if not switches.on("imbalance"):
+        return 1.0
+    if switches.fixed_by("balanced"):
+        return (1.5 + 0.5 * (world_size - 1)) / world_size
+    return unequal_share(step, switches.rank, world_size)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
 
 from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Finding, Recoverable, severity
@@ -38,7 +39,11 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
     candidates: list[Candidate] = []
     abstentions: list[Abstention] = []
     silent: list[str] = []
+    unseen = out_of_scope(measures.job)
     for rule_id, rule in catalogue().items():
+        if unseen and rule.needs_whole_run:
+            abstentions.append(Abstention(rule_id, unseen))
+            continue
         said = list(rule.detect(measures))
         candidates += [c for c in said if isinstance(c, Candidate)]
         abstentions += [a for a in said if isinstance(a, Abstention)]

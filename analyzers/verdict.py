@@ -6,6 +6,7 @@ import numpy as np
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.scope import out_of_scope
 
 from ddprof.findings import Finding, severity
 from ddprof.report.model import CAUSES, Verdict
@@ -31,7 +32,7 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
     """The headline: the largest finding above info, else what the ledger says the step consists of."""
     serious = [f for f in diagnosis.findings if severity(f.recoverable_us.value, measures.step_us) != "info"]
     if serious:
-        top = _lead(serious)
+        top = _lead(serious, measures)
         rule = catalogue().get(top.id)
         return Verdict(
             rule.bound if rule else "compute", _sentence(top, measures) + _culprits(diagnosis.findings, measures, top)
@@ -40,8 +41,15 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None))
 
 
-def _lead(serious: list[Finding]) -> Finding:
-    """The largest finding; one whose price is a bound gives way to the next unless it is clearly larger."""
+def _lead(serious: list[Finding], measures: Measures) -> Finding:
+    """The largest finding; one whose price is a bound gives way to the next unless it is clearly larger.
+
+    One window without step marks may hold what is done once (starting up, warming up): the host's causes, which that
+    inflates, then give way to any other.
+    """
+    if measures.job.ranks[0].step_source == "inferred" and measures.steps <= 1:
+        recurring = [f for f in serious if (rule := catalogue().get(f.id)) is None or rule.bound != "host"]
+        serious = recurring or serious
     firm = [f for f in serious if (rule := catalogue().get(f.id)) is None or not rule.upper_bound]
     if not firm or serious[0].recoverable_us.value > CLEARLY_LARGER * firm[0].recoverable_us.value:
         return serious[0]
@@ -70,6 +78,9 @@ def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | 
 
 
 def _healthy(measures: Measures) -> Verdict:
+    unseen = out_of_scope(measures.job)
+    if unseen:
+        return Verdict("none", f"Not judged: {unseen}")
     ledger = measures.ledger_us.mean(axis=0)
     names = list(CAUSES)
     largest = names[int(np.argmax(ledger))] if ledger.any() else "unknown"

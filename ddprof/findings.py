@@ -107,6 +107,7 @@ class Rule:
     title: str
     detect: Callable[[Any], Iterator[Candidate | Abstention]]
     bound: str = "compute"  # verdict.bound when this finding leads
+    needs_whole_run: bool = True  # False: it can judge from records of communication alone
     upper_bound: bool = False  # its prices are bounds: it leads the verdict only if clearly larger than the next
 
 

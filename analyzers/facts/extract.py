@@ -6,7 +6,7 @@ import numpy as np
 from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.cpu_rank import cpu_facts
 from ddprof.analyzers.facts.device import device_ops
-from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps
+from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
 from ddprof.analyzers.facts.host import host_spans, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups, memory_summary
 from ddprof.analyzers.facts.model import (
@@ -33,8 +33,11 @@ OUTSIDE_SHARE = 0.05  # of the device's work outside every step, before it is wo
 def rank_facts(trace: RankTrace) -> RankFacts:
     """All facts of one rank. Never raises on odd content: what cannot be judged becomes a health note."""
     steps, source, main, notes = find_steps(trace)
-    is_device = bool(np.isin(trace.events["kind"], DEVICE_KINDS).any())
+    # A device that left no events is no CPU run: what its host did says nothing of where the device's time went.
+    is_device = trace.device.kind != "cpu" or bool(np.isin(trace.events["kind"], DEVICE_KINDS).any())
     tables = _device_tables(trace, steps, main) if is_device else _host_tables(trace, steps, main)
+    if (is_device and not len(tables["device_ops"])) or trace.top.get("records") == "communication":
+        tables["gaps"] = unexplained(tables["gaps"])
     threads = _training_threads(trace, tables["device_ops"], main)
     notes += _outside_note(tables["device_ops"], steps)
     if not len(steps):

@@ -71,6 +71,11 @@ def find_gaps(
     return gaps.replace(next_op=_next_op(ops, gaps["end_ns"]))
 
 
+def unexplained(gaps: Table) -> Table:
+    """The same gaps without a cause: where nothing else was recorded, idle time has no known occupant."""
+    return gaps.replace(cause=np.full(len(gaps), CAUSE["unknown"]))
+
+
 def _pieces(part: Intervals, cause: str) -> Table:
     count = len(part[0])
     return GAPS.table(

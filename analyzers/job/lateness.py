@@ -10,7 +10,9 @@ import numpy as np
 from ddprof.analyzers.facts.model import CAUSE
 from ddprof.analyzers.job.model import JobFacts
 
-from ddprof.tables import NULL
+from ddprof.tables import NULL, Array
+
+MAX_CHANCE = 0.01  # for "last in k of n", whichever rank it is
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,18 @@ class Lateness:
     waits: int
     charged_ns: int
     total_ns: int
-    chance: float  # probability of being last so often by chance
+    chance: float  # probability that some rank is last so often by chance
+
+    @property
+    def is_sure(self) -> bool:
+        """Chance does not explain it."""
+        return self.chance < MAX_CHANCE
 
 
 def latest_rank(job: JobFacts, causes: Collection[str]) -> Lateness | None:
-    """The rank charged with most waiting for the given causes; None where nothing was waited for."""
+    """The rank charged with most waiting for the given causes, of those that are last more often than chance if there
+    are any; None where nothing was waited for.
+    """
     blame = job.blame
     if not len(blame):
         return None
@@ -38,12 +47,20 @@ def latest_rank(job: JobFacts, causes: Collection[str]) -> Lateness | None:
     if total <= 0 or not mine.any():
         return None
     charged = np.bincount(last_in[mine], weights=blame["dur_ns"][mine], minlength=len(job.ranks))
-    position = int(np.argmax(charged))
     waited = np.unique(blame["instance"])
+    last, chance = _last_counts(job, waited)
+    usual = chance < MAX_CHANCE
+    position = int(np.argmax(np.where(usual, charged, -1.0) if usual.any() else charged))
+    return Lateness(position, int(last[position]), len(waited), int(charged[position]), total, float(chance[position]))
+
+
+def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:
+    """Per position: operations it was last in, and the probability that any rank is last so often by chance."""
     late = job.instances["late"][waited]
-    last, waits = int((late == position).sum()), len(waited)
+    last = np.bincount(late[late != NULL], minlength=len(job.ranks))
     members = max(2, round(float(job.instances["members"][waited].mean())))
-    return Lateness(position, last, waits, int(charged[position]), total, _tail(last, waits, 1.0 / members))
+    tail = np.array([_tail(int(k), len(waited), 1.0 / members) for k in last])
+    return last, np.minimum(1.0, tail * members)  # Bonferroni: the rank was chosen after seeing the counts
 
 
 def _tail(successes: int, trials: int, probability: float) -> float:

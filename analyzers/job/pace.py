@@ -254,6 +254,7 @@ def contention(ranks: Sequence[RankFacts]) -> float:
     """
     ratios: list[float] = []
     weights: list[float] = []
+    kernels: set[str] = set()
     for facts in ranks:
         if not facts.is_device_rank or not len(facts.steps):
             continue
@@ -262,11 +263,15 @@ def contention(ranks: Sequence[RankFacts]) -> float:
             other = table.get(BESIDE_MARK + name)
             if other is None or not count.sum() or not other[0].sum():
                 continue
-            ratios.append(float(other[1].sum() / other[0].sum()) / float(time.sum() / count.sum()))
+            ratio = float(other[1].sum() / other[0].sum()) / float(time.sum() / count.sum())
+            if ratio > 1 + MAX_CONTENTION:
+                continue  # the same name doing other work (a backward pass with twice the FLOPs), not contention
+            ratios.append(ratio)
             weights.append(float(other[1].sum()))
-    if len(ratios) < MIN_CONTENDED_KERNELS:
+            kernels.add(name)
+    if len(kernels) < MIN_CONTENDED_KERNELS:
         return 0.0
     order = np.argsort(ratios)
     reach = np.cumsum(np.array(weights)[order])
     typical = float(np.array(ratios)[order][np.searchsorted(reach, reach[-1] / 2)])
-    return min(MAX_CONTENTION, max(0.0, typical - 1.0))
+    return max(0.0, typical - 1.0)

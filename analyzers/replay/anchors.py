@@ -16,8 +16,10 @@ from ddprof import intervals
 from ddprof.tables import Array
 
 _WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
-# A batch that took longer than this was not there when asked for; a hit in the prefetch queue takes ~0.1 ms.
+# A batch that took longer than both was not there when asked for. A hit in the prefetch queue takes ~0.1 ms, more where
+# a large batch is rebuilt from shared memory; workers too slow by just a few percent of the step are rare.
 BLOCKED_FETCH_NS = 500_000
+BLOCKED_FETCH_SHARE = 0.05
 SLACK_NS = 20_000  # a blocked call may return this long before the timestamp of the end it waited for
 
 
@@ -57,7 +59,8 @@ def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     """Fetches that blocked on worker processes: the batch comes when they have it, whatever the consumer does."""
     spans = facts.host_spans
     mine = (spans["cause"] == CAUSE["dataloader"]) & matches(_WORKERS, facts.strings)[spans["name"]]
-    mine &= spans["end_ns"] - spans["start_ns"] > BLOCKED_FETCH_NS
+    step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0
+    mine &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
     if facts.sidecar and not (facts.sidecar.get("dataloader") or {}).get("num_workers"):
         mine[:] = False  # fetched in this very process: host work, not a wait
     return Anchor.LOADER, spans["start_ns"][mine], spans["end_ns"][mine]

@@ -17,6 +17,7 @@ from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
 from ddprof.tables import NULL, Array
 
 VOLUME_SHARE = 0.1
+UNKNOWN_PER_BUCKET = 25  # calls that share a bucket where the trace holds no sizes: 1 MiB each of DDP's default 25
 
 
 def merged_transfers(
@@ -34,6 +35,8 @@ def merged_transfers(
         rows = rows[np.argsort(rank.ops.launch_ns[rows], kind="stable")]
         sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
         sizes[sizes == NULL] = 0.0
+        if not sizes.any():
+            sizes[:] = cap_bytes / UNKNOWN_PER_BUCKET
         step = np.searchsorted(rank.marks_ns, rank.ops.launch_ns[rows], side="right")
         model = fit_cost(sizes, transfer[rows])
         for bucket in _buckets(sizes, step, cap_bytes):

@@ -27,8 +27,7 @@ class Pricer:
 
     graph: Graph
     measures: Measures
-    baseline_ns: float
-    comm_busy_ns: tuple[int, ...] = ()
+    baseline: Outcome
     _predicted_us: dict[tuple[Change, ...], float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -36,11 +35,11 @@ class Pricer:
         """|replayed - measured| / measured of the unmodified run; None where nothing could be replayed."""
         if self.graph.measured_ns <= 0 or not self.graph.ranks:
             return None
-        return abs(self.baseline_ns - self.graph.measured_ns) / self.graph.measured_ns
+        return abs(self.baseline.span_ns - self.graph.measured_ns) / self.graph.measured_ns
 
     def step_us(self, changes: tuple[Change, ...]) -> float:
         """Predicted step under all changes at once."""
-        if not changes or self.baseline_ns <= 0:
+        if not changes or self.baseline.span_ns <= 0:
             return self.measures.step_us
         if changes not in self._predicted_us:
             self._predicted_us[changes] = self._replayed_us(changes)
@@ -55,7 +54,7 @@ class Pricer:
         outcome = simulate(self.graph, scenario)
         if self.graph.contention > MIN_CONTENTION:
             outcome = simulate(self.graph, self._relieved(scenario, outcome))
-        step_us = self.measures.step_us * outcome.span_ns / self.baseline_ns
+        step_us = self.measures.step_us * outcome.relative_to(self.baseline)
         for change in paced:
             step_us = PACES[change.kind](change, step_us, self.measures)
         return step_us
@@ -65,7 +64,7 @@ class Pricer:
         durations = dict(scenario.dur_ns)
         share = self.graph.contention / (1 + self.graph.contention)
         for index, rank in enumerate(self.graph.ranks):
-            before, after = self.comm_busy_ns[index], outcome.comm_busy_ns[index]
+            before, after = self.baseline.comm_busy_ns[index], outcome.comm_busy_ns[index]
             if before <= 0 or after >= before:
                 continue
             dur = durations.get(rank.position, rank.ops.dur_ns)
@@ -103,5 +102,4 @@ class Pricer:
 
 def pricer(graph: Graph, measures: Measures) -> Pricer:
     """A pricer with the unmodified run replayed."""
-    outcome = simulate(graph)
-    return Pricer(graph, measures, outcome.span_ns, outcome.comm_busy_ns)
+    return Pricer(graph, measures, simulate(graph))

@@ -7,6 +7,7 @@ nodes are only what can move.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,14 +18,33 @@ from ddprof import intervals
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
+_DEVICE = (CHAIN, POST)  # nodes that begin on a stream
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """A replayed run: mean span over ranks (ns), and per rank the host time of each step mark (reference clock)."""
+    """A replayed run, per rank: its span (ns), the host time of each step mark (reference clock), and whether it counts
+    (a rank that nobody waits for does not).
+    """
 
-    span_ns: float
+    spans_ns: tuple[int, ...]
+    counted: tuple[bool, ...]
     marks_ns: tuple[tuple[int, ...], ...]
     comm_busy_ns: tuple[int, ...]  # per rank, time in communication, waiting included
+
+    @property
+    def span_ns(self) -> float:
+        """Mean span over the ranks that count; 0 without ranks."""
+        return self._mean(self.spans_ns)
+
+    def relative_to(self, baseline: Outcome) -> float:
+        """Span over that of the same ranks in the baseline: spans of ranks differ where the window is short."""
+        before = self._mean(baseline.spans_ns)
+        return self.span_ns / before if before > 0 else 1.0
+
+    def _mean(self, spans_ns: tuple[int, ...]) -> float:
+        chosen = [span for span, counts in zip(spans_ns, self.counted, strict=True) if counts]
+        return float(np.mean(chosen)) if chosen else 0.0
 
 
 def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
@@ -48,9 +68,10 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         if not blocked:
             break
         _break_deadlock(blocked, waiting, needed, arrived, ready)
-    counted = [run for run in runs if run.rank.position not in scenario.on_time] or runs
+    counted = tuple(run.rank.position not in scenario.on_time for run in runs)
     return Outcome(
-        float(np.mean([run.span() for run in counted])) if counted else 0.0,
+        tuple(run.span() for run in runs),
+        counted if any(counted) else (True,) * len(runs),
         tuple(tuple(run.marks) for run in runs),
         tuple(run.comm_busy for run in runs),
     )
@@ -72,12 +93,11 @@ class _Run:
         self.rank = rank
         self.at = 0
         self.marks: list[int] = []
-        self.last_device = NEVER
         self.comm_busy = 0
         self.origin = rank.origin_ns - rank.offset_ns
         self.host = [NEVER] * (len(rank.anchors.kind) + 1)
         self.host[0] = self.origin
-        self.stream_end: dict[int, int] = {}
+        self.stream_end = [NEVER] * (int(rank.ops.track.max()) + 1 if len(rank.ops.track) else 0)
         self.ends = [NEVER] * len(rank.node_first)
         self.starts = [NEVER] * len(rank.node_first)
         self._contract(scenario)
@@ -100,12 +120,13 @@ class _Run:
             launch_bound = np.maximum.reduceat(np.where(offset == NEVER, NEVER, offset + to_end), first)
         else:
             total = launch_bound = np.empty(0, np.int64)
-        self.total, self.launch_bound = total.tolist(), launch_bound.tolist()
-        self.first_offset = offset[first].tolist()
-        self.queue_lag, self.dep_lag = queue[first].tolist(), ops.dep_lag_ns[first].tolist()
+        dep = np.where(ops.dep[first] >= 0, ops.node[ops.dep[first]], -1) if len(first) else first
+        of_node = (
+            *(ops.track[first], queue[first], dep, ops.dep_lag_ns[first], ops.segment[first]),
+            *(offset[first], total, launch_bound),
+        )
+        self.node = list(zip(*(column.tolist() for column in of_node), strict=True))
         self.transfer = transfer[first].tolist()
-        self.dep = np.where(ops.dep[first] >= 0, ops.node[ops.dep[first]], -1).tolist() if len(first) else []
-        self.segment, self.track = ops.segment[first].tolist(), ops.track[first].tolist()
         self.mark_at = list(zip(*clock.locate(rank.marks_ns), strict=True))
         self._anchors(scenario, clock)
 
@@ -128,74 +149,71 @@ class _Run:
     def span(self) -> int:
         """From the first step mark to the later of the last mark and the last device operation."""
         marks = self.marks[-1:] if self.rank.has_host else []
-        return max([*marks, self.last_device]) - self.origin
+        return max([NEVER, *marks, *self.stream_end]) - self.origin
 
     def advance(
         self, arrived: list[int], latest: list[int], needed: list[int], waiting: dict[int, list[int]], ready: deque[int]
     ) -> int | None:
         """Evaluate nodes until one must wait for another rank: its instance, or None at the end."""
-        order, count = self.rank.order, len(self.rank.order)
-        while self.at < count:
-            kind, index = order[self.at]
-            if kind == CHAIN:
-                self._chain(index)
-            elif kind == POST:
-                self._post(index, arrived, latest, needed, waiting, ready)
+        order, links, nodes = self.rank.order, self.rank.links, self.node
+        host, ends, starts, stream_end = self.host, self.ends, self.starts, self.stream_end
+        for at in range(self.at, len(order)):
+            kind, index = order[at]
+            if kind in _DEVICE:
+                track, queue_lag, dep, dep_lag, segment, offset, total, launch_bound = nodes[index]
+                start = stream_end[track] + queue_lag
+                if dep >= 0 and ends[dep] + dep_lag > start:
+                    start = ends[dep] + dep_lag
+                if kind == POST:
+                    launched = host[segment] + offset
+                    starts[index] = launched if launched > start else start
+                    self._arrive(links.get(index, ()), starts[index], arrived, latest, needed, waiting, ready)
+                    continue
+                end, launched = start + total, host[segment] + launch_bound
+                ends[index] = end = launched if launched > end else end
+                if end > stream_end[track]:
+                    stream_end[track] = end
             elif kind == FINISH:
-                for instance in self.rank.links.get(index, ()):
+                for instance in links.get(index, ()):
                     if arrived[instance] < needed[instance]:
+                        self.at = at
                         return instance
                 self._finish(index, latest)
             elif kind == ANCHOR:
                 self._anchor(index)
             elif kind == MARK:
                 segment, offset = self.mark_at[index]
-                self.marks.append(self.host[segment] + offset)
-            self.at += 1
+                self.marks.append(host[segment] + offset)
+        self.at = len(order)
         return None
 
-    def _base(self, node: int) -> int:
-        start: int = self.stream_end.get(self.track[node], NEVER) + self.queue_lag[node]
-        dep = self.dep[node]
-        if dep >= 0:
-            start = max(start, self.ends[dep] + self.dep_lag[node])
-        return start
-
-    def _chain(self, node: int) -> None:
-        end = max(self._base(node) + self.total[node], self.host[self.segment[node]] + self.launch_bound[node])
-        self._done(node, end)
-
-    def _post(
+    def _arrive(
         self,
-        node: int,
+        instances: Sequence[int],
+        start: int,
         arrived: list[int],
         latest: list[int],
         needed: list[int],
         waiting: dict[int, list[int]],
         ready: deque[int],
     ) -> None:
-        start = max(self._base(node), self.host[self.segment[node]] + self.first_offset[node])
-        self.starts[node] = start
-        for instance in self.rank.links.get(node, ()):
+        for instance in instances:
             arrived[instance] += 1
-            if not self.on_time:
-                latest[instance] = max(latest[instance], start)
+            if not self.on_time and start > latest[instance]:
+                latest[instance] = start
             if arrived[instance] >= needed[instance] and instance in waiting:
                 ready.extend(waiting.pop(instance))
 
     def _finish(self, node: int, latest: list[int]) -> None:
-        last = max((latest[i] for i in self.rank.links.get(node, ())), default=self.starts[node])
-        end = max(last, self.starts[node]) + self.transfer[node]
-        self.comm_busy += end - self.starts[node]
-        self._done(node, end)
-
-    def _done(self, node: int, end: int) -> None:
-        self.ends[node] = end
-        track = self.track[node]
-        if end > self.stream_end.get(track, NEVER):
+        start, track = self.starts[node], self.node[node][0]
+        last = start
+        for instance in self.rank.links.get(node, ()):
+            if latest[instance] > last:
+                last = latest[instance]
+        self.ends[node] = end = last + self.transfer[node]
+        self.comm_busy += end - start
+        if end > self.stream_end[track]:
             self.stream_end[track] = end
-        if end > self.last_device:
-            self.last_device = end
 
     def _anchor(self, index: int) -> None:
         call = self.host[index] + self.call[index]

@@ -17,7 +17,12 @@ MIN_SHARE = 0.01  # of the step exposed before anything is said
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
 LATENCY_COVERS = 0.9  # of the exposed transfer, by the sum of all latencies
 MIN_CALLS = 8
+DEFAULT_BUCKET_BYTES = 25 * 2**20
 SMALL_BYTES = 10 * 2**20  # far below DDP's 25 MiB default bucket
+# NCCL's all-reduce on 8 x H100 SXM reaches about this bus bandwidth: calls too short for a default bucket even there
+# carry less than one, whatever the trace says of sizes.
+FASTEST_BUS_BYTES_PER_S = 480e9
+MANY_CALLS = 32
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 
 
@@ -57,6 +62,8 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
     if small and (latency or (model is None and _slow_for_size(traffic))) and not sharded:
         return "latency"
+    if not traffic.total_bytes and traffic.role in GRADIENT_ROLES and _below_default_bucket(traffic):
+        return "latency"
     if sharded:
         return "sharding"
     if traffic.op == "all_reduce" and traffic.role in GRADIENT_ROLES and _could_hide(traffic, measures):
@@ -88,6 +95,15 @@ def _slow_for_size(traffic: Traffic) -> bool:
     if not usable.any():
         return False
     return float(np.median(traffic.sizes_bytes[usable] / np.maximum(traffic.times_us[usable], 1e-3))) < 2_000.0
+
+
+def _below_default_bucket(traffic: Traffic) -> bool:
+    """Sizes are not in the trace, but many calls are each too short to have moved DDP's default bucket."""
+    if traffic.op != "all_reduce" or traffic.count < MANY_CALLS:
+        return False
+    members = max(2, traffic.group_size)
+    least_us = DEFAULT_BUCKET_BYTES * 2 * (members - 1) / members / FASTEST_BUS_BYTES_PER_S * 1e6
+    return typical_us(traffic) < least_us
 
 
 def _could_hide(traffic: Traffic, measures: Measures) -> bool:

@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.comm_cause import of_reason
+from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, of_reason
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_us
-
-DEFAULT_BUCKET_BYTES = 25 * 2**20
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
@@ -33,8 +32,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         detail = f", {share:.0%} of it latency" if known else ""
         yield Candidate(
             id=RULE.id,
-            summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({format_bytes(traffic.mean_bytes)} "
-            "each) pay latency",
+            summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) pay latency",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("merge_buckets", (), (float(DEFAULT_BUCKET_BYTES),), traffic.role),),
@@ -50,8 +48,12 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                     source="PyTorch DDP (VLDB'20); torch.nn.parallel.DistributedDataParallel documentation",
                 ),
             ),
-            band=0.2,
+            band=0.2 if known else 0.35,
         )
+
+
+def _each(traffic: Traffic) -> str:
+    return f"{format_bytes(traffic.mean_bytes)} each" if traffic.total_bytes else "sizes not recorded"
 
 
 RULE = Rule("comm.latency_bound", "Many small collectives pay latency", detect, bound="communication")

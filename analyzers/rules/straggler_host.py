@@ -18,6 +18,7 @@ import numpy as np
 from ddprof.analyzers.job.lateness import latest_rank
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pace import Pace
+from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.rules.evidence import charged_us, largest_gap, largest_wait
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -28,7 +29,7 @@ MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by ab
 MIN_EXCESS_OF_STEP = 0.01
 HOST_CAUSES = ("host_launch", "host_sync", "allocator", "other", "unknown")
 MIN_CHARGED_SHARE = 0.5  # of all waiting, for one rank to be named
-MAX_CHANCE = 0.01
+SURE_CHARGED_SHARE = 0.25  # the same where it is last more often than chance
 MIN_COST_SHARE = 0.03
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
 FEW_WAITS = 4
@@ -93,21 +94,24 @@ def _late(measures: Measures) -> Iterator[Candidate]:
     """No host is slow on the whole, but one rank is last far more often than chance, for reasons of its host."""
     job = measures.job
     found = latest_rank(job, HOST_CAUSES)
-    if found is None or found.charged_ns < MIN_CHARGED_SHARE * found.total_ns:
+    if found is None:
+        return
+    sure = found.is_sure
+    if found.charged_ns < (SURE_CHARGED_SHARE if sure else MIN_CHARGED_SHARE) * found.total_ns:
         return
     cost_us = found.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
-    sure = found.chance < MAX_CHANCE
     if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * measures.step_us:
         return
     if not sure and found.waits >= FEW_WAITS:
         return  # enough operations to judge, and chance explains them
     rank = job.rank_ids[found.position]
+    unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
     yield Candidate(
         id=RULE.id,
         summary=f"rank {rank} arrives last in {found.last} of {found.waits} operations that others wait in",
         ranks=(rank,),
         lost_us=cost_us,
-        changes=(Change("on_time", (rank,)),),
+        changes=() if unseen else (Change("on_time", (rank,)),),
         confidence=0.75 if sure else 0.5,
         evidence=(
             Evidence(f"{found.charged_ns / found.total_ns:.0%} of all waiting is charged to it", rank),
@@ -122,8 +126,10 @@ def _late(measures: Measures) -> Iterator[Candidate]:
                 source="science.md B4: binomial test of 'last in k of n'",
             ),
         ),
-        band=0.3,
+        band=1.0 if unseen else 0.3,
+        ceiling_us=cost_us if unseen else None,
+        is_bound=unseen,
     )
 
 
-RULE = Rule("straggler.host", "Some ranks' hosts are slower", detect, bound="straggler")
+RULE = Rule("straggler.host", "Some ranks' hosts are slower", detect, bound="straggler", needs_whole_run=False)

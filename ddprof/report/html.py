@@ -126,7 +126,7 @@ def _efficiency(report: Report) -> Markup:
 
 
 def _limits(report: Report) -> Markup:
-    items = [join("Not judged: ", tag("code", a.id), f", {a.reason}") for a in report.abstentions]
+    items = [join("Not judged: ", tag("code", ids), f", {reason}") for ids, reason in phrases.abstention_words(report)]
     items += [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
     if clock := phrases.clock_words(report):
         items.append(join(clock))

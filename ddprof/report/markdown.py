@@ -90,7 +90,7 @@ def _limits(report: Report) -> str:
     lines = []
     if report.checked:
         lines.append(f"Checked, not found: {escape(phrases.checked_words(report))}.")
-    lines += [f"Not judged: {escape(a.id)} ({escape(a.reason)})." for a in report.abstentions]
+    lines += [f"Not judged: {escape(ids)} ({escape(reason)})." for ids, reason in phrases.abstention_words(report)]
     lines += [f"Data {severity}: {escape(sentence)}" for severity, sentence in phrases.health_words(report)]
     return "\n".join(f"- {line}" for line in lines)
 

@@ -7,7 +7,7 @@ import re
 import statistics
 
 from ddprof.findings import Evidence, Finding, Fix
-from ddprof.report.model import Report
+from ddprof.report.model import Calibration, Report
 from ddprof.units import format_ranks, format_share, format_us
 
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
@@ -134,7 +134,16 @@ def gain_words(report: Report, finding: Finding) -> str:
     after_us = report.predicted_step_us(finding)
     speedup = f", {step_us / after_us:.2f}x" if after_us > 0 else ""
     share = format_share(gain.value / step_us)
-    return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}"
+    past = calibration_words(report.calibration.get(finding.id))
+    return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}{past}"
+
+
+def calibration_words(known: Calibration | None) -> str:
+    """How earlier predictions like it fared, as the end of a sentence; empty where none was verified."""
+    if known is None or not known.total:
+        return ""
+    fell = "it fell" if known.total == 1 == known.inside else f"{known.inside} fell"
+    return f"; of {known.total} prediction{'s' * (known.total != 1)} like this, {fell} inside the range"
 
 
 def fix_words(fix: Fix) -> str:
@@ -159,6 +168,20 @@ def evidence_words(evidence: Evidence) -> str:
 def shortened(name: str) -> str:
     """A name from the trace without the tail of its template arguments; JSON has all of it."""
     return name if len(name) <= _EVENT_CHARACTERS else f"{name[:_EVENT_CHARACTERS]}..."
+
+
+def abstention_words(report: Report) -> list[tuple[str, str]]:
+    """What could not be judged: (finding ids that share a reason, the reason), in the order of the report."""
+    ids: dict[str, list[str]] = {}
+    for abstention in report.abstentions:
+        ids.setdefault(abstention.reason, []).append(abstention.id)
+    every = not report.checked and not report.findings and len(ids) == 1
+    return [("every cause" if every else clean(", ".join(of)), clean(reason)) for reason, of in ids.items()]
+
+
+def nothing_found_words(report: Report) -> str:
+    """What an empty list of findings means."""
+    return "Nothing that was checked costs this job time." if report.checked else "No cause could be checked."
 
 
 def checked_words(report: Report) -> str:

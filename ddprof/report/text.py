@@ -88,7 +88,7 @@ def _findings(report: Report, width: int) -> list[Text]:
     ranked = report.ranked_findings()
     shown = ranked[: phrases.MAX_FINDINGS]
     if not shown:
-        return [Text("Findings: none. Nothing that was checked costs this job time.", style="bold")]
+        return [Text(f"Findings: none. {phrases.nothing_found_words(report)}", style="bold")]
     lines = [Text("Findings, by the time that fixing them gives back", style="bold")]
     for number, finding in enumerate(shown, 1):
         lines += _finding(report, finding, number, width)
@@ -128,11 +128,11 @@ def _limits(report: Report, width: int) -> list[Text]:
     lines: list[Text] = []
     if report.checked:
         lines += _labelled("Checked, not found:", phrases.checked_words(report), width, indent=0, label_width=20)
-    for abstention in report.abstentions[:_MAX_NOTES]:
-        text = phrases.clean(f"{abstention.id} ({abstention.reason})")
-        lines += _labelled("Not judged:", text, width, indent=0, label_width=20)
-    if len(report.abstentions) > _MAX_NOTES:
-        lines.append(Text(f"{'':20}... and {len(report.abstentions) - _MAX_NOTES} more (--format json)"))
+    abstained = phrases.abstention_words(report)
+    for ids, reason in abstained[:_MAX_NOTES]:
+        lines += _labelled("Not judged:", f"{ids} ({reason})", width, indent=0, label_width=20)
+    if len(abstained) > _MAX_NOTES:
+        lines.append(Text(f"{'':20}... and {len(abstained) - _MAX_NOTES} more (--format json)"))
     notes = phrases.health_words(report)
     for severity, sentence in notes[:_MAX_NOTES]:
         lines += _labelled(f"Data {severity}:", sentence, width, indent=0, label_width=20)

@@ -1,0 +1,211 @@
+"""The critical path: the one chain of dependent work, over all ranks, that is as long as the run.
+
+Walked backwards through the replay's graph as it was recorded: an operation was bound by its launch, by the operation
+before it on its stream or by one on another stream; a communication by the last of its members; a host that blocked by
+what it waited for. Pieces follow one another without gap or overlap, so their lengths sum to the span of the run.
+Whatever is not on the path can be removed without making the step shorter (science.md F3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from ddprof.analyzers.facts.model import CAUSE, Work
+from ddprof.analyzers.facts.work import compute_work
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph
+
+from ddprof import intervals
+from ddprof.tables import NULL, Array, Column, Schema, Table, concat
+
+CRITICAL = Schema(
+    "critical",
+    (
+        Column("rank", "int64", "position in JobFacts.ranks"),
+        Column("start_ns", "int64", "reference clock"),
+        Column("end_ns", "int64", "reference clock; the next piece of the path starts here"),
+        Column("cause", "uint8", "what the time is, index into facts.model.CAUSES; never a wait"),
+        Column("track", "int64", "stream, as a row of the rank's tracks; missing: the host", nullable=True),
+    ),
+)
+_HOST_CAUSES = ("gc", "allocator", "checkpoint", "dataloader")  # host spans that say what host time was, first wins
+
+
+def critical_path(job: JobFacts, graph: Graph) -> Table:
+    """CRITICAL in time order; empty where nothing could be replayed."""
+    if not graph.ranks:
+        return CRITICAL.empty()
+    walk = _Walk(job, graph)
+    walk.run()
+    rank, start, end, cause, track = (np.array(column, np.int64) for column in zip(*walk.pieces[::-1], strict=True))
+    path = CRITICAL.table({"rank": rank, "start_ns": start, "end_ns": end, "cause": cause, "track": track})
+    return _explain_host(path, graph)
+
+
+@dataclass
+class _Walk:
+    """State of the walk: `at_ns` on the reference clock only ever falls; a piece is what it fell through."""
+
+    job: JobFacts
+    graph: Graph
+    at_ns: int = 0
+    pieces: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lanes = {rank.position: _Lane(rank, self.job) for rank in self.graph.ranks}
+
+    def run(self) -> None:
+        """From the latest end of the run to a first step mark."""
+        lane, op = max(((lane, *lane.last()) for lane in self.lanes.values()), key=lambda item: item[2])[:2]
+        self.at_ns = lane.last()[1]
+        state: tuple[_Lane, int, bool] | None
+        state = (lane, op, True) if op >= 0 else self._host(lane, len(lane.begins) - 1)
+        left = sum(len(other.start) + len(other.begins) for other in self.lanes.values()) + 10
+        while state is not None and left > 0:
+            state = self._operation(*state)
+            left -= 1
+        if not self.pieces:
+            self._emit(lane, lane.origin, CAUSE["host_launch"], NULL)
+
+    def _emit(self, lane: _Lane, down_to_ns: int, cause: int, track: int) -> None:
+        """The time from `down_to_ns` (reference clock) to where the walk is belongs to this piece."""
+        if down_to_ns < self.at_ns:
+            self.pieces.append((lane.position, down_to_ns, self.at_ns, cause, track))
+            self.at_ns = down_to_ns
+
+    def _operation(self, lane: _Lane, op: int, is_end: bool) -> tuple[_Lane, int, bool] | None:
+        """From the end (or only the start) of an operation to what bound its start."""
+        if is_end:
+            late = lane.waited_for(op, self.lanes)
+            if late is not None:
+                other, theirs, ready = late
+                self._emit(lane, ready, CAUSE["comm_transfer"], lane.track[op])
+                return other, theirs, False
+            self._emit(lane, lane.start[op], lane.cause[op], lane.track[op])
+        bound = lane.bound(op)
+        if bound >= 0:
+            self._emit(lane, min(self.at_ns, lane.end[bound]), lane.cause[op], lane.track[op])
+            return lane, bound, True
+        if lane.launch[op] == NEVER:
+            self._emit(lane, lane.origin, CAUSE["unknown"], NULL)
+            return None
+        self._emit(lane, lane.launch[op], CAUSE["host_launch"], NULL)
+        return self._host(lane, lane.segment[op])
+
+    def _host(self, lane: _Lane, segment: int) -> tuple[_Lane, int, bool] | None:
+        """Down the host's time, past calls that did not block, to the operation that one did wait for."""
+        while segment > 0:
+            self._emit(lane, lane.begins[segment], CAUSE["host_launch"], NULL)
+            call, target = lane.calls[segment - 1], lane.targets[segment - 1]
+            if target >= 0 and lane.end[target] > call:
+                self._emit(lane, min(self.at_ns, lane.end[target]), CAUSE["host_sync"], NULL)
+                return lane, target, True
+            waited = CAUSE["dataloader"] if lane.kinds[segment - 1] == Anchor.LOADER else CAUSE["host_launch"]
+            self._emit(lane, call, waited, NULL)
+            segment -= 1
+        self._emit(lane, lane.origin, CAUSE["host_launch"], NULL)
+        return None
+
+
+class _Lane:
+    """One rank's graph as plain lists on the reference clock: the walk looks at one operation at a time."""
+
+    def __init__(self, rank: RankGraph, job: JobFacts) -> None:
+        ops, shift = rank.ops, rank.offset_ns
+        self.position, self.origin = rank.position, rank.origin_ns - shift
+        self.start, self.end = (ops.start_ns - shift).tolist(), (ops.start_ns + ops.dur_ns - shift).tolist()
+        self.launch = np.where(ops.launch_ns == NEVER, NEVER, ops.launch_ns - shift).tolist()
+        self.track, self.segment, self.dep = ops.track.tolist(), ops.segment.tolist(), ops.dep.tolist()
+        same = np.zeros(len(ops.track), bool)
+        same[1:] = ops.track[1:] == ops.track[:-1]
+        self.previous = np.where(same, np.arange(len(same)) - 1, -1).tolist()
+        self.lags = list(zip(*(a.tolist() for a in (ops.launch_lag_ns, ops.queue_lag_ns, ops.dep_lag_ns)), strict=True))
+        self.cause = _op_causes(rank).tolist()
+        self.begins = [self.origin, *(rank.anchors.end_ns - shift).tolist()]
+        self.calls = (rank.anchors.start_ns - shift).tolist()
+        self.targets, self.kinds = rank.anchors.target.tolist(), rank.anchors.kind.tolist()
+        self.last_mark = int(rank.marks_ns[-1]) - shift
+        self.has_host = rank.has_host
+        self._comms(rank, job, shift)
+
+    def _comms(self, rank: RankGraph, job: JobFacts, shift: int) -> None:
+        """For each operation the instance it completed last with, when that was ready, and back from comm to op."""
+        members = job.members
+        mine = np.flatnonzero(members["rank"] == rank.position)
+        mine = mine[np.argsort(members["ready_ns"][mine], kind="stable")]
+        count = len(rank.facts.comms)
+        instance, ready = np.full(count + 1, -1, np.int64), np.zeros(count + 1, np.int64)
+        instance[members["comm"][mine]] = members["instance"][mine]
+        ready[members["comm"][mine]] = members["ready_ns"][mine] - shift
+        late = job.instances["late"]
+        comm = rank.ops.comm
+        self.ready = ready[comm].tolist()
+        self.late = [int(late[i]) if i >= 0 and late[i] != NULL else -1 for i in instance[comm].tolist()]
+        self.instance = instance[comm].tolist()
+        self.op_of = dict(zip(self.instance, range(len(comm)), strict=True))
+
+    def last(self) -> tuple[int, int]:
+        """The operation that ends the run on this rank (-1: the host does) and when, reference clock."""
+        ops = [i for i, launched in enumerate(self.launch) if launched < self.last_mark]
+        op = max(ops, key=lambda i: self.end[i], default=-1)
+        if op < 0 or (self.has_host and self.last_mark >= self.end[op]):
+            return -1, self.last_mark
+        return op, self.end[op]
+
+    def waited_for(self, op: int, lanes: dict[int, _Lane]) -> tuple[_Lane, int, int] | None:
+        """The rank that came last to this communication, its operation, and when it had come; None: nobody waited."""
+        late = self.late[op]
+        if late < 0 or late == self.position or self.ready[op] <= self.start[op] or late not in lanes:
+            return None
+        theirs = lanes[late].op_of.get(self.instance[op])
+        return None if theirs is None else (lanes[late], theirs, self.ready[op])
+
+    def bound(self, op: int) -> int:
+        """The operation whose end bound this one's start; -1 where the launch did."""
+        launch_lag, queue_lag, dep_lag = self.lags[op]
+        best, at = -1, self.launch[op] + launch_lag if self.launch[op] != NEVER else NEVER
+        for other, lag in ((self.previous[op], queue_lag), (self.dep[op], dep_lag)):
+            if other >= 0 and self.end[other] + lag > at:
+                best, at = other, self.end[other] + lag
+        return best
+
+
+def _op_causes(rank: RankGraph) -> Array:
+    cause = np.where(rank.ops.is_comm, CAUSE["comm_transfer"], CAUSE["compute"])
+    if rank.facts.is_device_rank and len(cause):
+        cause[rank.facts.device_ops["work"][rank.ops.row] == Work.COPY] = CAUSE["memcpy"]
+    return cause
+
+
+def _explain_host(path: Table, graph: Graph) -> Table:
+    """Host time on the path is what the host was seen doing: loading, collecting, and on CPU ranks computing."""
+    is_host = path["cause"] == CAUSE["host_launch"]
+    tables = [path.take(np.flatnonzero(~is_host))]
+    for rank in graph.ranks:
+        mine = np.flatnonzero(is_host & (path["rank"] == rank.position))
+        left = (path["start_ns"][mine] + rank.offset_ns, path["end_ns"][mine] + rank.offset_ns)
+        order = np.argsort(left[0], kind="stable")
+        left = (left[0][order], left[1][order])
+        for cause, known in (*_spans(rank), ("host_launch", left)):
+            tables.append(_pieces(rank, cause, intervals.intersect(left, known)))
+            left = intervals.subtract(left, known)
+    whole = concat(CRITICAL, tables)
+    return whole.take(np.argsort(whole["start_ns"], kind="stable"))
+
+
+def _spans(rank: RankGraph) -> list[tuple[str, intervals.Intervals]]:
+    spans, found = rank.facts.host_spans, []
+    for cause in _HOST_CAUSES:
+        mine = spans["cause"] == CAUSE[cause]
+        found.append((cause, intervals.union(spans["start_ns"][mine], spans["end_ns"][mine])))
+    if not rank.facts.is_device_rank:
+        found.append(("compute", compute_work(rank.facts)))
+    return found
+
+
+def _pieces(rank: RankGraph, cause: str, spans: intervals.Intervals) -> Table:
+    start, end = spans
+    fixed = {"rank": rank.position, "cause": CAUSE[cause], "track": NULL}
+    columns = {name: np.full(len(start), value) for name, value in fixed.items()}
+    return CRITICAL.table({**columns, "start_ns": start - rank.offset_ns, "end_ns": end - rank.offset_ns})

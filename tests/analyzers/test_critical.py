@@ -1,0 +1,44 @@
+"""The critical path covers the run exactly once and runs through the rank that is to blame."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ddprof.analyzers.facts.model import CAUSE
+from ddprof.analyzers.replay.critical import critical_path
+from ddprof.analyzers.replay.model import Graph
+from labelled_runs import Runs
+
+from ddprof.tables import Table
+
+
+def _path(labelled: Runs, name: str) -> Table:
+    run = labelled(name)
+    return critical_path(run.job, run.pricer.graph)
+
+
+@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "clean.pp", "straggler.compute"])
+def test_pieces_follow_one_another_from_first_mark_to_last_end(labelled: Runs, name: str) -> None:
+    path, run = _path(labelled, name), labelled(name)
+    assert (path["start_ns"][1:] == path["end_ns"][:-1]).all()
+    assert (path["end_ns"] > path["start_ns"]).all()
+    graph = run.pricer.graph
+    span = int(path["end_ns"][-1] - path["start_ns"][0])
+    assert span == pytest.approx(graph.measured_ns, rel=0.02)
+    assert int(path["start_ns"][0]) in {rank.origin_ns - rank.offset_ns for rank in graph.ranks}
+
+
+def test_nothing_on_the_path_is_a_wait(labelled: Runs) -> None:
+    assert CAUSE["comm_wait"] not in _path(labelled, "straggler.compute")["cause"]
+
+
+def test_the_path_runs_through_the_slow_rank(labelled: Runs) -> None:
+    path, run = _path(labelled, "straggler.compute"), labelled("straggler.compute")
+    length = np.bincount(path["rank"], weights=path["end_ns"] - path["start_ns"], minlength=len(run.job.ranks))
+    assert run.job.rank_ids[int(length.argmax())] == 2
+    assert length.max() > 0.8 * length.sum()
+
+
+def test_without_a_graph_there_is_no_path(labelled: Runs) -> None:
+    empty = Graph((), np.empty(0, np.int64), 0.0)
+    assert len(critical_path(labelled("clean.ddp").job, empty)) == 0

@@ -13,6 +13,7 @@ from ddprof.analyzers.engine import Options
 from ddprof.analyzers.engine import analyze as run_engine
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
+from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.contract import to_contract
 from ddprof.report.html import render_html, render_summary
 from ddprof.report.model import CAUSES, Report, Verdict
@@ -115,7 +116,8 @@ def analyze_all(
     reports = run_engine(given, options)
     if not reports:
         raise NoUsableInput(f"{', '.join(given)}: no trace found")
-    return [AnalyzedRun(report) for report in reports]
+    known = of_run(given)
+    return [AnalyzedRun(calibrated(report, known)) for report in reports]
 
 
 def load(path: PathLike) -> AnalyzedRun:

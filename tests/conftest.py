@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ from ddprof.report.model import (
     Verdict,
     WhatIf,
 )
+
+# What a developer has verified must not show in the reports of the tests.
+os.environ["DDPROF_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"ddprof-tests-{os.getpid()}")
 
 _LATER = {"torch": 1, "browser": 2, "slow": 3}
 

@@ -10,6 +10,7 @@ import click
 
 from ddprof.cli.progress import progress_bar
 from ddprof.errors import NoUsableInput, UsageError
+from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.model import Report
 from ddprof.report.saved import is_saved_report, read_saved
 
@@ -34,7 +35,8 @@ def load_reports(
         reports = analyze(list(paths), options)
     if not reports:
         raise NoUsableInput(f"{', '.join(paths)}: no trace found")
-    return reports
+    known = of_run(paths)
+    return [calibrated(report, known) for report in reports]
 
 
 def load_one(path: str, workers: int | None = None, cache: bool = True) -> Report:

@@ -67,5 +67,5 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _summary(curve: Curve) -> dict[str, Any]:
+def _summary(curve: Any) -> dict[str, Any]:
     return {"best": curve.best.value, "flat": [point.value for point in curve.flat]}

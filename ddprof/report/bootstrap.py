@@ -29,6 +29,16 @@ def difference_interval(before: Sequence[float], after: Sequence[float]) -> tupl
     return float(low), float(high)
 
 
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of a mean, in its unit; None with fewer than three steps."""
+    found = _finite(values)
+    if len(found) < LEAST_STEPS:
+        return None
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(_resampled_means(found, np.random.default_rng(_SEED)), [tail, 1 - tail])
+    return float(low), float(high)
+
+
 def _resampled_means(values: npt.NDArray[np.float64], random: np.random.Generator) -> npt.NDArray[np.float64]:
     count = len(values)
     mean = values.mean()

@@ -14,6 +14,7 @@ from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
 from ddprof.report.model import (
     CAUSES,
     SCHEMA,
+    Calibration,
     ClockInfo,
     HealthItem,
     HostClockInfo,
@@ -147,11 +148,16 @@ def _from_contract(document: Mapping[str, Any]) -> Report:
         verdict=Verdict(document["verdict"]["bound"], document["verdict"]["headline"]),
         abstentions=tuple(Abstention(a["id"], a["reason"]) for a in document.get("abstentions", [])),
         checked=tuple(document.get("checked", ())),
+        calibration={
+            f["id"]: Calibration(int(f["calibration"]["inside"]), int(f["calibration"]["predictions"]))
+            for f in document["findings"]
+            if f.get("calibration")
+        },
     )
 
 
 def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
-    gain = finding.recoverable_us
+    gain, known = finding.recoverable_us, report.calibration.get(finding.id)
     return {
         "id": finding.id,
         "summary": finding.summary,
@@ -161,6 +167,7 @@ def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
         "recoverable_us": {"value": _us(gain.value), "low": _us(gain.low), "high": _us(gain.high)},
         "predicted_step_us": _us(report.predicted_step_us(finding)),
         "confidence": _finite(finding.confidence, 6),
+        "calibration": None if known is None else {"inside": known.inside, "predictions": known.total},
         "evidence": [
             {"text": e.text, "rank": e.rank, "start_us": _us(e.start_us), "end_us": _us(e.end_us), "event": e.event}
             for e in finding.evidence

@@ -117,6 +117,14 @@ class Replay:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """How earlier predictions of a kind fared: `inside` of `total` measured steps fell into the predicted range."""
+
+    inside: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What bounds the step ("none" where nothing could be judged) and the sentence that says so."""
 
@@ -140,6 +148,7 @@ class Report:
     efficiency: Mapping[str, Any] = field(default_factory=dict)
     abstentions: tuple[Abstention, ...] = ()
     checked: tuple[str, ...] = ()  # ids of rules that looked and found nothing
+    calibration: Mapping[str, Calibration] = field(default_factory=dict)  # finding id -> predictions like it, so far
     tables: Mapping[str, Table] = field(default_factory=dict)  # detail for the dashboard; never in the JSON document
 
     def severity_of(self, finding: Finding) -> str:

@@ -1,0 +1,135 @@
+"""Predictions and what came of them: a file of records, and how often predictions of a kind fell inside their range.
+
+One JSON object a line, appended whole: several processes may write. Two copies: in the user's data folder
+(`$DDPROF_DATA_HOME`, `$XDG_DATA_HOME/ddprof`, else `~/.local/share/ddprof`), which later reports quote, and in the run
+folder that was predicted from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ddprof.errors import UsageError
+from ddprof.report.model import Calibration, Report
+
+FILE = "calibration.jsonl"
+SCHEMA = "ddprof.calibration/1"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One verified prediction; microseconds per step.
+
+    `outcome`: "inside" its range, "noise" (outside, but the measured step's own interval reaches into the range),
+    "outside", or "disturbed" (what was not changed took clearly longer or shorter: the machine was not the same).
+
+    `kinds`: kinds of change that were replayed; `findings`: ids whose fix was tried; `settings`: as given.
+    """
+
+    at_utc: str
+    before: str
+    after: str
+    settings: tuple[str, ...]
+    kinds: tuple[str, ...]
+    findings: tuple[str, ...]
+    before_us: float
+    predicted_us: float
+    low_us: float
+    high_us: float
+    measured_us: float
+    measured_low_us: float | None
+    measured_high_us: float | None
+    compute_us: tuple[float, float]  # computing per step, before and after
+    outcome: str
+
+    @property
+    def key(self) -> tuple[str, str, str, tuple[str, ...]]:
+        """What makes two records the same one."""
+        return self.at_utc, self.before, self.after, self.settings
+
+
+def outcome(measured_us: float, interval: tuple[float, float] | None, low_us: float, high_us: float) -> str:
+    """Whether a measured step lies in the predicted range; `interval`: of the measured mean, None where unknown."""
+    if low_us <= measured_us <= high_us:
+        return "inside"
+    if interval is not None and interval[0] <= high_us and interval[1] >= low_us:
+        return "noise"
+    return "outside"
+
+
+def user_file(environment: Mapping[str, str] | None = None) -> Path:
+    """The user's calibration file; it need not exist."""
+    found = os.environ if environment is None else environment
+    if found.get("DDPROF_DATA_HOME"):
+        return Path(found["DDPROF_DATA_HOME"]) / FILE
+    base = found.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return Path(base) / "ddprof" / FILE
+
+
+def append(path: Path, record: Record) -> None:
+    """Add a record. Raises UsageError where the file cannot be written."""
+    line = json.dumps({"schema": SCHEMA, **asdict(record)}, allow_nan=False) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(handle, line.encode())
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise UsageError(f"{path}: not written: {error.strerror}") from error
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a file, [] where there is none; a line that is not one is left out."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [record for line in lines if (record := _record(line)) is not None]
+
+
+def _record(line: str) -> Record | None:
+    try:
+        values: dict[str, Any] = json.loads(line)
+        if values.get("schema") != SCHEMA:
+            return None
+        wanted = {f.name: values[f.name] for f in fields(Record)}
+        for name in ("settings", "kinds", "findings"):
+            wanted[name] = tuple(str(item) for item in wanted[name])
+        wanted["compute_us"] = (float(wanted["compute_us"][0]), float(wanted["compute_us"][1]))
+        return Record(**wanted)
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+        return None
+
+
+def distinct(records: Iterable[Record]) -> list[Record]:
+    """Records, each once, in order."""
+    return list({record.key: record for record in records}.values())
+
+
+def like(records: Iterable[Record], findings: Sequence[str], kinds: Sequence[str]) -> Calibration:
+    """How predictions for these findings, or of these kinds of change, fared."""
+    mine = [r for r in records if set(r.findings) & set(findings) or set(r.kinds) & set(kinds)]
+    mine = [r for r in mine if r.outcome != "disturbed"]
+    return Calibration(sum(r.outcome == "inside" for r in mine), len(mine))
+
+
+def calibrated(report: Report, records: Sequence[Record]) -> Report:
+    """The report with what is known of predictions like its findings'."""
+    known = {f.id: like(records, (f.id,), ()) for f in report.findings}
+    return replace(report, calibration={key: value for key, value in known.items() if value.total})
+
+
+def of_run(paths: Iterable[str | os.PathLike[str]]) -> list[Record]:
+    """What the user's file and the run folders' own files hold, each record once."""
+    folders = {Path(path) if Path(path).is_dir() else Path(path).parent for path in paths}
+    found = read(user_file())
+    for folder in sorted(folders):
+        found += read(folder / FILE)
+    return distinct(found)

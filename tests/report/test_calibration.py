@@ -1,0 +1,77 @@
+"""Verified predictions: what is kept, what is quoted, and what is never counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddprof.report import calibration
+from ddprof.report.bootstrap import mean_interval
+from ddprof.report.calibration import Record
+from ddprof.report.contract import from_contract, to_contract
+from ddprof.report.model import Calibration, Report
+from ddprof.report.text import render_text
+
+
+def record(outcome: str = "inside", at: str = "2026-01-01T00:00:00Z", finding: str = "input.straggler") -> Record:
+    """A record of a verified prediction."""
+    return Record(
+        at, "a", "b", ("num_workers=4",), ("loader_workers",), (finding,), 100.0, 60.0, 50.0, 70.0, 61.0, 59.0, 63.0,
+        (40.0, 40.0), outcome,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("measured", "interval", "says"),
+    [(60.0, None, "inside"), (75.0, (68.0, 82.0), "noise"), (75.0, (72.0, 78.0), "outside"), (75.0, None, "outside")],
+)
+def test_the_outcome_is_judged_by_the_range_first(
+    measured: float, interval: tuple[float, float] | None, says: str
+) -> None:
+    assert calibration.outcome(measured, interval, 50.0, 70.0) == says
+
+
+def test_records_come_back_and_damage_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / calibration.FILE
+    calibration.append(file, record())
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write('{"schema": "ddprof.calibration/1"}\nnot json\n[]\n')
+    calibration.append(file, record("outside", "2026-01-02T00:00:00Z"))
+    found = calibration.read(file)
+    assert [r.outcome for r in found] == ["inside", "outside"] and found[0] == record()
+    assert calibration.read(tmp_path / "none") == []
+
+
+def test_a_record_in_both_files_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDPROF_DATA_HOME", str(tmp_path / "data"))
+    for folder in (tmp_path / "data", tmp_path / "run"):
+        calibration.append(folder / calibration.FILE, record())
+    assert len(calibration.of_run([tmp_path / "run"])) == 1
+
+
+def test_disturbed_runs_are_not_counted() -> None:
+    records = [record(), record("outside"), record("noise"), record("disturbed"), record(finding="host.gc")]
+    assert calibration.like(records, ("input.straggler",), ()) == Calibration(1, 3)
+    assert calibration.like(records, (), ("loader_workers",)) == Calibration(2, 4)
+
+
+def test_a_report_quotes_what_is_known(straggler_report: Report) -> None:
+    quoted = calibration.calibrated(straggler_report, [record()] * 12 + [record("outside")] * 2)
+    assert "of 14 predictions like this, 12 fell" in " ".join(render_text(quoted).split())
+    document = to_contract(quoted)
+    known = {f["id"]: f["calibration"] for f in document["findings"]}
+    assert known == {"input.straggler": {"inside": 12, "predictions": 14}, "comm.bandwidth_bound": None}
+    assert from_contract(json.loads(json.dumps(document))).calibration == quoted.calibration
+
+
+def test_the_user_file_follows_the_environment(tmp_path: Path) -> None:
+    assert calibration.user_file({"XDG_DATA_HOME": "/x"}) == Path("/x/ddprof/calibration.jsonl")
+    assert calibration.user_file({"DDPROF_DATA_HOME": "/y", "XDG_DATA_HOME": "/x"}) == Path("/y/calibration.jsonl")
+
+
+def test_the_interval_of_a_mean_needs_three_steps() -> None:
+    assert mean_interval([1.0, 2.0]) is None
+    low, high = mean_interval([9.0, 10.0, 11.0, 10.0]) or (0.0, 0.0)
+    assert 9.0 < low < 10.0 < high < 11.0

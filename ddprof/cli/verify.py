@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +172,7 @@ def _record(
     if outcome != "inside" and _is_disturbed(loaded.report, measured, predicted):
         outcome = "disturbed"
     return calibration.Record(
-        at_utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        at_utc=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
         before=Path(before).resolve().name,
         after=Path(after).resolve().name,
         settings=tuple(settings),

@@ -45,6 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": VOCABULARY,
     "dashboard": VOCABULARY | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api"},
     "api": VOCABULARY | {"report", "analyzers"},
+    "bench": VOCABULARY | {"api", "report", "workloads"},
     "pytest_plugin": {"api", "errors", "report"},
     "ddprof": {"api", "_version"},
     "workloads": set(),

@@ -18,6 +18,7 @@ JOB, SLOW, FIRST = "job", "slow", "first"  # culprits: none in particular, --fau
 class Fault:
     """A fault and what must be said of it. `fixes`: `--fix` name -> what it does, in words.
 
+    `rates`: the loopback's rate with the fault and with its fix, where the link itself is slowed (slow_link.py).
     `also`: identifiers that are right as well. `ms`: default size per step. `needs`: "cuda" where a CPU cannot show
     it. `priced`: False where the fault wastes work rather than time of a step.
     """
@@ -29,6 +30,7 @@ class Fault:
     ms: float = 100.0
     needs: str = ""
     priced: bool = True
+    rates: tuple[str, str] | None = None
 
     def ranks(self, fault_rank: int) -> tuple[int, ...]:
         """The culprits."""
@@ -75,6 +77,9 @@ _BUCKETS = {
 }
 _VOLUME = {"compress": "gradients travel with 16 bit", "link": "a link twice as fast"}
 _SLOW_LINK = Fault("comm.bandwidth_bound", {"link": "a link twice as fast"}, also=("comm.no_overlap",))
+_SHAPED_LINK = Fault(
+    "comm.bandwidth_bound", {"faster": "a link twice as fast"}, also=("comm.no_overlap",), rates=("400mbit", "800mbit")
+)
 _ITEM = Fault("host.sync", {"deferred": "values stay on the device"}, needs="cuda")
 
 
@@ -91,6 +96,7 @@ _ALL = (
             **_BUCKETS,
             "big-model": Fault("comm.bandwidth_bound", {"compress": _VOLUME["compress"]}, also=("comm.no_overlap",)),
             "slow-link": _SLOW_LINK,
+            "shaped-link": _SHAPED_LINK,
             "item": _ITEM,
         },
     ),

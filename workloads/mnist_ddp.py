@@ -5,6 +5,7 @@
 
 tiny-buckets trains a deep stack of small layers, no-overlap and big-model a wider layer, or their fault would cost
 nothing; `--fix` keeps these sizes. item costs only on a GPU, where the host waits for its device.
+shaped-link only sets sizes: slow_link.py, around torchrun, slows the link.
 
 Deterministic: the data, the model and the order of samples depend on the seed alone.
 """
@@ -88,7 +89,9 @@ def options() -> argparse.Namespace:
 
     given = parse(WORKLOAD, __doc__ or "", extend)
     if given.hidden is None:
-        given.hidden = {"no-overlap": 2048, "big-model": 6144, "slow-link": 512}.get(given.fault, 256)
+        given.hidden = {"no-overlap": 2048, "big-model": 6144, "slow-link": 512, "shaped-link": 512}.get(
+            given.fault, 256
+        )
     if given.depth is None:
         given.depth = 96 if given.fault == "tiny-buckets" else 0
     return given

@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": ("ddprof.cli.explain", "Explain a finding: what it detects, why it costs, how to fix it."),
     "demo": ("ddprof.cli.demo", "Analyze a shipped sample trace."),
     "score": ("ddprof.cli.score", "Score ddprof against labelled runs, whose truth is known."),
+    "bench": ("ddprof.cli.bench", "Prove on real jobs that what ddprof says is true."),
     "status": ("ddprof.cli.status", "Show who is behind in a running job."),
     "trigger": ("ddprof.cli.trigger", "Open a trace window on a running job."),
     "stop": ("ddprof.cli.stop", "End capture in a running job; the job goes on."),

@@ -24,3 +24,14 @@ def peak_flops(device_name: str | None, fp32: bool = False) -> float | None:
         if row["match"].lower() in (device_name or "").lower():
             return float(row["flops_fp32" if fp32 else "flops"])
     return None
+
+
+def gpu_row(name: str) -> dict[str, Any] | None:
+    """A device in its usual nodes (rates in bytes or operations per second), by name; None if not in the table."""
+    wanted = name.lower()
+    return next((row for row in _table()["gpu"] if row["name"].lower() == wanted), None)
+
+
+def gpu_names() -> list[str]:
+    """Names of the devices that a plan can be made for."""
+    return [str(row["name"]) for row in _table()["gpu"]]

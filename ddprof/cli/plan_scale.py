@@ -1,0 +1,210 @@
+"""`ddprof plan sharding` and `ddprof plan scale`: how to lay a model over devices, from a run or its shape alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddprof.cli.load import load_run
+from ddprof.cli.plan_loader import FORMAT
+from ddprof.cli.plan_text import as_json
+from ddprof.errors import UsageError
+from ddprof.units import format_bytes, format_us
+
+if TYPE_CHECKING:
+    from ddprof.analyzers.planning.cluster import Cluster
+    from ddprof.analyzers.planning.layout import Estimate
+    from ddprof.analyzers.planning.scale_out import ScalePlan
+    from ddprof.analyzers.planning.shape import Shape
+    from ddprof.analyzers.planning.sharding import ShardingPlan
+
+SHAPE_OPTIONS = (
+    click.option("--params", type=float, help="Parameters, as 7e9 (default: 12 L h^2 + V h)."),
+    click.option("--layers", type=click.IntRange(1), help="Transformer layers."),
+    click.option("--hidden", type=click.IntRange(1), help="Hidden size."),
+    click.option("--seq", type=click.IntRange(1), default=2048, show_default=True, help="Tokens of a sequence."),
+    click.option("--vocab", type=click.IntRange(1), default=51_200, show_default=True, help="Vocabulary."),
+    click.option("--gpu", default="A100-80GB", show_default=True, help="Device, as A100-80GB."),
+    click.option("--per-node", type=click.IntRange(1), help="Devices of a node (default: the device's usual node)."),
+    click.option("--node-gbps", type=float, help="All network ports of a node, gigabit per second."),
+    click.option("--batch", type=click.IntRange(1), help="Sequences of a step, all devices (default: 4 per device)."),
+    click.option(
+        "--optimizer", default="adam", show_default=True, help="adam, adam8bit, adam-bf16, sgd-momentum, sgd."
+    ),
+    click.option("--efficiency", type=click.FloatRange(0.05, 1.0), help="Share of peak in wide products (0.65)."),
+)
+
+
+def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that describe a model and its devices without a run."""
+    for option in reversed(SHAPE_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("sharding")
+@click.argument("run", required=False)
+@click.option("--world", type=click.IntRange(2), help="Devices, where there is no run.")
+@shape_options
+@click.option("--format", "form", type=FORMAT, default="text", show_default=True)
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+def sharding(run: str | None, world: int | None, form: str, no_cache: bool, **given: Any) -> None:
+    """Choose among DDP, ZeRO-1/2/3, FSDP and HSDP: memory by formula, step time for each.
+
+    \b
+    ddprof plan sharding ddprof-runs/latest
+    ddprof plan sharding --params 6.7e9 --layers 32 --hidden 4096 --gpu RTX4090-24GB --world 4
+    """
+    if run is None:
+        shape, on, batch, found = _search(world, given)
+        flat = [e for e in found if e.layout.tensor == 1 and e.layout.pipeline == 1]
+        _print_estimates(shape, on, world or 0, batch, flat, form, "ddprof.plan.sharding/1")
+        return
+    from ddprof.analyzers.planning.sharding import plan_sharding
+
+    loaded = load_run(run, cache=not no_cache)
+    plan = plan_sharding(loaded.pricer)
+    text = as_json("ddprof.plan.sharding/1", loaded.label, plan) if form == "json" else "\n".join(sharding_text(plan))
+    click.echo(text)
+
+
+@click.command("scale")
+@click.argument("run", required=False)
+@click.option("--world", type=click.IntRange(2), required=True, help="Ranks (with a run) or devices, 2 to 1,024.")
+@click.option("--node-factor", type=click.FloatRange(1.0), default=4.0, show_default=True, help="With a run: how many "
+              "times slower than its links the network between nodes is.")  # fmt: skip
+@shape_options
+@click.option("--format", "form", type=FORMAT, default="text", show_default=True)
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+def scale(run: str | None, world: int, node_factor: float, form: str, no_cache: bool, **given: Any) -> None:
+    """Predict a world of N: a run's data parallelism scaled, or the best DP x TP x PP layout of a model's shape.
+
+    \b
+    ddprof plan scale ddprof-runs/latest --world 64
+    ddprof plan scale --params 130e9 --layers 80 --hidden 11520 --gpu A100-80GB --world 128 --batch 2048
+    """
+    if run is None:
+        shape, on, batch, found = _search(world, given)
+        _print_estimates(shape, on, world, batch, found, form, "ddprof.plan.scale/1")
+        return
+    from ddprof.analyzers.planning.scale_out import WORLDS, scale_out
+
+    loaded = load_run(run, cache=not no_cache)
+    worlds = (*(w for w in WORLDS if w < world), world)
+    plan = scale_out(loaded.pricer, worlds, given["per_node"] or 8, node_factor)
+    click.echo(as_json("ddprof.plan.scale/1", loaded.label, plan) if form == "json" else "\n".join(scale_text(plan)))
+
+
+def _search(world: int | None, given: dict[str, Any]) -> tuple[Shape, Cluster, int, list[Estimate]]:
+    from ddprof.analyzers.planning.cluster import cluster
+    from ddprof.analyzers.planning.layout import EFFICIENCY
+    from ddprof.analyzers.planning.search import search
+    from ddprof.analyzers.planning.shape import OPTIMIZERS, Shape, parameters_of
+
+    if not (world and given["layers"] and given["hidden"]):
+        raise UsageError("without a RUN: --layers, --hidden and --world are needed (and --params where known)")
+    if given["optimizer"] not in OPTIMIZERS:
+        raise UsageError(f"--optimizer {given['optimizer']}: one of {', '.join(OPTIMIZERS)}")
+    params = given["params"] or parameters_of(given["layers"], given["hidden"], given["vocab"])
+    if not params > given["vocab"] * given["hidden"]:
+        raise UsageError(f"--params {params:g}: fewer than the embedding has ({given['vocab'] * given['hidden']:g})")
+    shape = Shape(
+        params, given["layers"], given["hidden"], given["seq"], given["vocab"],
+        optimizer_bytes=OPTIMIZERS[given["optimizer"]],
+    )  # fmt: skip
+    on = cluster(given["gpu"], given["per_node"], given["node_gbps"])
+    batch = given["batch"] or 4 * world
+    return shape, on, batch, search(shape, on, world, batch, given["efficiency"] or EFFICIENCY)
+
+
+def _print_estimates(
+    shape: Shape, on: Cluster, world: int, batch: int, found: list[Estimate], form: str, schema: str
+) -> None:
+    from ddprof.analyzers.planning.layout import BAND
+    from ddprof.analyzers.planning.search import best_by_kind
+
+    kinds = best_by_kind(found)
+    if form == "json":
+        document = {"shape": shape, "cluster": on, "world": world, "batch": batch, "band": BAND, "layouts": kinds}
+        click.echo(as_json(schema, "", document))
+        return
+    click.echo("\n".join(estimate_text(shape, on, world, batch, kinds, BAND)))
+
+
+def estimate_text(shape: Shape, on: Cluster, world: int, batch: int, kinds: list[Estimate], band: float) -> list[str]:
+    """The best layout in a sentence, the best of every kind as a table, and what was assumed."""
+    best = kinds[0] if kinds else None
+    lines = [f"{shape.params / 1e9:.4g}B parameters on {world} x {on.gpu}, {batch} sequences of {shape.seq} a step", ""]
+    if best is None or not best.fits:
+        least = min((e.memory_bytes for e in kinds), default=0.0)
+        lines.append(
+            f"nothing fits: the least is {least / 1e9:.3g} GB per device of {on.memory_bytes / 1e9:.3g} GB; more "
+            "devices, offloading, or a smaller optimizer (--optimizer adam8bit)"
+        )
+    else:
+        low, high = best.step_s * (1 - band), best.step_s * (1 + band)
+        lines.append(
+            f"{best.layout.name}: {best.step_s:.3g} s per step (range {low:.3g} to {high:.3g}), MFU {best.mfu:.0%} "
+            f"(range {best.mfu / (1 + band):.0%} to {best.mfu / (1 - band):.0%}), {best.memory_bytes / 1e9:.3g} GB"
+        )
+    lines += ["", f"  {'layout':<30}{'micro':>6}{'chunks':>7} {'recompute':<10}{'GB':>6}{'step s':>8}{'MFU':>6}"
+              f"{'TP':>6}{'bubble':>8}{'DP':>5}"]  # fmt: skip
+    for item in kinds[:14]:
+        one, step = item.layout, item.step_s
+        shares = (f"{item.tensor_s / step:>6.0%}", f"{item.bubble_s / step:>8.0%}", f"{item.data_s / step:>5.0%}")
+        lines.append(
+            f"  {one.name:<30}{one.micro:>6}{one.chunks:>7} {one.recompute:<10}{item.memory_bytes / 1e9:>6.1f}"
+            f"{step:>8.3g}{item.mfu:>6.0%}{''.join(shares)}{'' if item.fits else '  does not fit'}"
+        )
+    lines += [
+        "",
+        f"memory per device: Psi x (2 + 2 + {shape.optimizer_bytes:g}), each part divided where the stage shards it, "
+        "+ activations 34 s b h per layer (2 s b h recomputed)",
+        f"assumed: {on.per_node} devices a node, {on.link_bytes_per_s / 1e9:.3g} GB/s between them, "
+        f"{on.node_bytes_per_s / 1e9:.3g} GB/s out of a node, 80 % of that reached; range {band:.0%}",
+    ]
+    return lines
+
+
+def sharding_text(plan: ShardingPlan) -> list[str]:
+    """The options as a table, then what they were computed from."""
+    lines = [
+        f"{plan.params / 1e6:.4g} M parameters over {plan.ranks} ranks; the run takes {format_us(plan.step_us)} per "
+        f"step, {format_us(plan.compute_us)} without communication",
+        "",
+        f"  {'sharding':<38}{'state per rank':>15}{'step':>10}{'exposed':>10}  formula",
+    ]
+    for option in plan.options:
+        fits = {True: "", False: "  does not fit", None: ""}[option.fits]
+        lines.append(
+            f"{'*' if option.is_now else ' '} {option.name:<38}{format_bytes(option.state_bytes):>15}"
+            f"{format_us(option.step_us):>10}{format_us(option.exposed_us):>10}  {option.formula}{fits}"
+        )
+    lines += [
+        "",
+        "* as the run is sharded, in DDP's default buckets. ZeRO-1 and 2 move what DDP does, ZeRO-3 half more.",
+    ]
+    known = "not recorded, so whether an option fits is not judged"
+    other = known if plan.other_bytes is None else f"{format_bytes(plan.other_bytes)} beside the state"
+    memory = "unknown" if plan.memory_bytes is None else format_bytes(plan.memory_bytes)
+    lines.append(f"device memory: {memory}; activations and buffers: {other}")
+    if plan.compression is not None:
+        c = plan.compression
+        lines.append(
+            f"gradient compression: {format_us(c.exposed_us)} of transfer is exposed; 16 bit saves "
+            f"{format_us(c.half_saves_us)} and pays only if casting takes less (about {format_us(c.half_packing_us)}); "
+            f"a tenth of the bytes (PowerSGD) saves {format_us(c.tenth_saves_us)}, and pays only if packing takes less"
+        )
+    return lines
+
+
+def scale_text(plan: ScalePlan) -> list[str]:
+    """The step by world size, then the assumptions."""
+    lines = [f"  {'ranks':>6}{'step':>10}{'range':>24}{'per-rank throughput':>22}"]
+    for point in plan.points:
+        span = f"{format_us(point.low_us)} to {format_us(point.high_us)}"
+        now = "  now" if point.world == plan.world else ""
+        lines.append(f"  {point.world:>6}{format_us(point.step_us):>10}{span:>24}{point.efficiency:>21.0%}{now}")
+    return [*lines, "", "assumed:", *(f"  {text}" for text in plan.assumptions)]

@@ -90,9 +90,11 @@ class ArgumentTables:
         dims = list(map(self._texts.__getitem__, [bytes(args[row].dims) for row in rows]))
         types = list(map(self._texts.__getitem__, [bytes(args[row].types) for row in rows]))
         self.operators.append(np.array(([first_row + row for row in rows], dims, types), np.int64))
-        for row in rows:
-            if ":" in names[row][3:5] and (library := _LIBRARY.match(names[row])):
-                self._library_call(first_row + row, library["op"], _text(args[row].dims), _text(args[row].types))
+        libraries = {name: found for name in {names[row] for row in rows} if (found := _LIBRARY.match(name))}
+        for row in rows if libraries else ():
+            if names[row] in libraries:
+                operation = libraries[names[row]]["op"]
+                self._library_call(first_row + row, operation, _text(args[row].dims), _text(args[row].types))
 
     def _library_call(self, row: int, op: str, dims: str, types: str) -> None:
         """A collective of a library that states no arguments (gloo): its size is that of its input tensors."""

@@ -67,7 +67,9 @@ class EventColumns:
         present, numbers = self._present(events)
         keep = self._kept(present, numbers)
         counts = self._known.counts(numbers)
-        rest, numbers = list(compress(present, keep.tobytes())), numbers[keep]
+        rest = present
+        if not keep.all():
+            rest, numbers = list(compress(present, keep.tobytes())), numbers[keep]
         spans = rest
         phases = list(map(_PH, rest))
         if phases.count("X") < len(rest):

@@ -12,7 +12,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.lanes import CATEGORIES, CATEGORY_WORDS, Lane, Timeline
 
 from ddprof.report.phrases import clean
-from ddprof.tables import NULL
+from ddprof.tables import NULL, Table
 from ddprof.units import format_bytes, format_us
 
 MAX_HITS = 200
@@ -186,3 +186,14 @@ def largest_waits(timeline: Timeline, job: JobFacts, lo_ns: int, hi_ns: int) -> 
         }
         for r in rows.tolist()
     ]
+
+
+def path_runs(timeline: Timeline, job: JobFacts, path: Table) -> list[list[float]]:
+    """The critical path as [rank, start, end] in us, one entry for each stretch on one rank, in time order."""
+    if not len(path):
+        return []
+    first = np.flatnonzero(np.concatenate(([True], path["rank"][1:] != path["rank"][:-1])))
+    last = np.append(first[1:], len(path)) - 1
+    start, end = path["start_ns"][first] - timeline.origin_ns, path["end_ns"][last] - timeline.origin_ns
+    ranks = (job.rank_ids[p] for p in path["rank"][first].tolist())
+    return [[rank, lo / 1e3, hi / 1e3] for rank, lo, hi in zip(ranks, start.tolist(), end.tolist(), strict=True)]

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ddprof.dashboard.inspect import largest_waits, range_statistics, search, slice_details
-from ddprof.dashboard.lanes import CATEGORIES, CATEGORY_WORDS, KINDS
+from ddprof.dashboard.inspect import largest_waits, path_runs, range_statistics, search, slice_details
+from ddprof.dashboard.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.session import Session
@@ -34,8 +34,13 @@ _EXTRA_COLORS = {
     "optimizer": "gc",
     "step": "unknown",
     "comm_hidden": "comm-transfer",
+    "operator": "other",
+    "range": "checkpoint",
+    "runtime": "host-sync",
+    "frame": "unknown",
+    "worker": "dataloader",
 }
-_TEXTURES = {"comm_wait": "hatch", "dataloader": "dots", "memcpy": "lines", "host_launch": "cross"}
+_TEXTURES = {"comm_wait": "hatch", "dataloader": "dots", "worker": "dots", "memcpy": "lines", "host_launch": "cross"}
 MAX_SEARCH_CHARS = 200
 
 
@@ -47,6 +52,8 @@ def routes(runs: Runs) -> Blueprint:
         return runs.sessions[run_number(request.args, len(runs.sessions))]
 
     def add(name: str, answer: Callable[[Session], Any]) -> None:
+        """Answer GET /data/<name>; errors of the product are one line with status 400."""
+
         def handler() -> Response:
             try:
                 result = answer(session())
@@ -58,17 +65,18 @@ def routes(runs: Runs) -> Blueprint:
 
     add("lanes", _lanes)
     add("tile", _tile)
-    add("slice", lambda s: slice_details(s.timeline, s.job, _number("row")))
-    add("statistics", lambda s: range_statistics(s.timeline, _lane_numbers(), _number("lo"), _number("hi")))
-    add("search", lambda s: search(s.timeline, request.args.get("text", "")[:MAX_SEARCH_CHARS]))
+    add("slice", lambda s: slice_details(_timeline(s), s.job, _number("row")))
+    add("statistics", lambda s: range_statistics(_timeline(s), _lane_numbers(), _number("lo"), _number("hi")))
+    add("search", lambda s: search(_timeline(s), request.args.get("text", "")[:MAX_SEARCH_CHARS]))
     add("waits", lambda s: largest_waits(s.timeline, s.job, _number("lo"), _number("hi")))
+    add("path", lambda s: path_runs(s.timeline, s.job, s.critical))
     add("report.json", _report)
     add("table.csv", lambda s: _csv(runs, s))
     return blueprint
 
 
 def _lanes(session: Session) -> dict[str, Any]:
-    timeline = session.timeline
+    timeline = _timeline(session)
     wanted = parse_numbers(request.args.get("ranks", ""))
     lanes = [
         {"id": i, "rank": lane.rank, "host": lane.host, "kind": lane.kind, "label": lane.label, "slices": lane.slices}
@@ -82,8 +90,13 @@ def _lanes(session: Session) -> dict[str, Any]:
         "hi_ns": timeline.index.hi_ns,
         "slices": len(timeline.index),
         "categories": [_category(name) for name in CATEGORIES],
-        "kinds": [[kind, KIND_WORDS[kind]] for kind in KINDS if kind in used],
+        "kinds": [[kind, KIND_WORDS[kind]] for kind in KINDS if kind in used and kind in KIND_WORDS],
     }
+
+
+def _timeline(session: Session) -> Timeline:
+    """The timeline the request is about: with the operators of the ranks in `expanded`."""
+    return session.timeline_of(parse_numbers(request.args.get("expanded", "")) or frozenset())
 
 
 def _category(name: str) -> dict[str, str | None]:
@@ -93,7 +106,7 @@ def _category(name: str) -> dict[str, str | None]:
 
 
 def _tile(session: Session) -> Response:
-    body = encode(session.timeline, _lane_numbers(), _number("lo"), _number("hi"), _number("bins"))
+    body = encode(_timeline(session), _lane_numbers(), _number("lo"), _number("hi"), _number("bins"))
     return Response(body, mimetype="application/octet-stream")
 
 

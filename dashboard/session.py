@@ -11,6 +11,7 @@ from pathlib import Path
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.replay.critical import critical_path
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.dashboard.index import SliceIndex
 from ddprof.dashboard.lanes import Timeline, build_timeline
@@ -19,6 +20,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.readers import Source
 from ddprof.report.model import Report
 from ddprof.report.saved import is_saved_report, read_saved
+from ddprof.tables import Table
 
 MAX_TIMELINES = 3  # the plain one and two with operators of some rank: each holds all slices again
 
@@ -30,6 +32,7 @@ class Session:
     report: Report
     run: LoadedRun | None = None
     _timelines: OrderedDict[frozenset[int], Timeline] = field(default_factory=OrderedDict, repr=False)
+    _critical: Table | None = field(default=None, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
@@ -58,6 +61,14 @@ class Session:
         """Replays changes in milliseconds, for the What-if page."""
         with self._lock:
             return self._traced().pricer
+
+    @property
+    def critical(self) -> Table:
+        """The critical path of the run."""
+        with self._lock:
+            if self._critical is None:
+                self._critical = critical_path(self.job, self.pricer.graph)
+            return self._critical
 
     @property
     def timeline(self) -> Timeline:

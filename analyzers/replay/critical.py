@@ -31,6 +31,9 @@ CRITICAL = Schema(
 )
 _HOST_CAUSES = ("gc", "allocator", "checkpoint", "dataloader")  # host spans that say what host time was, first wins
 
+# A host that ends this much later than its device, of the run, merely came to its mark: the device held the run.
+TAIL_SHARE = 0.02
+
 
 def critical_path(job: JobFacts, graph: Graph) -> Table:
     """CRITICAL in time order; empty where nothing could be replayed."""
@@ -60,6 +63,8 @@ class _Walk:
         lane, op = max(((lane, *lane.last()) for lane in self.lanes.values()), key=lambda item: item[2])[:2]
         self.at_ns = lane.last()[1]
         state: tuple[_Lane, int, bool] | None
+        if op >= 0:
+            self._emit(lane, lane.end[op], CAUSE["host_launch"], NULL)
         state = (lane, op, True) if op >= 0 else self._host(lane, len(lane.begins) - 1)
         left = sum(len(other.start) + len(other.begins) for other in self.lanes.values()) + 10
         while state is not None and left > 0:
@@ -149,9 +154,10 @@ class _Lane:
         """The operation that ends the run on this rank (-1: the host does) and when, reference clock."""
         ops = [i for i, launched in enumerate(self.launch) if launched < self.last_mark]
         op = max(ops, key=lambda i: self.end[i], default=-1)
-        if op < 0 or (self.has_host and self.last_mark >= self.end[op]):
+        tail_ns = self.last_mark - self.end[op] if op >= 0 and self.has_host else 0
+        if op < 0 or tail_ns > TAIL_SHARE * (self.last_mark - self.origin):
             return -1, self.last_mark
-        return op, self.end[op]
+        return op, self.end[op] + max(0, tail_ns)
 
     def waited_for(self, op: int, lanes: dict[int, _Lane]) -> tuple[_Lane, int, int] | None:
         """The rank that came last to this communication, its operation, and when it had come; None: nobody waited."""

@@ -1,9 +1,10 @@
-/* The timeline: state, keys, mouse, and what is shown below the picture. Drawing: timeline_draw.js, data: timeline_data.js. */
+/* The timeline: state, keys, mouse. Rows: timeline_rows.js, what is said of a slice or a range: timeline_panel.js, drawing:
+   timeline_draw.js, data: timeline_data.js. */
 (function () {
   "use strict";
   const ddprof = (window.ddprof = window.ddprof || {});
   const FETCH_AFTER_MS = 80, MARGIN = 0.25, LEAST_NS = 200;
-  const HELP = "W / S zoom · A / D pan · F all · drag selects a range · arrows step through lanes and slices · Enter details · / search, N next · [ ] findings · wheel scrolls, Ctrl+wheel zooms";
+  const HELP = "W / S zoom · A / D pan · F all · P critical path · click a rank (or O) opens its lanes · drag selects a range · arrows step through lanes and slices · Enter details · / search, N next · [ ] findings · wheel scrolls, Ctrl+wheel zooms";
 
   function element(kind, text, attributes) {
     const node = document.createElement(kind);
@@ -16,7 +17,9 @@
     constructor(root, config, info) {
       Object.assign(this, { root, config, info, tile: null, spans: [], arrows: [], details: null, focus: null, range: null });
       Object.assign(this, { selected: null, activeLane: undefined, marked: null, hits: [], hit: -1, hover: null, pending: 0, sequence: 0 });
+      Object.assign(this, { path: [], showPath: true, operators: false });
       this.kinds = new Set(config.kinds);
+      this.open = new Set(config.open);
       this.spans = config.spans.map((s) => ({ ...s, lo: s.lo_us * 1e3, hi: s.hi_us * 1e3 }));
       const whole = (info.hi_ns - info.lo_ns) * 0.02;
       this.bounds = [info.lo_ns - whole, info.hi_ns + whole];
@@ -29,6 +32,7 @@
       if (config.from_us !== null && config.to_us !== null) this.show(config.from_us * 1e3, config.to_us * 1e3);
       else if (config.focus !== null && this.spans[config.focus]) this.jump(config.focus);
       this.resize();
+      this.fetchPath();
     }
 
     build() {
@@ -40,16 +44,21 @@
       button("−", () => this.zoom(1.6), "Zoom out (S)");
       button("+", () => this.zoom(0.6), "Zoom in (W)");
       button("All", () => this.show(...this.bounds), "Whole run (F)");
-      button("Who waits for whom", () => this.toggleArrows());
+      const pressed = (text, title, get, set) => { const b = button(text, () => { set(); b.setAttribute("aria-pressed", String(get())); }, title); b.setAttribute("aria-pressed", String(get())); };
+      pressed("Who waits for whom", "Arrows from the late rank to those that wait", () => Boolean(this.showArrows), () => this.toggleArrows());
+      pressed("Critical path", "The chain of work that makes the run as long as it is (P)", () => this.showPath, () => { this.showPath = !this.showPath; this.paint(); });
       if (this.spans.length) button("Next finding", () => this.jump(this.spans.indexOf(this.focus) + 1), "Next finding ( ] )");
       button("List lane", () => this.list(), "Slices of the active lane in view, as a table");
-      this.info.kinds.forEach(([kind, words]) => {
+      button("Open all", () => this.openAll(), "Lanes of every rank, or one line per rank (O)");
+      const box = (words, checked, change) => {
         const label = element("label", " " + words), tick = element("input", "", { type: "checkbox" });
-        tick.checked = this.kinds.has(kind);
-        tick.addEventListener("change", () => { tick.checked ? this.kinds.add(kind) : this.kinds.delete(kind); this.layout(); this.refetch(); });
+        tick.checked = checked;
+        tick.addEventListener("change", () => change(tick.checked));
         label.prepend(tick);
         bar.append(label);
-      });
+      };
+      this.info.kinds.forEach(([kind, words]) => box(words, this.kinds.has(kind), (on) => { on ? this.kinds.add(kind) : this.kinds.delete(kind); this.layout(); this.refetch(); }));
+      box("operators", false, (on) => { this.operators = on; this.expand(); });
       this.scroller = element("div", "", { class: "tl-scroll" });
       this.canvas = element("canvas", "", { tabindex: "0", role: "img", "aria-describedby": "timeline-say", "aria-label": "Timeline of " + this.info.lanes.length + " lanes. " + HELP });
       this.spacer = element("div");
@@ -59,45 +68,17 @@
       this.root.replaceChildren(bar, this.say, this.scroller, this.tip, element("p", HELP, { class: "quiet" }), this.panel);
     }
 
-    /* Rows from top to bottom: a heading per rank, then its lanes of the kinds that are ticked. */
-    layout() {
-      const ranks = new Set(this.info.lanes.map((l) => l.rank)).size;
-      const height = ranks > 16 ? 13 : 20;
-      this.rows = [];
-      let y = 0, rank = null;
-      const place = (row) => { this.rows.push({ ...row, top: y, height }); y += height; };
-      this.info.lanes.forEach((lane) => {
-        if (!this.kinds.has(lane.kind)) return;
-        if (lane.rank !== rank) { rank = lane.rank; place({ label: "rank " + lane.rank + (lane.host ? " · " + lane.host : ""), rank }); }
-        place({ label: lane.label, rank, lane: lane.id });
-      });
-      this.tall = y;
-      this.resize();
-    }
-
     resize() {
       this.ratio = window.devicePixelRatio || 1;
       this.width = this.scroller.clientWidth;
-      this.height = Math.min(Math.max(260, window.innerHeight - 330), this.tall + ddprof.AXIS + 4);
+      const room = window.innerHeight - (this.scroller.getBoundingClientRect().top + window.scrollY) - 64;
+      this.height = Math.min(Math.max(260, room), this.tall + ddprof.AXIS + 4);
       this.scroller.style.height = this.height + "px";
       this.spacer.style.height = Math.max(0, this.tall + ddprof.AXIS - this.height) + "px";
       this.canvas.width = this.width * this.ratio;
       this.canvas.height = this.height * this.ratio;
       this.canvas.style.height = this.height + "px";
       this.refetch();
-    }
-
-    visibleRows() {
-      const shift = ddprof.AXIS - this.scroller.scrollTop;
-      return this.rows.map((r) => ({ ...r, y: r.top + shift })).filter((r) => r.y + r.height > ddprof.AXIS && r.y < this.height);
-    }
-
-    /* Where a rank's lanes are on the canvas, null where its lanes are not in the picture. */
-    rankPlace(rank) {
-      const mine = this.rows.filter((r) => r.rank === rank);
-      if (!mine.length) return null;
-      const y = mine[0].top + ddprof.AXIS - this.scroller.scrollTop;
-      return { y, height: mine.length * mine[0].height };
     }
 
     searches(lane) { return !["causes", "steps"].includes(this.info.lanes.find((l) => l.id === lane).kind); }
@@ -146,7 +127,7 @@
       const bins = Math.round((this.width - ddprof.GUTTER) * (1 + 2 * MARGIN));
       const started = performance.now();
       try {
-        const tile = await ddprof.timelineData.tile(this.config.run, lanes, this.lo - margin, this.hi + margin, Math.max(1, bins));
+        const tile = await ddprof.timelineData.tile(this.source(), lanes, this.lo - margin, this.hi + margin, Math.max(1, bins));
         if (sequence !== this.sequence) return;
         this.tile = tile;
         this.painter.paint();
@@ -160,6 +141,7 @@
       if (!this.spans.length) return;
       this.focus = this.spans[(number + this.spans.length) % this.spans.length];
       const around = Math.max((this.focus.hi - this.focus.lo) * 0.6, 2000);
+      if (this.focus.rank !== null) { this.open.add(this.focus.rank); this.layout(); }
       this.show(this.focus.lo - around, this.focus.hi + around);
       this.reveal(this.focus.rank);
       this.say.textContent = this.focus.text;
@@ -167,14 +149,25 @@
 
     reveal(rank) {
       const row = this.rows.find((r) => r.rank === rank);
-      if (row) this.scroller.scrollTop = Math.max(0, row.top - this.height / 3);
+      if (row && (row.top < this.scroller.scrollTop || row.top > this.scroller.scrollTop + this.height - 120)) this.scroller.scrollTop = Math.max(0, row.top - this.height / 3);
+    }
+
+    /* Which timeline the server is asked about: the run, and the ranks whose operators were read. */
+    source() { return { run: this.config.run, expanded: this.expanded || "" }; }
+
+    async fetchPath() {
+      const found = await ddprof.timelineData.path(this.source());
+      this.path = found.map(([rank, lo, hi]) => ({ rank, lo: lo * 1e3, hi: hi * 1e3 }));
+      this.root.dataset.path = String(this.path.length);
+      this.paint();
     }
 
     async toggleArrows() {
       this.showArrows = !this.showArrows;
       this.arrows = [];
       if (this.showArrows) {
-        const waits = await ddprof.timelineData.waits(this.config.run, this.lo, this.hi);
+        const waits = await ddprof.timelineData.waits(this.source(), this.lo, this.hi);
+        if (!this.showArrows) return;
         this.arrows = waits.map((w) => ({ ...w, start: w.start_us * 1e3, ready: w.ready_us * 1e3 }));
         const worst = waits[0];
         this.say.textContent = worst ? `${waits.length} waits; the longest: rank ${worst.victim} waits ${ddprof.time(worst.ready_us - worst.start_us)} for rank ${worst.culprit}` : "nobody waits for anybody here";
@@ -187,7 +180,7 @@
       this.marked = null;
       this.hits = [];
       if (text) {
-        const found = await ddprof.timelineData.search(this.config.run, text);
+        const found = await ddprof.timelineData.search(this.source(), text);
         this.marked = new Set(found.names);
         this.hits = found.hits;
         this.hit = -1;
@@ -247,57 +240,12 @@
       this.paint();
     }
 
-    async describe(row, pinned) {
-      const details = await ddprof.timelineData.slice(this.config.run, row);
-      if (!pinned && row !== this.hover) return;
-      this.details = details;
-      const lines = [details.name, `${details.category} · rank ${details.rank} · ${details.lane}`, `${ddprof.time(details.dur_us)} at ${ddprof.time(details.start_us)}`, ...details.facts];
-      this.tip.replaceChildren(...lines.map((line) => element("div", line)));
-      if (pinned) this.pin(details, lines);
-      this.paint();
-    }
-
-    pin(details, lines) {
-      const rows = details.members.map((m) => ["rank " + m.rank + (m.late ? " (last to arrive)" : ""), ddprof.time(m.start_us), ddprof.time(m.ready_us - m.start_us), ddprof.time(m.end_us - m.ready_us)]);
-      this.panel.replaceChildren(element("h3", lines[0]), ...lines.slice(1).map((l) => element("div", l)));
-      if (rows.length) this.panel.append(this.table("The same collective on every rank", ["rank", "arrives", "waits", "moves data"], rows));
-      this.say.textContent = lines.join(". ");
-    }
-
-    table(title, heads, rows) {
-      const table = element("table"), top = element("tr");
-      heads.forEach((h) => top.append(element("th", h, { scope: "col" })));
-      table.append(element("caption", title), top);
-      rows.forEach((cells) => { const tr = element("tr"); cells.forEach((c, i) => tr.append(element("td", c, i ? {} : { class: "text" }))); table.append(tr); });
-      const scroll = element("div", "", { class: "scroll", tabindex: "0", role: "region", "aria-label": title });
-      scroll.append(table);
-      return scroll;
-    }
-
-    async statistics() {
-      const lanes = this.rows.filter((r) => r.lane !== undefined).map((r) => r.lane);
-      const found = await ddprof.timelineData.statistics(this.config.run, lanes, this.range[0], this.range[1]);
-      const parts = found.parts.map((p) => [`rank ${p.rank} · ${p.lane}`, p.category, ddprof.time(p.busy_us), (p.share * 100).toFixed(1) + " %"]);
-      const names = found.names.map((n) => [n.name, String(n.count), ddprof.time(n.total_us)]);
-      this.say.textContent = `Selected ${ddprof.time(found.span_us)}`;
-      this.panel.replaceChildren(element("h3", "Selected " + ddprof.time(found.span_us)), this.table("What takes the time", ["name", "slices", "time"], names), this.table("Busy time by lane", ["lane", "what", "time", "share"], parts));
-    }
-
-    list() {
-      const data = this.tile && this.tile.lanes.get(this.activeLane);
-      const row = this.rows.find((r) => r.lane === this.activeLane);
-      if (!row) { this.say.textContent = "Choose a lane first: click one, or use the arrow keys."; return; }
-      if (!data || data.bins) { this.say.textContent = "Too many slices in view to list: zoom in first."; return; }
-      const lines = Array.from(data.start, (start, i) => [this.tile.names[data.name[i]], this.info.categories[data.category[i]].words, ddprof.time(start + this.tile.lo / 1e3), ddprof.time(data.dur[i])]);
-      this.panel.replaceChildren(this.table(`rank ${row.rank} · ${row.label}: ${lines.length} slices, the first 500`, ["name", "what", "starts", "takes"], lines.slice(0, 500)));
-    }
-
     events() {
       const canvas = this.canvas;
       canvas.addEventListener("keydown", (e) => this.key(e));
       canvas.addEventListener("mousemove", (e) => (this.drag ? this.dragging(e) : this.hoverOver(e)));
       canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; this.hover = null; this.details = null; this.paint(); });
-      canvas.addEventListener("mousedown", (e) => { const [x] = this.point(e); if (x > ddprof.GUTTER) this.drag = x; });
+      canvas.addEventListener("mousedown", (e) => { const [x, y] = this.point(e); if (x > ddprof.GUTTER) this.drag = x; else this.toggleRank(this.at(x, y).row); });
       window.addEventListener("mouseup", (e) => this.drop(e), { signal: this.closing() });
       window.addEventListener("resize", () => this.resize(), { signal: this.abort.signal });
       this.scroller.addEventListener("scroll", () => this.refetch());
@@ -341,7 +289,8 @@
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const actions = {
         w: () => this.zoom(0.6), s: () => this.zoom(1.6), a: () => this.pan(-0.2), d: () => this.pan(0.2), f: () => this.show(...this.bounds),
-        "/": () => this.box.focus(), n: () => this.nextHit(), "]": () => this.jump(this.spans.indexOf(this.focus) + 1), "[": () => this.jump(this.spans.indexOf(this.focus) - 1),
+        "/": () => this.box.focus(), n: () => this.nextHit(), p: () => { this.showPath = !this.showPath; this.paint(); }, o: () => this.toggleRank(this.rows.find((r) => r.lane === this.activeLane) || this.rows.find((r) => r.rank !== null && r.rank !== undefined)),
+        "]": () => this.jump(this.spans.indexOf(this.focus) + 1), "[": () => this.jump(this.spans.indexOf(this.focus) - 1),
         arrowdown: () => this.step(1), arrowup: () => this.step(-1), arrowright: () => this.walk(1), arrowleft: () => this.walk(-1),
         enter: () => this.selected !== null && this.describe(this.selected, true),
         escape: () => { this.range = null; this.marked = null; this.details = null; this.paint(); },
@@ -374,6 +323,9 @@
     }
   }
 
+  ddprof.Timeline = Timeline;
+  ddprof.element = element;
+
   /* Called by the page whenever its configuration is put into the document. */
   async function mount(config) {
     if (!config) return "";
@@ -381,7 +333,7 @@
     if (!root) return "";
     if (ddprof.timeline) ddprof.timeline.close();
     try {
-      const info = await ddprof.timelineData.lanes(config.run, config.ranks);
+      const info = await ddprof.timelineData.lanes({ run: config.run, expanded: "" }, config.ranks);
       ddprof.timeline = new Timeline(root, config, info);
     } catch (error) { root.replaceChildren(element("p", String(error.message), { role: "alert" })); }
     return "";

@@ -60,14 +60,16 @@
     return kind === "tile" ? decode(await answer.arrayBuffer()) : answer.json();
   }
 
+  /* `of` is {run, expanded}: the run, and the ranks whose operators are lanes too. */
   ddprof.timelineData = {
-    lanes: (run, ranks) => get("lanes", { run, ranks: ranks || "" }),
-    tile: (run, lanes, lo, hi, bins) =>
-      get("tile", { run, lanes: ranges(lanes), lo: Math.round(lo), hi: Math.round(hi), bins }, "tile"),
-    slice: (run, row) => get("slice", { run, row }),
-    statistics: (run, lanes, lo, hi) => get("statistics", { run, lanes: ranges(lanes), lo: Math.round(lo), hi: Math.round(hi) }),
-    search: (run, text) => get("search", { run, text }),
-    waits: (run, lo, hi) => get("waits", { run, lo: Math.round(lo), hi: Math.round(hi) }),
+    lanes: (of, ranks) => get("lanes", { ...of, ranks: ranks || "" }),
+    tile: (of, lanes, lo, hi, bins) =>
+      get("tile", { ...of, lanes: ranges(lanes), lo: Math.round(lo), hi: Math.round(hi), bins }, "tile"),
+    slice: (of, row) => get("slice", { ...of, row }),
+    statistics: (of, lanes, lo, hi) => get("statistics", { ...of, lanes: ranges(lanes), lo: Math.round(lo), hi: Math.round(hi) }),
+    search: (of, text) => get("search", { ...of, text }),
+    waits: (of, lo, hi) => get("waits", { ...of, lo: Math.round(lo), hi: Math.round(hi) }),
+    path: (of) => get("path", of),
   };
   ddprof.decodeTile = decode;
 })();

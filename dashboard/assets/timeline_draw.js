@@ -52,7 +52,7 @@
       const css = getComputedStyle(document.documentElement);
       const value = (name) => css.getPropertyValue(name).trim();
       this.ink = { ground: value("--ground"), panel: value("--panel"), text: value("--text"), quiet: value("--quiet"),
-        line: value("--line"), accent: value("--accent"), critical: value("--critical"), onBar: value("--on-bar") };
+        line: value("--line"), accent: value("--accent"), critical: value("--critical"), path: value("--text"), onBar: value("--on-bar") };
       this.fill = this.state.info.categories.map((c) => value("--" + c.color) || this.ink.quiet);
       this.texture = this.state.info.categories.map((c) => (c.texture ? texture(this.context, c.texture, this.ink.onBar) : null));
     }
@@ -80,6 +80,7 @@
       pen.clip();
       this.gridlines();
       rows.forEach((row) => row.lane !== undefined && this.lane(row));
+      if (s.showPath) this.criticalPath();
       s.spans.forEach((span) => this.span(span, span === s.focus));
       s.arrows.forEach((a) => this.arrow(a, 0.75));
       if (s.details) this.join(s.details);
@@ -92,7 +93,7 @@
 
     ground(row) {
       const s = this.state, pen = this.context;
-      if (row.lane === undefined) { pen.fillStyle = this.ink.panel; pen.fillRect(0, row.y, s.width, row.height); }
+      if (row.lane === undefined || row.isHost) { pen.fillStyle = this.ink.panel; pen.fillRect(0, row.y, s.width, row.height); }
       if (row.lane !== undefined && row.lane === s.activeLane) {
         pen.fillStyle = this.ink.panel;
         pen.fillRect(0, row.y, s.width, row.height);
@@ -100,9 +101,9 @@
     }
 
     label(row) {
-      const pen = this.context, head = row.lane === undefined;
+      const pen = this.context, head = row.lane === undefined || row.isRank;
       pen.fillStyle = head ? this.ink.text : this.ink.quiet;
-      pen.font = (head || row.lane === this.state.activeLane ? "600 " : "") + (row.height < 14 ? "10px" : "12px") + " system-ui, sans-serif";
+      pen.font = (head || row.lane === this.state.activeLane ? "600 " : "") + (row.height < 10 ? "9px" : row.height < 14 ? "11px" : "12px") + " system-ui, sans-serif";
       this.text(row.label, head ? 8 : 18, row.y + row.height / 2, GUTTER - (head ? 12 : 24));
     }
 
@@ -190,6 +191,24 @@
       pen.fillStyle = this.ink.onBar;
       if (this.texture[kind]) { const w = Math.min(room, pen.measureText(words).width) + 4; const c = pen.fillStyle; pen.fillStyle = this.fill[kind]; pen.fillRect(left - 2, row.y + 2, w, row.height - 4); pen.fillStyle = c; }
       this.text(words, left, row.y + row.height / 2, room);
+    }
+
+    /* A line under the work that makes the run as long as it is, and where it passes from rank to rank. */
+    criticalPath() {
+      const s = this.state, pen = this.context, places = s.pathPlaces();
+      pen.strokeStyle = pen.fillStyle = this.ink.path;
+      let before = null;
+      pen.beginPath();
+      s.path.forEach((piece) => {
+        const place = places.get(piece.rank), x = this.x(piece.lo), end = this.x(piece.hi);
+        const y = place ? place.y + place.height - 2 : null;
+        if (y !== null && end >= GUTTER && x <= s.width) {
+          pen.fillRect(x, y - 1, Math.max(1, end - x), 3);
+          if (before !== null && before !== y && x >= GUTTER) { pen.moveTo(x, before); pen.lineTo(x, y); }
+        }
+        before = y;
+      });
+      pen.stroke();
     }
 
     span(span, focused) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,8 +56,8 @@ def heatmap(
     if written:
         _write(chart, values, _takes_black((shown - low) / (most - low), diverging, colors.dark), heads, names)
     chart.update_layout(showlegend=False)
-    chart.update_yaxes(autorange="reversed", type="category")
-    chart.update_xaxes(type="category", side="bottom")
+    chart.update_yaxes(range=[len(lines) - 0.5, -0.5], type="category")
+    chart.update_xaxes(range=[-0.5, len(columns) - 0.5], type="category", side="bottom")
     if len(columns) < NARROW_BELOW_COLUMNS:
         chart.update_layout(meta={"max_width_px": COLUMN_PX * len(columns) + 160})  # kept by cards.exhibit_card
     return chart
@@ -74,12 +75,14 @@ def _takes_black(position: Array, diverging: bool, dark: bool) -> Array:
 
 
 def _write(chart: go.Figure, values: Array, black: Array, heads: Sequence[str], names: Sequence[str]) -> None:
-    """Numbers on the cells."""
+    """Numbers on the cells, with as many decimals as give the largest three digits."""
+    largest = max((abs(float(v)) for v in values[np.isfinite(values)]), default=1.0) or 1.0
+    digits = min(6, max(0, 2 - math.floor(math.log10(largest))))
     cells = [(i, j) for i in range(len(names)) for j in range(len(heads)) if np.isfinite(values[i, j])]
     chart.add_scatter(
         x=[heads[j] for _, j in cells],
         y=[names[i] for i, _ in cells],
-        text=[f"{values[c]:.3g}" for c in cells],
+        text=[f"{values[c]:.{digits}f}" for c in cells],
         mode="text",
         textfont={"size": 12, "color": ["#111418" if black[c] else "#ffffff" for c in cells]},
         hoverinfo="skip",

@@ -24,7 +24,7 @@ MAX_BLAMED = 16
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
     if view.session.has_traces:
-        yield from (_lateness(view), _blame(view), _steps(view), _pace(view))
+        yield from (_lateness(view), _blame(view), _critical(view), _steps(view), _pace(view))
     causes = rank_causes(view)
     if causes:
         yield causes
@@ -105,6 +105,30 @@ def _blame(view: View) -> Exhibit:
     return Exhibit("blame", question, reading, sheet(columns, rows), figure)
 
 
+def _critical(view: View) -> Exhibit:
+    job, path = view.session.job, view.session.critical
+    total = np.zeros((len(job.ranks), len(CAUSES)))
+    np.add.at(total, (path["rank"], path["cause"]), (path["end_ns"] - path["start_ns"]) / 1e6)
+    total /= max(1, step_count(job))
+    names = [f"rank {rank}" for rank in job.rank_ids]
+    columns = ("rank", *(f"{CAUSE_WORDS[c]} (ms/step)" for c in CAUSES), "all (ms/step)")
+    table = sheet(columns, [(n, *map(float, line), float(line.sum())) for n, line in zip(names, total, strict=True)])
+    question = "Whose work makes the step as long as it is?"
+    if not total.any():
+        return Exhibit("critical", question, "This run could not be replayed: its critical path is not known.", table)
+    by_rank = total.sum(axis=1)
+    most, cause = int(by_rank.argmax()), CAUSES[int(total.sum(axis=0).argmax())]
+    reading = (
+        f"The critical path, the longest chain of work that waits for nothing but itself, runs "
+        f"{by_rank[most] / by_rank.sum():.0%} of the time on {names[most]}; most of it is {CAUSE_WORDS[cause]}. "
+        "What is not on it can be removed without shortening the step. All ranks and steps, whatever the filter."
+    )
+    drawn = [i for i in np.argsort(-by_rank, kind="stable").tolist() if by_rank[i] > 0][:MAX_BLAMED]
+    parts = {c: total[drawn, i].tolist() for i, c in enumerate(CAUSES)}
+    figure = stacked([names[i] for i in drawn], parts, cause_looks(view), palette(view.dark), "ms per step")
+    return Exhibit("critical", question, reading, table, figure)
+
+
 def _steps(view: View) -> Exhibit:
     job, steps = view.session.job, _shown_steps(view)
     wanted = np.isin(np.arange(len(job.ranks)), _positions(view))
@@ -115,14 +139,14 @@ def _steps(view: View) -> Exhibit:
     table = sheet(("step", "all (ms)", *(f"{CAUSE_WORDS[c]} (ms)" for c in CAUSES)), rows)
     if len(steps) < 2:
         reading = "Only one step was seen: nothing can be said of their spread."
-    else:
-        slow = int(total.argmax())
-        extra = CAUSES[int((causes[slow] - np.median(causes, axis=0)).argmax())]
-        reading = (
-            f"Median {format_us(np.median(total) * 1e3)}, 95th percentile "
-            f"{format_us(np.percentile(total, 95) * 1e3)}; step {steps[slow]} is the longest, mostly by "
-            f"{CAUSE_WORDS[extra]}."
-        )
+        return Exhibit("step-causes", question, reading, table)
+    slow = int(total.argmax())
+    extra = CAUSES[int((causes[slow] - np.median(causes, axis=0)).argmax())]
+    reading = (
+        f"Median {format_us(np.median(total) * 1e3)}, 95th percentile "
+        f"{format_us(np.percentile(total, 95) * 1e3)}; step {steps[slow]} is the longest, mostly by "
+        f"{CAUSE_WORDS[extra]}."
+    )
     parts = {c: causes[:, i].tolist() for i, c in enumerate(CAUSES)}
     figure = stacked(
         [str(s) for s in steps], parts, cause_looks(view), palette(view.dark), "ms", horizontal=False, axis="step"

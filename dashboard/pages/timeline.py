@@ -13,7 +13,7 @@ from ddprof.dashboard.view import View, parse_numbers
 from ddprof.report import phrases
 from ddprof.units import format_us
 
-MANY_RANKS = 16  # above it a rank shows where its time goes and its device, no host lanes, until they are ticked
+FEW_RANKS = 4  # up to here all lanes of all ranks are shown; above it a rank is one line until it is opened
 
 
 def content(view: View) -> list[Component]:
@@ -48,11 +48,14 @@ def configuration(view: View) -> dict[str, Any]:
             end = evidence.end_us if evidence.end_us is not None else evidence.start_us
             text = phrases.clean(f"{number + 1}. {finding.summary}: {evidence.text}")
             spans.append({"rank": evidence.rank, "lo_us": evidence.start_us, "hi_us": end, "text": text})
-    many = len(view.session.report.run.ranks) > MANY_RANKS
+    report = view.session.report
+    shown = [r for r in report.run.ranks if view.shows(r)]
     return {
         "run": view.run,
         "ranks": view.query.get("ranks", ""),
-        "kinds": ["causes", "stream", "comm"] if many else ["causes", "steps", "phases", "host", "stream", "comm"],
+        "kinds": ["causes", "steps", "phases", "host", "stream", "comm"],
+        "open": shown if len(shown) <= FEW_RANKS else [],
+        "culprits": sorted({r for f in report.findings for r in f.ranks}),
         "spans": spans,
         "focus": focus,
         **_range(view),
@@ -79,4 +82,6 @@ def _reading(view: View) -> str:
         f"clocks aligned to ±{format_us(max(errors))}" if errors and max(errors) > 0 else f"clocks: {clock.method}"
     )
     count = f"{len(timeline.index):,} slices in {len(timeline.lanes)} lanes"
-    return phrases.clean(f"{count}; {aligned}. Zero is the first step mark.")
+    words = f"{count}; {aligned}. Zero is the first step mark."
+    named = any(f.ranks for f in view.session.report.findings)
+    return phrases.clean(words + (" ◀ marks ranks that a finding names." if named else ""))

@@ -105,8 +105,15 @@ def test_two_clicks_from_the_verdict_to_the_event(chromium: Any, address: str, s
     assert trouble(chromium, address) == []
 
 
+def open_lanes(chromium: Any) -> None:
+    """All lanes of all ranks, and their slices fetched."""
+    tiles = chromium.execute_script("ddprof.timeline.openAll(); return ddprof.timeline.root.dataset.tiles")
+    wait_for(chromium, f"return Number(ddprof.timeline.root.dataset.tiles) > {tiles}")
+
+
 def test_the_canvas_shows_the_colours_of_what_ran(chromium: Any, address: str) -> None:
     visit(chromium, address, "/timeline")
+    open_lanes(chromium)
     script = """
       const c = document.querySelector('.tl-scroll canvas'), t = ddprof.timeline;
       const row = t.visibleRows().find(r => r.label.includes('compute'));
@@ -135,6 +142,27 @@ def test_keys_zoom_pan_and_walk(chromium: Any, address: str) -> None:
     said = chromium.find_element("id", "timeline-say").text
     assert "compute" in said or "µs" in said or "ms" in said
     wait_for(chromium, "return location.search.includes('from=')")
+    assert trouble(chromium, address) == []
+
+
+def test_the_critical_path_runs_through_the_slow_rank(chromium: Any, address: str, straggler: Session) -> None:
+    visit(chromium, address, "/timeline")
+    wait_for(chromium, "return ddprof.timeline.root.dataset.path > 0")
+    script = """
+      const time = {};
+      ddprof.timeline.path.forEach((p) => { time[p.rank] = (time[p.rank] || 0) + p.hi - p.lo; });
+      return Number(Object.keys(time).sort((a, b) => time[b] - time[a])[0]);"""
+    assert chromium.execute_script(script) in straggler.report.ranked_findings()[0].ranks
+    keys(chromium, "p")
+    assert chromium.execute_script("return ddprof.timeline.showPath") is False
+
+
+def test_operators_are_lanes_on_request(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/timeline")
+    label = next(e for e in chromium.find_elements("css selector", ".tl-bar label") if "operators" in e.text)
+    label.find_element("css selector", "input").click()
+    wait_for(chromium, "return ddprof.timeline.rows.some((r) => r.label.includes('depth 2'))")
+    wait_for(chromium, "return document.getElementById('timeline-say').textContent.startsWith('operators of rank')")
     assert trouble(chromium, address) == []
 
 

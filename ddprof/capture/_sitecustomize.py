@@ -24,12 +24,21 @@ def _start() -> None:
         except Exception as error:  # `import torch` of the user's script must not fail because of us
             sys.stderr.write(f"ddprof: no capture in this process: {type(error).__name__}: {error}\n")
 
+    def on_tensorflow(module: object) -> None:
+        try:
+            from ddprof.capture.tensorflow_job import start
+
+            start(config, module)  # type: ignore[arg-type]
+        except Exception as error:
+            sys.stderr.write(f"ddprof: no capture in this process: {type(error).__name__}: {error}\n")
+
     import json
 
     with open(config, encoding="utf-8") as stream:
         package_dir = json.load(stream)["package_dir"]
     hook = _load_hook(package_dir)
     hook.when_imported("torch", on_torch)
+    hook.when_imported("tensorflow", on_tensorflow)
 
 
 def _load_hook(package_dir: str):  # type: ignore[no-untyped-def]

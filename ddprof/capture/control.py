@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ddprof.capture.layout import CONTROL
 
 _POLL_S = 0.5
+_STUCK_POLLS = 10  # 5 s without a step boundary
 
 
 class Request(NamedTuple):
@@ -25,10 +27,15 @@ class Request(NamedTuple):
 
 
 class ControlReader:
-    """Reads `control.json` twice a second; a request is new when its `id` is higher than the last."""
+    """Reads `control.json` twice a second; a request is new when its `id` is higher than the last.
 
-    def __init__(self, run_dir: Path) -> None:
+    `on_stuck` is called on the polling thread where the training thread does not come to obey a "stop": it hangs.
+    """
+
+    def __init__(self, run_dir: Path, on_stuck: Callable[[], object] = lambda: None) -> None:
         self._path = run_dir / CONTROL
+        self._on_stuck = on_stuck
+        self._unheard = 0  # polls since a stop was asked for that no step boundary has taken
         self._request: Request | None = None
         self._seen_id = 0
         self._stop = threading.Event()
@@ -63,6 +70,14 @@ class ControlReader:
     def _run(self) -> None:
         while not self._stop.wait(_POLL_S):
             self._poll()
+            self._watch_stop()
+
+    def _watch_stop(self) -> None:
+        """A stop that no step takes means a hang: say what the rank was doing, from this thread, once."""
+        request = self._request
+        self._unheard = self._unheard + 1 if request is not None and request.action == "stop" else 0
+        if self._unheard == _STUCK_POLLS:
+            self._on_stuck()
 
     def _poll(self) -> None:
         try:

@@ -50,7 +50,7 @@ class Session:
         self.annotator = Annotator()
         self.observed = Observed(self.guard)
         self.journal = Journal()
-        self.control = ControlReader(Path(config.run_dir))
+        self.control = ControlReader(Path(config.run_dir), self.guard.wrap(self._stuck))
         self.clock = ClockSync(config.clock)
         self.tracker = StepTracker(self._boundary, lambda: self.window.is_open)
         self.window = TraceWindow(self.annotator, self.journal.note, config.record_shapes)
@@ -243,6 +243,12 @@ class Session:
         self.flushed = True
         if self.watchdog is not None:
             self.watchdog.flushed()
+
+    def _stuck(self) -> None:
+        """The training thread hangs and somebody asked to stop: keep what explains it. The job is left as it is."""
+        self.guard.attempt("flight recorder", lambda: flight_recorder.dump_all(self.path(FLIGHT_RECORDER_SUFFIX)))
+        self.journal.note(f"no step ended for 5 s after a stop was asked for: hanging in step {self.tracker.index}")
+        self.write_sidecar("running")
 
     def write_sidecar(self, state: str) -> None:
         """Write or refresh the sidecar; a folder that cannot be written costs one line on stderr."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,9 +18,11 @@ def write_shim(config: CaptureConfig) -> Path:
     """Create `<run>/.shim` and return it. Raises OSError.
 
     It holds a copy of our sitecustomize and the settings, nothing else: a remote rank needs only PYTHONPATH to find
-    both.
+    both. Where the folder's name holds the separator of PYTHONPATH, the shim is a temporary folder of this host.
     """
     shim = Path(config.run_dir) / SHIM_DIR
+    if os.pathsep in str(shim):  # PYTHONPATH cannot name it; the settings say where the run folder is
+        shim = Path(tempfile.mkdtemp(prefix="ddprof-shim-"))
     shim.mkdir(parents=True, exist_ok=True)
     config.save(shim / SHIM_CONFIG)
     # Whole or not at all: another node of the job may be starting Python from this very folder.

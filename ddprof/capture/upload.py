@@ -21,6 +21,7 @@ def upload(folder: Path, url: str) -> str:
     import fsspec  # heavy, and only the launching process needs it
 
     files, target = fsspec.core.url_to_fs(f"{url.rstrip('/')}/{folder.name}")
+    files.makedirs(target, exist_ok=True)  # object stores have no folders, file systems behind a URL do
     for path in sorted(folder.iterdir()):
         if path.is_file():
             files.put_file(str(path), f"{target}/{path.name}")

@@ -20,6 +20,7 @@ from ddprof.capture.launch import run_child
 from ddprof.capture.layout import MANIFEST
 from ddprof.capture.monitor import JobMonitor
 from ddprof.capture.shim import child_environment, package_dir, write_shim
+from ddprof.capture.topology import read_topology
 from ddprof.capture.upload import is_url, local_parent, upload
 from ddprof.errors import UsageError
 
@@ -144,7 +145,9 @@ def _finish(
     """Complete the manifest and say in one line where things are and what to do next."""
     notes = run_folder.salvage(folder.path)
     summary = run_folder.summarize(folder.path)
-    _write(folder, {**manifest.end(begun, summary, code, time.time_ns(), notes), "triggered": triggered})
+    topology = Guard().attempt("topology", read_topology)
+    ended = manifest.end(begun, summary, code, time.time_ns(), notes)
+    _write(folder, {**ended, "triggered": triggered, "topology": topology})
     planned = options.skip if options.mode == "trace" else None
     say(manifest.last_line(folder.path, summary, planned))
     if is_url(options.out):

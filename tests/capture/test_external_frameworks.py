@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, TORCHRUN, ddprof_run
+from ddprof.analyzers.engine import Options, analyze
+from runs import SCRIPTS, TORCHRUN, Captured, ddprof_run
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -37,6 +38,7 @@ def test_steps_and_phases_are_exact(tmp_path: Path, package: str, arguments: lis
     run = ddprof_run(tmp_path, command, "--skip", "3", "--steps", "3", DS_ACCELERATOR="cpu")
     assert run.code == 0, run.output
     assert run.manifest["ranks"] == [0, 1]
+    _is_analyzed(run, unsharded=package == "deepspeed")
     for rank, sidecar in enumerate(run.sidecars):
         assert sidecar["steps_total"] == STEPS
         assert sidecar["notes"] == []
@@ -48,3 +50,28 @@ def test_steps_and_phases_are_exact(tmp_path: Path, package: str, arguments: lis
             assert sidecar["deepspeed"]["zero_stage"] == int(arguments[1])
         else:
             assert sidecar["parallelism"] == ["ddp"]
+
+
+def _is_analyzed(run: Captured, unsharded: bool) -> None:
+    """The engine reads the run; of what a toy model on busy cores can show, only the samples are certain."""
+    (report,) = analyze([run.folder], Options(cache=False))
+    assert report.run.steps == 3
+    assert not [note for note in report.health if note.severity == "error"]
+    assert any(finding.id == "input.unsharded" for finding in report.findings) == unsharded
+
+
+@pytest.mark.parametrize("loop", ["fit", "loop"])
+def test_tensorflow_keeps_its_own_trace(tmp_path: Path, loop: str) -> None:
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("tensorflow is not installed")
+    run = ddprof_run(tmp_path, [sys.executable, str(SCRIPTS / "mirrored.py"), loop], "--skip", "3", "--steps", "4")
+    assert run.code == 0, run.output
+    (sidecar,) = run.sidecars
+    assert sidecar["steps_total"] == 16
+    assert sidecar["notes"] == []
+    assert (sidecar["windows"][0]["first_step"], sidecar["windows"][0]["last_step"]) == (3, 6)
+    (path,) = run.folder.glob("*.tf.trace.json.gz")
+    names = Counter(event["name"] for event in run.load(path)["traceEvents"] if event["ph"] == "X")
+    assert [names[f"ProfilerStep#{n}"] for n in range(2, 8)] == [0, 1, 1, 1, 1, 0]
+    (report,) = analyze([run.folder], Options(cache=False))
+    assert report.run.steps == 4

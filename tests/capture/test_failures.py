@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,14 @@ def test_death_without_warning_keeps_the_steps(tmp_path: Path, name: str, code: 
     assert not list(run.folder.glob("*.ring"))
 
 
+def _wait_for(look: Callable[[], list[Path]], count: int = 2, timeout_s: float = 40.0) -> list[Path]:
+    """What `look` finds once it finds `count`, or when the time is up."""
+    until = time.monotonic() + timeout_s
+    while len(look()) < count and time.monotonic() < until:
+        time.sleep(0.2)
+    return look()
+
+
 def test_hang_ends_by_signal_with_both_traces(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path), "--name", "t", "--"]
     job = subprocess.Popen(
@@ -81,7 +91,16 @@ def test_hang_ends_by_signal_with_both_traces(tmp_path: Path) -> None:
     for text in job.stdout:
         if "hanging" in text:
             break
-    time.sleep(1.0)
+    stop = [sys.executable, "-m", "ddprof.cli.main", "stop", str(tmp_path / "latest")]
+    subprocess.run(stop, cwd=REPO, env=environment(), check=True, capture_output=True)
+    folder = (tmp_path / "latest").resolve()
+    hung = _wait_for(lambda: [path for path in folder.glob("rank?.*.fr.json") if path.name.count(".") == 5])
+    assert (
+        len(hung) == 2
+    )  # `ddprof stop` finds nobody at a step boundary: the recorders are kept, the job is not touched
+    entries = json.loads(min(hung).read_text())["entries"]
+    assert any(not entry["retired"] for entry in entries)
+    assert job.poll() is None
     os.kill(job.pid, signal.SIGTERM)
     output = job.stdout.read()
     assert job.wait(60) == 1  # as torchrun ends on SIGTERM

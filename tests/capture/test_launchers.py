@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, ddprof_run, environment, script
+from runs import REPO, SCRIPTS, ddprof_run, environment, script
 
 from ddprof.capture import pth
 from ddprof.capture.config import CaptureConfig
 from ddprof.capture.shim import ENV_SHIM, child_environment, package_dir, write_shim
+
+# What a script under MPI does first: torch.distributed's names for what Open MPI says.
+MPI_MAIN = """
+import os, runpy, sys
+os.environ["RANK"], os.environ["WORLD_SIZE"] = os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"]
+os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", "29617"
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 @pytest.mark.torch
@@ -119,3 +130,46 @@ def test_environment_of_the_job_gains_two_variables_only(tmp_path: Path) -> None
     before = dict(os.environ)
     after = child_environment(tmp_path, before)
     assert {name for name in after if after.get(name) != before.get(name)} == {"PYTHONPATH", ENV_SHIM}
+
+
+def manifest_commands() -> list[list[str]]:
+    """The commands of the Kubernetes manifests in the documentation."""
+    yaml = pytest.importorskip("yaml")
+    blocks = re.findall(r"```yaml\n(.*?)```", (REPO / "docs" / "launchers.md").read_text(encoding="utf-8"), re.DOTALL)
+    job, train_job = (yaml.safe_load(block) for block in blocks)
+    assert job["kind"] == "PyTorchJob"
+    assert train_job["kind"] == "TrainJob"
+    pod = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert pod["containers"][0]["volumeMounts"][0]["name"] == pod["volumes"][0]["name"]
+    return [pod["containers"][0]["command"], train_job["spec"]["trainer"]["command"]]
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_commands_of_the_documented_manifests(tmp_path: Path) -> None:
+    for number, command in enumerate(manifest_commands()):
+        place = {"/runs/$(JOB_NAME)": str(tmp_path / "given"), "s3://bucket/runs": f"file://{tmp_path}/store"}
+        line = [sys.executable, "-m", "ddprof.cli.run", *(place.get(word, word) for word in command[2:])]
+        line[line.index("torchrun") :] = script("loop.py")
+        done = subprocess.run(line, cwd=REPO, env=environment(HOME="/proc/none", TMPDIR=str(tmp_path)), check=False)
+        assert done.returncode == 0, command
+        (folder,) = [tmp_path / "given"] if number == 0 else (tmp_path / "store").iterdir()
+        assert len(list(folder.glob("*.pt.trace.json.gz"))) == 2
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize("outside", ["ddprof", "mpirun"])
+def test_mpirun(tmp_path: Path, outside: str) -> None:
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    python = [sys.executable, "-c", MPI_MAIN, str(SCRIPTS / "loop.py")]
+    ours = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path), "--name", "t", "--"]
+    launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-x", "PYTHONPATH", "-x", ENV_SHIM, "-np", "2"]
+    line = [*ours, *launcher, *python] if outside == "ddprof" else [*launcher[:3], *launcher[-2:], *ours, *python]
+    base = environment()
+    base = {name: value for name, value in base.items() if not name.startswith(("OMPI_", "PMIX_"))}
+    done = subprocess.run(line, cwd=REPO, env=base, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = [path for path in tmp_path.iterdir() if not path.is_symlink()]
+    assert sorted(path.name.split(".")[0] for path in folder.glob("*.pt.trace.json.gz")) == ["rank0", "rank1"]

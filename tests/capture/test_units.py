@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import json
 import os
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -23,8 +25,11 @@ from ddprof.capture.layout import host_label, parse_stem, sidecar_of
 from ddprof.capture.patch import Patch
 from ddprof.capture.plan import WindowPlan
 from ddprof.capture.ring import StepRing, read_ring
+from ddprof.capture.shim import write_shim
 from ddprof.capture.steps import BACKWARD, DATA, FORWARD, OPTIMIZER, Step, StepTracker
+from ddprof.capture.tensorflow_job import task_of_cluster
 from ddprof.capture.upload import upload
+from ddprof.capture.xplane import newest_profile, to_chrome
 
 
 class Recorder:
@@ -381,6 +386,57 @@ def test_upload_to_any_fsspec_url(tmp_path: Path) -> None:
     address = upload(tmp_path / "run", "memory://bucket/runs")
     assert address == "memory:///bucket/runs/run"
     assert fsspec.filesystem("memory").cat("/bucket/runs/run/manifest.json") == b"{}"
+
+
+def test_upload_makes_the_folders_of_a_file_system(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "manifest.json").write_text("{}")
+    upload(tmp_path / "run", f"file://{tmp_path}/new/runs")
+    assert (tmp_path / "new" / "runs" / "run" / "manifest.json").read_text() == "{}"
+
+
+def test_a_run_folder_that_pythonpath_cannot_name(tmp_path: Path) -> None:
+    shim = write_shim(CaptureConfig(run_dir=str(tmp_path / "sample:8"), package_dir="/", version="test"))
+    try:
+        assert ":" not in str(shim)
+        assert CaptureConfig.load(shim / "config.json").run_dir == str(tmp_path / "sample:8")
+    finally:
+        shutil.rmtree(shim)
+
+
+@pytest.mark.parametrize(
+    ("task", "cluster", "expected"),
+    [
+        ({"type": "worker", "index": 1}, {"worker": ["a:1", "b:1"]}, (1, 2)),
+        ({"type": "worker", "index": 0}, {"chief": ["a:1"], "worker": ["b:1"]}, (1, 2)),
+        ({"type": "chief", "index": 0}, {"chief": ["a:1"], "worker": ["b:1"]}, (0, 2)),
+        ({}, {}, (0, 1)),
+    ],
+)
+def test_tensorflow_ranks_come_from_the_cluster(task: object, cluster: object, expected: tuple[int, int]) -> None:
+    assert task_of_cluster(json.dumps({"task": task, "cluster": cluster})) == expected
+
+
+def test_tensorflow_profiles_become_chrome_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [SimpleNamespace(metadata_id=n, offset_ps=2_500_000, duration_ps=1_000_000) for n in (0, 1)]
+    line = SimpleNamespace(name="python", display_name="", timestamp_ns=4_000, events=events)
+    metadata = {0: SimpleNamespace(name="MatMul"), 1: SimpleNamespace(name="ThreadpoolListener::Record")}
+    host = SimpleNamespace(name="/host:CPU", id=7, lines=[line], event_metadata=metadata, stats=[])
+    start = SimpleNamespace(metadata_id=0, uint64_value=123, int64_value=0)
+    meta = {0: SimpleNamespace(name="profile_start_time")}
+    task = SimpleNamespace(name="Task Environment", id=0, lines=[], stats=[start], stat_metadata=meta)
+    space = SimpleNamespace(planes=[host, task], ParseFromString=lambda data: None)
+    module = SimpleNamespace(XSpace=lambda: space)
+    monkeypatch.setitem(sys.modules, "tensorflow.tsl.profiler.protobuf.xplane_pb2", module)
+    path = tmp_path / "a" / "vm.xplane.pb"
+    path.parent.mkdir()
+    path.write_bytes(b"")
+    found = newest_profile(tmp_path)
+    assert found == path
+    trace = to_chrome(path)
+    assert trace["profile_start_ns"] == 123
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert spans == [{"ph": "X", "name": "MatMul", "pid": 7, "tid": 0, "ts": 6.5, "dur": 1.0}]
 
 
 def test_a_job_too_short_for_its_window_is_told_so(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import flask
-from dash import ALL, ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 from ddprof.dashboard.cards import aria, notice
@@ -109,33 +109,17 @@ def _callbacks(app: Dash, runs: Runs) -> None:
             raise PreventUpdate
         return make_view(runs, search or "").link("", ranks=ranks or "", steps=steps or "")
 
-    @app.callback(
-        Output("what-if-result", "children"),
-        Input({"what-if": ALL}, "value"),
-        State({"what-if": ALL}, "id"),
-        State("address", "search"),
-    )
-    def replay(values: list[Any], ids: list[dict[str, str]], search: str | None) -> list[Component]:
-        view = make_view(runs, search or "")
-        stated = {i["what-if"]: _setting(v) for i, v in zip(ids, values, strict=True)}
-        return what_if.result(view, what_if.predict(view.session, what_if.settings(stated)))
+    @app.callback(Output("what-if-result", "children"), Input("what-if-values", "data"), State("address", "search"))
+    def replay(values: dict[str, Any] | None, search: str | None) -> list[Component]:
+        return what_if.outcome(make_view(runs, search or ""), values or {})
 
     client: Any = app  # this method of Dash has no types
     client.clientside_callback(
         ClientsideFunction("ddprof", "mount"), Output("timeline-mounted", "children"), Input("timeline-config", "data")
     )
     client.clientside_callback(
-        ClientsideFunction("ddprof", "linkScenario"),
-        Output("what-if-result", "title"),
-        Input({"what-if": ALL}, "value"),
-        State({"what-if": ALL}, "id"),
+        ClientsideFunction("ddprof", "controls"), Output("what-if-mounted", "children"), Input("what-if-config", "data")
     )
-
-
-def _setting(value: Any) -> str:
-    if isinstance(value, list):
-        return "1" if value else "0"
-    return str(value)
 
 
 def make_view(runs: Runs, search: str) -> View:

@@ -14,19 +14,4 @@
     apply(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
     window.location.reload();
   });
-
-  /* The scenario of the What-if page in the address, so that a copied link shows it. */
-  function linkScenario(values, ids) {
-    const address = new URL(window.location.href);
-    ids.forEach((id, i) => {
-      const value = Array.isArray(values[i]) ? values[i].length : values[i];
-      const neutral = Array.isArray(values[i]) ? 0 : 1;
-      if (value === neutral || value === undefined) address.searchParams.delete(id["what-if"]);
-      else address.searchParams.set(id["what-if"], String(value));
-    });
-    window.history.replaceState(window.history.state, "", address);
-    return "";
-  }
-  window.dash_clientside = window.dash_clientside || {};
-  window.dash_clientside.ddprof = Object.assign(window.dash_clientside.ddprof || {}, { linkScenario });
 })();

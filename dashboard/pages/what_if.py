@@ -1,110 +1,66 @@
-"""What-if: what do I gain? Sliders that replay the recorded run with several changes at once."""
+"""What-if: what do I gain? Settings that replay the recorded run, all at once, while they are moved."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 from dash import dcc, html
 from dash.development.base_component import Component
+from ddprof.analyzers.planning.facts import present
+from ddprof.analyzers.planning.knobs import KNOBS, Knob, Setting
+from ddprof.analyzers.planning.predict import Prediction
+from ddprof.analyzers.planning.predict import predict as replay
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
-from ddprof.dashboard.cards import aria, exhibit_card, notice
+from ddprof.dashboard.cards import aria, exhibit_card, notice, table
 from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.bars import waterfall
+from ddprof.dashboard.figures.bars import ranges, waterfall
 from ddprof.dashboard.figures.base import palette
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.view import View
 
-from ddprof.findings import Change
+from ddprof.errors import DdprofError
 from ddprof.units import format_share, format_us
 
-
-@dataclass(frozen=True)
-class Control:
-    """One thing to change. A slider's value is "times faster" (1 = as recorded); a switch is 0 or 1."""
-
-    id: str
-    words: str
-    assumption: str
-    kind: str
-    is_switch: bool = False
-    most: float = 8.0
-
-    def change(self, value: float) -> Change | None:
-        """The change the replay simulates; None where nothing is changed."""
-        if self.is_switch:
-            return Change(self.kind) if value else None
-        if value == 1.0:
-            return None
-        return Change(self.kind, (), (1 / value if self.kind == "scale_transfer" else value,))
-
-
-CONTROLS = (
-    Control(
-        "bandwidth",
-        "Network faster",
-        "every transfer takes 1/n of its time; waiting for late ranks stays",
-        "scale_transfer",
-    ),
-    Control("compute", "Kernels faster", "every compute kernel takes 1/n of its time", "scale_compute", most=4.0),
-    Control(
-        "host", "Host faster", "the host issues work n times as fast where it is free to run", "scale_host", most=4.0
-    ),
-    Control(
-        "loader",
-        "Batches always ready",
-        "every batch lies in the prefetch queue when it is asked for",
-        "instant_loader",
-        True,
-    ),
-    Control(
-        "balance",
-        "No straggler",
-        "in every step each rank computes as long as its peers do on average",
-        "balance_compute",
-        True,
-    ),
-    Control(
-        "sync",
-        "No blocking calls",
-        ".item() and other blocking calls outside loading and saving return at once",
-        "no_sync",
-        True,
-    ),
-    Control(
-        "graphs",
-        "Launched as one graph",
-        "5 % of the host time is left and kernels follow without gaps",
-        "graph_launch",
-        True,
-    ),
-    Control("copies", "Copies beside compute", "pageable host-device copies block nobody", "hide_copies", True),
-)
+CONTROLS: tuple[Knob, ...] = tuple(knob for knob in KNOBS if knob.on_dashboard)
+SLIDER_STEP = 0.25  # times faster; 1 is as recorded
 
 
 def content(view: View) -> list[Component]:
     """The page."""
     head = [html.H1("What if?")]
+    stored = [exhibit_card(e, "/what-if", view) for e in exhibits(view)]
     if not view.session.has_traces:
-        stored = [exhibit_card(e, "/what-if", view) for e in exhibits(view)]
         return [*head, notice("A saved report cannot be replayed: these are the predictions it holds."), *stored]
+    controls = html.Div(id="what-if-controls", className="controls", role="group", **aria(label="What to change"))
     outcome = html.Div(id="what-if-result", **aria(live="polite"))
-    live = html.Div([_controls(view), outcome], className="columns what-if")
-    return [*head, *_warning(view.session), live, *(exhibit_card(e, "/what-if", view) for e in exhibits(view))]
+    return [
+        *head,
+        *_warning(view.session),
+        dcc.Store(id="what-if-config", data=controls_of(view.query)),
+        dcc.Store(id="what-if-values", data=settings(view.query)),
+        html.Div(id="what-if-mounted", hidden=True),
+        html.Div([controls, html.Div([outcome, *stored])], className="columns what-if"),
+    ]
 
 
 def exhibits(view: View) -> list[Exhibit]:
     """The report's own predictions."""
     report = view.session.report
     rows = [(w.change, w.predicted_step_us / 1e3, w.low_us / 1e3, w.high_us / 1e3) for w in report.what_if]
-    reading = (
-        "Each fix alone, by replaying the run's own dependencies; where the last line says so, all of them "
-        "together. Gains overlap and are never added."
-    )
+    question, columns = "What do the findings' fixes win?", ("change", "step after (ms)", "low (ms)", "high (ms)")
     if not rows:
         reading = "The report predicts no change that helps."
-    columns = ("change", "step after (ms)", "low (ms)", "high (ms)")
-    return [Exhibit("what-if", "What do the findings' fixes win?", reading, sheet(columns, rows))]
+        return [Exhibit("what-if", question, reading, sheet(columns, rows))]
+    reading = (
+        f"The step, {format_us(report.steps.wall_us)} as recorded, after each fix alone, by replaying the run's own "
+        "dependencies; where the last line says so, all of them together. Gains overlap and are never added."
+    )
+    now, lines = report.steps.wall_us / 1e3, ["as recorded", *(w.change for w in report.what_if)]
+    value = [now, *(w.predicted_step_us / 1e3 for w in report.what_if)]
+    low, high = [now, *(w.low_us / 1e3 for w in report.what_if)], [now, *(w.high_us / 1e3 for w in report.what_if)]
+    figure = ranges(lines, low, value, high, palette(view.dark), "ms per step")
+    return [Exhibit("what-if", question, reading, sheet(columns, rows), figure)]
 
 
 def _warning(session: Session) -> list[Component]:
@@ -121,83 +77,85 @@ def _warning(session: Session) -> list[Component]:
     return []
 
 
-def _controls(view: View) -> Component:
-    """Values come from the address, so that a link shows the same scenario."""
-    set_values = settings(view.query)
-    items = []
-    for control in CONTROLS:
-        value = set_values[control.id]
-        if control.is_switch:
-            tick = dcc.Checklist(
-                options=[{"label": " " + control.words, "value": 1}],
-                value=[1] if value else [],
-                id={"what-if": control.id},
-            )
-            items.append(html.Div([tick, html.P(control.assumption, className="quiet")], className="control"))
-        else:
-            marks = {1: "1×", control.most: f"{control.most:g}×"}
-            slider = dcc.Slider(
-                1,
-                control.most,
-                0.25,
-                value=value,
-                marks=marks,
-                id={"what-if": control.id},
-                updatemode="drag",
-                tooltip={"placement": "bottom"},
-            )
-            items.append(
-                html.Div(
-                    [html.Label(control.words), slider, html.P(control.assumption, className="quiet")],
-                    className="control",
-                )
-            )
-    return html.Div(items, className="controls")
+def controls_of(query: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What assets/what_if.js builds inputs from; their values come from the address, so that a link shows the same."""
+    values = settings(query)
+    return [
+        {
+            "key": knob.key,
+            "words": knob.words,
+            "assumption": knob.assumption,
+            "is_switch": knob.is_switch,
+            "value": values[knob.key],
+            "most": knob.most,
+            "step": SLIDER_STEP,
+        }
+        for knob in CONTROLS
+    ]
 
 
-def settings(query: Mapping[str, str]) -> dict[str, float]:
-    """Values of all controls from an address; as recorded where it says nothing usable."""
+def settings(query: Mapping[str, Any]) -> dict[str, float]:
+    """Values of all controls: 0 or 1 for a switch, times faster for the others; as recorded where nonsense is asked."""
     values = {}
-    for control in CONTROLS:
-        neutral = 0.0 if control.is_switch else 1.0
+    for knob in CONTROLS:
+        neutral = 0.0 if knob.is_switch else 1.0
         try:
-            value = float(query.get(control.id, neutral))
-        except ValueError:
+            value = float(query.get(knob.key, neutral))
+        except (TypeError, ValueError):
             value = neutral
-        high = 1.0 if control.is_switch else control.most
-        values[control.id] = min(max(value, neutral), high) if value == value else neutral
+        high = 1.0 if knob.is_switch else knob.most
+        values[knob.key] = min(max(value, neutral), high) if value == value else neutral
     return values
 
 
-def predict(session: Session, values: Mapping[str, float]) -> list[tuple[str, float]]:
-    """The step (us) as recorded and after each change in turn, all earlier ones kept: [(words, step_us)]."""
-    prices = session.pricer
-    levels = [("as recorded", prices.step_us(()))]
-    applied: tuple[Change, ...] = ()
-    for control in CONTROLS:
-        change = control.change(values.get(control.id, 0.0 if control.is_switch else 1.0))
-        if change is not None:
-            applied = (*applied, change)
-            words = control.words if control.is_switch else f"{control.words} {values[control.id]:g}×"
-            levels.append((words, prices.step_us(applied)))
-    return levels
+def predict(session: Session, values: Mapping[str, float]) -> Prediction:
+    """All changed controls replayed together. Raises NoUsableInput where the run cannot be replayed."""
+    changed = [
+        Setting(knob.key, knob.values if knob.is_switch else f"{values[knob.key]:g}")
+        for knob in CONTROLS
+        if values.get(knob.key, 1.0) != (0.0 if knob.is_switch else 1.0)
+    ]
+    return replay(session.pricer, changed, present(session.measures, {}))
 
 
-def result(view: View, levels: Sequence[tuple[str, float]]) -> list[Component]:
-    """The prediction as a sentence and a waterfall."""
-    before, after = levels[0][1], levels[-1][1]
-    if len(levels) == 1:
-        words = f"The step takes {format_us(before)} as recorded. Move a slider: the run is replayed with the change."
+def outcome(view: View, values: Mapping[str, Any]) -> list[Component]:
+    """The prediction for some values, or one line that says why there is none."""
+    try:
+        return result(view, predict(view.session, settings(values)))
+    except DdprofError as error:
+        return [notice(str(error), "error")]
+
+
+def result(view: View, found: Prediction) -> list[Component]:
+    """The prediction as a sentence with its range, and a waterfall."""
+    before, after = found.before_us, found.after_us
+    if not found.levels:
+        words = f"The step takes {format_us(before)} as recorded. Change something: the run is replayed with it."
         return [html.H2(words, className="prediction")]
-    gain = before - after
     ratio = f", {before / after:.2f}× the speed" if after > 0 else ""
-    share = format_share(gain / before if before else 0.0)
-    reading = f"{format_us(before)} → {format_us(after)} per step: {format_us(gain)} ({share}) less{ratio}."
-    rows = [(words, value / 1e3) for words, value in levels]
-    figure = waterfall([w for w, _ in levels], [v / 1e3 for _, v in levels], palette(view.dark), "ms per step")
+    share, word = format_share(abs(found.gain_us) / before if before else 0.0), "less" if found.gain_us >= 0 else "more"
+    reading = (
+        f"{format_us(before)} → {format_us(after)} per step: {format_us(abs(found.gain_us))} ({share}) {word}{ratio}."
+    )
+    words_of = {knob.key: knob.words for knob in CONTROLS}
+    names = [f"{words_of[level.key]}{_times(level.words)}" for level in found.levels]
+    levels = [("as recorded", before), *zip(names, (level.step_us for level in found.levels), strict=True)]
+    figure = waterfall([w for w, _ in levels], [us / 1e3 for _, us in levels], palette(view.dark), "ms per step")
     graph = dcc.Graph(
         figure=figure, config={"displayModeBar": False}, id="what-if-figure", style={"height": figure.layout.height}
     )
-    exhibit = sheet(("change", "step (ms)"), rows)
-    from_table = html.Details([html.Summary("Numbers"), html.Pre(exhibit.csv())])
-    return [html.H2(reading, className="prediction"), graph, from_table]
+    numbers = table(sheet(("change", "step (ms)"), [(w, us / 1e3) for w, us in levels]))
+    return [
+        html.H2(reading, className="prediction"),
+        html.P(
+            f"Range of the step after: {format_us(found.low_us)} to {format_us(found.high_us)}.", className="reading"
+        ),
+        graph,
+        html.Details([html.Summary("Numbers"), numbers]),
+    ]
+
+
+def _times(words: str) -> str:
+    """ " 2×" for "bandwidth = 2"; nothing for a switch."""
+    value = words.rpartition("= ")[2]
+    return f" {value}×" if value.replace(".", "", 1).isdigit() else ""

@@ -11,14 +11,14 @@ from ddprof.dashboard.view import View
 
 
 def test_as_recorded_is_the_measured_step(straggler: Session) -> None:
-    levels = what_if.predict(straggler, what_if.settings({}))
-    assert levels == [("as recorded", pytest.approx(straggler.report.steps.wall_us))]
+    found = what_if.predict(straggler, what_if.settings({}))
+    assert found.levels == () and found.after_us == pytest.approx(straggler.report.steps.wall_us)
 
 
 def test_removing_the_straggler_pays_and_faster_kernels_pay_more(straggler: Session) -> None:
     before = straggler.report.steps.wall_us
-    balanced = what_if.predict(straggler, what_if.settings({"balance": "1"}))[-1][1]
-    faster = what_if.predict(straggler, what_if.settings({"balance": "1", "compute": "2"}))[-1][1]
+    balanced = what_if.predict(straggler, what_if.settings({"balance": "1"})).after_us
+    faster = what_if.predict(straggler, what_if.settings({"balance": "1", "compute": "2"})).after_us
     assert balanced < before * 0.99
     assert faster < balanced
 
@@ -27,9 +27,10 @@ def test_every_control_can_be_replayed_alone_within_a_second(straggler: Session)
     assert straggler.pricer.error is not None  # built outside the measured time, as on the page
     for control in what_if.CONTROLS:
         started = time.perf_counter()
-        levels = what_if.predict(straggler, what_if.settings({control.id: "1" if control.is_switch else "2"}))
-        assert time.perf_counter() - started < 1.0, control.id
-        assert len(levels) == 2 and 0 < levels[1][1] <= levels[0][1] * 1.001, control.id
+        found = what_if.predict(straggler, what_if.settings({control.key: "1" if control.is_switch else "2"}))
+        assert time.perf_counter() - started < 1.0, control.key
+        assert len(found.levels) == 1 and 0 < found.after_us <= found.before_us * 1.001, control.key
+        assert found.low_us <= found.after_us <= found.high_us, control.key
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-5", "x", "", "1e9"])
@@ -39,6 +40,5 @@ def test_nonsense_in_the_address_is_clipped(text: str) -> None:
 
 
 def test_the_result_is_a_sentence_with_both_times(view: View) -> None:
-    levels = what_if.predict(view.session, what_if.settings({"balance": "1"}))
-    sentence = what_if.result(view, levels)[0].children
+    sentence = what_if.outcome(view, {"balance": "1"})[0].children
     assert "→" in sentence and "less" in sentence

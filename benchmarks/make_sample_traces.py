@@ -1,88 +1,79 @@
 """Regenerates sample_traces/: a small healthy run and one per finding, from the simulator, each with its truth.
 
-Usage: python benchmarks/make_sample_traces.py [OUT]. Deterministic: the same seeds give the same files.
+Usage: python benchmarks/make_sample_traces.py [OUT]. Deterministic: it gives the same files every time. The table of
+sample_traces/README.md is written too.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from benchmarks.oracle.kinds import scenario  # noqa: E402
 from benchmarks.oracle.simulate import simulate  # noqa: E402
 from benchmarks.oracle.write import write  # noqa: E402
+from benchmarks.sample_scenarios import SAMPLES, Sample  # noqa: E402
 
-# Kind -> what a person sees; the order is that of `ddprof demo --list`.
-KINDS = {
-    "clean.plain": ("healthy", "a healthy run: nothing to find"),
-    "straggler.compute": ("slow_gpu", "one device is slower than its peers for the same work"),
-    "straggler.host": ("slow_host", "one rank's host issues work more slowly"),
-    "straggler.imbalance": ("imbalance", "ranks get unequal work, and who is late changes"),
-    "input.starved": ("starved_loader", "every rank waits for its data loader"),
-    "input.straggler": ("late_loader", "one rank's data loader is late"),
-    "input.pageable_copy": ("pageable_copy", "batches are copied from pageable memory"),
-    "comm.latency_bound": ("small_buckets", "many small all-reduces pay latency"),
-    "comm.no_overlap": ("no_overlap", "communication starts after the compute that could hide it"),
-    "comm.bandwidth_bound": ("bandwidth", "the volume is too large for the link"),
-    "host.launch_bound": ("launch_bound", "the device waits for kernel launches"),
-    "host.sync": ("sync", ".item() calls inside the step"),
-    "host.gc": ("gc", "garbage collection at different moments on different ranks"),
-    "host.checkpoint": ("checkpoint", "saving state stops the job"),
-    "host.allocator": ("allocator", "device memory is allocated inside steps"),
-    "pipeline.imbalance": ("slow_stage", "one pipeline stage has more work"),
-    "pipeline.bubble": ("bubble", "too few microbatches for the pipeline"),
-    "compute.precision": ("fp32", "matrix products run in fp32"),
-    "compute.unfused_optimizer": ("unfused_optimizer", "the optimizer runs as many tiny kernels"),
-}
-FIRST_SEED, SEEDS = 7000, 40
-MAX_BYTES = 350_000  # compressed, per sample
+COMPRESSION = 9
+INDICES = 64  # sample indices in a sidecar
+HEAD = """# Sample traces
+
+Small runs of known truth, made by the simulator in `benchmarks/oracle` (`python benchmarks/make_sample_traces.py`
+writes this folder). `ddprof demo --list` names them, `ddprof demo NAME` opens one. Each folder holds `traces/` (one
+Kineto trace per rank, in one of them with what a capture knows beside it) and `truth.json` (the fault, its ranks, the
+step with and without it).
+
+| folder | what is in it | finding |
+|---|---|---|
+"""
 
 
 def main(out: Path) -> None:
-    """Write every sample below `out`, replacing those of the same name."""
-    for kind, (name, title) in KINDS.items():
-        size = _one(kind, out / name, title)
-        print(f"{name:<20} {kind:<28} {size / 1000:7.0f} kB")
+    """Write every sample below `out`, replacing those that are there."""
+    rows, total = [], 0
+    for sample in SAMPLES:
+        truth = _write(sample, out / sample.name)
+        size = sum(file.stat().st_size for file in (out / sample.name).rglob("*") if file.is_file())
+        total += size
+        found = ", ".join(f"`{f['id']}`" for f in truth["findings"]) or "none"
+        rows.append(f"| {sample.name} | {sample.title} | {found} |")
+        print(f"{sample.name:<20} {found:<30} {size / 1000:7.0f} kB")
+    (out / "README.md").write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+    print(f"{len(SAMPLES)} samples, {total / 1e6:.2f} MB")
 
 
-def _one(kind: str, folder: Path, title: str) -> int:
-    """The smallest run of the kind among the first seeds that fits; its size in bytes."""
-    best: tuple[int, Path] | None = None
-    with tempfile.TemporaryDirectory() as scratch:
-        for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
-            try:
-                chosen = scenario(seed, kind)
-            except ValueError:
-                continue
-            spread = chosen.parallel
-            if spread.dp * spread.tp * spread.pp > 4 or not chosen.format.collective_args or chosen.missing_ranks:
-                continue
-            place = Path(scratch) / str(seed)
-            write(simulate(chosen), place)
-            size = sum(f.stat().st_size for f in (place / "traces").iterdir())
-            if best is None or size < best[0]:
-                best = (size, place)
-            if best[0] < MAX_BYTES:
-                break
-        if best is None:
-            raise SystemExit(f"no seed below {FIRST_SEED + SEEDS} gives a small {kind}")
-        _keep(best[1], folder, title)
-    return best[0]
-
-
-def _keep(place: Path, folder: Path, title: str) -> None:
+def _write(sample: Sample, folder: Path) -> dict[str, Any]:
+    """One sample; returns its truth."""
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(place / "traces", folder / "traces")
-    label = json.loads((place / "label.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as scratch:
+        label = write(simulate(sample.scenario), scratch)
+        (folder / "traces").mkdir(parents=True)
+        for rank, file in enumerate(sorted((Path(scratch) / "traces").iterdir())):
+            name = f"rank{rank}.node00.{4000 + rank}.0.0.pt.trace.json.gz" if sample.note else file.name
+            _recompress(file, folder / "traces" / name)
+            if sample.note:
+                sidecar = folder / "traces" / f"rank{rank}.node00.{4000 + rank}.0.sidecar.json"
+                sidecar.write_text(json.dumps(_sidecar(rank, sample.scenario.cluster.world), indent=1) + "\n")
+    findings = [
+        {
+            "id": f["id"],
+            "ranks": f["culprit_ranks"],
+            "or": [other for other in f["acceptable_ids"] if other != f["id"]],  # the same cause by another name
+        }
+        for f in label["faults"]
+    ]
+    if sample.note:
+        findings.append({"id": sample.note, "ranks": [], "or": []})
     truth = {
-        "title": title,
-        "findings": [{"id": f["id"], "ranks": f["culprit_ranks"]} for f in label["faults"]],
+        "title": sample.title,
+        "findings": findings,
         "world_size": label["world_size"],
         "parallelism": label["parallelism"],
         "step_us": label["step_us"],
@@ -90,6 +81,31 @@ def _keep(place: Path, folder: Path, title: str) -> None:
         "expected_bound": label["expected_bound"],
     }
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
+    return truth
+
+
+def _recompress(source: Path, target: Path) -> None:
+    # neither name nor time in the header: the same bytes every time
+    with open(target, "wb") as raw, gzip.GzipFile("", "wb", COMPRESSION, raw, mtime=0) as stream:
+        stream.write(gzip.decompress(source.read_bytes()))
+
+
+def _sidecar(rank: int, world_size: int) -> dict[str, Any]:
+    """What a capture notes of a loader whose sampler does not shard: every rank asks for the same samples."""
+    return {
+        "schema": "ddprof.run/1",
+        "state": "exit",
+        "rank": rank,
+        "world_size": world_size,
+        "host": "node00",
+        "parallelism": ["ddp"],
+        "dataloader": {
+            "num_workers": 4,
+            "batch_size": 16,
+            "sampler": {"class": "RandomSampler", "shuffle": True, "sharded": False},
+        },
+        "sample_indices": [(7 * i) % 4096 for i in range(INDICES)],
+    }
 
 
 if __name__ == "__main__":

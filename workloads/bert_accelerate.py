@@ -28,7 +28,10 @@ LABELS = 2
 
 def options() -> argparse.Namespace:
     """The command line."""
-    return parse(WORKLOAD, __doc__ or "", lambda parser: add_text_sizes(parser, layers=2))
+    given = parse(WORKLOAD, __doc__ or "", lambda parser: add_text_sizes(parser, layers=2))
+    if given.fault == "imbalance":
+        given.length *= 4  # the work of a step must follow the length of its sequences
+    return given
 
 
 def build(given: argparse.Namespace) -> Any:

@@ -33,6 +33,8 @@ def options() -> argparse.Namespace:
     given = parse(WORKLOAD, __doc__ or "", lambda parser: add_text_sizes(parser, layers=4))
     if given.fault == "resharding":
         given.width, given.length = max(given.width, SHARDING_WIDTH), min(given.length, SHARDING_LENGTH)
+    if given.fault == "imbalance":
+        given.length *= 4  # the work of a step must follow the length of its sequences
     return given
 
 

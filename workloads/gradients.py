@@ -26,10 +26,10 @@ def bucket_cap_mb(switches: Switches, model: nn.Module) -> float | None:
     return None
 
 
-def data_parallel(model: nn.Module, place: Place) -> DistributedDataParallel:
-    """The model under DDP, with the fault that lives there."""
+def data_parallel(model: nn.Module, place: Place, stated_cap_mb: float | None = None) -> DistributedDataParallel:
+    """The model under DDP, with the fault that lives there; `stated_cap_mb` goes before the fault's buckets."""
     ids = [place.device.index] if place.device.type == "cuda" else None
-    cap_mb = bucket_cap_mb(place.switches, model)
+    cap_mb = stated_cap_mb or bucket_cap_mb(place.switches, model)
     if cap_mb is None:
         wrapped = DistributedDataParallel(model, device_ids=ids)
     else:

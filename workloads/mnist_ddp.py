@@ -86,6 +86,7 @@ def options() -> argparse.Namespace:
         parser.add_argument("--width", type=int, default=16, help="channels of the first convolution")
         parser.add_argument("--hidden", type=int, help="units of the first linear layer")
         parser.add_argument("--depth", type=int, help="small residual layers")
+        parser.add_argument("--bucket-cap-mb", type=float, help="of DDP, the first bucket too (default: DDP's own)")
 
     given = parse(WORKLOAD, __doc__ or "", extend)
     if given.hidden is None:
@@ -102,7 +103,7 @@ def train(given: argparse.Namespace, place: Place) -> list[float]:
     switches = place.switches
     network = Cnn(given.width, given.hidden, given.depth, switches.on("item", until="deferred")).to(place.device)
     burden(place, [network.first, network.second, network.third, network.hidden], heavy=network.third)
-    model = data_parallel(network, place)
+    model = data_parallel(network, place, given.bucket_cap_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
     digits = Digits(given.batch_size * place.world_size * EPOCH_STEPS, given.seed)

@@ -39,6 +39,8 @@ def options() -> argparse.Namespace:
     given = parse(WORKLOAD, __doc__ or "", extend)
     if given.fault in ("no-overlap", "slow-link"):
         given.width = max(given.width, 16)
+    if given.fault == "imbalance":
+        given.batch_size *= 3  # the work of a step must follow the size of its batch
     return given
 
 

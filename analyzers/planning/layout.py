@@ -140,6 +140,11 @@ def _sends_s(shape: Shape, on: Cluster, layout: Layout) -> float:
     return 0.5 * 2.0 * layout.chunks * size / rate
 
 
+def _behind(transfer_s: float, backward_s: float, layers: float) -> float:
+    """What shows of a transfer that runs layer by layer behind the backward pass: the last layer's, or the excess."""
+    return max(transfer_s / max(layers, 1.0), transfer_s - backward_s)
+
+
 def _data_s(on: Cluster, layout: Layout, mine: float, stage_layers: float, microbatches: int, busy_s: float) -> float:
     """What data-parallel communication adds: gradients behind the last backward, FSDP's gathers layer by layer."""
     if layout.data == 1:
@@ -147,8 +152,12 @@ def _data_s(on: Cluster, layout: Layout, mine: float, stage_layers: float, micro
     near = max(1, on.per_node // layout.tensor)
     backward_s = busy_s / microbatches * 2 / 3
     if layout.sharding != "zero3":
-        reduce_s = on.reduce_s(2.0 * mine, layout.data, near)
-        return max(reduce_s / max(stage_layers, 1.0), reduce_s - backward_s)
+        gather_s = on.gather_s(2.0 * mine, layout.data, near)
+        if layout.sharding == "ddp":
+            return _behind(2 * gather_s, backward_s, stage_layers)
+        # ZeRO-1 and 2 gather the updated parameters once nothing is left to hide it; 2 scatters every microbatch.
+        times = microbatches if layout.sharding == "zero2" else 1
+        return _behind(gather_s, backward_s, stage_layers) * times + gather_s
     unit = mine / stage_layers
     gather_s = on.gather_s(2.0 * unit, layout.shard, near)
     scatter_s = gather_s

@@ -1,0 +1,133 @@
+"""The arithmetic of the regression suite: which steps count, what is right, how far a prediction is off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ddprof.workloads.arguments import Switches
+from ddprof.workloads.catalogue import WORKLOADS
+from ddprof.workloads.stopwatch import Stopwatch
+
+from ddprof.bench.execute import ALL_STEPS, MARGIN_STEPS, SKIP_STEPS, WINDOW_STEPS, Outcome, read_step_ms, typical_ms
+from ddprof.bench.judge import Judgement, judge, merged
+from ddprof.bench.pairs import QUICK, Job, Pair, jobs, pairs
+from ddprof.bench.summary import kendall_tau, summarize
+from ddprof.bench.table import BEGIN, END, markdown, put_into
+from ddprof.errors import UsageError
+from ddprof.findings import Finding, Recoverable
+from ddprof.report.model import Ledger, Replay, Report, RunInfo, Steps, Verdict
+
+PAIR = Pair(WORKLOADS["mnist_ddp"], "slow-host", "host")
+
+
+def report(step_ms: float, *findings: Finding) -> Report:
+    return Report(
+        run=RunInfo(2, (0, 1)),
+        steps=Steps(12, "profiler_step", step_ms * 1e3),
+        ledger=Ledger(),
+        verdict=Verdict("straggler", ""),
+        findings=findings,
+        replay=Replay(0.01),
+    )
+
+
+def finding(rank: int, gain_ms: float) -> Finding:
+    gain = Recoverable(gain_ms * 1e3, 0.9e3 * gain_ms, 1.1e3 * gain_ms)
+    return Finding("straggler.host", "", (rank,), gain.value, gain, 0.9)
+
+
+def outcome(fix: str, step_ms: float, told: Report | None, problem: str = "") -> Outcome:
+    return Outcome(Job(PAIR.workload, PAIR.fault, fix), Path("run"), step_ms, told, problem)
+
+
+def test_the_matrix_is_large_enough_and_every_fix_is_in_it() -> None:
+    matrix = pairs()
+    assert len([p for p in matrix if p.truth.priced]) >= 40
+    assert {p.workload.name for p in matrix} == set(WORKLOADS)
+    assert not any(p.truth.needs == "cuda" for p in matrix)
+    assert any(p.truth.needs == "cuda" for p in pairs(device="cuda"))
+    assert {(p.workload.name, p.fault, p.fix) for p in pairs(quick=True)} == set(QUICK)
+    names = [job.name for job in jobs(matrix)]
+    assert len(names) == len(set(names)) and set(WORKLOADS) <= {name.split(".")[0] for name in names}
+
+
+def test_only_takes_workloads_faults_and_pairs() -> None:
+    assert {p.workload.name for p in pairs(["gpt_fsdp2"])} == {"gpt_fsdp2"}
+    assert [p.fix for p in pairs(["mnist_ddp.checkpoint"])] == ["async", "never"]
+    assert [p.fixed.name for p in pairs(["mnist_ddp.checkpoint.async"])] == ["mnist_ddp.checkpoint.async"]
+    with pytest.raises(UsageError, match="no such workload"):
+        pairs(["vgg"])
+
+
+def test_steps_outside_the_window_count_and_a_hiccup_does_not() -> None:
+    watch = Stopwatch([int(1e6)] * ALL_STEPS)
+    for step in range(SKIP_STEPS + WINDOW_STEPS + MARGIN_STEPS):
+        watch.laps_ns[step] = int(9e9)  # warming up, profiled, exporting
+    watch.laps_ns[-1] = int(5e9)
+    output = f"epoch 1\n{watch.line('mnist_ddp', 'none', '', 2)}\nbye\n"
+    assert read_step_ms(output) == pytest.approx(1.0)
+    assert read_step_ms("no line") is None
+    assert typical_ms([1.0, 3.0] * 6) == pytest.approx(2.0)  # a save every other step counts half
+    assert typical_ms([1.0] * 3) is None
+
+
+def test_a_prediction_is_scaled_to_the_steps_without_profiler() -> None:
+    judged = judge(PAIR, outcome("", 100.0, report(125.0, finding(1, 50.0))), outcome("host", 62.0, report(80.0)))
+    assert judged.found and judged.leads and judged.gone
+    assert judged.predicted_ms == pytest.approx(60.0)
+    assert (judged.low_ms, judged.high_ms) == (pytest.approx(56.0), pytest.approx(64.0))
+    assert judged.covered
+    assert judged.error == pytest.approx(2.0 / 62.0)
+    assert judged.traced_error == pytest.approx(5.0 / 80.0)
+    assert judged.gains == (pytest.approx(0.40), pytest.approx(0.38))
+
+
+def test_the_wrong_rank_and_a_failed_run_are_not_right() -> None:
+    wrong = judge(PAIR, outcome("", 100.0, report(125.0, finding(0, 50.0))), outcome("host", 62.0, report(80.0)))
+    assert not wrong.found and wrong.error is None and wrong.also_said == ("straggler.host [0]",)
+    failed = judge(PAIR, outcome("", 0.0, None, "exit code 1"), outcome("host", 62.0, report(80.0)))
+    assert failed.problem == "exit code 1"
+    figures = summarize([wrong, failed], ["mnist_ddp.none host.gc []"], 1)
+    assert (figures["failed"], figures["found"], figures["sign_right"], figures["error_median"]) == (1, 0.0, 0.0, None)
+
+
+def test_trials_are_merged_by_their_median() -> None:
+    def trial(fixed_ms: float, rank: int = 1) -> Judgement:
+        return judge(
+            PAIR, outcome("", 100.0, report(100.0, finding(rank, 40.0))), outcome("host", fixed_ms, report(60.0))
+        )
+
+    assert merged([trial(58.0), trial(70.0), trial(61.0)]).fixed_ms == pytest.approx(61.0)
+    assert not merged([trial(60.0), trial(60.0, rank=0)]).found
+
+
+def test_kendall_tau_counts_pairs_in_order() -> None:
+    assert kendall_tau([(0.1, 0.2), (0.2, 0.3), (0.3, 0.4)]) == pytest.approx(1.0)
+    assert kendall_tau([(0.1, 0.2), (0.2, 0.1)]) == pytest.approx(-1.0)
+    assert kendall_tau([(0.1, 0.1)]) is None
+
+
+def test_the_table_replaces_what_was_between_the_marks(tmp_path: Path) -> None:
+    judged = judge(PAIR, outcome("", 100.0, report(125.0, finding(1, 50.0))), outcome("host", 62.0, report(80.0)))
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    put_into(page, markdown([judged], summarize([judged], [], 1), "2026-01-01", "2 cores"))
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    assert "| mnist_ddp, slow-host, host | straggler.host [1] | right | 100.0 ms |" in text
+    assert "| 60.0 (56.0 to 64.0) ms | 62.0 ms | 3.2% |" in text
+    page.write_text("no marks", encoding="utf-8")
+    with pytest.raises(UsageError):
+        put_into(page, text)
+
+
+def test_the_fix_of_unequal_work_gives_every_rank_the_mean() -> None:
+    loading = pytest.importorskip("ddprof.workloads.loading", reason="torch is not installed")
+
+    def work(fix: str, rank: int) -> list[float]:
+        return [loading.share_of_work(Switches("imbalance", fix, 0.1, rank, 1), step, 2) for step in range(12)]
+
+    assert [sum(pair) for pair in zip(work("", 0), work("", 1), strict=True)] == [2.0] * 12
+    assert len(set(work("", 0))) == 2
+    assert work("balanced", 0) == work("balanced", 1) == [1.0] * 12

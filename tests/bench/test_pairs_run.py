@@ -1,0 +1,45 @@
+"""Real pairs of runs: the fault is found with its rank, and is gone with its fix."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def bench(folder: Path, *arguments: str, timeout_s: int) -> tuple[subprocess.CompletedProcess[str], dict]:
+    results = folder / "results.json"
+    line = [sys.executable, "-m", "ddprof.cli.main", "bench", "workloads", "--out", str(folder), "--results"]
+    done = subprocess.run(
+        [*line, str(results), *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    return done, json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
+
+
+@pytest.mark.torch
+def test_one_pair(tmp_path: Path) -> None:
+    done, told = bench(tmp_path, "--only", "mnist_ddp.loader-straggler.storage", timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    (pair,) = told["pairs"]
+    assert pair["found"] and pair["gone"]
+    assert pair["gain_shares"][0] > 0 and pair["gain_shares"][1] > 0
+    assert pair["replay_error"] < 0.05
+    assert "| mnist_ddp, loader-straggler, storage | input.straggler [1] | right" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_the_quick_matrix(tmp_path: Path) -> None:
+    done, told = bench(tmp_path, "--quick", timeout_s=1800)
+    assert [pair["pair"] for pair in told["pairs"] if not pair["found"]] == [], done.stderr
+    assert told["summary"]["sign_right"] == 1.0

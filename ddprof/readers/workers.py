@@ -16,6 +16,7 @@ from ddprof.tables import Array
 _SIDECAR, _WORKERS = ".sidecar.json", ".workers.jsonl"
 _FIELDS = ("worker", "start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
 _SPAN_NAME = "DataLoader worker: fetch"
+QUANTILES = np.arange(0.025, 1.0, 0.05)  # twenty equal parts, each by its middle: enough for a mean and a tail
 IN_PROCESS = -1  # stands for the training process where the loader has no workers
 
 
@@ -53,7 +54,8 @@ def _row(fetch: Mapping[str, Any], worker: int) -> list[int] | None:
 
 
 def summary(fetches: Array) -> dict[str, Any] | None:
-    """Medians per batch (ns) of all fetches but each worker's first, which pays for its start. None without fetches.
+    """Medians per batch (ns), and quantiles of its time, of all fetches but each worker's first (it pays for the
+    start). None without fetches.
 
     `cpu_ns` 0 throughout means that the file was written before CPU time was recorded: null then.
     """
@@ -69,6 +71,7 @@ def summary(fetches: Array) -> dict[str, Any] | None:
         "workers": 0 if workers.max() == IN_PROCESS else int((workers != IN_PROCESS).sum()),
         "batches": len(ordered),
         "fetch_ns": int(np.median(dur)),
+        "fetch_quantiles_ns": np.quantile(dur, QUANTILES).astype(np.int64).tolist(),
         "cpu_ns": int(np.median(cpu)) if cpu.any() else None,
         "collate_ns": int(np.median(collate)) if cpu.any() else None,
         "samples": int(np.median(used[:, 5])),

@@ -61,3 +61,42 @@ def test_plans_print_a_curve_and_json(ddprof: Invoke, sample: str) -> None:
     document = json.loads(out)
     assert document["schema"] == "ddprof.plan.loader/1" and document["advised_workers"] >= 1
     assert document["workers"]["best"] in document["workers"]["flat"]
+
+
+SHAPE = ("--params", "7e9", "--layers", "32", "--hidden", "4096", "--batch", "64")
+
+
+@pytest.mark.parametrize("kind", ["scale", "sharding"])
+def test_a_model_without_a_run_is_planned(ddprof: Invoke, kind: str) -> None:
+    code, out, _ = ddprof("plan", kind, *SHAPE, "--world", "16")
+    assert code == 0 and "MFU" in out and "assumed:" in out and "does not fit" in out
+    code, out, _ = ddprof("plan", kind, *SHAPE, "--world", "16", "--format", "json")
+    document = json.loads(out)
+    assert document["schema"] == f"ddprof.plan.{kind}/1" and document["layouts"][0]["fits"]
+    if kind == "sharding":
+        assert all(item["layout"]["tensor"] == item["layout"]["pipeline"] == 1 for item in document["layouts"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("plan", "scale", *SHAPE, "--world", "16", "--gpu", "abacus"), 2, "known: A100-80GB"),
+        (("plan", "scale", *SHAPE, "--world", "16", "--optimizer", "hope"), 2, "one of adam"),
+        (("plan", "scale", "--world", "16"), 2, "--layers, --hidden and --world"),
+        (("plan", "scale", *SHAPE, "--params", "1e6", "--world", "16"), 2, "fewer than the embedding"),
+        (("plan", "scale", *SHAPE, "--layers", "31", "--batch", "7", "--world", "64"), 4, "cannot be divided"),
+    ],
+)
+def test_plans_that_make_no_sense_are_one_line(
+    ddprof: Invoke, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    ended, out, err = ddprof(*arguments)
+    assert (ended, out) == (code, "") and says in err
+
+
+def test_a_run_is_scaled_and_sharded(ddprof: Invoke, repo_root_module: Path) -> None:
+    sample = str(repo_root_module / "sample_traces" / "no_overlap")
+    code, out, _ = ddprof("plan", "scale", sample, "--world", "16", "--no-cache")
+    assert code == 0 and "now" in out and "assumed:" in out
+    code, out, _ = ddprof("plan", "sharding", sample, "--no-cache")
+    assert code == 0 and "* DDP" in out and "gradient compression" in out

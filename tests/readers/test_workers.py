@@ -58,7 +58,8 @@ def test_cost_leaves_out_each_workers_start(tmp_path: Path) -> None:
     lines = [fetch(w, 1000 * n, 5_000 if n == 0 else 100, **cost) for n in range(4) for w in (0, 1)]
     folder = folder_with(tmp_path, [*lines, '{"worker": 0, "st'])
     fetches, notes = read_fetches(workers_path(str(folder / f"{STEM}.sidecar.json")), {})
-    assert summary(fetches) == {"workers": 2, "batches": 8, "fetch_ns": 100_000, "samples": 4} | cost
+    times = {"fetch_ns": 100_000, "fetch_quantiles_ns": [100_000] * 20}
+    assert summary(fetches) == {"workers": 2, "batches": 8, "samples": 4} | times | cost
     assert ["1 unreadable" in note.issue for note in notes] == [True]
 
 

@@ -50,6 +50,7 @@ class Pricer:
         moved = tuple(change for change in changes if change.kind not in PACES)
         if any(change.kind == "loader_workers" for change in paced):
             moved = (*moved, Change("instant_loader"))  # the pace of the loader comes on top
+        moved = tuple(dict.fromkeys(moved))  # host time taken away twice would be too much
         scenario = combined(moved, self.graph, self.measures)
         outcome = simulate(self.graph, scenario)
         if self.graph.contention > MIN_CONTENTION:

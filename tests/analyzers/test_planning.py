@@ -13,6 +13,7 @@ from ddprof.analyzers.replay.loader_queue import paced_step_ns
 from labelled_runs import Labelled, Runs
 
 from ddprof.errors import UsageError
+from ddprof.findings import Change
 
 MIB = 2.0**20
 
@@ -63,6 +64,14 @@ def test_workers_and_prefetch_are_one_loader(labelled: Runs) -> None:
     both = predicted(run, "num_workers=4", "prefetch_factor=3", now={"num_workers": "2", "cores": "8"})
     assert [change.values for change in both.changes] == [(4.0, 3.0, 2.0, 8.0)]
     assert both.after_us <= predicted(run, "num_workers=4", now={"num_workers": "2"}).after_us * 1.001
+
+
+def test_the_same_wish_twice_is_granted_once(labelled: Runs) -> None:
+    run = labelled("input.starved")
+    ready = Change("instant_loader")
+    assert run.pricer.step_us((ready, ready)) == run.pricer.step_us((ready,))
+    workers = predicted(run, "num_workers=4", now={"num_workers": "2"})
+    assert bottleneck(run.pricer, workers.changes).id == "compute"
 
 
 def test_removing_a_rank_from_the_wait_gives_the_healthy_step(labelled: Runs) -> None:

@@ -173,10 +173,13 @@ def _schedule(setting: Setting, measures: Measures, now: Present) -> tuple[Chang
     return (Change("pipeline_schedule", (), (float(pipeline.microbatches), value)),)
 
 
-def _reshard(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
-    if not any(t.op == "all_gather" for t in measures.comm.traffic):
-        raise UsageError("reshard_after_forward: no all-gather of parameters in this run")
-    return (Change("keep_parameters"),)
+def _gathers(kind: str) -> Maker:
+    def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+        if not any(t.op == "all_gather" for t in measures.comm.traffic):
+            raise UsageError(f"{setting.key}: no all-gather of parameters in this run")
+        return (Change(kind),)
+
+    return make
 
 
 KNOBS: tuple[Knob, ...] = (
@@ -272,7 +275,11 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "reshard_after_forward", "Parameters stay gathered", "the all-gathers of the backward pass are not made",
-        "False", _reshard, band=0.25, is_switch=True,
+        "False", _gathers("keep_parameters"), band=0.25, is_switch=True,
+    ),
+    Knob(
+        "prefetch", "Parameters gathered ahead", "each all-gather runs beside the compute of the unit before", "on",
+        _gathers("prefetch_gathers"), band=0.3, is_switch=True,
     ),
 )  # fmt: skip
 BY_KEY = {knob.key: knob for knob in KNOBS}

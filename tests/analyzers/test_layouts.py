@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+import corpus
 import numpy as np
 import pytest
 from ddprof.analyzers.planning.cluster import cluster
@@ -14,8 +18,11 @@ from ddprof.analyzers.planning.scale_out import scale_out
 from ddprof.analyzers.planning.search import best_by_kind, search
 from ddprof.analyzers.planning.shape import Shape, parameters_of, state_bytes
 from ddprof.analyzers.planning.sharding import plan_sharding
-from labelled_runs import Runs
+from labelled_runs import Labelled, Runs
 
+from benchmarks.oracle.simulate import simulate, step_time
+from benchmarks.oracle.spec import Parallel
+from benchmarks.oracle.write import write
 from ddprof.errors import NoUsableInput, UsageError
 
 A100 = cluster("A100-80GB")
@@ -95,6 +102,15 @@ def test_keeping_parameters_gives_the_generators_step(labelled: Runs) -> None:
     run = labelled("comm.sharding")
     found = predict(run.pricer, [parse_setting("reshard_after_forward=False")], Present())
     assert found.after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.05)
+
+
+def test_prefetching_gives_the_generators_step(tmp_path: Path) -> None:
+    base = corpus.job("prefetch", parallel=Parallel("fsdp", dp=4, prefetch=False))
+    base = replace(base, cluster=replace(base.cluster, intra_gbps=base.cluster.intra_gbps / 4))
+    truth_us = step_time(replace(base, parallel=replace(base.parallel, prefetch=True)))
+    run = Labelled("prefetch", write(simulate(base), tmp_path), tmp_path / "traces")
+    found = predict(run.pricer, [parse_setting("prefetch=on")], Present())
+    assert found.after_us == pytest.approx(truth_us, rel=0.03) and found.low_us <= truth_us <= found.high_us
 
 
 def test_options_of_a_run_follow_the_formulas(labelled: Runs) -> None:

@@ -89,10 +89,13 @@ def _names(pair: Pair) -> tuple[str, str, str]:
 
 
 def jobs(matrix: Sequence[Pair]) -> list[Job]:
-    """Every run that the pairs need, each once: the workload as it is, with the fault, with the fix."""
+    """Every run that the pairs need, each once: with the fault, with the fix, and, of a workload of which more than one
+    fault is run, the workload as it is.
+    """
     wanted: dict[str, Job] = {}
     for pair in matrix:
-        for job in (Job(pair.workload), pair.faulted, pair.fixed):
+        several = len({other.fault for other in matrix if other.workload == pair.workload}) > 1
+        for job in (*([Job(pair.workload)] if several else []), pair.faulted, pair.fixed):
             wanted.setdefault(job.name, job)
     return list(wanted.values())
 

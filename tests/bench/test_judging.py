@@ -56,6 +56,10 @@ def test_only_takes_workloads_faults_and_pairs() -> None:
     assert {p.workload.name for p in pairs(["gpt_fsdp2"])} == {"gpt_fsdp2"}
     assert [p.fix for p in pairs(["mnist_ddp.checkpoint"])] == ["async", "never"]
     assert [p.fixed.name for p in pairs(["mnist_ddp.checkpoint.async"])] == ["mnist_ddp.checkpoint.async"]
+    assert [job.name for job in jobs(pairs(["mnist_ddp.slow-host"]))] == [
+        "mnist_ddp.slow-host",
+        "mnist_ddp.slow-host.host",
+    ]
     with pytest.raises(UsageError, match="no such workload"):
         pairs(["vgg"])
 

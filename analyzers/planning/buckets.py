@@ -51,8 +51,15 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
     gradient_bytes = max(float(p.sizes_bytes.sum()) for p in passes)
     step_us = prices.step_us(())
 
-    def predicted(cap_mb: float, first_mb: float) -> float:
+    def modelled(cap_mb: float, first_mb: float) -> float:
         return prices.step_us((Change("rebucket", (), (cap_mb * MIB, first_mb * MIB)),))
+
+    # Predictions are ratios to what the same schedule says of the run's own buckets, where those are known.
+    own = now.bucket_cap_mb
+    bias = step_us / modelled(own, now.first_bucket_mb or first_bucket_mb(own)) if own else 1.0
+
+    def predicted(cap_mb: float, first_mb: float) -> float:
+        return bias * modelled(cap_mb, first_mb)
 
     values = sorted({*_useful(CAPS_MB, gradient_bytes / MIB), *([now.bucket_cap_mb] if now.bucket_cap_mb else [])})
     values = [v for v in values if v <= max(gradient_bytes / MIB * 4, DEFAULT_CAP_MB)]

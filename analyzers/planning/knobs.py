@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.planning.facts import Present, first_bucket_mb, number
+from ddprof.analyzers.planning.facts import DEFAULT_CAP_MB, Present, first_bucket_mb, number
 from ddprof.analyzers.replay.gradient_buckets import gradient_traffic
 from ddprof.analyzers.replay.pacing import rank_costs
 
@@ -100,13 +100,17 @@ def _buckets(setting: Setting, measures: Measures, now: Present) -> tuple[Change
     if gradient_traffic(measures) is None:
         raise UsageError("bucket_cap_mb: no all-reduce of gradients between data-parallel ranks in this run")
     cap = number(setting.key, setting.value, least=0.001, most=1e6)
+    if setting.key == "bucket_cap_mb" and cap == now.bucket_cap_mb:
+        return ()
     return (Change("rebucket", (), (cap * MIB, first_bucket_mb(cap) * MIB)),)
 
 
 def _first_bucket(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
     first = number(setting.key, setting.value, least=0.001, most=1e6)
-    (change,) = _buckets(Setting("bucket_cap_mb", str(now.bucket_cap_mb or 25.0)), measures, now)
-    return (Change("rebucket", (), (change.values[0], first * MIB)),)
+    cap = now.bucket_cap_mb or DEFAULT_CAP_MB
+    if gradient_traffic(measures) is None:
+        raise UsageError("first_bucket_mb: no all-reduce of gradients between data-parallel ranks in this run")
+    return (Change("rebucket", (), (cap * MIB, first * MIB)),)
 
 
 def _overlap(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
@@ -114,7 +118,7 @@ def _overlap(setting: Setting, measures: Measures, now: Present) -> tuple[Change
     if traffic is None:
         raise UsageError("overlap: no all-reduce of gradients between data-parallel ranks in this run")
     cap_mb = min(25.0, traffic.total_bytes / 4 / MIB)
-    return _buckets(Setting("bucket_cap_mb", str(cap_mb)), measures, now)
+    return (Change("rebucket", (), (cap_mb * MIB, first_bucket_mb(cap_mb) * MIB)),)
 
 
 def _workers(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:

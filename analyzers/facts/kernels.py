@@ -15,6 +15,8 @@ from ddprof.analyzers.facts.names import is_gemm
 from ddprof.model import RankTrace
 from ddprof.tables import NULL, Table
 
+CURVE_POINTS = 400  # of a rank's memory over time: more than a screen can show, a few kB
+
 
 def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
     """Compute kernels inside the steps by (name, shapes): count, total and median time, FLOPs where shapes allow."""
@@ -111,17 +113,30 @@ def _operator_flops(operator: str, dims: Any) -> float:
     return math.nan
 
 
-def memory_summary(trace: RankTrace) -> dict[str, int]:
-    """Peak device memory as the allocator reported it: `peak_allocated_bytes`, `peak_reserved_bytes`; {} if not
-    recorded.
+def memory_summary(trace: RankTrace) -> dict[str, Any]:
+    """Device memory as the allocator reported it: `peak_allocated_bytes`, `peak_reserved_bytes`, and `curve`, the same
+    over time: `at_ns` (own clock), `allocated_bytes`, `reserved_bytes` (lists; null: not recorded). {} if not recorded.
     """
     table = trace.memory
     device = table["device"] != NULL
-    found = {}
+    found: dict[str, Any] = {}
     for column in ("allocated_bytes", "reserved_bytes"):
         values = table[column][device & (table[column] != NULL)]
         if len(values):
             found[f"peak_{column}"] = int(values.max())
+    if found:
+        found["curve"] = _memory_curve(table.take(np.flatnonzero(device)))
     if found and trace.device.total_memory_bytes:
         found["total_bytes"] = trace.device.total_memory_bytes
     return found
+
+
+def _memory_curve(table: Table) -> dict[str, list[int | None]]:
+    """At most `CURVE_POINTS` instants, each the highest of its piece of time, so that the peak is never lost."""
+    order = np.argsort(table["ts_ns"], kind="stable")
+    cuts = np.unique(np.linspace(0, len(order), CURVE_POINTS + 1).astype(np.int64))[:-1]
+    curve: dict[str, list[int | None]] = {"at_ns": table["ts_ns"][order][cuts].tolist()}
+    for column in ("allocated_bytes", "reserved_bytes"):
+        highest = np.maximum.reduceat(table[column][order], cuts)
+        curve[column] = [None if value == NULL else value for value in highest.tolist()]
+    return curve

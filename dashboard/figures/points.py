@@ -125,3 +125,27 @@ def dumbbells(
         )
     chart.update_yaxes(autorange="reversed", type="category")
     return chart
+
+
+def curves(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float | None], str]],
+    limit: float | None,
+    words: str,
+    colors: Palette,
+    x_title: str,
+    y_title: str,
+) -> go.Figure:
+    """Lines over time, name -> (x, y, dash style), and a dashed limit where it is known."""
+    chart = figure(colors, x_title, y_title, 320)
+    shades = (colors.cause("compute"), colors.cause("allocator"), colors.cause("gc"), colors.cause("comm_transfer"))
+    for number, (name, (x, y, dash)) in enumerate(series.items()):
+        line = {"color": shades[number % len(shades)], "width": 2, "dash": dash}
+        hover = "%{x:.4g}: %{y:.4g}<extra>%{fullData.name}</extra>"
+        chart.add_scatter(x=list(x), y=list(y), mode="lines", name=label(name), line=line, hovertemplate=hover)
+    ends = [v for x, _, _ in series.values() for v in (x[0], x[-1]) if len(x)]
+    if limit is not None and ends:
+        line = {"color": colors.critical, "dash": "dash"}
+        chart.add_scatter(x=[min(ends), max(ends)], y=[limit] * 2, mode="lines", name=label(words), line=line)
+    chart.update_yaxes(rangemode="tozero")
+    chart.update_layout(showlegend=True)
+    return chart

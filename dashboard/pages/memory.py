@@ -9,9 +9,10 @@ import plotly.graph_objects as go
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.bars import stacked
 from ddprof.dashboard.figures.base import palette
+from ddprof.dashboard.figures.points import curves
 from ddprof.dashboard.view import View
 
-from ddprof.units import format_bytes
+from ddprof.units import format_bytes, format_us
 
 GIB = 2**30
 _QUESTION = "How full is the memory at its peak?"
@@ -38,10 +39,15 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     rows = [(p.rank, p.allocated, p.reserved, p.total) for p in peaks]
     table = sheet(("rank", "peak allocated (bytes)", "peak reserved (bytes)", "device (bytes)"), rows)
     if not peaks:
-        reading = "The traces hold no memory events: record them with torch.profiler's profile_memory=True."
+        reading = (
+            "Not known: the traces hold no memory events, so nothing is said of headroom. Record them with "
+            "torch.profiler's profile_memory=True."
+        )
         yield Exhibit("memory", _QUESTION, reading, table)
         return
-    yield Exhibit("memory", _QUESTION, _reading(max(peaks, key=lambda p: p.share)), table, _figure(view, peaks))
+    worst = max(peaks, key=lambda p: p.share)
+    yield Exhibit("memory", _QUESTION, _reading(worst), table, _figure(view, peaks))
+    yield _curve(view, worst)
 
 
 def _peaks(view: View) -> list[Peak]:
@@ -75,3 +81,31 @@ def _figure(view: View, peaks: list[Peak]) -> go.Figure:
         "free": ("free", colors.grid),
     }
     return stacked([f"rank {p.rank}" for p in peaks], parts, looks, colors, "GiB")
+
+
+def _curve(view: View, worst: Peak) -> Exhibit:
+    """Memory of the fullest rank over time, from the allocator's own events."""
+    question = "When is it fullest, and does the cache hold more than tensors need?"
+    job, columns = view.session.job, ("time (ms)", "allocated (bytes)", "reserved (bytes)")
+    position = job.rank_ids.index(worst.rank)
+    known = job.ranks[position].memory.get("curve") or {}
+    if not known.get("at_ns"):
+        return Exhibit("memory-curve", question, "The traces say how much, but not when.", sheet(columns, []))
+    shift = view.session.timeline.origin_ns + job.clock.offset_ns(position)
+    at = [(ns - shift) / 1e6 for ns in known["at_ns"]]
+    rows = list(zip(at, known["allocated_bytes"], known["reserved_bytes"], strict=True))
+    fullest, least = max(rows, key=lambda r: r[1] or 0), min((r[1] for r in rows if r[1] is not None), default=0)
+    reading = (
+        f"Rank {worst.rank} is fullest {format_us(fullest[0] * 1e3)} after the first step mark, "
+        f"{format_bytes(fullest[1] or 0)}; at its emptiest tensors hold {format_bytes(least)}."
+    )
+    drawn = {"held by tensors": (at, _gib(known["allocated_bytes"]), "solid")}
+    if any(v is not None for v in known["reserved_bytes"]):
+        drawn["reserved by the allocator"] = (at, _gib(known["reserved_bytes"]), "dot")
+    limit = worst.total / GIB if worst.total else None
+    figure = curves(drawn, limit, "size of the device", palette(view.dark), "ms since the first step mark", "GiB")
+    return Exhibit("memory-curve", question, reading, sheet(columns, rows), figure)
+
+
+def _gib(values: list[int | None]) -> list[float | None]:
+    return [None if v is None else v / GIB for v in values]

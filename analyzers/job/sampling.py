@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.model import JobFacts
 
 from ddprof.tables import Array
 
 # Ranks of one of these hold parts of one model replica and read the same samples by design.
-SAME_SAMPLES = ("tp", "pp", "cp", "ep")
+SAME_SAMPLES = ("tp", "pp", "cp")
 MIN_INDICES = 16  # of a rank, before an overlap means anything
 MIN_SHARE = 0.02  # of the samples read by more than one rank; a sharded epoch repeats only what pads it
 
@@ -35,9 +36,11 @@ class Overlap:
         return self.share >= MIN_SHARE and pairs > 2 * len(self.positions)
 
 
-def shares_replica(ranks: Sequence[RankFacts]) -> bool:
-    """Whether some ranks read the same samples by design (tensor, pipeline, context or expert parallelism)."""
-    return any(kind in SAME_SAMPLES for f in ranks for kind in f.sidecar.get("parallelism") or ())
+def shares_replica(job: JobFacts) -> bool:
+    """Whether some ranks read the same samples by design (tensor, pipeline or context parallelism)."""
+    roles = {str(role) for role, size in zip(job.groups["role"], job.groups["size"], strict=True) if size > 1}
+    seen = {str(kind) for facts in job.ranks for kind in facts.sidecar.get("parallelism") or ()}
+    return bool((roles | seen).intersection(SAME_SAMPLES))
 
 
 def overlap(ranks: Sequence[RankFacts]) -> Overlap | None:

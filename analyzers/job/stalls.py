@@ -10,6 +10,9 @@ from ddprof.analyzers.facts.model import RankFacts
 
 from ddprof import intervals
 
+WARM_STEPS = 10  # lazy initialisation, first allocations, collections of what imports left behind
+MIN_STEPS = 30  # after them: the share of a shorter run says nothing about a longer one
+
 
 @dataclass(frozen=True)
 class Stalls:
@@ -40,8 +43,9 @@ def worst_stalls(ranks: tuple[RankFacts, ...] | list[RankFacts], key: str) -> St
 def _stalls(facts: RankFacts, position: int, key: str) -> Stalls | None:
     steps = [s for s in facts.sidecar.get("steps") or () if isinstance(s, dict) and s.get("end_ns")]
     pauses = [p for p in facts.sidecar.get(key) or () if isinstance(p, dict) and p.get("dur_ns")]
-    if not steps or not pauses:
+    if len(steps) < WARM_STEPS + MIN_STEPS or not pauses:
         return None
+    steps = steps[WARM_STEPS:]
     first, last = int(steps[0]["start_ns"]), int(steps[-1]["end_ns"])
     if len(pauses) >= 4096:  # the record keeps the latest: what came before them is unknown, not free of pauses
         first = max(first, int(pauses[0]["start_ns"]))
@@ -49,7 +53,8 @@ def _stalls(facts: RankFacts, position: int, key: str) -> Stalls | None:
     inside = (start >= first) & (end <= last)
     for window in facts.sidecar.get("windows") or ():
         if isinstance(window, dict) and window.get("end_ns") is not None and window.get("start_ns") is not None:
-            inside &= (end <= int(window["start_ns"])) | (start >= int(window["end_ns"]))
+            over = int(window["end_ns"]) + int(window.get("export_pause_ns") or 0)  # the export is our own doing
+            inside &= (end <= int(window["start_ns"])) | (start >= over)
     if not inside.any():
         return None
     spent = intervals.length(intervals.union(start[inside], end[inside]))

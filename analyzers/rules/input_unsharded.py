@@ -7,8 +7,8 @@ last steps wait for ranks that have no data any more.
 How the gain is priced: not as step time (it stays the same): as work done twice. Severity is therefore "info".
 How to fix: DistributedSampler with set_epoch, drop_last; for iterable data sets split by rank and worker.
 Limits: only ddprof's own capture records samples. Equal indices mean equal samples only where the ranks share one
-data set: the first batches are compared to tell, and where they differ nothing is said. Ranks of tensor, pipeline,
-context and expert parallelism read the same samples by design, so runs with those are not judged.
+data set: the first batches are compared to tell, and where they differ nothing is said. Ranks of tensor, pipeline
+and context parallelism read the same samples by design, so runs with those are not judged.
 Sources: torch.utils.data.distributed.DistributedSampler documentation.
 """
 
@@ -38,7 +38,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if len(loaders) < 2 or (measures.job.world_size or 0) < 2:
         yield Abstention(RULE.id, "the trace does not record samplers; capture with ddprof run")
         return
-    if shares_replica(measures.job.ranks):
+    if shares_replica(measures.job):
         yield Abstention(RULE.id, "ranks that share a model replica read the same samples by design; not judged")
         return
     yield from _repeated(measures, {rank: loader.get("sampler") or {} for rank, loader in loaders.items()})

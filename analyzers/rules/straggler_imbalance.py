@@ -59,7 +59,7 @@ def fed_evidence(measures: Measures) -> Iterator[Evidence]:
     most, least = int(np.argmax(fed[:, step])), int(np.argmin(fed[:, step]))
     ratio = float(fed[most, step] / fed[least, step])
     if ratio < 1 + MIN_FED_SPREAD:
-        yield Evidence("the batches of all ranks hold equally many elements: the work differs for another reason")
+        yield Evidence("the loaders hand every rank equally many elements: what is done with them differs")
         return
     turns = len(np.unique(np.argmax(fed, axis=0)))
     text = f"its batch held {ratio:.2f} x the elements of rank {measures.job.rank_ids[least]}'s in one step; "

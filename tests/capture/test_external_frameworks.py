@@ -55,7 +55,7 @@ def test_steps_and_phases_are_exact(tmp_path: Path, package: str, arguments: lis
 def _is_analyzed(run: Captured, unsharded: bool) -> None:
     """The engine reads the run; of what a toy model on busy cores can show, only the samples are certain."""
     (report,) = analyze([run.folder], Options(cache=False))
-    assert report.run.steps == 3
+    assert report.steps.count == 3
     assert not [note for note in report.health if note.severity == "error"]
     assert any(finding.id == "input.unsharded" for finding in report.findings) == unsharded
 
@@ -74,4 +74,4 @@ def test_tensorflow_keeps_its_own_trace(tmp_path: Path, loop: str) -> None:
     names = Counter(event["name"] for event in run.load(path)["traceEvents"] if event["ph"] == "X")
     assert [names[f"ProfilerStep#{n}"] for n in range(2, 8)] == [0, 1, 1, 1, 1, 0]
     (report,) = analyze([run.folder], Options(cache=False))
-    assert report.run.steps == 4
+    assert report.steps.count == 4

@@ -30,4 +30,4 @@ def test_saves_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None
     (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar, {}))
     assert isinstance(said, Candidate)
     assert "rank 0" in said.summary
-    assert said.ceiling_us == pytest.approx(0.2 * labelled("clean.ddp").measures.step_us)
+    assert said.ceiling_us == pytest.approx(20 / 90 * labelled("clean.ddp").measures.step_us)

@@ -26,13 +26,21 @@ def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
 
 def test_collections_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None:
     pauses = [{"start_ns": 1_000_000 * i, "dur_ns": 50_000, "generation": 2} for i in range(1, 90)]
-    window = {"start_ns": 0, "end_ns": 10_000_000}
+    window = {"start_ns": 0, "end_ns": 10_000_000, "export_pause_ns": 500_000}
     sidecar = {"steps": steps(100, 1_000_000), "gc": pauses, "windows": [window]}
     (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
     assert isinstance(said, Candidate)
     assert "rank 1" in said.summary
-    assert said.ceiling_us == pytest.approx(0.04 * labelled("clean.ddp").measures.step_us)  # 80 of 50 us in 100 ms
+    share = 79 * 50 / 90_000  # of the 90 steps after the first ten; the one at 10 ms ends inside the window's export
+    assert said.ceiling_us == pytest.approx(share * labelled("clean.ddp").measures.step_us)
     assert said.evidence[0].rank == 1
+
+
+def test_short_runs_and_their_start_are_not_judged(labelled: Runs) -> None:
+    early = [{"start_ns": 1_000_000, "dur_ns": 900_000, "generation": 2}] * 3
+    for count in (20, 100):
+        sidecar = {"steps": steps(count, 1_000_000), "gc": early}
+        assert list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar))) == []
 
 
 def test_rare_collections_are_not_worth_a_finding(labelled: Runs) -> None:

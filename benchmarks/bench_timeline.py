@@ -84,7 +84,7 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     ranks = tuple(sorted({lane.rank for lane in timeline.lanes}))
     report = Report(RunInfo(len(ranks), ranks), Steps(1, "none", 1.0), Ledger(), Verdict("none", "synthetic slices"))
     nothing = LoadedRun("synthetic slices", None, ())  # type: ignore[arg-type]  # only that there is a run is asked
-    session = Session(report, nothing, OrderedDict({frozenset(): timeline}))
+    session = Session(report, nothing, _timelines=OrderedDict({frozenset(): timeline}))
     server = make_server(Runs([], [session]), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     options = webdriver.ChromeOptions()

@@ -11,7 +11,7 @@ from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 from ddprof.dashboard.cards import aria, notice
 from ddprof.dashboard.guard import protect
-from ddprof.dashboard.pages import what_if
+from ddprof.dashboard.pages import live, what_if
 from ddprof.dashboard.pages.catalogue import PAGES, page_at
 from ddprof.dashboard.routes import routes
 from ddprof.dashboard.runs import Runs
@@ -112,6 +112,10 @@ def _callbacks(app: Dash, runs: Runs) -> None:
     @app.callback(Output("what-if-result", "children"), Input("what-if-values", "data"), State("address", "search"))
     def replay(values: dict[str, Any] | None, search: str | None) -> list[Component]:
         return what_if.outcome(make_view(runs, search or ""), values or {})
+
+    @app.callback(Output("live", "children"), Input("live-clock", "n_intervals"), State("address", "search"))
+    def watch(_: int | None, search: str | None) -> list[Component]:
+        return live.inside(make_view(runs, search or ""))
 
     client: Any = app  # this method of Dash has no types
     client.clientside_callback(

@@ -15,6 +15,7 @@ from ddprof.analyzers.replay.critical import critical_path
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.dashboard.index import SliceIndex
 from ddprof.dashboard.lanes import Timeline, build_timeline
+from ddprof.dashboard.live import running_ranks, waiting_report
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import Source
@@ -31,6 +32,7 @@ class Session:
 
     report: Report
     run: LoadedRun | None = None
+    folder: str = ""  # run folder it was read from, where it was one: a job may still be writing it
     _timelines: OrderedDict[frozenset[int], Timeline] = field(default_factory=OrderedDict, repr=False)
     _critical: Table | None = field(default=None, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -107,7 +109,19 @@ def load(
     sessions = [Session(report) for path in saved for report in read_saved(Path(path))]
     traces = [path for path in paths if path not in saved]
     if traces:
-        sessions += [Session(run.report, run) for run in load_runs(traces, Options(workers=workers, progress=progress))]
+        sessions += _traced(traces, Options(workers=workers, progress=progress))
     if not sessions:
         raise NoUsableInput(f"{', '.join(paths)}: no run found")
     return sessions
+
+
+def _traced(paths: Sequence[str], options: Options) -> list[Session]:
+    """Runs with traces; a job that has written none yet is a run of which only its steps can be watched."""
+    folder = next((path for path in paths if Path(path).is_dir()), "")
+    try:
+        return [Session(run.report, run, folder) for run in load_runs(paths, options)]
+    except NoUsableInput:
+        ranks = running_ranks(folder)
+        if not ranks:
+            raise
+        return [Session(waiting_report(folder, ranks), None, folder)]

@@ -19,9 +19,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 VOCABULARY = {"model", "tables", "intervals", "units", "errors", "findings", "_version", "hardware"}
-FACTS, JOB, RULES, REPLAY, PLANNING = (
-    f"analyzers.{part}" for part in ("facts", "job", "rules", "replay", "planning")
-)
+FACTS, JOB, RULES, REPLAY, PLANNING = (f"analyzers.{part}" for part in ("facts", "job", "rules", "replay", "planning"))
 PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
@@ -43,7 +41,8 @@ ALLOWED: dict[str, set[str]] = {
     PLANNING: VOCABULARY | {FACTS, JOB, REPLAY},
     "analyzers": VOCABULARY | {FACTS, JOB, RULES, REPLAY, PLANNING, "readers", PURE_REPORT},
     "report": VOCABULARY,
-    "dashboard": VOCABULARY | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api"},
+    "dashboard": VOCABULARY
+    | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api", "capture"},  # capture.live: step rings
     "api": VOCABULARY | {"report", "analyzers"},
     "bench": VOCABULARY | {"api", "report", "workloads"},
     "pytest_plugin": {"api", "errors", "report"},

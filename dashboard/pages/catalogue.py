@@ -18,6 +18,7 @@ from ddprof.dashboard.pages import (
     data,
     findings,
     host,
+    live,
     memory,
     overview,
     pipeline,
@@ -64,6 +65,7 @@ PAGES = (
     Page("/what-if", "What-if", what_if.exhibits, what_if.content),
     Page("/compare", "Compare", compare.exhibits, compare.content),
     Page("/data", "Data", data.exhibits),
+    Page("/live", "Live", live.exhibits, live.content),
 )
 _BY_PATH = {page.path: page for page in PAGES}
 

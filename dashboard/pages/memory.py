@@ -15,6 +15,7 @@ from ddprof.dashboard.view import View
 from ddprof.units import format_bytes, format_us
 
 GIB = 2**30
+NEAR_SHARE = 0.3  # of the device
 _QUESTION = "How full is the memory at its peak?"
 
 
@@ -102,7 +103,9 @@ def _curve(view: View, worst: Peak) -> Exhibit:
     drawn = {"held by tensors": (at, _gib(known["allocated_bytes"]), "solid")}
     if any(v is not None for v in known["reserved_bytes"]):
         drawn["reserved by the allocator"] = (at, _gib(known["reserved_bytes"]), "dot")
-    limit = worst.total / GIB if worst.total else None
+    # A limit far above would press the curve flat; the picture above it shows the size.
+    near = worst.total is not None and worst.allocated > NEAR_SHARE * worst.total
+    limit = worst.total / GIB if worst.total and near else None
     figure = curves(drawn, limit, "size of the device", palette(view.dark), "ms since the first step mark", "GiB")
     return Exhibit("memory-curve", question, reading, sheet(columns, rows), figure)
 

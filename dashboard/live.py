@@ -1,0 +1,88 @@
+"""A run that is still being written: what its step rings and host counters say now. Nothing is kept between looks.
+
+Bounded: each rank's ring is read for its last 64 steps, each host's counters for their last lines.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.live import LiveRank, read_ranks
+from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
+
+TAIL_BYTES = 64_000  # of a counters file: some minutes of lines
+COUNTERS = "host.*.counters.jsonl"
+
+
+@dataclass(frozen=True)
+class HostNow:
+    """One host's newest sample: utilisation in percent, memory in bytes; None where it is not measured."""
+
+    host: str
+    cpu_percent: float | None
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    gpus: tuple[dict[str, Any], ...]  # as in counters.jsonl: index, busy_percent, used_bytes, ...
+
+
+def running_ranks(folder: str) -> list[LiveRank]:
+    """The ranks that write to a run folder now; [] for anything else."""
+    path = Path(folder)
+    return read_ranks(path) if folder and path.is_dir() else []
+
+
+def waiting_report(folder: str, ranks: list[LiveRank]) -> Report:
+    """What can be said of a run before its first trace: who runs."""
+    numbers = tuple(rank.rank for rank in ranks)
+    info = RunInfo(max(numbers) + 1, numbers, hosts={r.rank: r.host for r in ranks}, name=Path(folder).resolve().name)
+    verdict = Verdict("none", "the job is running and has written no trace yet; the page Live shows its steps")
+    return Report(info, Steps(0, "none", float("nan")), Ledger(), verdict)
+
+
+def hosts_now(folder: str) -> list[HostNow]:
+    """The newest counters of every host that writes them (`ddprof run --mode monitor`)."""
+    found = []
+    for path in sorted(Path(folder).glob(COUNTERS)) if folder else []:
+        samples = _last_samples(path)
+        if samples:
+            found.append(_host(path.name.split(".")[1], samples))
+    return found
+
+
+def _last_samples(path: Path) -> list[dict[str, Any]]:
+    """The samples in the file's tail; the first line may be cut, the last one half written."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - TAIL_BYTES))
+            lines = stream.read().splitlines()
+    except OSError:
+        return []
+    samples = []
+    for line in lines:
+        try:
+            samples.append(json.loads(line))
+        except ValueError:
+            continue
+    return [s for s in samples if isinstance(s, dict)]
+
+
+def _host(name: str, samples: list[dict[str, Any]]) -> HostNow:
+    last = samples[-1]
+    memory = last.get("memory") or {}
+    total, available = memory.get("total_bytes"), memory.get("available_bytes")
+    used = total - available if total is not None and available is not None else None
+    return HostNow(name, _cpu_percent(samples[-10:]), used, total, tuple(last.get("gpus") or ()))
+
+
+def _cpu_percent(samples: list[dict[str, Any]]) -> float | None:
+    """Busy share of all cores between the first and the last of some samples; counters are cumulative."""
+    known = [s["cpu"]["jiffies"] for s in samples if (s.get("cpu") or {}).get("jiffies")]
+    if len(known) < 2:
+        return None
+    spent = {key: known[-1].get(key, 0) - known[0].get(key, 0) for key in known[-1]}
+    total = sum(spent.values())
+    return 100.0 * (total - spent.get("idle", 0) - spent.get("iowait", 0)) / total if total > 0 else None

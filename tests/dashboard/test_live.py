@@ -1,0 +1,74 @@
+"""A run folder that is still written: the page says who is behind, before the first trace and without keeping state."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ddprof.dashboard.live import TAIL_BYTES, hosts_now
+from ddprof.dashboard.pages import live
+from ddprof.dashboard.pages.catalogue import PAGES
+from ddprof.dashboard.session import Session, load
+from ddprof.dashboard.view import View
+
+from ddprof.capture.ring import StepRing
+from ddprof.capture.steps import Step
+from ddprof.errors import NoUsableInput
+
+MS = 1_000_000
+STEPS = 30
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Path]:
+    """Two ranks that make steps of 10 ms; the loader of rank 1 takes 5 ms more."""
+    rings = [StepRing(tmp_path / f"rank{r}.h.{r}.0.ring", {"rank": r, "host": "h", "started_ns": 0}) for r in (0, 1)]
+    now = time.time_ns()
+    for number in range(STEPS):
+        at = now - (STEPS - number) * 10 * MS
+        for rank, ring in enumerate(rings):
+            ring.write(Step(number, at, at + 10 * MS, (1 + 5 * rank) * MS, 2 * MS, 5 * MS, MS, 0, False))
+    yield tmp_path
+    for ring in rings:
+        ring.close()
+
+
+def test_a_run_without_a_trace_yet_is_watched(running: Path) -> None:
+    (session,) = load([str(running)])
+    assert "no trace yet" in session.report.verdict.headline and not session.has_traces
+    shown = {e.id: e for e in live.exhibits(View(session, {}, (session,)))}
+    assert "Rank 1 is 5 ms late per step, in data" in shown["live-now"].reading
+    assert [row[0] for row in shown["live-now"].sheet.rows] == [0, 1]
+    assert len(shown["live-steps"].sheet.rows) == STEPS
+
+
+def test_every_page_opens_before_the_first_trace(running: Path) -> None:
+    (session,) = load([str(running)])
+    for page in PAGES:
+        assert page.content(View(session, {}, (session,))), page.path
+
+
+def test_an_empty_folder_is_still_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoUsableInput):
+        load([str(tmp_path)])
+
+
+def test_a_finished_run_says_that_nothing_runs(straggler: Session) -> None:
+    view = View(straggler, {}, (straggler,))
+    assert list(live.exhibits(view)) == []
+    assert "No rank of this run runs now" in str(live.content(view)[-1])
+
+
+def test_counters_are_read_from_the_tail_and_damaged_lines_are_skipped(tmp_path: Path) -> None:
+    def sample(busy: int) -> str:
+        cpu = {"jiffies": {"user": busy, "idle": 100 - busy}}
+        return json.dumps({"at_ns": 1, "cpu": cpu, "memory": {"total_bytes": 10, "available_bytes": 4}})
+
+    lines = ["x" * TAIL_BYTES, sample(0).replace('"idle": 100', '"idle": 0'), "{broken", sample(50), '{"at_ns']
+    (tmp_path / "host.h1.7.counters.jsonl").write_text("\n".join(lines))
+    (host,) = hosts_now(str(tmp_path))
+    assert (host.host, host.memory_used_bytes, host.memory_total_bytes) == ("h1", 6, 10)
+    assert host.cpu_percent == pytest.approx(50.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from ddprof.analyzers.job.cost import CostModel, fit_cost
+from ddprof.analyzers.job.cost import MIN_SIZE_RANGE, CostModel, fit_cost
 
 from ddprof.tables import Array
 
@@ -17,6 +17,8 @@ from ddprof.tables import Array
 # NCCL's own base and hop latencies (tuning.cc) add up to 20 to 40 us in a node; gloo's all-reduce of 64 KiB between
 # two ranks took 363 us.
 PRIOR_LATENCY_DEVICE_NS, PRIOR_LATENCY_CPU_NS = 30_000.0, 250_000.0
+PRIOR_RATE_DEVICE, PRIOR_RATE_CPU = 100.0, 2.0  # bytes per ns: a fast link's bus bandwidth; memory copies of gloo
+LATENCY_BOUND_RATE = 2.0  # bytes per ns: below it a device's message is mostly latency (as in rules/comm_cause.py)
 BINS_PER_OCTAVE = 2
 
 
@@ -60,10 +62,32 @@ def transfer_curve(sizes_bytes: Array, times_ns: Array, is_device: bool) -> Tran
     at = np.array([np.median(sizes[key == b]) for b in bins])
     took = np.maximum.accumulate(np.array([np.median(times[key == b]) for b in bins]))
     model = fit_cost(sizes, times)
-    if model is not None and np.isfinite(model.bytes_per_ns):
-        return TransferCurve(at, took, model, False)
-    if model is not None and len(at) > 1:
-        return TransferCurve(at, took, model, False)
+    if model is not None and sizes.max() < MIN_SIZE_RANGE * sizes.min():
+        return _narrow_curve(sizes, times, is_device)
+    if model is not None:
+        rate = PRIOR_RATE_DEVICE if is_device else PRIOR_RATE_CPU
+        if model.bytes_per_ns <= rate:
+            return TransferCurve(at, took, model, False)
+        # Times that hardly follow sizes do not prove a link faster than there is.
+        return TransferCurve(at, took, CostModel(max(0.0, float(took[-1]) - float(at[-1]) / rate), rate), True)
+    if is_device and float(at[-1]) < LATENCY_BOUND_RATE * float(took[-1]):
+        return _narrow_curve(sizes, times, is_device)
     latency = min(PRIOR_LATENCY_DEVICE_NS if is_device else PRIOR_LATENCY_CPU_NS, 0.5 * float(took[-1]))
     line = CostModel(latency, float(at[-1]) / (float(took[-1]) - latency))
     return TransferCurve(at, took, line, True)
+
+
+def _narrow_curve(sizes: Array, times: Array, is_device: bool) -> TransferCurve:
+    """Sizes of nearly one value prove latency (fit_cost), hardly bandwidth: the least slope that is significant, but
+    no flatter than a fast link's.
+    """
+    spread = float(sizes.std())
+    slope = 0.0
+    if spread and len(sizes) > 2:
+        slope = float(np.cov(sizes, times)[0, 1]) / spread**2
+        residual = times - times.mean() - slope * (sizes - sizes.mean())
+        slope -= 2 * float(residual.std(ddof=2)) / (spread * len(sizes) ** 0.5)
+    size, time = float(np.median(sizes)), float(np.median(times))
+    least = 1.0 / (PRIOR_RATE_DEVICE if is_device else PRIOR_RATE_CPU)
+    slope = min(max(slope, least), time / size)
+    return TransferCurve(np.array([size]), np.array([time]), CostModel(time - slope * size, 1.0 / slope), True)

@@ -15,7 +15,7 @@ from ddprof.findings import Change
 MIB = 2.0**20
 CAPS_MB = (0.1, 0.25, 0.5, 1, 2, 4, 6, 8, 10, 15, 20, 25, 35, 50, 75, 100, 150, 200, 300, 400, 600, 800)
 FIRST_MB = (0.1, 0.25, 0.5, 1, 2, 5, 10, 25)
-MEASURED_DOUBT, GUESSED_DOUBT = 0.15, 0.35  # of the predicted gain; guessed: the run's messages have one size
+MEASURED_DOUBT, GUESSED_DOUBT = 0.25, 0.4  # of the predicted gain; guessed: the run's messages have one size
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
     traffic, cost = gradient_traffic(measures), gradient_curve(measures)
     passes = backwards(prices.graph, measures)
     if traffic is None or cost is None or not passes:
-        raise NoUsableInput("no all-reduce of gradients between data-parallel ranks in this run: no buckets to plan")
+        unsized = any(t.op == "all_reduce" and not t.total_bytes for t in measures.comm.traffic)
+        why = "the traces do not say how large messages are" if unsized else "no all-reduce of gradients in this run"
+        raise NoUsableInput(f"no buckets to plan: {why}")
     gradient_bytes = max(float(p.sizes_bytes.sum()) for p in passes)
     step_us = prices.step_us(())
 

@@ -242,11 +242,11 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "bucket_cap_mb", "DDP buckets", "full buckets are reduced one by one, at the cost the run's messages had",
-        "N (MiB)", _buckets, band=0.15,
+        "N (MiB)", _buckets, band=0.25,
     ),
     Knob(
         "first_bucket_mb", "First DDP bucket", "as bucket_cap_mb, the other buckets as they are", "N (MiB)",
-        _first_bucket, band=0.15,
+        _first_bucket, band=0.25,
     ),
     Knob(
         "overlap", "Gradients reduced as they come", "buckets of 25 MiB, or a quarter of the gradients if that is less",
@@ -271,7 +271,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "microbatches", "Microbatches", "the same batch in n pieces; bubble (stages - 1) / (n x chunks)",
-        "N", _schedule, band=0.2,
+        "N", _schedule, band=0.25,
     ),
     Knob(
         "interleave", "Chunks per stage", "the bubble is divided by n; the additional messages are hidden", "N",

@@ -16,6 +16,9 @@ from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
 from ddprof.findings import Change
 from ddprof.tables import Array
 
+# Kernels beside communication, where the run has none to measure it by: published values are 0 to 10 % (Proteus).
+UNMEASURED_CONTENTION = 0.07
+
 
 @dataclass(frozen=True)
 class Retimed:
@@ -35,10 +38,11 @@ def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[
     if measured is None:
         return {}
     curve = _altered(measured, others)
+    contention = graph.contention or (UNMEASURED_CONTENTION if measures.job.ranks[0].is_device_rank else 0.0)
     rows: dict[int, list[Array]] = {}
     times: dict[int, list[Array]] = {}
     for backward in backwards(graph, measures):
-        schedule = scheduled(backward, curve, change.values[0], change.values[1], measured)
+        schedule = scheduled(backward, curve, change.values[0], change.values[1], measured, contention)
         for rank in graph.ranks:
             if rank.position in backward.rows:
                 mine = backward.rows[rank.position]

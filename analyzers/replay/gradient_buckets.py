@@ -52,13 +52,11 @@ def gradient_traffic(measures: Measures) -> Traffic | None:
 
 
 def gradient_curve(measures: Measures) -> TransferCurve | None:
-    """What an all-reduce of gradients costs by size, from the run's own."""
+    """What an all-reduce costs by size, from the run's own; small ones, no gradients themselves, show the latency."""
     traffic = gradient_traffic(measures)
     if traffic is None:
         return None
-    large = traffic.sizes_bytes >= MIN_BUCKET_BYTES
-    is_device = measures.job.ranks[0].is_device_rank
-    return transfer_curve(traffic.sizes_bytes[large], traffic.times_us[large] * 1e3, is_device)
+    return transfer_curve(traffic.sizes_bytes, traffic.times_us * 1e3, measures.job.ranks[0].is_device_rank)
 
 
 def backwards(graph: Graph, measures: Measures) -> list[Backward]:
@@ -189,15 +187,27 @@ class Schedule:
 
 
 def scheduled(
-    backward: Backward, curve: TransferCurve, cap_bytes: float, first_bytes: float, measured: TransferCurve
+    backward: Backward,
+    curve: TransferCurve,
+    cap_bytes: float,
+    first_bytes: float,
+    measured: TransferCurve,
+    contention: float,
 ) -> Schedule:
     """The reduction under other caps, at the costs of `curve`.
 
     What the same schedule gets wrong about the recorded buckets, at the `measured` costs, is added to the tail; the
-    last bucket's own transfer is the least.
+    last bucket's own transfer is the least. Kernels beside communication that was not beside them take `contention`
+    longer.
     """
     sizes, ready = planned(backward, cap_bytes, first_bytes)
     missed = backward.end_ns - scheduled_end_ns(backward.sizes_bytes, backward.ready_ns, measured)
     tail = scheduled_end_ns(sizes, ready, curve) - backward.last_ns + missed
     tail = max(tail, curve.time_ns(float(sizes[-1])))
-    return Schedule(tail, max(0.0, sum(curve.time_ns(size) for size in sizes.tolist()) - tail))
+    hidden = max(0.0, sum(curve.time_ns(size) for size in sizes.tolist()) - tail)
+    before = max(0.0, sum(measured.time_ns(size) for size in backward.sizes_bytes.tolist()) - _recorded_tail(backward))
+    return Schedule(tail + contention * max(0.0, hidden - before), hidden)
+
+
+def _recorded_tail(backward: Backward) -> float:
+    return float(backward.end_ns - backward.last_ns)

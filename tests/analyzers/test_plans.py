@@ -41,7 +41,7 @@ def test_the_advised_workers_are_as_good_as_the_best_of_the_sweep(labelled: Runs
 
 
 def test_plans_need_something_to_plan(labelled: Runs) -> None:
-    with pytest.raises(NoUsableInput, match="no all-reduce of gradients"):
+    with pytest.raises(NoUsableInput, match="no buckets to plan: no all-reduce"):
         plan_buckets(labelled("clean.fsdp").pricer, Present())
     with pytest.raises(UsageError, match="--now num_workers"):
         plan_loader(labelled("clean.ddp").pricer, Present())

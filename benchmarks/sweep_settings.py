@@ -41,7 +41,7 @@ class Sweep:
 
 SWEEPS = (
     Sweep(
-        "buckets", "bucket_cap_mb", "--bucket-cap-mb", (0.02, 0.1, 0.5, 2, 5, 25), 0.1,
+        "buckets", "bucket_cap_mb", "--bucket-cap-mb", (0.02, 0.1, 1, 5, 25), 0.1,
         ("--hidden", "1024", "--depth", "64", "--steps", "30"),
     ),
     Sweep(
@@ -94,6 +94,7 @@ def run(sweep: Sweep, repeat: int) -> dict[str, Any]:
     steps: dict[float, list[float]] = {value: [] for value in sweep.values}
     for value in order:
         steps[value].append(measured_ms(sweep, value))
+        print(sweep.knob, value, steps[value][-1], flush=True)
     least = {value: min(found) for value, found in steps.items()}
     curve = plan["caps"] if sweep.plan == "buckets" else plan["workers"]
     advised = float(plan["advised_mb"] if sweep.plan == "buckets" else plan["advised_workers"])

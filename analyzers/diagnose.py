@@ -16,6 +16,7 @@ from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Findin
 from ddprof.report.model import WhatIf
 
 NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
+LARGE_SHARE = 0.15  # of the step lost to a cause of the whole job
 MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
@@ -53,7 +54,9 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
         ((pricer.gain_us(c), c) for c in candidates), key=lambda pair: (pair[1].is_bound, -pair[0], pair[1].id)
     )
     worth = [
-        (gain, c) for gain, c in priced if gain >= MIN_SHARE * measures.step_us or not c.changes or _names(c, measures)
+        (gain, c)
+        for gain, c in priced
+        if gain >= MIN_SHARE * measures.step_us or not c.changes or _costs_clearly(c, measures)
     ]
     findings, fixed = _explain(worth, measures, pricer)
     return Diagnosis(
@@ -64,11 +67,12 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
     )
 
 
-def _names(candidate: Candidate, measures: Measures) -> bool:
-    """Somebody is waited for at a clear cost, though not waiting would not shorten the step: worth saying, at a price
+def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:
+    """A clear cost whose removal alone would not shorten the step, as something else holds it: worth saying, at a price
     of nothing.
     """
-    return bool(candidate.ranks) and candidate.lost_us >= NAMED_SHARE * measures.step_us
+    share = NAMED_SHARE if candidate.ranks else LARGE_SHARE
+    return candidate.lost_us >= share * measures.step_us
 
 
 def _explain(
@@ -84,7 +88,11 @@ def _explain(
         left = pricer.gain_us(candidate, applied) if applied and candidate.changes else gain
         own = not applied or left >= OWN_SHARE * gain
         finding = _finding(candidate, gain if own else min(left, INFO_CAP_SHARE * measures.step_us), measures, pricer)
-        if not own and finding.recoverable_us.value < MIN_SHARE * measures.step_us and not _names(candidate, measures):
+        if (
+            not own
+            and finding.recoverable_us.value < MIN_SHARE * measures.step_us
+            and not _costs_clearly(candidate, measures)
+        ):
             continue
         findings.append(finding)
         if own and candidate.changes and severity(finding.recoverable_us.value, measures.step_us) != "info":

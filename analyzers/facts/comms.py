@@ -9,6 +9,7 @@ import re
 import numpy as np
 from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import COMMS, MESSAGES, NO_STRING, Work
+from ddprof.analyzers.facts.named_messages import named_messages
 from ddprof.analyzers.facts.names import (
     OP_CODE,
     POINT_TO_POINT,
@@ -133,8 +134,10 @@ def _messages(trace: RankTrace, comms: Table, args: Array) -> Table:
     """
     p2p = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
     table = trace.collectives
-    if not len(p2p) or not len(table):
+    if not len(p2p):
         return MESSAGES.empty()
+    if not len(table):
+        return named_messages(trace, comms)
     code_of = {int(n): collective_op(trace.strings[n]) for n in np.unique(table["op"])}
     code = np.array([code_of[int(n)] for n in table["op"]], np.int64)
     is_call = trace.events["kind"][table["row"]] != Kind.KERNEL

@@ -17,6 +17,8 @@ from ddprof.tables import Array
 
 # Ends of members agree within tens of microseconds; those of strangers drift apart by whole kernels.
 TOGETHER_NS = 60_000
+ALWAYS_TOGETHER_NS = 10_000  # jitter of the ends of one collective; below it nobody is a stranger
+SPREADS_OF_CLOSEST = 4.0  # a member's distance may vary so much more than that of the closest one
 MIN_SHARED = 3  # operations before coincidence means anything
 
 
@@ -53,19 +55,42 @@ def _channels(facts: RankFacts) -> list[tuple[int, Array]]:
 def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
     """Ranks whose ends (shape (ranks, operations)) differ by a constant; by nothing at all where they share a host's
     clock.
+
+    The closest join first, and every member must be together with every other: of two ranks of another host that both
+    keep a constant distance, only one leaves at the same time.
     """
     left = list(range(len(ends)))
     clusters = []
     while left:
         first = left[0]
-        difference = ends[left] - ends[first]
-        spread = np.median(np.abs(difference - np.median(difference, axis=1, keepdims=True)), axis=1)
-        apart = np.abs(np.median(difference, axis=1))
-        members = [
-            p
-            for p, s, a in zip(left, spread, apart, strict=True)
-            if s <= TOGETHER_NS and (a <= TOGETHER_NS or hosts[p] is None or hosts[p] != hosts[first])
-        ]
-        clusters.append(members)
+        members = [first]
+        closest = sorted(left[1:], key=lambda p: _spread(ends[p] - ends[first]))
+        limit = TOGETHER_NS
+        if closest:
+            limit = min(limit, max(ALWAYS_TOGETHER_NS, SPREADS_OF_CLOSEST * _spread(ends[closest[0]] - ends[first])))
+        for p in closest:
+            if all(_together(ends[p] - ends[q], hosts[p], hosts[q], limit) for q in members):
+                members.append(p)
+        clusters.append(sorted(members))
         left = [p for p in left if p not in members]
-    return clusters
+    return _of_one_size(clusters)
+
+
+def _of_one_size(clusters: list[list[int]]) -> list[list[int]]:
+    """Groups of a channel are rows of one mesh: where some coincide only as another dimension keeps them in step,
+    the smallest tells the size, and rows of a mesh are strided.
+    """
+    size = min(len(c) for c in clusters)
+    if size < 2 or any(len(c) % size for c in clusters):
+        return clusters
+    return [c[k :: len(c) // size] for c in clusters for k in range(len(c) // size)]
+
+
+def _spread(difference_ns: Array) -> float:
+    return float(np.median(np.abs(difference_ns - np.median(difference_ns))))
+
+
+def _together(difference_ns: Array, host: str | None, other: str | None, limit_ns: float) -> bool:
+    if _spread(difference_ns) > limit_ns:
+        return False
+    return abs(float(np.median(difference_ns))) <= limit_ns or host is None or host != other

@@ -15,6 +15,7 @@ from ddprof.analyzers.replay.model import NEVER, Anchor, Anchors
 from ddprof import intervals
 from ddprof.tables import Array
 
+_FREE = re.compile(r"^(cuda|hip)Free(Host)?$")  # waits for everything launched before (CUDA runtime documentation)
 _WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
 # A batch that took longer than both was not there when asked for. A hit in the prefetch queue takes ~0.1 ms, more where
 # a large batch is rebuilt from shared memory; workers too slow by just a few percent of the step are rare.
@@ -52,6 +53,8 @@ def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int) -> Ancho
 
 def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     mine = facts.host_spans["cause"] == CAUSE["host_sync"]
+    frees = matches(_FREE, facts.strings)[facts.host_spans["name"]]
+    mine |= frees & (facts.host_spans["cause"] == CAUSE["allocator"])
     return Anchor.SYNC, facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]
 
 

@@ -17,7 +17,9 @@ from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
 from ddprof.tables import NULL, Array
 
 VOLUME_SHARE = 0.1
-UNKNOWN_PER_BUCKET = 25  # calls that share a bucket where the trace holds no sizes: 1 MiB each of DDP's default 25
+# Calls that share a bucket where the trace holds no sizes: of 1 MiB each if DDP's default takes them, but never so many
+# that nothing is left to overlap.
+MOST_PER_BUCKET, FEWEST_BUCKETS = 25, 3
 
 
 def merged_transfers(
@@ -36,7 +38,8 @@ def merged_transfers(
         sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
         sizes[sizes == NULL] = 0.0
         if not sizes.any():
-            sizes[:] = cap_bytes / UNKNOWN_PER_BUCKET
+            calls = len(rows) / max(1, len(rank.marks_ns))
+            sizes[:] = cap_bytes / min(MOST_PER_BUCKET, max(2, calls // FEWEST_BUCKETS))
         step = np.searchsorted(rank.marks_ns, rank.ops.launch_ns[rows], side="right")
         model = fit_cost(sizes, transfer[rows])
         for bucket in _buckets(sizes, step, cap_bytes):

@@ -240,8 +240,8 @@ def _on_time(change: Change, graph: Graph, measures: Measures) -> Scenario:
 def _graph_launch(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """The step is launched as a whole: next to no host time between kernels, and no gap between them."""
     scaled = _scale_host(Change("scale_host", change.ranks, (1.0 / GRAPH_LAUNCH_SHARE,)), graph, measures)
-    positions = frozenset(rank.position for rank, _ in _chosen(change, graph, measures))
-    return Scenario(host_scale=scaled.host_scale, no_queue_lag=positions)
+    queue = {rank.position: np.zeros_like(rank.ops.queue_lag_ns) for rank, _ in _chosen(change, graph, measures)}
+    return Scenario(host_scale=scaled.host_scale, queue_ns=queue)
 
 
 def _scale_transfer(change: Change, graph: Graph, measures: Measures) -> Scenario:
@@ -307,8 +307,11 @@ def _overlap(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def _scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Kernels whose name is marked take value times as long. `target`: "fp32_gemm" or "optimizer"."""
+    """Marked kernels take value times as long. `target`: "fp32_gemm", or "optimizer", of whose kernels so many are gone
+    that the gaps between them shrink alike.
+    """
     dur: dict[int, Array] = {}
+    queue: dict[int, Array] = {}
     host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
     for rank in graph.ranks:
         facts = rank.facts
@@ -322,10 +325,13 @@ def _scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario
             marked = _inside(spans, rank.ops.launch_ns)
             host[rank.position] = ((spans, change.values[1] if len(change.values) > 1 else 1.0),)
         marked &= ~rank.ops.is_comm
+        if change.target == "optimizer":
+            lag = rank.ops.queue_lag_ns
+            queue[rank.position] = np.where(marked, np.round(lag * change.values[0]), lag).astype(np.int64)
         dur[rank.position] = np.where(marked, np.round(rank.ops.dur_ns * change.values[0]), rank.ops.dur_ns).astype(
             np.int64
         )
-    return Scenario(dur_ns=dur, host_scale=host)
+    return Scenario(dur_ns=dur, host_scale=host, queue_ns=queue)
 
 
 def _hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:

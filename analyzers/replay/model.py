@@ -95,15 +95,15 @@ class Scenario:
 
     `dur_ns[p]`: new duration per operation of rank p; `transfer_ns[p]`: new transfer per operation of rank p (used
     where it communicates); `host_scale[p]`: (intervals, factor) pairs by which host time inside the intervals is
-    multiplied; `freed[p]`: anchors of rank p that return at once; `no_queue_lag`: ranks whose kernels follow one
-    another without a gap.
+    multiplied; `freed[p]`: anchors of rank p that return at once; `queue_ns[p]`: new gap per operation of rank p
+    after the one before it on its stream.
     """
 
     dur_ns: Mapping[int, Array] = field(default_factory=dict)
     transfer_ns: Mapping[int, Array] = field(default_factory=dict)
     host_scale: Mapping[int, tuple[tuple[tuple[Array, Array], float], ...]] = field(default_factory=dict)
     freed: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    no_queue_lag: frozenset[int] = frozenset()
+    queue_ns: Mapping[int, Array] = field(default_factory=dict)
     on_time: frozenset[int] = frozenset()  # ranks nobody waits for
 
     def __add__(self, other: Scenario) -> Scenario:
@@ -116,7 +116,7 @@ class Scenario:
                 for p in {*self.host_scale, *other.host_scale}
             },
             {p: self.freed.get(p, frozenset()) | other.freed.get(p, frozenset()) for p in {*self.freed, *other.freed}},
-            self.no_queue_lag | other.no_queue_lag,
+            _merge(self.queue_ns, other.queue_ns),
             self.on_time | other.on_time,
         )
 

@@ -105,7 +105,7 @@ class _Run:
     def _contract(self, scenario: Scenario) -> None:
         rank, ops, p = self.rank, self.rank.ops, self.rank.position
         dur = scenario.dur_ns.get(p, ops.dur_ns)
-        queue = np.zeros_like(ops.queue_lag_ns) if p in scenario.no_queue_lag else ops.queue_lag_ns
+        queue = scenario.queue_ns.get(p, ops.queue_lag_ns)
         transfer = scenario.transfer_ns.get(p, ops.transfer_ns)
         clock = _HostClock(rank, scenario)
         offset = np.where(ops.launch_ns == NEVER, NEVER, clock.offset(ops.launch_ns, ops.segment) + ops.launch_lag_ns)

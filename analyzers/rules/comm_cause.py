@@ -23,6 +23,7 @@ SMALL_BYTES = 10 * 2**20  # far below DDP's 25 MiB default bucket
 # carry less than one, whatever the trace says of sizes.
 FASTEST_BUS_BYTES_PER_S = 480e9
 MANY_CALLS = 32
+EQUAL_SHARE = 0.9  # of the typical call, by the shortest
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 
 
@@ -62,7 +63,7 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
     if small and (latency or (model is None and _slow_for_size(traffic))) and not sharded:
         return "latency"
-    if not traffic.total_bytes and traffic.role in GRADIENT_ROLES and _below_default_bucket(traffic):
+    if not traffic.total_bytes and (_below_default_bucket(traffic) or _equal_times(traffic)):
         return "latency"
     if sharded:
         return "sharding"
@@ -99,11 +100,18 @@ def _slow_for_size(traffic: Traffic) -> bool:
 
 def _below_default_bucket(traffic: Traffic) -> bool:
     """Sizes are not in the trace, but many calls are each too short to have moved DDP's default bucket."""
-    if traffic.op != "all_reduce" or traffic.count < MANY_CALLS:
+    if traffic.op != "all_reduce" or traffic.role not in GRADIENT_ROLES or traffic.count < MANY_CALLS:
         return False
     members = max(2, traffic.group_size)
     least_us = DEFAULT_BUCKET_BYTES * 2 * (members - 1) / members / FASTEST_BUS_BYTES_PER_S * 1e6
     return typical_us(traffic) < least_us
+
+
+def _equal_times(traffic: Traffic) -> bool:
+    """Sizes are not in the trace, but gradient buckets, the small first and last ones too, all take the same time."""
+    if traffic.op != "all_reduce" or traffic.role != "dp" or traffic.count < MIN_CALLS or not len(traffic.times_us):
+        return False
+    return float(traffic.times_us.min()) >= EQUAL_SHARE * typical_us(traffic)
 
 
 def _could_hide(traffic: Traffic, measures: Measures) -> bool:

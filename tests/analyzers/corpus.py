@@ -128,4 +128,35 @@ FAULTY = {
         model=replace(MODEL, layers=3),
     ),
 }
-SCENARIOS = {**CLEAN, **FAULTY}
+OLD = Format(names="old", seq=False, collective_args=False, time="integer")  # before PyTorch 2.1: nothing names a group
+HARD = {
+    "pipeline without arguments": job(
+        "pipeline.bubble",
+        Fault("pipeline.bubble", 3.0, (), _settings(microbatches=3, recommended_microbatches=8)),
+        ranks=3,
+        model=STAGE,
+        parallel=replace(PIPELINE, pp=3),
+        form=OLD,
+    ),
+    "mesh without arguments": job(
+        "straggler.compute",
+        Fault("straggler.compute", 0.3, (2,), _settings(mode="all")),
+        hosts=2,
+        parallel=TENSOR_PARALLEL,
+        form=OLD,
+    ),
+    "buckets without sizes": job(
+        "comm.latency_bound",
+        Fault("comm.latency_bound", 900.0, (), _settings(bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0)),
+        form=OLD,
+    ),
+    "slow rank, and frees that wait for it": job(
+        "straggler.compute",
+        Fault("straggler.compute", 0.4, (1,), _settings(mode="all")),
+        Fault("host.allocator", 7e3),
+    ),
+    "two of six ranks slow": job(
+        "straggler.compute", Fault("straggler.compute", 0.35, (1, 2), _settings(mode="all")), ranks=6
+    ),
+}
+SCENARIOS = {**CLEAN, **FAULTY, **HARD}

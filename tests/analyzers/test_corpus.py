@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus import CLEAN, FAULTY, SCENARIOS
+from corpus import CLEAN, FAULTY, HARD, SCENARIOS
 from ddprof.analyzers.score import Score, score
 from labelled_runs import Runs
 
@@ -31,6 +31,13 @@ def test_the_fault_is_found_with_its_ranks(labelled: Runs, name: str) -> None:
     assert run.score.found == (True,), [(f.id, f.ranks) for f in run.report.findings]
     assert run.score.false == ()
     assert run.score.bound_right, run.report.verdict
+
+
+@pytest.mark.parametrize("name", list(HARD))
+def test_a_fault_is_found_where_the_trace_says_little_or_others_are_beside_it(labelled: Runs, name: str) -> None:
+    run = labelled(name)
+    assert all(run.score.found), [(f.id, f.ranks) for f in run.report.findings]
+    assert run.score.false == ()
 
 
 @pytest.mark.parametrize("name", list(CLEAN))

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+ROUNDS_UP = 0.9995  # of the next unit: 999.6 µs is 1 ms
+
 
 def format_us(value_us: float) -> str:
     """Microseconds with three significant digits and the unit a person would pick."""
     magnitude = abs(value_us)
-    if magnitude >= 1e6:
-        return f"{value_us / 1e6:.3g} s"
-    if magnitude >= 1e3:
-        return f"{value_us / 1e3:.3g} ms"
+    if magnitude >= ROUNDS_UP * 1e6:
+        return f"{_digits(value_us / 1e6)} s"
+    if magnitude >= ROUNDS_UP * 1e3:
+        return f"{_digits(value_us / 1e3)} ms"
     return f"{value_us:.3g} µs"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, and never an exponent for what is merely large."""
+    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def format_share(share: float) -> str:
@@ -24,9 +31,9 @@ def format_bytes(size_bytes: float) -> str:
     value = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024:
-            return f"{value:.3g} {unit}"
+            return f"{_digits(value)} {unit}"
         value /= 1024
-    return f"{value:.3g} TiB"
+    return f"{_digits(value)} TiB"
 
 
 def format_ranks(ranks: tuple[int, ...] | list[int]) -> str:

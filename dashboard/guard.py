@@ -28,6 +28,7 @@ def protect(server: Flask, token: str | None, script_hashes: Sequence[str]) -> N
     policy = _policy(script_hashes)
 
     def check() -> Response | None:
+        """None where the request may pass, else the answer it gets instead (a redirect with the cookie); aborts 401, 403."""
         if token is None:
             # A web page elsewhere can point its own name at 127.0.0.1 (DNS rebinding): only our names are answered.
             if not is_loopback(_host_name(request.host)):
@@ -43,6 +44,7 @@ def protect(server: Flask, token: str | None, script_hashes: Sequence[str]) -> N
         return None
 
     def seal(response: Response) -> Response:
+        """Headers that keep the page to itself: no script, frame or request from elsewhere."""
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"

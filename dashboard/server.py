@@ -41,6 +41,7 @@ def compress(server: Flask) -> None:
     known: dict[str, bytes] = {}
 
     def squeeze(response: Response) -> Response:
+        """The response gzipped where the browser takes it and it is text worth packing; else unchanged."""
         wanted = "gzip" in request.headers.get("Accept-Encoding", "")
         if not wanted or response.status_code != 200 or not str(response.mimetype).startswith(_TEXT):
             return response

@@ -13,6 +13,7 @@ from ddprof.tables import Array
 
 MAX_CELLS_WITH_TEXT = 250
 LINE_PX, MAX_HEIGHT_PX = 24, 900
+SHORT_CHARS, SLANTED_PX = 8, 60  # long names of columns stand aslant where there is little room
 COLUMN_PX, NARROW_BELOW_COLUMNS = 120, 6  # a few columns are not stretched over the page
 
 
@@ -31,7 +32,8 @@ def heatmap(
 
     `shade`: what is coloured where that is not the value itself (`full_shade`: what gets the full colour).
     """
-    height = min(MAX_HEIGHT_PX, max(150, LINE_PX * len(lines) + 80))
+    slanted = SLANTED_PX if len(columns) > 3 and max(map(len, columns)) > SHORT_CHARS else 0
+    height = min(MAX_HEIGHT_PX, max(150, LINE_PX * len(lines) + 80)) + slanted
     chart = figure(colors, axis, "", int(height))
     shown = values if shade is None else shade
     known = np.abs(shown[np.isfinite(shown)])

@@ -64,4 +64,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
     header = tag("tr", *(tag("th", name, scope="col") for name in head))
     body = [tag("tr", *(tag("td", cell) for cell in row)) for row in rows]
     whole = tag("table", tag("thead", header), tag("tbody", *body))
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label="table")
+    return tag(
+        "div", whole, class_="scroll", tabindex="0", role="region", aria_label="table: " + ", ".join(filter(None, head))
+    )

@@ -28,7 +28,7 @@ def protect(server: Flask, token: str | None, script_hashes: Sequence[str]) -> N
     policy = _policy(script_hashes)
 
     def check() -> Response | None:
-        """None where the request may pass, else the answer it gets instead (a redirect with the cookie); aborts 401, 403."""
+        """None where the request may pass, a redirect that sets the cookie, or an abort with 401 or 403."""
         if token is None:
             # A web page elsewhere can point its own name at 127.0.0.1 (DNS rebinding): only our names are answered.
             if not is_loopback(_host_name(request.host)):

@@ -74,6 +74,7 @@ def tile_times(timeline: Timeline) -> dict[str, Any]:
 def browser_times(timeline: Timeline) -> dict[str, Any]:
     """Navigation to first picture, and the zooms, in headless Chromium."""
     from ddprof.analyzers.engine import LoadedRun
+    from ddprof.analyzers.replay.critical import CRITICAL
     from ddprof.dashboard.runs import Runs
     from ddprof.dashboard.server import make_server
     from ddprof.dashboard.session import Session
@@ -84,7 +85,8 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     ranks = tuple(sorted({lane.rank for lane in timeline.lanes}))
     report = Report(RunInfo(len(ranks), ranks), Steps(1, "none", 1.0), Ledger(), Verdict("none", "synthetic slices"))
     nothing = LoadedRun("synthetic slices", None, ())  # type: ignore[arg-type]  # only that there is a run is asked
-    session = Session(report, nothing, _timelines=OrderedDict({frozenset(): timeline}))
+    known = OrderedDict({frozenset[int](): timeline})
+    session = Session(report, nothing, _timelines=known, _critical=CRITICAL.empty())
     server = make_server(Runs([], [session]), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     options = webdriver.ChromeOptions()
@@ -115,7 +117,9 @@ def _first_picture(driver: Any, port: int) -> float:
 
 
 def _zooms(driver: Any) -> list[float]:
-    """Fetch and paint of four zooms, without the pause that waits for the hand to rest."""
+    """Fetch and paint of four zooms, every lane open, without the pause that waits for the hand to rest."""
+    driver.execute_script("ddprof.timeline.openAll()")
+    time.sleep(1.0)
     times = []
     for _ in range(4):
         driver.execute_script("ddprof.timeline.zoom(0.2)")

@@ -156,10 +156,12 @@
     source() { return { run: this.config.run, expanded: this.expanded || "" }; }
 
     async fetchPath() {
-      const found = await ddprof.timelineData.path(this.source());
-      this.path = found.map(([rank, lo, hi]) => ({ rank, lo: lo * 1e3, hi: hi * 1e3 }));
-      this.root.dataset.path = String(this.path.length);
-      this.paint();
+      try {
+        const found = await ddprof.timelineData.path(this.source());
+        this.path = found.map(([rank, lo, hi]) => ({ rank, lo: lo * 1e3, hi: hi * 1e3 }));
+        this.root.dataset.path = String(this.path.length);
+        this.paint();
+      } catch (error) { this.say.textContent = String(error.message); }
     }
 
     async toggleArrows() {

@@ -13,6 +13,7 @@ from ddprof.report.model import CAUSES, Verdict
 from ddprof.units import format_ranks, format_share, format_us
 
 CLEARLY_LARGER = 1.25
+MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still win does not bound it
 _BOUND_OF_CAUSE = {
     "compute": "compute",
     "comm_transfer": "communication",
@@ -34,9 +35,10 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
     if serious:
         top = _lead(serious, measures)
         rule = catalogue().get(top.id)
-        return Verdict(
-            rule.bound if rule else "compute", _sentence(top, measures) + _culprits(diagnosis.findings, measures, top)
-        )
+        if rule and not (rule.upper_bound and _compute_share(measures) >= MOSTLY_COMPUTE):
+            also = _culprits(diagnosis.findings, measures, top)
+            return Verdict(rule.bound, _sentence(top, measures) + also)
+        return Verdict("compute", f"{_busy(measures)}. Next: {_sentence(top, measures)}")
     plain = _healthy(measures)
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None))
 
@@ -77,6 +79,16 @@ def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | 
     return f". Also: {named[0].summary}" if named else ""
 
 
+def _compute_share(measures: Measures) -> float:
+    ledger = measures.ledger_us.mean(axis=0)
+    return float(ledger[list(CAUSES).index("compute")] / ledger.sum()) if ledger.any() else 0.0
+
+
+def _busy(measures: Measures) -> str:
+    share = format_share(_compute_share(measures))
+    return f"Compute-bound: {share} of each {format_us(measures.step_us)} step is compute"
+
+
 def _healthy(measures: Measures) -> Verdict:
     unseen = out_of_scope(measures.job)
     if unseen:
@@ -87,10 +99,7 @@ def _healthy(measures: Measures) -> Verdict:
     share = float(ledger.max() / ledger.sum()) if ledger.any() else 0.0
     bound = _BOUND_OF_CAUSE.get(largest, "none")
     if largest == "compute":
-        text = (
-            f"Compute-bound: {format_share(share)} of each {format_us(measures.step_us)} step is compute; no "
-            "cause of lost time above 3 %"
-        )
+        text = f"{_busy(measures)}; no cause of lost time above 3 %"
     else:
         text = (
             f"{format_share(share)} of each {format_us(measures.step_us)} step is {CAUSES[largest]}; no rule "

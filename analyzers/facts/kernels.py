@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,11 @@ from ddprof.analyzers.facts.names import is_gemm
 from ddprof.model import RankTrace
 from ddprof.tables import NULL, Table
 
+# Names of matrix kernels: marks of operands narrower than single precision (TF32 included), and of single precision.
+_NARROW = ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8")
+_SINGLE = ("sgemm", "scudnn", "f32f32_f32f32")
+# Tensile (rocBLAS, hipBLASLt) names its operand type after the index letters: Cijk_Ailk_Bljk_SB_..., ..._HHS_BH_...
+_TENSILE = re.compile(r"^Cijk_[A-Z][a-z]+_[A-Z][a-z]+_([A-Z])")
 CURVE_POINTS = 400  # of a rank's memory over time: more than a screen can show, a few kB
 
 
@@ -65,13 +71,13 @@ def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
     if not is_gemm([text])[0]:
         return False
     lowered = text.lower()
-    if any(
-        mark in lowered for mark in ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8", "_h_", "hhs", "hss", "bbs")
-    ):
+    recorded = (types or "").lower()
+    if any(mark in lowered for mark in _NARROW) or "c10::bfloat16" in recorded or "c10::half" in recorded:
         return False
-    if types is not None and '"float' in types.lower():
-        return '"c10::bfloat16' not in types.lower() and '"c10::half' not in types.lower()
-    return "sgemm" in lowered or "f32f32_f32f32" in lowered or "_s_" in lowered
+    tensile = _TENSILE.match(text)
+    if tensile:
+        return tensile[1] == "S"
+    return '"float' in recorded or any(mark in lowered for mark in _SINGLE)
 
 
 def _flops(trace: RankTrace, operator: int, shape: int) -> float:

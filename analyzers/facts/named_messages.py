@@ -31,14 +31,14 @@ def named_messages(trace: RankTrace, comms: Table) -> Table:
         return MESSAGES.empty()
     is_send = np.array(["send" in s for s in trace.strings])[trace.events["name"][calls]]
     me, peer = _peers(trace, calls)
-    peer = _completed(peer, is_send, owner)
-    if peer is None or me != trace.identity.rank:
+    completed = _completed(peer, is_send, owner)
+    if completed is None or me != trace.identity.rank:
         return MESSAGES.empty()
     return MESSAGES.table(
         {
             "comm": kernels[owner],
             "is_send": is_send,
-            "peer": peer,
+            "peer": completed,
             "group": np.full(len(calls), NO_STRING),
             "size_bytes": np.full(len(calls), NULL),
         }
@@ -74,7 +74,7 @@ def _turns(unnamed: Array, owner: Array) -> Array:
     fresh[1:] = (owner[1:] != owner[:-1]) | ~unnamed[:-1]
     count = np.cumsum(fresh & unnamed)
     before_run = np.maximum.accumulate(np.where(unnamed, 0, count))
-    return count - before_run - 1
+    return np.asarray(count - before_run - 1)
 
 
 def _completed(peer: Array, is_send: Array, owner: Array) -> Array | None:

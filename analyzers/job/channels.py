@@ -65,7 +65,7 @@ def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
         first = left[0]
         members = [first]
         closest = sorted(left[1:], key=lambda p: _spread(ends[p] - ends[first]))
-        limit = TOGETHER_NS
+        limit = float(TOGETHER_NS)
         if closest:
             limit = min(limit, max(ALWAYS_TOGETHER_NS, SPREADS_OF_CLOSEST * _spread(ends[closest[0]] - ends[first])))
         for p in closest:

@@ -13,6 +13,10 @@ from ddprof.analyzers.job.measures import Measures
 
 GRADIENT_ROLES = ("dp", "replicate", "world", "")
 MIN_SHARE_CPU = 0.12  # backends on CPU ranks share cores with the operators: healthy runs expose up to 10 %
+# Moving bytes between CPU ranks is work of the very cores that compute, which fewer bytes, packed by them, rarely
+# relieve; only a link that really holds them is worth a word.
+MIN_VOLUME_SHARE_CPU = 0.30
+VOLUME = ("bandwidth", "sharding")
 MIN_SHARE = 0.01  # of the step exposed before anything is said
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
 LATENCY_COVERS = 0.9  # of the exposed transfer, by the sum of all latencies
@@ -53,7 +57,10 @@ def exposures(measures: Measures) -> list[Exposure]:
         if traffic.exposed_us < floor * measures.step_us or traffic.role == "pp" or traffic.op == "barrier":
             continue
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
-        found.append(Exposure(traffic, model, _reason(traffic, model, measures)))
+        reason = _reason(traffic, model, measures)
+        if floor == MIN_SHARE_CPU and reason in VOLUME and traffic.exposed_us < MIN_VOLUME_SHARE_CPU * measures.step_us:
+            continue
+        found.append(Exposure(traffic, model, reason))
     return found
 
 

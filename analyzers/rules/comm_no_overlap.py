@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.comm_cause import of_reason
-from ddprof.analyzers.rules.comm_latency_bound import DEFAULT_BUCKET_BYTES
+from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, of_reason
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule

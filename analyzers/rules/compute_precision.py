@@ -18,6 +18,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.model import Device
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.05
@@ -29,6 +30,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     fp32 = float(np.median(measures.fp32_gemm_us))
     if fp32 < MIN_SHARE * measures.step_us:
         return
+    suggested, patch = _remedy(measures.job.ranks[0].device)
     yield Candidate(
         id=RULE.id,
         summary=f"matrix products in fp32 take {format_share(fp32 / measures.step_us)} of each step",
@@ -46,15 +48,25 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             Fix(
                 setting="precision",
                 current=text(setting(measures, "precision", "float32_matmul_precision")) or "fp32",
-                suggested="bf16 autocast, or TF32",
-                patch='torch.set_float32_matmul_precision("high")  # TF32\n'
-                'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
+                suggested=suggested,
+                patch=patch,
                 why="tensor cores are idle while fp32 units work",
                 source="NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation",
             ),
         ),
         band=0.5,
     )
+
+
+def _remedy(device: Device) -> tuple[str, str]:
+    """What this device can do: TF32 and bf16 need Ampere; Volta and Turing multiply in fp16 only."""
+    if device.kind == "cuda" and device.compute_capability is not None and device.compute_capability < (8, 0):
+        patch = 'with torch.autocast("cuda", dtype=torch.float16): ...  # backward through torch.amp.GradScaler'
+        return "fp16 autocast with loss scaling", patch
+    autocast = 'with torch.autocast("cuda", dtype=torch.bfloat16): ...'
+    if device.kind == "cuda":
+        return "bf16 autocast, or TF32", f'torch.set_float32_matmul_precision("high")  # TF32\n{autocast}'
+    return "bf16 autocast", autocast
 
 
 RULE = Rule("compute.precision", "Matrix products run in fp32", detect, bound="compute")

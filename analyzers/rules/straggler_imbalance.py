@@ -42,7 +42,7 @@ def rotating_spread(work: Pace, pace: Pace, culprits: list[int]) -> tuple[float,
     for p in culprits:
         steps[p] /= pace.factor[p]
     usable = np.isfinite(steps).all(axis=1)
-    if usable.sum() < 2:
+    if usable.sum() < 2 or steps.shape[1] < 2:
         return 0.0, 0
     kept = steps[usable]
     slowest = np.argmax(kept, axis=0)

@@ -73,7 +73,8 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         notes.append(HealthNote(f"{source.label}: the device tracer ran out of buffers", effect))
     if not len(events):
         notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
-    has_device = device_index is not None or bool(np.isin(events["kind"], (*DEVICE_KINDS, Kind.RUNTIME)).any())
+    has_device = device_index is not None or arrows > 0
+    has_device |= bool(np.isin(events["kind"], (*DEVICE_KINDS, Kind.RUNTIME)).any())
     return RankTrace(
         identity=identity,
         device=header.device(device_index) if has_device else Header({}).device(None),

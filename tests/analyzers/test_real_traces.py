@@ -1,0 +1,70 @@
+"""What is true of the real traces, measured from the files by hand: who, what, and what must not be said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ddprof.analyzers.engine import Options, analyze
+
+from ddprof.report.model import Report
+
+# folder, bound, (finding, ranks) above info, findings that would be false accusations
+TRUTHS = (
+    ("multi_rank/one_allreduce_2ranks", "straggler", ("straggler.host", (0,)), ("comm.",)),
+    ("multi_rank/llama4_tp_rtx4090_2ranks", "communication", ("comm.bandwidth_bound", ()), ("straggler.",)),
+    ("multi_rank/megatron_pp_last_stage_slow_8gpu", "pipeline", ("pipeline.imbalance", (6, 7)), ("straggler.",)),
+    ("formats/horovod_timeline", "straggler", ("straggler.host", (7,)), ("comm.", "host.", "input.")),
+    ("formats/nccl_profiler_jsonl", "straggler", ("straggler.host", (0,)), ("comm.", "host.", "input.")),
+    ("single_rank/resnet50_v100_workers0", "input", ("input.starved", ()), ()),
+    ("single_rank/resnet50_v100_workers4", "host", ("host.launch_bound", ()), ("input.",)),
+    ("single_rank/resnet_2080ti_input_bound", "input", ("input.starved", ()), ()),
+    ("single_rank/ddp_a100_collective_args", "host", ("host.launch_bound", ()), ("input.", "straggler.")),
+    ("single_rank/launch_bound_a100", "host", ("host.launch_bound", ()), ("input.",)),
+    ("single_rank/bert_small_h100", "host", ("host.launch_bound", ()), ("input.", "comm.")),
+    ("single_rank/ddp_v100_ns_timestamps", "compute", None, ("comm.", "host.", "input.", "straggler.")),
+    ("single_rank/qwen_h100", "compute", None, ("comm.", "input.", "compute.")),
+    ("single_rank/qwen_mi300x", "compute", None, ("comm.", "input.", "compute.")),
+    ("formats/tensorflow", "none", None, ("",)),
+    ("formats/flight_recorder", "none", None, ("",)),
+    ("edge_cases/malformed/gpu_events_missing_rank7.json.gz", "none", None, ("",)),
+    ("cpu_gloo/ddp-cnn-2r-base", "compute", None, ("",)),
+    ("cpu_gloo/fsdp2-tf-2r-base", "compute", None, ("",)),
+    ("cpu_gloo/ddp-cnn-2r-slowdata", "input", ("input.straggler", (1,)), ("straggler.",)),
+    ("cpu_gloo/ddp-cnn-2r-slowrank", "straggler", ("straggler.host", (1,)), ("input.",)),
+)
+
+
+def analyzed(shared_dir: Path, name: str) -> Report:
+    (report,) = analyze([shared_dir / "traces" / name], Options(workers=1, cache=False))
+    return report
+
+
+@pytest.mark.parametrize(("name", "bound", "expected", "false"), TRUTHS)
+def test_the_verdict_on_a_real_trace(
+    shared_dir: Path, name: str, bound: str, expected: tuple[str, tuple[int, ...]] | None, false: tuple[str, ...]
+) -> None:
+    report = analyzed(shared_dir, name)
+    serious = {f.id: f.ranks for f in report.findings if report.severity_of(f) != "info"}
+    assert report.verdict.bound == bound, report.verdict
+    if expected is not None:
+        assert serious.get(expected[0]) == expected[1]
+    assert not [found for found in serious if found.startswith(false or ("none",))]
+    for row in (*report.ledger.per_rank.values(), report.ledger.job):
+        parts = sum(value for cause, value in row.items() if cause != "wall_us")
+        assert parts == pytest.approx(row["wall_us"], rel=1e-3)
+
+
+def test_who_is_waited_for_is_named_though_the_host_holds_the_step(shared_dir: Path) -> None:
+    report = analyzed(shared_dir, "multi_rank/dlrm_ddp_v100_8ranks")
+    assert "rank 7" in report.verdict.headline
+    assert {f.ranks for f in report.findings if f.ranks} >= {(7,)}
+    assert report.ledger.job["comm_wait"] == pytest.approx(5_650, rel=0.05)  # us: "about 5 ms of waiting"
+    assert report.ledger.job["comm_transfer"] == pytest.approx(200, rel=0.1)  # us: "about 0.2 ms is transfer"
+
+
+def test_the_published_ideal_step_of_the_slow_stage(shared_dir: Path) -> None:
+    report = analyzed(shared_dir, "multi_rank/megatron_pp_last_stage_slow_8gpu")
+    (stage,) = [f for f in report.findings if f.id == "pipeline.imbalance"]
+    assert report.steps.wall_us == pytest.approx(2.173e6, rel=0.02)
+    assert stage.recoverable_us.low <= 2.173e6 - 1.843e6 <= stage.recoverable_us.high * 1.05

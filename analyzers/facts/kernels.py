@@ -18,7 +18,7 @@ from ddprof.tables import NULL, Table
 
 # Names of matrix kernels: marks of operands narrower than single precision (TF32 included), and of single precision.
 _NARROW = ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8")
-_SINGLE = ("sgemm", "scudnn", "f32f32_f32f32")
+_SINGLE = ("sgemm", "scudnn", "f32f32_f32f32", "<float,")
 # Tensile (rocBLAS, hipBLASLt) names its operand type after the index letters: Cijk_Ailk_Bljk_SB_..., ..._HHS_BH_...
 _TENSILE = re.compile(r"^Cijk_[A-Z][a-z]+_[A-Z][a-z]+_([A-Z])")
 CURVE_POINTS = 400  # of a rank's memory over time: more than a screen can show, a few kB

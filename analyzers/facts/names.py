@@ -88,7 +88,9 @@ _NOT_CHECKPOINT = re.compile(
 _LAUNCH_CALL = re.compile(r"Launch|Memcpy|Memset|GraphLaunch|EnqueueKernel", re.IGNORECASE)
 _WAIT_EVENT = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent$")
 _EVENT_RECORD = re.compile(r"^(?:cuda|hip|cu)EventRecord")
-_GEMM = re.compile(r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|mma_|tensorop", re.IGNORECASE)
+_GEMM = re.compile(
+    r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|wgrad|dgrad|fprop|winograd|mma_|tensorop", re.IGNORECASE
+)
 
 
 def matches(regex: re.Pattern[str], strings: Sequence[str]) -> Array:

@@ -2,8 +2,8 @@
 
 What it detects: matrix kernels on single precision operands that take a clear part of the step.
 Why it costs: tensor cores run TF32 at 8 x and 16 bit at 16 x the fp32 rate (A100: 19.5, 156, 312 TFLOPS).
-How the gain is priced: the run is replayed with those kernels three times as fast (Daydream's factor for compute-bound
-kernels).
+How the gain is priced: the run is replayed with those kernels 2.5 times as fast, between Daydream's factors for
+compute-bound (3) and memory-bound (2) kernels.
 How to fix: autocast to bf16, or allow TF32.
 Limits: small or memory-bound products gain less; numerics are the user's to judge.
 Sources: Daydream (ATC'20); NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation.
@@ -22,7 +22,7 @@ from ddprof.model import Device
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.05
-SPEEDUP = 3.0
+SPEEDUP = 2.5  # between the factors of Daydream: 3 for compute-bound kernels, 2 for memory-bound ones
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:

@@ -35,7 +35,7 @@ class DataLoading(Instrumentor):
         fetch: Any = source._BaseDataLoaderIter.__next__
         iterate: Any = source.DataLoader.__iter__
         begins = session.guard.wrap(self._begins)
-        saw_batch = session.guard.wrap(self._saw_batch)
+        saw_batch = session.guard.wrap(self.saw_batch)
 
         def __next__(iterator: Any) -> Any:
             token = session.begin(DATA)
@@ -100,7 +100,7 @@ class DataLoading(Instrumentor):
         batch = drawn if isinstance(drawn, (list, tuple)) else [drawn]
         kept.extend(index for index in batch[: _MAX_INDICES - len(kept)] if isinstance(index, int))
 
-    def _saw_batch(self, iterator: Any, batch: Any) -> None:
+    def saw_batch(self, iterator: Any, batch: Any) -> None:
         """Book what was handed out to the step that is open now."""
         session = self.session
         if self._trains is None:
@@ -120,10 +120,10 @@ class DataLoading(Instrumentor):
 
 def _tensors(batch: Any) -> list[Any]:
     """The tensors of a batch, the first eight; nothing is read from them."""
-    if isinstance(batch, Mapping):
-        items = list(batch.values())
-    elif isinstance(batch, (list, tuple)):
+    if isinstance(batch, (list, tuple)):  # first: it is the usual one, and asking for a Mapping takes a microsecond
         items = list(batch)
+    elif isinstance(batch, Mapping):
+        items = list(batch.values())
     else:
         items = [batch]
     return [item for item in items if hasattr(item, "dtype") and hasattr(item, "numel")][:_MAX_TENSORS]

@@ -24,7 +24,9 @@ BLOCKED_FETCH_SHARE = 0.05
 SLACK_NS = 20_000  # a blocked call may return this long before the timestamp of the end it waited for
 
 
-WAKE_NS = 300_000  # from the end of a communication to the thread that waited for it running again, on busy cores
+# Between the end of a communication of CPU ranks and the thread that waited for it running again, on busy cores; either
+# may be stamped first, as the end is stamped by a thread of the backend.
+WAKE_NS = 300_000
 MIN_WAIT_NS = 30_000  # shorter idle pieces beside a communication are Python between operators
 
 
@@ -42,8 +44,12 @@ def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int) -> Ancho
     outer = np.ones(len(start), bool)
     outer[1:] = start[1:] >= reach[:-1]
     kind, start, stop = kind[outer], start[outer], stop[outer]
+    slack = SLACK_NS if facts.is_device_rank else WAKE_NS
     target = np.array(
-        [_target(base, end, s, e) if k == Anchor.SYNC else -1 for k, s, e in zip(kind, start, stop, strict=True)],
+        [
+            _target(base, end, s, e + slack) if k == Anchor.SYNC else -1
+            for k, s, e in zip(kind, start, stop, strict=True)
+        ],
         np.int64,
     )
     released = np.where(target >= 0, end[target] if len(end) else 0, NEVER)
@@ -82,16 +88,16 @@ def _host_comm_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     start, end = intervals.union(facts.exposed["start_ns"], facts.exposed["end_ns"])
     # Threads wake a little after the communication they waited for, and buckets are waited for one by one.
     ends = np.sort(facts.comms["end_ns"])
-    at = np.searchsorted(ends, end + SLACK_NS, side="right") - 1
+    at = np.searchsorted(ends, end + WAKE_NS, side="right") - 1
     released = np.where(at >= 0, ends[np.maximum(at, 0)], NEVER)
     woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // 5))
     waits = woken & (end - start > MIN_WAIT_NS)
     return Anchor.SYNC, start[waits], end[waits]
 
 
-def _target(base: dict[str, Array], end: Array, start: int, stop: int) -> int:
-    """The last operation to end, of those launched before the call, that ended before it returned."""
-    eligible = np.flatnonzero((base["launch"] <= start) & (end <= stop + SLACK_NS))
+def _target(base: dict[str, Array], end: Array, start: int, latest: int) -> int:
+    """The last operation to end, of those launched before the call, that ended `latest`."""
+    eligible = np.flatnonzero((base["launch"] <= start) & (end <= latest))
     if not len(eligible):
         return -1
     return int(eligible[np.argmax(end[eligible])])

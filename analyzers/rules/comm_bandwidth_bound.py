@@ -34,13 +34,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     for exposure in of_reason(measures, "bandwidth"):
         traffic = exposure.traffic
         gradients = traffic.role in GRADIENT_ROLES
+        # bf16_compress_hook asks for NCCL (torch.distributed.algorithms.ddp_comm_hooks.default_hooks).
+        hook = "bf16_compress_hook" if measures.job.ranks[0].is_device_rank else "fp16_compress_hook"
         fix = Fix(
             setting="gradient compression" if gradients else "link of the " + (traffic.role or "model") + " groups",
-            suggested="bf16_compress_hook"
-            if gradients
-            else "keep these groups inside NVLink; check the NCCL transport",
-            patch="model.register_comm_hook(None, "
-            "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook)"
+            suggested=hook if gradients else "keep these groups inside NVLink; check the NCCL transport",
+            patch=f"model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{hook})"
             if gradients
             else None,
             why="half the bytes take half the transfer"

@@ -13,15 +13,17 @@ from ddprof.analyzers.job.measures import Measures
 
 GRADIENT_ROLES = ("dp", "replicate", "world", "")
 MIN_SHARE_CPU = 0.12  # backends on CPU ranks share cores with the operators: healthy runs expose up to 10 %
-# Moving bytes between CPU ranks is work of the very cores that compute, which fewer bytes, packed by them, rarely
-# relieve; only a link that really holds them is worth a word.
+# Between CPU ranks a few MB per step cost wake-ups of threads on shared cores more than they cost the link: a word on
+# volume takes a volume, or a link that plainly holds the step.
 MIN_VOLUME_SHARE_CPU = 0.30
+MIN_VOLUME_BYTES_CPU = 8 * 2**20
 VOLUME = ("bandwidth", "sharding")
 MIN_SHARE = 0.01  # of the step exposed before anything is said
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
 LATENCY_COVERS = 0.9  # of the exposed transfer, by the sum of all latencies
 MIN_CALLS = 8
 DEFAULT_BUCKET_BYTES = 25 * 2**20
+TINY_BYTES = 128 * 2**10  # moves in 1 ms at 1 Gbit/s: whatever else such a call takes is not its bytes
 SMALL_BYTES = 10 * 2**20  # far below DDP's 25 MiB default bucket
 # NCCL's all-reduce on 8 x H100 SXM reaches about this bus bandwidth: calls too short for a default bucket even there
 # carry less than one, whatever the trace says of sizes.
@@ -58,15 +60,20 @@ def exposures(measures: Measures) -> list[Exposure]:
             continue
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
         reason = _reason(traffic, model, measures)
-        if floor == MIN_SHARE_CPU and reason in VOLUME and traffic.exposed_us < MIN_VOLUME_SHARE_CPU * measures.step_us:
+        if floor == MIN_SHARE_CPU and reason in VOLUME and not _is_volume_cpu(traffic, measures):
             continue
         found.append(Exposure(traffic, model, reason))
     return found
 
 
+def _is_volume_cpu(traffic: Traffic, measures: Measures) -> bool:
+    held = traffic.exposed_us >= MIN_VOLUME_SHARE_CPU * measures.step_us
+    return held or traffic.total_bytes >= MIN_VOLUME_BYTES_CPU
+
+
 def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> str:
     small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= MIN_CALLS
-    latency = model is not None and _latency_holds(traffic, model)
+    latency = traffic.mean_bytes < TINY_BYTES or (model is not None and _latency_holds(traffic, model))
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
     if small and (latency or (model is None and _slow_for_size(traffic))) and not sharded:
         return "latency"

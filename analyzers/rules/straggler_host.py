@@ -20,6 +20,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pace import Pace
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.rules.evidence import charged_us, largest_gap, largest_wait
+from ddprof.analyzers.rules.straggler_compute import MIN_EXCESS_CPU, slow_positions
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
@@ -56,6 +57,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     share = MIN_EXCESS_OF_STEP if measures.job.ranks[0].is_device_rank else MIN_EXCESS_OF_STEP_CPU
     chosen, typical = slow_hosts(measures.host, share * measures.step_us)
+    if not measures.job.ranks[0].is_device_rank:  # operators and Python run on one core: both slow is one cause
+        told = np.isin(chosen, slow_positions(measures.compute, MIN_EXCESS_CPU))
+        if told.any() and told.all():
+            return
+        chosen = chosen[~told]
     if not len(chosen):
         yield from _late(measures)
         return

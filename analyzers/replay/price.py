@@ -87,6 +87,8 @@ class Pricer:
 
     def interval(self, candidate: Candidate, gain_us: float) -> Recoverable:
         """The gain with the range it is believed in."""
+        if candidate.ceiling_us == 0:
+            return Recoverable(0.0, 0.0, 0.0)
         margin = self.margin_us(gain_us, candidate.band)
         return Recoverable(gain_us, max(0.0, gain_us - margin), min(self.measures.step_us, gain_us + margin))
 

@@ -27,6 +27,7 @@ SLACK_NS = 20_000  # a blocked call may return this long before the timestamp of
 # Between the end of a communication of CPU ranks and the thread that waited for it running again, on busy cores; either
 # may be stamped first, as the end is stamped by a thread of the backend.
 WAKE_NS = 300_000
+WAKE_SHARE = 50  # 1 / 50 of a long wait
 MIN_WAIT_NS = 30_000  # shorter idle pieces beside a communication are Python between operators
 
 
@@ -44,17 +45,21 @@ def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int) -> Ancho
     outer = np.ones(len(start), bool)
     outer[1:] = start[1:] >= reach[:-1]
     kind, start, stop = kind[outer], start[outer], stop[outer]
-    slack = SLACK_NS if facts.is_device_rank else WAKE_NS
+    slack = np.full(len(start), SLACK_NS) if facts.is_device_rank else _wake(start, stop)
     target = np.array(
         [
-            _target(base, end, s, e + slack) if k == Anchor.SYNC else -1
-            for k, s, e in zip(kind, start, stop, strict=True)
+            _target(base, end, s, latest) if k == Anchor.SYNC else -1
+            for k, s, latest in zip(kind, start, stop + slack, strict=True)
         ],
         np.int64,
     )
     released = np.where(target >= 0, end[target] if len(end) else 0, NEVER)
     tail = np.where(kind == Anchor.LOADER, stop - start, stop - np.maximum(start, released))
     return Anchors(kind, start, stop, target, np.maximum(tail, 0))
+
+
+def _wake(start: Array, end: Array) -> Array:
+    return np.maximum(WAKE_NS, (end - start) // WAKE_SHARE)
 
 
 def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
@@ -88,7 +93,7 @@ def _host_comm_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     start, end = intervals.union(facts.exposed["start_ns"], facts.exposed["end_ns"])
     # Threads wake a little after the communication they waited for, and buckets are waited for one by one.
     ends = np.sort(facts.comms["end_ns"])
-    at = np.searchsorted(ends, end + WAKE_NS, side="right") - 1
+    at = np.searchsorted(ends, end + _wake(start, end), side="right") - 1
     released = np.where(at >= 0, ends[np.maximum(at, 0)], NEVER)
     woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // 5))
     waits = woken & (end - start > MIN_WAIT_NS)

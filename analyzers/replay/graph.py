@@ -218,6 +218,9 @@ def _links(job: JobFacts, position: int, ops: Ops) -> dict[int, tuple[int, ...]]
 def _order(ops: Ops, anchors: Anchors, marks: Array, first: Array, last: Array) -> tuple[tuple[int, int], ...]:
     """Nodes by the time they were done: an order in which every dependency precedes its dependants."""
     end = ops.start_ns + ops.dur_ns
+    # A call may be stamped as returned just before what it waited for ended.
+    seen = anchors.target >= 0
+    np.minimum.at(end, anchors.target[seen], anchors.end_ns[seen])
     is_comm = ops.is_comm[first] if len(first) else np.empty(0, bool)
     nodes = np.arange(len(first))
     dep = ops.dep[first] if len(first) else np.empty(0, np.int64)
@@ -227,8 +230,7 @@ def _order(ops: Ops, anchors: Anchors, marks: Array, first: Array, last: Array) 
     finish_time = np.maximum(chain_time, start_time)
     kinds = [(CHAIN, nodes[~is_comm], chain_time[~is_comm], 1), (POST, nodes[is_comm], start_time[is_comm], 2)]
     kinds += [(FINISH, nodes[is_comm], finish_time[is_comm], 3)]
-    released = np.where(anchors.target >= 0, end[anchors.target] + 1 if len(end) else 0, NEVER)
-    returned = np.maximum.accumulate(np.maximum(anchors.end_ns, released)) if len(anchors.end_ns) else anchors.end_ns
+    returned = np.maximum.accumulate(anchors.end_ns) if len(anchors.end_ns) else anchors.end_ns
     kinds += [(ANCHOR, np.arange(len(returned)), returned, 4), (MARK, np.arange(len(marks)), marks, 5)]
     kind = np.concatenate([np.full(len(i), k) for k, i, _, _ in kinds])
     index = np.concatenate([i for _, i, _, _ in kinds])

@@ -18,6 +18,7 @@ from ddprof import intervals
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
+MAX_LEAD = 0.25  # of the span: with less in common the window is too short to cut
 _DEVICE = (CHAIN, POST)  # nodes that begin on a stream
 
 
@@ -31,6 +32,7 @@ class Outcome:
     counted: tuple[bool, ...]
     marks_ns: tuple[tuple[int, ...], ...]
     comm_busy_ns: tuple[int, ...]  # per rank, time in communication, waiting included
+    lead_ns: tuple[int, ...]  # per rank, how much earlier its window begins than the last rank's
 
     @property
     def span_ns(self) -> float:
@@ -38,9 +40,18 @@ class Outcome:
         return self._mean(self.spans_ns)
 
     def relative_to(self, baseline: Outcome) -> float:
-        """Span over that of the same ranks in the baseline: spans of ranks differ where the window is short."""
-        before = self._mean(baseline.spans_ns)
-        return self.span_ns / before if before > 0 else 1.0
+        """Span over that of the same ranks in the baseline: spans of ranks differ where the window is short.
+
+        Counted from when the last rank's window begins: what the others wait for before that lies outside it, and no
+        change inside can shorten it.
+        """
+        common = (
+            self.lead_ns if max(self.lead_ns, default=0) < MAX_LEAD * baseline.span_ns else (0,) * len(self.lead_ns)
+        )
+        after, before = (
+            self._mean(tuple(s - c for s, c in zip(o.spans_ns, common, strict=True))) for o in (self, baseline)
+        )
+        return after / before if before > 0 else 1.0
 
     def _mean(self, spans_ns: tuple[int, ...]) -> float:
         chosen = [span for span, counts in zip(spans_ns, self.counted, strict=True) if counts]
@@ -74,6 +85,7 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         counted if any(counted) else (True,) * len(runs),
         tuple(tuple(run.marks) for run in runs),
         tuple(run.comm_busy for run in runs),
+        tuple(max(run.origin for run in runs) - run.origin for run in runs),
     )
 
 

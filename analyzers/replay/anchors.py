@@ -59,7 +59,8 @@ def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int) -> Ancho
 
 
 def _wake(start: Array, end: Array) -> Array:
-    return np.maximum(WAKE_NS, (end - start) // WAKE_SHARE)
+    wake: Array = np.maximum(WAKE_NS, (end - start) // WAKE_SHARE)
+    return wake
 
 
 def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:

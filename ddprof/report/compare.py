@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
 from ddprof.report.bootstrap import LEAST_STEPS, difference_interval
 from ddprof.report.model import CAUSES, Report
+from ddprof.report.scaling import Scaling, scaling, scaling_words
 from ddprof.report.step_causes import step_causes
 
 SCHEMA = "ddprof.compare/1"
@@ -48,6 +49,7 @@ class Comparison:
     new: tuple[Finding, ...]
     differences: tuple[str, ...]
     notes: tuple[str, ...]
+    scaling: Scaling | None = None  # where the runs differ in their number of ranks
 
 
 def compare(before: Report, after: Report) -> Comparison:
@@ -68,6 +70,7 @@ def compare(before: Report, after: Report) -> Comparison:
         new=tuple(f for key, f in fresh.items() if key not in old),
         differences=tuple(_differences(before, after)),
         notes=tuple(_notes(before, after)),
+        scaling=scaling(before, after),
     )
 
 
@@ -80,6 +83,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "comparable": not comparison.differences,
         "differences": list(comparison.differences),
         "notes": list(comparison.notes),
+        "scaling": None if comparison.scaling is None else asdict(comparison.scaling),
         "step": _delta_json(comparison.step),
         "causes": [_delta_json(delta) for delta in comparison.causes],
         "findings_gone": [{"id": f.id, "ranks": list(f.ranks), "summary": f.summary} for f in comparison.gone],
@@ -133,7 +137,8 @@ def _differences(before: Report, after: Report) -> list[str]:
 
 
 def _notes(before: Report, after: Report) -> list[str]:
-    notes = []
+    found = scaling(before, after)
+    notes = [] if found is None else [scaling_words(found)]
     for label, report in (("before", before), ("after", after)):
         if report.steps.count < LEAST_STEPS:
             notes.append(

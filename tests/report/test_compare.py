@@ -106,3 +106,16 @@ def test_step_causes_come_from_the_ledger_table(straggler_report: Report) -> Non
 
 def test_step_causes_survive_the_document(slow: Report) -> None:
     assert step_causes(from_contract(json.loads(json.dumps(to_contract(slow))))) == step_causes(slow)
+
+
+def test_runs_on_more_ranks_give_the_scaling_efficiency(slow: Report) -> None:
+    small = dataclasses.replace(slow, run=dataclasses.replace(slow.run, world_size=2))
+    large = dataclasses.replace(_run(slow, [125e3] * 5, [30e3] * 5), run=dataclasses.replace(slow.run, world_size=8))
+    for result in (compare(small, large), compare(large, small)):
+        assert result.scaling is not None
+        assert (result.scaling.small, result.scaling.large) == (2, 8)
+        assert result.scaling.weak == pytest.approx(0.8)
+        assert result.scaling.strong == pytest.approx(0.2)
+        assert "scaling from 2 to 8 ranks: 80% efficient" in " ".join(render_text(result).split())
+        assert to_json(result)["scaling"]["weak"] == pytest.approx(0.8)
+    assert compare(slow, slow).scaling is None

@@ -18,6 +18,9 @@ from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.findings import Candidate, Change, Recoverable
 
 MIN_CONTENTION = 0.005
+# Compute of CPU ranks that share cores runs up to so much faster once the others stop burning or sleeping
+# (docs/workloads.md).
+CPU_DRIFT = 0.3
 LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards such traces)
 
 
@@ -89,7 +92,7 @@ class Pricer:
         """The gain with the range it is believed in."""
         if candidate.ceiling_us == 0:
             return Recoverable(0.0, 0.0, 0.0)
-        margin = self.margin_us(gain_us, candidate.band)
+        margin = self.margin_us(gain_us, candidate.band) + self._drift_us(gain_us)
         return Recoverable(gain_us, max(0.0, gain_us - margin), min(self.measures.step_us, gain_us + margin))
 
     def margin_us(self, gain_us: float, band: float) -> float:
@@ -97,6 +100,13 @@ class Pricer:
         error = (self.error or 0.0) * self.measures.step_us
         spread = self._step_spread_us() / np.sqrt(max(1, self.measures.steps))
         return float(band * abs(gain_us) + error + min(spread, 0.25 * abs(gain_us)))
+
+    def _drift_us(self, gain_us: float) -> float:
+        """What else changes on CPU ranks when so much of the step goes; grows with it, to CPU_DRIFT of what is left."""
+        step_us = self.measures.step_us
+        if self.measures.job.ranks[0].is_device_rank or step_us <= 0:
+            return 0.0
+        return CPU_DRIFT * max(0.0, step_us - gain_us) * min(1.0, 2 * gain_us / step_us)
 
     def _step_spread_us(self) -> float:
         steps = np.array(self.measures.job.per_step_ns, float) / 1e3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ SAMPLE = "04_slow_gpu_tp2dp2_clock_skew"
 
 
 @pytest.fixture(scope="module")
-def traces(shared_dir: Path) -> Path:
+def traces(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy: exporting caches its facts beside the traces."""
     folder = shared_dir / "oracle_samples" / SAMPLE / "traces"
     if not folder.is_dir():
         pytest.skip(f"no sample {SAMPLE} in {shared_dir}")
-    return folder
+    return Path(shutil.copytree(folder, tmp_path_factory.mktemp("sample") / "traces"))
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.facts.model import CAUSES
 from ddprof.analyzers.job.efficiency import efficiency
-from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.replay.graph import build_graph
-from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.verdict import verdict
 
 from ddprof.findings import Change
@@ -22,15 +21,13 @@ def summarise(
     job: JobFacts,
     name: str,
     notes: Sequence[HealthNote],
-    measures: Measures | None = None,
-    prices: Pricer | None = None,
+    measures: Measures,
+    prices: Pricer,
 ) -> Report:
     """The whole report of one job. `notes`: health of the input found before the ranks were assembled.
 
-    `measures` and `prices`: of this job, where they have been computed already.
+    `measures` and `prices`: of this job.
     """
-    measures = measures or measure(job)
-    prices = prices or pricer(build_graph(job), measures)
     diagnosis = diagnose(measures, prices)
     return Report(
         run=_run(job, name),

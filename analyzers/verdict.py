@@ -35,10 +35,10 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
     if serious:
         top = _lead(serious, measures)
         rule = catalogue().get(top.id)
-        if rule and not (rule.upper_bound and _compute_share(measures) >= MOSTLY_COMPUTE):
-            also = _culprits(diagnosis.findings, measures, top)
-            return Verdict(rule.bound, _sentence(top, measures) + also)
-        return Verdict("compute", f"{_busy(measures)}. Next: {_sentence(top, measures)}")
+        sentence = _sentence(top, measures) + _culprits(diagnosis.findings, measures, top)
+        if rule and rule.upper_bound and _compute_share(measures) >= MOSTLY_COMPUTE:
+            return Verdict("compute", f"{_busy(measures)}. Next: {sentence}")
+        return Verdict(rule.bound if rule else "compute", sentence)
     plain = _healthy(measures)
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None))
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSES, RankFacts
 from ddprof.analyzers.job.comm_stats import Traffic
+from ddprof.analyzers.job.efficiency import bus_factor
 from ddprof.analyzers.job.model import JobFacts
 
 from ddprof.tables import NULL, Array
 
-# Bus bandwidth = algorithm bandwidth x factor x (ranks - 1) / ranks (nccl-tests PERFORMANCE.md).
-_BUS: dict[str, float] = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0}
 MAX_LINES = 32  # ranks in one picture; its table has all of them
 DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
 
@@ -132,8 +131,7 @@ def group_times(job: JobFacts) -> list[GroupTime]:
 
 def bandwidths(traffic: Traffic) -> tuple[Array, Array]:
     """Message sizes (bytes) and bus bandwidths (GB/s) of the matched instances whose size is known."""
-    ranks = max(traffic.group_size, 2)
-    factor = _BUS[traffic.op] * (ranks - 1) / ranks if traffic.op in _BUS else 1.0
+    factor = bus_factor(traffic.op, max(traffic.group_size, 2)) or 1.0
     usable = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
     sizes = traffic.sizes_bytes[usable]
     return sizes, sizes / traffic.times_us[usable] / 1e3 * factor

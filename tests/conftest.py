@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,21 @@ def shared_dir() -> Path:
     if not (folder / "traces").is_dir():
         pytest.skip(f"no real traces: {folder} does not exist (set DDPROF_SHARED_TRACES)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def shared_copy(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A copy of a folder of `shared_dir`, made once: analysis caches its facts beside the traces it can write to."""
+    made: dict[str, Path] = {}
+
+    def copy(name: str) -> Path:
+        if not (shared_dir / name).is_dir():
+            pytest.skip(f"{name} is not among the real traces")
+        if name not in made:
+            made[name] = Path(shutil.copytree(shared_dir / name, tmp_path_factory.mktemp("shared") / Path(name).name))
+        return made[name]
+
+    return copy
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ class Cnn(nn.Module):
         self.items = items
 
     def forward(self, images: Tensor) -> Tensor:
+        """Logits (batch, classes) of images (batch, 1, side, side)."""
         x = images
         for convolution in (self.first, self.second, self.third):
             x = self._seen(torch.relu(convolution(x)))

@@ -26,6 +26,12 @@ _BUS_FACTORS: dict[str, Callable[[int], float]] = {
 }
 
 
+def bus_factor(op: str, ranks: int) -> float | None:
+    """Bus bandwidth over algorithm bandwidth of a collective among so many ranks; None for other operations."""
+    factor = _BUS_FACTORS.get(op)
+    return None if factor is None or ranks < 2 else factor(ranks)
+
+
 def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[str, Any]:
     """Metrics of the contract; those that cannot be computed are None. Shares in [0, 1], bandwidth in GB/s."""
     compute = measures.cause_us("compute")
@@ -68,11 +74,11 @@ def bus_bandwidth(measures: Measures) -> dict[str, float]:
     """Median bus bandwidth per collective over all matched instances with known size, GB/s (10^9)."""
     found: dict[str, list[float]] = {}
     for traffic in measures.comm.traffic:
-        factor = _BUS_FACTORS.get(traffic.op)
+        factor = bus_factor(traffic.op, traffic.group_size)
         usable = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
-        if factor is None or traffic.group_size < 2 or not usable.any():
+        if factor is None or not usable.any():
             continue
-        rates = traffic.sizes_bytes[usable] / traffic.times_us[usable] / 1e3 * factor(traffic.group_size)
+        rates = traffic.sizes_bytes[usable] / traffic.times_us[usable] / 1e3 * factor
         found.setdefault(traffic.op, []).extend(rates.tolist())
     return {op: float(np.median(values)) for op, values in found.items()}
 

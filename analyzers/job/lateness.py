@@ -59,7 +59,8 @@ def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:
     late = job.instances["late"][waited]
     last = np.bincount(late[late != NULL], minlength=len(job.ranks))
     members = max(2, round(float(job.instances["members"][waited].mean())))
-    tail = np.array([_tail(int(k), len(waited), 1.0 / members) for k in last])
+    counts, which = np.unique(last, return_inverse=True)
+    tail = np.array([_tail(int(k), len(waited), 1.0 / members) for k in counts])[which]
     return last, np.minimum(1.0, tail * members)  # Bonferroni: the rank was chosen after seeing the counts
 
 

@@ -18,7 +18,7 @@ from ddprof.tables import Array
 # two ranks took 363 us.
 PRIOR_LATENCY_DEVICE_NS, PRIOR_LATENCY_CPU_NS = 30_000.0, 250_000.0
 PRIOR_RATE_DEVICE, PRIOR_RATE_CPU = 100.0, 2.0  # bytes per ns: a fast link's bus bandwidth; memory copies of gloo
-LATENCY_BOUND_RATE = 2.0  # bytes per ns: below it a device's message is mostly latency (as in rules/comm_cause.py)
+LATENCY_BOUND_RATE = 2.0  # bytes per ns: below it a device's message is mostly latency
 BINS_PER_OCTAVE = 2
 
 

@@ -11,6 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.speedups import (
+    FUSED_DEVICE_SHARE,
+    FUSED_HOST_SHARE,
+    HALF_PRECISION_SPEEDUP,
+    TF32_SPEEDUP,
+)
 from ddprof.analyzers.planning.facts import DEFAULT_CAP_MB, Present, first_bucket_mb, number
 from ddprof.analyzers.replay.gradient_buckets import gradient_traffic
 from ddprof.analyzers.replay.pacing import rank_costs
@@ -19,9 +25,6 @@ from ddprof.errors import UsageError
 from ddprof.findings import Change
 
 MIB = 2.0**20
-FP32_SPEEDUP = 3.0  # Daydream's factor for compute-bound kernels in 16 bit; TF32 has half that peak
-TF32_SPEEDUP = 2.0
-ONE_PASS, HOST_LEFT = 0.3, 0.05  # a fused optimizer's share of device and host time (rule compute.unfused_optimizer)
 HALF_PACKING_NS_PER_MIB = 2_000.0  # casting to 16 bit and back at HBM rate: 2 x 1.5 MiB read and written at 1.5 TB/s
 CPU_PACKING_NS_PER_MIB = 400_000.0  # the same on a host core at 8 GB/s
 
@@ -144,7 +147,7 @@ def _loader(workers: float, prefetch: float, measures: Measures, now: Present) -
 
 
 def _precision(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
-    speedups = {"bf16": FP32_SPEEDUP, "fp16": FP32_SPEEDUP, "tf32": TF32_SPEEDUP}
+    speedups = {"bf16": HALF_PRECISION_SPEEDUP, "fp16": HALF_PRECISION_SPEEDUP, "tf32": TF32_SPEEDUP}
     if setting.value not in speedups:
         raise UsageError(f"precision={setting.value}: one of {', '.join(speedups)}")
     if not measures.fp32_gemm_us.any():
@@ -155,7 +158,7 @@ def _precision(setting: Setting, measures: Measures, now: Present) -> tuple[Chan
 def _optimizer(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
     if not measures.optimizer_kernels.any():
         raise UsageError("optimizer: no optimizer range with kernels in the traces")
-    return (Change("scale_kernels", (), (ONE_PASS, HOST_LEFT), "optimizer"),)
+    return (Change("scale_kernels", (), (FUSED_DEVICE_SHARE, FUSED_HOST_SHARE), "optimizer"),)
 
 
 def _compression(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
@@ -258,7 +261,8 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob("prefetch_factor", "Prefetch", "each worker holds n batches at most", "N (per worker)", _prefetch, band=0.1),
     Knob(
-        "precision", "Matrix products in 16 bit", "fp32 products take 1/3 of their time (TF32: 1/2)",
+        "precision", "Matrix products in 16 bit",
+        f"fp32 products run {HALF_PRECISION_SPEEDUP:g} x as fast (TF32: {TF32_SPEEDUP:g} x)",
         "bf16, fp16 or tf32", _precision, band=0.5,
     ),
     Knob(

@@ -102,7 +102,7 @@ def _host_comm_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _target(base: dict[str, Array], end: Array, start: int, latest: int) -> int:
-    """The last operation to end, of those launched before the call, that ended `latest`."""
+    """The last operation to end, of those launched before the call, that ended by `latest`."""
     eligible = np.flatnonzero((base["launch"] <= start) & (end <= latest))
     if not len(eligible):
         return -1

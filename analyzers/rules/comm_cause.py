@@ -10,6 +10,7 @@ import numpy as np
 from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.cost import CostModel, fit_cost
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.transfer_curve import LATENCY_BOUND_RATE
 
 GRADIENT_ROLES = ("dp", "replicate", "world", "")
 MIN_SHARE_CPU = 0.12  # backends on CPU ranks share cores with the operators: healthy runs expose up to 10 %
@@ -111,7 +112,10 @@ def _slow_for_size(traffic: Traffic) -> bool:
     usable = traffic.sizes_bytes > 0
     if not usable.any():
         return False
-    return float(np.median(traffic.sizes_bytes[usable] / np.maximum(traffic.times_us[usable], 1e-3))) < 2_000.0
+    return (
+        float(np.median(traffic.sizes_bytes[usable] / np.maximum(traffic.times_us[usable], 1e-3)))
+        < LATENCY_BOUND_RATE * 1e3
+    )
 
 
 def _below_default_bucket(traffic: Traffic) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
@@ -22,7 +23,6 @@ from ddprof.model import Device
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.05
-SPEEDUP = 2.5  # between the factors of Daydream: 3 for compute-bound kernels, 2 for memory-bound ones
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
@@ -35,8 +35,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         id=RULE.id,
         summary=f"matrix products in fp32 take {format_share(fp32 / measures.step_us)} of each step",
         ranks=(),
-        lost_us=fp32 * (1 - 1 / SPEEDUP),
-        changes=(Change("scale_kernels", (), (1 / SPEEDUP,), "fp32_gemm"),),
+        lost_us=fp32 * (1 - 1 / HALF_PRECISION_SPEEDUP),
+        changes=(Change("scale_kernels", (), (1 / HALF_PRECISION_SPEEDUP,), "fp32_gemm"),),
         confidence=0.85,
         evidence=(
             Evidence(

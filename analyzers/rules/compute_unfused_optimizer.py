@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
@@ -22,8 +23,6 @@ from ddprof.units import format_us
 
 MIN_KERNELS = 60  # foreach and fused run a few dozen at most
 MIN_SHARE = 0.02
-ONE_PASS = 0.3  # of the device time: bytes moved by a fused pass over those of ~10 elementwise kernels
-HOST_LEFT = 0.05
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
@@ -36,8 +35,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         id=RULE.id,
         summary=f"the optimizer runs as {kernels:.0f} kernels per step, {format_us(time_us)} in all",
         ranks=(),
-        lost_us=time_us * (1 - ONE_PASS),
-        changes=(Change("scale_kernels", (), (ONE_PASS, HOST_LEFT), "optimizer"),),
+        lost_us=time_us * (1 - FUSED_DEVICE_SHARE),
+        changes=(Change("scale_kernels", (), (FUSED_DEVICE_SHARE, FUSED_HOST_SHARE), "optimizer"),),
         confidence=0.85,
         evidence=(Evidence(f"{kernels:.0f} optimizer kernels of {format_us(time_us / kernels)} on average"),),
         fixes=(

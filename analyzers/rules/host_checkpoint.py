@@ -19,6 +19,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.stalls import Stalls, worst_stalls
 from ddprof.analyzers.rules.evidence import largest_span, run_evidence
+from ddprof.analyzers.rules.over_the_run import over_the_run
 
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.units import format_ranks, format_share, format_us
@@ -64,18 +65,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _over_the_run(measures: Measures, outside: Stalls) -> Candidate:
     """No save fell into the traced steps, but the run as a whole has them."""
     rank = measures.job.rank_ids[outside.position]
-    return Candidate(
-        id=RULE.id,
-        summary=f"saving and loading state takes {format_share(outside.share)} of the run on rank {rank}, outside the "
-        f"traced steps: {outside.count} times, up to {format_us(outside.longest_ns / 1e3)}",
-        ranks=(),
-        lost_us=outside.share * measures.step_us,
-        changes=(),
-        confidence=0.85,
-        evidence=(run_evidence(measures, outside, "saves and loads"),),
-        fixes=(FIX,),
-        ceiling_us=outside.share * measures.step_us,
+    summary = (
+        f"saving and loading state takes {format_share(outside.share)} of the run on rank {rank}, outside the "
+        f"traced steps: {outside.count} times, up to {format_us(outside.longest_ns / 1e3)}"
     )
+    return over_the_run(RULE.id, summary, measures, outside, "saves and loads", FIX)
 
 
 RULE = Rule("host.checkpoint", "Saving state stops the job", detect, bound="host")

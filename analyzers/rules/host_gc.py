@@ -18,6 +18,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.stalls import Stalls, worst_stalls
 from ddprof.analyzers.rules.evidence import largest_span, run_evidence
+from ddprof.analyzers.rules.over_the_run import over_the_run
 
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.units import format_share, format_us
@@ -65,18 +66,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 def _over_the_run(measures: Measures, outside: Stalls) -> Candidate:
     """No collection fell into the traced steps, but the run as a whole has them."""
-    return Candidate(
-        id=RULE.id,
-        summary=f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
-        f"{measures.job.rank_ids[outside.position]}, outside the traced steps",
-        ranks=(),
-        lost_us=outside.share * measures.step_us,
-        changes=(),
-        confidence=0.85,
-        evidence=(run_evidence(measures, outside, "collections"),),
-        fixes=(FIX,),
-        ceiling_us=outside.share * measures.step_us,
+    summary = (
+        f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
+        f"{measures.job.rank_ids[outside.position]}, outside the traced steps"
     )
+    return over_the_run(RULE.id, summary, measures, outside, "collections", FIX)
 
 
 RULE = Rule("host.gc", "Garbage collection stops ranks", detect, bound="host")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.load import load_reports, require_complete, say
+from ddprof.cli.load import load_reports, no_cache_option, require_complete, say
 from ddprof.cli.output import FORMATS, chosen_format, render, show, write_file
 from ddprof.errors import GateFailed
 from ddprof.report import phrases
@@ -29,7 +29,7 @@ FAIL_ON_HELP = (
 @click.option("--strict", is_flag=True, help="Exit with 4 where the input is incomplete.")
 @click.option("--fail-on", multiple=True, metavar="EXPR", help=FAIL_ON_HELP)
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@no_cache_option
 @click.option(
     "--max-memory",
     type=click.IntRange(64),

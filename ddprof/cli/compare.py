@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ddprof.cli.analyze import FAIL_ON_HELP, fail
-from ddprof.cli.load import load_one, say
+from ddprof.cli.load import load_one, no_cache_option, say
 from ddprof.cli.output import FORMATS, chosen_format, write_file
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.compare import Comparison, compare, to_json
@@ -35,7 +35,7 @@ _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 )
 @click.option("--allow-different", is_flag=True, help="Let gates judge runs of different size, device or backend.")
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@no_cache_option
 def command(
     before: str,
     after: str,

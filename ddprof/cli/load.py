@@ -17,6 +17,8 @@ from ddprof.report.saved import is_saved_report, read_saved
 if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
 
+no_cache_option = click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+
 
 def load_reports(
     paths: Sequence[str],

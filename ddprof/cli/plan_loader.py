@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import load_run, pairs
+from ddprof.cli.load import load_run, no_cache_option, pairs
 from ddprof.cli.plan_text import as_json, curve_lines, flat_words
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.units import format_share, format_us
@@ -35,7 +35,7 @@ _SOURCES = {
 @click.argument("run")
 @click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
 @click.option("--format", "form", type=FORMAT, default="text", show_default=True)
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@no_cache_option
 def buckets(run: str, now: tuple[str, ...], form: str, no_cache: bool) -> None:
     """Plan DDP's bucket_cap_mb and first bucket from the run's gradient times and message costs."""
     from ddprof.analyzers.planning.buckets import plan_buckets
@@ -49,7 +49,7 @@ def buckets(run: str, now: tuple[str, ...], form: str, no_cache: bool) -> None:
 @click.argument("run")
 @click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
 @click.option("--format", "form", type=FORMAT, default="text", show_default=True)
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@no_cache_option
 def loader(run: str, now: tuple[str, ...], form: str, no_cache: bool) -> None:
     """Plan num_workers and prefetch_factor from what a batch costs."""
     from ddprof.analyzers.planning.loader import plan_loader

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.load import load_run
+from ddprof.cli.load import load_run, no_cache_option
 from ddprof.cli.plan_loader import FORMAT
 from ddprof.cli.plan_text import as_json
 from ddprof.errors import UsageError
@@ -49,7 +49,7 @@ def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--world", type=click.IntRange(2), help="Devices, where there is no run.")
 @shape_options
 @click.option("--format", "form", type=FORMAT, default="text", show_default=True)
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@no_cache_option
 def sharding(run: str | None, world: int | None, form: str, no_cache: bool, **given: Any) -> None:
     """Choose among DDP, ZeRO-1/2/3, FSDP and HSDP: memory by formula, step time for each.
 
@@ -77,7 +77,7 @@ def sharding(run: str | None, world: int | None, form: str, no_cache: bool, **gi
               "times slower than its links the network between nodes is.")  # fmt: skip
 @shape_options
 @click.option("--format", "form", type=FORMAT, default="text", show_default=True)
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@no_cache_option
 def scale(run: str | None, world: int, node_factor: float, form: str, no_cache: bool, **given: Any) -> None:
     """Predict a world of N: a run's data parallelism scaled, or the best DP x TP x PP layout of a model's shape.
 

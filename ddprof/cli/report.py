@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.load import load_one, say
+from ddprof.cli.load import load_one, no_cache_option, say
 from ddprof.cli.output import chosen_format, render, write_file
 
 
@@ -23,7 +23,7 @@ from ddprof.cli.output import chosen_format, render, write_file
 )
 @click.option("--redact", is_flag=True, help="Replace names, paths and hosts by keyed hashes; verdicts stay.")
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@no_cache_option
 def command(path: str, output: Path, redact: bool, workers: int | None, no_cache: bool) -> None:
     """Write one self-contained file of RUN: opens offline, makes no request, prints well.
 

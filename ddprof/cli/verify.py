@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.load import load_one, load_run, pairs, say
+from ddprof.cli.load import load_one, load_run, no_cache_option, pairs, say
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.report import calibration
@@ -63,7 +63,7 @@ class CommandAfterDashes(click.Command):
 @click.option("--steps", default=10, show_default=True, type=click.IntRange(3), help="Steps in the trace window.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option("--no-record", is_flag=True, help="Do not append the outcome to the calibration files.")
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@no_cache_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.load import load_run, pairs
+from ddprof.cli.load import load_run, no_cache_option, pairs
 from ddprof.errors import UsageError
 from ddprof.units import format_share, format_us
 
@@ -26,7 +26,7 @@ NOW_HELP = "A setting of the run itself where it was not captured: num_workers=2
 @click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
 @click.option("--list", "listed", is_flag=True, help="List the settings, their values and what each one assumes.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+@no_cache_option
 def command(
     run: str | None, settings: tuple[str, ...], now: tuple[str, ...], listed: bool, form: str, no_cache: bool
 ) -> None:

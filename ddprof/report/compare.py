@@ -61,6 +61,7 @@ def compare(before: Report, after: Report) -> Comparison:
     step = _delta("step", scale_us, after.steps.wall_us, before.steps.per_step_us, after.steps.per_step_us, scale_us)
     causes = _cause_deltas(before, after, scale_us)
     old, fresh = _serious(before), _serious(after)
+    scaled = scaling(before, after)
     return Comparison(
         before=before,
         after=after,
@@ -69,8 +70,8 @@ def compare(before: Report, after: Report) -> Comparison:
         gone=tuple(f for key, f in old.items() if key not in fresh),
         new=tuple(f for key, f in fresh.items() if key not in old),
         differences=tuple(_differences(before, after)),
-        notes=tuple(_notes(before, after)),
-        scaling=scaling(before, after),
+        notes=tuple(_notes(before, after, scaled)),
+        scaling=scaled,
     )
 
 
@@ -136,9 +137,8 @@ def _differences(before: Report, after: Report) -> list[str]:
     return [f"{what}: {old} against {new}" for what, old, new in pairs if old and new and old != new]
 
 
-def _notes(before: Report, after: Report) -> list[str]:
-    found = scaling(before, after)
-    notes = [] if found is None else [scaling_words(found)]
+def _notes(before: Report, after: Report, scaled: Scaling | None) -> list[str]:
+    notes = [] if scaled is None else [scaling_words(scaled)]
     for label, report in (("before", before), ("after", after)):
         if report.steps.count < LEAST_STEPS:
             notes.append(

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.replay.graph import build_graph
-from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.score import RunScore, compare
-from ddprof.analyzers.summarise import summarise
 
 from ddprof.findings import Abstention, Candidate
 from ddprof.readers import discover, read
@@ -38,19 +37,24 @@ class Labelled:
         return job_facts([rank_facts(read(source)) for source in found[1]])
 
     @cached_property
+    def run(self) -> LoadedRun:
+        """The run as the engine holds it."""
+        return LoadedRun(self.name, self.job, ())
+
+    @property
     def measures(self) -> Measures:
         """What the rules read."""
-        return measure(self.job)
+        return self.run.measures
 
-    @cached_property
+    @property
     def pricer(self) -> Pricer:
         """What prices changes."""
-        return pricer(build_graph(self.job), self.measures)
+        return self.run.pricer
 
-    @cached_property
+    @property
     def report(self) -> Report:
         """The report."""
-        return summarise(self.job, self.name, ())
+        return self.run.report
 
     @cached_property
     def score(self) -> RunScore:

@@ -78,10 +78,10 @@ def test_every_page_opens(chromium: Any, address: str, page: Any) -> None:
 
 
 @pytest.mark.parametrize("sample", REAL_RUNS)
-def test_every_page_opens_on_real_runs(chromium: Any, serve: Callable[..., str], shared_dir: Path, sample: str) -> None:
-    if not (shared_dir / sample).exists():
-        pytest.skip(f"{sample} is not among the shared traces")
-    where = serve(load([str(shared_dir / sample)]))
+def test_every_page_opens_on_real_runs(
+    chromium: Any, serve: Callable[..., str], shared_copy: Callable[[str], Path], sample: str
+) -> None:
+    where = serve(load([str(shared_copy(sample))]))
     assert {page.path: found for page in PAGES if (found := visit(chromium, where, page.path))} == {}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,8 @@ SAMPLE = "04_slow_gpu_tp2dp2_clock_skew"
 
 
 @pytest.fixture(scope="module")
-def traces(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy: exporting caches its facts beside the traces."""
-    folder = shared_dir / "oracle_samples" / SAMPLE / "traces"
-    if not folder.is_dir():
-        pytest.skip(f"no sample {SAMPLE} in {shared_dir}")
-    return Path(shutil.copytree(folder, tmp_path_factory.mktemp("sample") / "traces"))
+def traces(shared_copy: Callable[[str], Path]) -> Path:
+    return shared_copy(f"oracle_samples/{SAMPLE}/traces")
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ class Backward(Instrumentor):
         is_compiling = torch.compiler.is_compiling
 
         def backward(*args: Any, **kwargs: Any) -> None:
+            """torch.autograd.backward, timed."""
             if is_compiling():
                 original(*args, **kwargs)
                 return

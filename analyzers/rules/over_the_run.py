@@ -1,0 +1,25 @@
+"""Pauses that all fell outside the traced steps, priced by their share of the run as the capture recorded it."""
+
+from __future__ import annotations
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.stalls import Stalls
+from ddprof.analyzers.rules.evidence import run_evidence
+
+from ddprof.findings import Candidate, Fix
+
+
+def over_the_run(rule_id: str, summary: str, measures: Measures, stalls: Stalls, what: str, fix: Fix) -> Candidate:
+    """The candidate of a rule that saw no such pause in the trace. `what`: the pauses in words, plural."""
+    lost_us = stalls.share * measures.step_us
+    return Candidate(
+        id=rule_id,
+        summary=summary,
+        ranks=(),
+        lost_us=lost_us,
+        changes=(),
+        confidence=0.85,
+        evidence=(run_evidence(measures, stalls, what),),
+        fixes=(fix,),
+        ceiling_us=lost_us,
+    )

@@ -6,9 +6,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 
-import fsspec
-
-from ddprof.readers.streams import open_blocks, open_raw
+from ddprof.readers.streams import open_blocks, open_file, open_raw
 
 _TAR_MAGIC = b"ustar"
 _TAR_MAGIC_AT = 257
@@ -29,7 +27,7 @@ def members(path: str) -> Iterator[tuple[str, int]]:
 
     Raises OSError where it is damaged.
     """
-    with fsspec.open(path, "rb", compression=None).open() as outer:
+    with open_file(path) as outer:
         if zipfile.is_zipfile(outer):
             outer.seek(0)
             with zipfile.ZipFile(outer) as archive:

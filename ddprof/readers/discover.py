@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import fsspec
-
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers.archives import is_archive, members
@@ -81,6 +79,8 @@ def _stated(path: str) -> Source:
 
 
 def _remote_files(url: str) -> Iterator[Source]:
+    import fsspec
+
     try:
         system, root = fsspec.core.url_to_fs(url)
         listed = system.find(root, detail=True)

@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 from dash import dcc, html
 from dash.development.base_component import Component
 from ddprof.dashboard.exhibit import Exhibit, Sheet
+from ddprof.dashboard.figures.base import palette
+from ddprof.dashboard.figures.draw import draw
 from ddprof.dashboard.view import View
 
 from ddprof.findings import Finding
@@ -35,16 +37,17 @@ def aria(**values: str) -> dict[str, Any]:
 def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     """One exhibit: question, sentence, picture, and the numbers behind a fold with a CSV link."""
     picture = None
-    if exhibit.figure is not None:
-        height = exhibit.figure.layout.height
+    if exhibit.chart is not None:
+        figure = draw(exhibit.chart, palette(view.dark))
+        height = figure.layout.height
         graph = dcc.Graph(
-            figure=exhibit.figure,
+            figure=figure,
             config={"displayModeBar": False},
             style={"height": height},
             id=f"figure-{exhibit.id}",
         )
         # The place is kept while plotly.js is on its way, so that nothing jumps.
-        picture = html.Div(graph, style={"minHeight": height, **_most_width(exhibit.figure)})
+        picture = html.Div(graph, style={"minHeight": height, **_most_width(figure)})
     return html.Section(
         [html.H2(exhibit.question), html.P(exhibit.reading, className="reading"), picture, fold(exhibit, page, view)],
         className="exhibit",
@@ -64,7 +67,7 @@ def fold(exhibit: Exhibit, page: str, view: View) -> Component:
     kept = {k: v for k, v in view.query.items() if k in ("run", "ranks", "steps", "against")}
     address = "data/table.csv?" + urlencode({**kept, "page": page.lstrip("/"), "id": exhibit.id})
     body = [html.Summary("Numbers"), table(exhibit.sheet), html.A("CSV", href=address, download=f"{exhibit.id}.csv")]
-    return html.Details(body, open=exhibit.figure is None)
+    return html.Details(body, open=exhibit.chart is None)
 
 
 def table(sheet: Sheet) -> Component:

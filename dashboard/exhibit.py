@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import plotly.graph_objects as go
+from ddprof.dashboard.charts import Chart
 
 # A spreadsheet runs a cell that begins with one of these; names from a trace must stay text.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -32,13 +32,13 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One chart. `id` names it in addresses; without a figure the sheet is the exhibit."""
+    """One chart. `id` names it in addresses; without a chart the sheet is the exhibit."""
 
     id: str
     question: str
     reading: str
     sheet: Sheet
-    figure: go.Figure | None = None
+    chart: Chart | None = None
 
 
 def sheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Sheet:

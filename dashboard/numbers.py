@@ -40,6 +40,12 @@ def step_count(job: JobFacts) -> int:
     return min((len(f.steps) for f in job.ranks), default=0)
 
 
+def rank_steps_us(job: JobFacts) -> Array:
+    """Wall time of each step on each rank, us, shape (ranks, steps)."""
+    count = step_count(job)
+    return np.array([(f.steps["end_ns"] - f.steps["start_ns"])[:count] for f in job.ranks]).reshape(-1, count) / 1e3
+
+
 def lateness_us(job: JobFacts) -> Array:
     """Mean arrival at collectives against the mean of their members, us, shape (ranks, steps); NaN where none."""
     steps = step_count(job)

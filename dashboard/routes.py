@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ddprof.dashboard.inspect import largest_waits, path_runs, range_statistics, search, slice_details
-from ddprof.dashboard.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
+from ddprof.dashboard.lane_info import timeline_info
+from ddprof.dashboard.lanes import Timeline
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.session import Session
@@ -16,31 +17,8 @@ from ddprof.dashboard.view import View, parse_numbers, run_number
 from flask import Blueprint, Response, request
 
 from ddprof.errors import DdprofError, UsageError
-from ddprof.report.bar import LOOKS
 from ddprof.report.contract import to_contract
 
-KIND_WORDS = {
-    "causes": "where time goes",
-    "steps": "steps",
-    "phases": "phases",
-    "host": "host",
-    "stream": "device",
-    "comm": "communication",
-}
-# Colours of what is no ledger cause: borrowed from the palette, so that the theme carries them.
-_EXTRA_COLORS = {
-    "forward": "compute",
-    "backward": "checkpoint",
-    "optimizer": "gc",
-    "step": "unknown",
-    "comm_hidden": "comm-transfer",
-    "operator": "other",
-    "range": "checkpoint",
-    "runtime": "host-sync",
-    "frame": "unknown",
-    "worker": "dataloader",
-}
-_TEXTURES = {"comm_wait": "hatch", "dataloader": "dots", "worker": "dots", "memcpy": "lines", "host_launch": "cross"}
 MAX_SEARCH_CHARS = 200
 
 
@@ -76,33 +54,12 @@ def routes(runs: Runs) -> Blueprint:
 
 
 def _lanes(session: Session) -> dict[str, Any]:
-    timeline = _timeline(session)
-    wanted = parse_numbers(request.args.get("ranks", ""))
-    lanes = [
-        {"id": i, "rank": lane.rank, "host": lane.host, "kind": lane.kind, "label": lane.label, "slices": lane.slices}
-        for i, lane in enumerate(timeline.lanes)
-        if wanted is None or lane.rank in wanted
-    ]
-    used = {lane["kind"] for lane in lanes}
-    return {
-        "lanes": lanes,
-        "lo_ns": timeline.index.lo_ns,
-        "hi_ns": timeline.index.hi_ns,
-        "slices": len(timeline.index),
-        "categories": [_category(name) for name in CATEGORIES],
-        "kinds": [[kind, KIND_WORDS[kind]] for kind in KINDS if kind in used and kind in KIND_WORDS],
-    }
+    return timeline_info(_timeline(session), parse_numbers(request.args.get("ranks", "")))
 
 
 def _timeline(session: Session) -> Timeline:
     """The timeline the request is about: with the operators of the ranks in `expanded`."""
     return session.timeline_of(parse_numbers(request.args.get("expanded", "")) or frozenset())
-
-
-def _category(name: str) -> dict[str, str | None]:
-    color = _EXTRA_COLORS.get(name, name.replace("_", "-"))
-    letter = LOOKS[name].letter if name in LOOKS else name[0]
-    return {"words": CATEGORY_WORDS[name], "color": color, "letter": letter, "texture": _TEXTURES.get(name)}
 
 
 def _tile(session: Session) -> Response:

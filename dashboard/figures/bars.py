@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
+from ddprof.dashboard.charts import Columns, Ranges, Stacked
 from ddprof.dashboard.figures.base import PATTERNS, Palette, figure, label
 
 BAR_HEIGHT = 26
 
 
-def stacked(
-    labels: Sequence[str],
-    parts: Mapping[str, Sequence[float]],
-    looks: Mapping[str, tuple[str, str]],
-    colors: Palette,
-    unit: str,
-    horizontal: bool = True,
-    axis: str = "",
-) -> go.Figure:
-    """One bar per label, stacked by part.
-
-    `looks`: part -> (words, colour). Parts that are zero everywhere are left out.
-    """
-    height = max(180, BAR_HEIGHT * len(labels) + 110) if horizontal else 320
-    chart = figure(colors, unit if horizontal else axis, axis if horizontal else unit, min(height, 900))
-    shown = [label(text) for text in labels]
-    for part, values in parts.items():
-        if not any(value > 0 for value in values):
-            continue
-        words, color = looks[part]
-        x, y = (list(values), shown) if horizontal else (shown, list(values))
-        marker = {"color": color, "pattern": {"shape": PATTERNS.get(part, ""), "solidity": 0.25, "fillmode": "overlay"}}
-        chart.add_bar(
+def stacked(chart: Stacked, colors: Palette) -> go.Figure:
+    """One bar per label, stacked by part. Parts that are zero everywhere are left out."""
+    height = max(180, BAR_HEIGHT * len(chart.labels) + 110) if chart.horizontal else 320
+    titles = (chart.unit, chart.axis) if chart.horizontal else (chart.axis, chart.unit)
+    drawn = figure(colors, *titles, min(height, 900))
+    shown = [label(text) for text in chart.labels]
+    for part in chart.drawn_parts:
+        x, y = (list(part.values), shown) if chart.horizontal else (shown, list(part.values))
+        pattern = {"shape": PATTERNS.get(part.key, ""), "solidity": 0.25, "fillmode": "overlay"}
+        drawn.add_bar(
             x=x,
             y=y,
-            orientation="h" if horizontal else "v",
-            name=label(words),
-            marker=marker,
-            hovertemplate=_hover(unit, horizontal),
+            orientation="h" if chart.horizontal else "v",
+            name=label(part.words),
+            marker={"color": colors.value(part.color), "pattern": pattern},
+            hovertemplate=_hover(chart.unit, chart.horizontal),
         )
-    chart.update_layout(barmode="stack", bargap=0.25)
-    if horizontal:
-        chart.update_yaxes(autorange="reversed", type="category")
+    drawn.update_layout(barmode="stack", bargap=0.25)
+    if chart.horizontal:
+        drawn.update_yaxes(autorange="reversed", type="category")
     else:
-        chart.update_xaxes(type="category")
-    return chart
+        drawn.update_xaxes(type="category")
+    return drawn
 
 
 def _hover(unit: str, horizontal: bool) -> str:
@@ -54,32 +42,25 @@ def _hover(unit: str, horizontal: bool) -> str:
     return f"%{{fullData.name}}: %{{{amount}:.4g}} {unit}<extra>%{{{name}}}</extra>"
 
 
-def ranges(
-    labels: Sequence[str],
-    low: Sequence[float],
-    value: Sequence[float],
-    high: Sequence[float],
-    colors: Palette,
-    unit: str,
-) -> go.Figure:
+def ranges(chart: Ranges, colors: Palette) -> go.Figure:
     """One bar per label with a whisker from low to high."""
-    chart = figure(colors, unit, "", max(160, 34 * len(labels) + 70))
-    chart.add_bar(
-        x=list(value),
-        y=[label(text) for text in labels],
+    drawn = figure(colors, chart.unit, "", max(160, 34 * len(chart.labels) + 70))
+    drawn.add_bar(
+        x=list(chart.value),
+        y=[label(text) for text in chart.labels],
         orientation="h",
         marker={"color": colors.accent},
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [h - v for h, v in zip(high, value, strict=True)],
-            "arrayminus": [v - lo for v, lo in zip(value, low, strict=True)],
+            "array": [h - v for h, v in zip(chart.high, chart.value, strict=True)],
+            "arrayminus": [v - lo for v, lo in zip(chart.value, chart.low, strict=True)],
             "color": colors.text,
         },
-        hovertemplate="%{x:.4g} " + unit + "<extra>%{y}</extra>",
+        hovertemplate="%{x:.4g} " + chart.unit + "<extra>%{y}</extra>",
     )
-    chart.update_yaxes(autorange="reversed", type="category")
-    return chart
+    drawn.update_yaxes(autorange="reversed", type="category")
+    return drawn
 
 
 def waterfall(labels: Sequence[str], levels: Sequence[float], colors: Palette, unit: str) -> go.Figure:
@@ -103,16 +84,15 @@ def waterfall(labels: Sequence[str], levels: Sequence[float], colors: Palette, u
     return chart
 
 
-def plain(labels: Sequence[str], values: Sequence[float], colors: Palette, unit: str, color: str = "") -> go.Figure:
+def columns(chart: Columns, colors: Palette) -> go.Figure:
     """One upright bar per label, as in a histogram."""
-    chart = figure(colors, "", unit, 280)
-    names = [label(text) for text in labels]
-    chart.add_bar(
-        x=names,
-        y=list(values),
-        marker={"color": color or colors.accent},
-        hovertemplate="%{x}: %{y:.4g} " + unit + "<extra></extra>",
+    drawn = figure(colors, "", chart.unit, 280)
+    drawn.add_bar(
+        x=[label(text) for text in chart.labels],
+        y=list(chart.values),
+        marker={"color": colors.accent},
+        hovertemplate="%{x}: %{y:.4g} " + chart.unit + "<extra></extra>",
     )
-    chart.update_xaxes(type="category")
-    chart.update_layout(bargap=0.1)
-    return chart
+    drawn.update_xaxes(type="category")
+    drawn.update_layout(bargap=0.1)
+    return drawn

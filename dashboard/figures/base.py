@@ -29,6 +29,11 @@ class Palette:
         look = LOOKS[cause]
         return look.dark if self.dark else look.light
 
+    def value(self, name: str) -> str:
+        """The colour of a theme's name: a ledger cause with dashes, or one of the palette's own."""
+        own = {"line": self.grid, "accent": self.accent, "critical": self.critical, "quiet": self.quiet}
+        return own.get(name) or self.cause(name.replace("-", "_"))
+
     @property
     def sequential(self) -> str:
         """Scale for amounts: readable with every kind of colour vision."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
+from ddprof.dashboard.charts import Heat
 from ddprof.dashboard.figures.base import Palette, figure, label
 
 from ddprof.tables import Array
@@ -17,52 +18,40 @@ SHORT_CHARS, SLANTED_PX = 8, 60  # long names of columns stand aslant where ther
 COLUMN_PX, NARROW_BELOW_COLUMNS = 120, 6  # a few columns are not stretched over the page
 
 
-def heatmap(
-    values: Array,
-    columns: Sequence[str],
-    lines: Sequence[str],
-    colors: Palette,
-    unit: str,
-    diverging: bool = False,
-    axis: str = "",
-    shade: Array | None = None,
-    full_shade: float | None = None,
-) -> go.Figure:
-    """`values` (lines, columns), NaN where nothing is known. Differences use a scale centred on zero.
-
-    `shade`: what is coloured where that is not the value itself (`full_shade`: what gets the full colour).
-    """
+def heatmap(chart: Heat, colors: Palette) -> go.Figure:
+    """Lines against columns; the number stands on the cell where there is room."""
+    values, lines, columns = chart.values, chart.lines, chart.columns
     slanted = SLANTED_PX if len(columns) > 3 and max(map(len, columns)) > SHORT_CHARS else 0
     height = min(MAX_HEIGHT_PX, max(150, LINE_PX * len(lines) + 80)) + slanted
-    chart = figure(colors, axis, "", int(height))
-    shown = values if shade is None else shade
+    drawn = figure(colors, chart.axis, "", int(height))
+    shown = values if chart.shade is None else chart.shade
     known = np.abs(shown[np.isfinite(shown)])
-    most = full_shade or (float(known.max()) if len(known) else 1.0) or 1.0
-    low = -most if diverging else 0.0
+    most = chart.full_shade or (float(known.max()) if len(known) else 1.0) or 1.0
+    low = -most if chart.diverging else 0.0
     written = values.size <= MAX_CELLS_WITH_TEXT and LINE_PX * len(lines) + 80 <= MAX_HEIGHT_PX
     names, heads = [label(line) for line in lines], [label(c) for c in columns]
-    chart.add_heatmap(
+    drawn.add_heatmap(
         z=_plain(shown),
         x=heads,
         y=names,
         customdata=_plain(values),
-        colorscale=colors.diverging if diverging else colors.sequential,
+        colorscale=colors.diverging if chart.diverging else colors.sequential,
         zmin=low,
         zmax=most,
-        colorbar={"title": {"text": unit}, "thickness": 12},
+        colorbar={"title": {"text": chart.unit}, "thickness": 12},
         showscale=not written,
-        hovertemplate="%{y}, %{x}: %{customdata:.4g} " + unit + "<extra></extra>",
+        hovertemplate="%{y}, %{x}: %{customdata:.4g} " + chart.unit + "<extra></extra>",
         xgap=1,
         ygap=1,
     )
     if written:
-        _write(chart, values, _takes_black((shown - low) / (most - low), diverging, colors.dark), heads, names)
-    chart.update_layout(showlegend=False)
-    chart.update_yaxes(range=[len(lines) - 0.5, -0.5], type="category")
-    chart.update_xaxes(range=[-0.5, len(columns) - 0.5], type="category", side="bottom")
+        _write(drawn, values, _takes_black((shown - low) / (most - low), chart.diverging, colors.dark), heads, names)
+    drawn.update_layout(showlegend=False)
+    drawn.update_yaxes(range=[len(lines) - 0.5, -0.5], type="category")
+    drawn.update_xaxes(range=[-0.5, len(columns) - 0.5], type="category", side="bottom")
     if len(columns) < NARROW_BELOW_COLUMNS:
-        chart.update_layout(meta={"max_width_px": COLUMN_PX * len(columns) + 160})  # kept by cards.exhibit_card
-    return chart
+        drawn.update_layout(meta={"max_width_px": COLUMN_PX * len(columns) + 160})  # kept by cards.exhibit_card
+    return drawn
 
 
 def _plain(values: Array) -> list[list[float | None]]:

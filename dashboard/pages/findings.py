@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dash import html
 from dash.development.base_component import Component
 from ddprof.dashboard.cards import exhibit_card, finding_card
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.bars import ranges
-from ddprof.dashboard.figures.base import palette
+from ddprof.dashboard.exhibits.findings import exhibits
 from ddprof.dashboard.view import View
-
-from ddprof.findings import Finding
-from ddprof.report import phrases
-from ddprof.report.model import Report
 
 
 def content(view: View) -> list[Component]:
@@ -23,27 +15,3 @@ def content(view: View) -> list[Component]:
     charts = [exhibit_card(exhibit, "/findings", view) for exhibit in exhibits(view)]
     cards = [finding_card(view, number, finding, full=True) for number, finding in enumerate(found)]
     return [html.H1("Findings"), *charts, *cards]
-
-
-def exhibits(view: View) -> list[Exhibit]:
-    """The findings by their price."""
-    report = view.session.report
-    found = report.ranked_findings()
-    columns = ("finding", "severity", "who", "gain (ms/step)", "low (ms)", "high (ms)", "step after (ms)", "confidence")
-    rows = [_row(report, f) for f in found]
-    if not rows:
-        reading = "Nothing that was checked costs this job time."
-        return [Exhibit("findings", "What do I fix first?", reading, sheet(columns, rows))]
-    reading = (
-        f"{rows[0][0]} gives back most: {rows[0][3]:.3g} ms of each {report.steps.wall_us / 1e3:.4g} ms step. "
-        "Gains overlap: they are not to be added."
-    )
-    low, value, high = ([row[i] for row in rows] for i in (4, 3, 5))
-    figure = ranges([f"{r[0]} · {r[2]}" for r in rows], low, value, high, palette(view.dark), "ms per step")
-    return [Exhibit("findings", "What do I fix first?", reading, sheet(columns, rows), figure)]
-
-
-def _row(report: Report, finding: Finding) -> tuple[Any, ...]:
-    gain = finding.recoverable_us
-    times = [us / 1e3 for us in (gain.value, gain.low, gain.high, report.predicted_step_us(finding))]
-    return (finding.id, report.severity_of(finding), phrases.who_words(finding), *times, finding.confidence)

@@ -7,13 +7,10 @@ from collections.abc import Iterator, Sequence
 from dash import dcc, html
 from dash.development.base_component import Component
 from ddprof.dashboard.cards import aria, exhibit_card, notice
+from ddprof.dashboard.charts import Curve, Curves, Part, Stacked, cause_color
 from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.bars import stacked
-from ddprof.dashboard.figures.base import palette
-from ddprof.dashboard.figures.points import curves
 from ddprof.dashboard.live import HostNow, hosts_now, running_ranks
 from ddprof.dashboard.numbers import MAX_LINES
-from ddprof.dashboard.pages.ranks import cause_looks
 from ddprof.dashboard.view import View
 
 from ddprof.capture.live import LiveRank, latest_late
@@ -48,14 +45,14 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     ranks = [r for r in running_ranks(view.session.folder) if view.shows(r.rank)]
     if not ranks:
         return
-    yield _now(view, ranks)
-    yield _history(view, ranks)
+    yield _now(ranks)
+    yield _history(ranks)
     hosts = hosts_now(view.session.folder)
     if hosts:
         yield _hosts(hosts)
 
 
-def _now(view: View, ranks: Sequence[LiveRank]) -> Exhibit:
+def _now(ranks: Sequence[LiveRank]) -> Exhibit:
     columns = ("rank", "host", "step", "step time (ms)", *(f"{w} (ms)" for w in _WORDS.values()), "silent for (s)")
     rows = [
         (
@@ -70,10 +67,12 @@ def _now(view: View, ranks: Sequence[LiveRank]) -> Exhibit:
     ]
     slowest = sorted(ranks, key=lambda r: -sum(r.median_ns(p) for p in _PHASES if p != "backward_ns"))[:MAX_LINES]
     names = [f"rank {r.rank}" for r in slowest]
-    parts = {cause: [r.median_ns(phase) / 1e6 for r in slowest] for phase, cause in _PHASES.items()}
-    looks = {cause: (_WORDS[phase], cause_looks(view)[cause][1]) for phase, cause in _PHASES.items()}
-    figure = stacked(names, parts, looks, palette(view.dark), "ms per step, median of recent steps")
-    return Exhibit("live-now", "Who is behind now?", _who(ranks), sheet(columns, rows), figure)
+    parts = [
+        Part(cause, _WORDS[phase], cause_color(cause), [r.median_ns(phase) / 1e6 for r in slowest])
+        for phase, cause in _PHASES.items()
+    ]
+    chart = Stacked(names, parts, "ms per step, median of recent steps")
+    return Exhibit("live-now", "Who is behind now?", _who(ranks), sheet(columns, rows), chart)
 
 
 def _who(ranks: Sequence[LiveRank]) -> str:
@@ -88,7 +87,7 @@ def _who(ranks: Sequence[LiveRank]) -> str:
     return f"{words} Rank {late.rank} is {format_us(late.late_ns / 1e3)} late per step, in {late.phase}."
 
 
-def _history(view: View, ranks: Sequence[LiveRank]) -> Exhibit:
+def _history(ranks: Sequence[LiveRank]) -> Exhibit:
     """The slowest and the fastest rank of each recent step."""
     walls: dict[int, list[float]] = {}
     for rank in ranks:
@@ -99,15 +98,14 @@ def _history(view: View, ranks: Sequence[LiveRank]) -> Exhibit:
     if len(rows) < 2:
         return Exhibit("live-steps", question, "Too few steps yet.", table)
     numbers = [row[0] for row in rows]
-    drawn = {
-        "slowest rank": (numbers, [row[2] for row in rows], "solid"),
-        "fastest rank": (numbers, [row[1] for row in rows], "dot"),
-    }
+    drawn = [
+        Curve("slowest rank", numbers, [row[2] for row in rows]),
+        Curve("fastest rank", numbers, [row[1] for row in rows], dotted=True),
+    ]
     half = len(rows) // 2
     before, now = (sum(r[2] for r in part) / len(part) for part in (rows[:half], rows[half:]))
     reading = f"The last {len(rows)} steps: {now:.3g} ms in the newer half against {before:.3g} ms in the older."
-    figure = curves(drawn, None, "", palette(view.dark), "step", "ms")
-    return Exhibit("live-steps", question, reading, table, figure)
+    return Exhibit("live-steps", question, reading, table, Curves(drawn, "step", "ms"))
 
 
 def _hosts(hosts: Sequence[HostNow]) -> Exhibit:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping
-
-import numpy as np
 from dash import dcc, html
 from dash.development.base_component import Component
 from ddprof.dashboard.cards import exhibit_card, finding_card, step_bar
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.base import palette
-from ddprof.dashboard.figures.grids import heatmap
-from ddprof.dashboard.figures.points import step_dots
+from ddprof.dashboard.exhibits.overview import exhibits
 from ddprof.dashboard.view import View
 
 from ddprof.report import phrases
-from ddprof.report.deviation import Deviation, deviation
-from ddprof.report.model import CAUSES, Report
-from ddprof.report.svg import NAMED_MARK
+from ddprof.report.model import Report
 from ddprof.units import format_ranks, format_us
 
 
@@ -31,11 +22,6 @@ def content(view: View) -> list[Component]:
         [html.Div(left, className="main-column"), html.Div(right, className="side-column")], className="columns"
     )
     return [columns, *_limits(view)]
-
-
-def exhibits(view: View) -> list[Exhibit]:
-    """The two small pictures."""
-    return [e for e in (_dots(view), rank_causes(view)) if e is not None]
 
 
 def _verdict(report: Report) -> list[Component]:
@@ -63,64 +49,6 @@ def _findings(view: View) -> list[Component]:
     link = [dcc.Link(f"{more} more", href=view.link("/findings"))] if more > 0 else []
     words = "By the step time that fixing them gives back. Gains overlap; never add them."
     return [html.H2("What to do first"), html.P(words, className="quiet"), *shown, *link]
-
-
-def _dots(view: View) -> Exhibit | None:
-    values = [v for i, v in enumerate(view.session.report.steps.per_step_us) if view.shows_step(i)]
-    if not values:
-        return None
-    rows = [(i, v / 1e3) for i, v in enumerate(values)]
-    table = sheet(("step", "time (ms)"), rows)
-    if len(values) == 1:
-        reading = f"One step was seen, {format_us(values[0])}: nothing can be said of its spread."
-        return Exhibit("steps", "Is it steady?", reading, table, None)
-    spread = phrases.step_spread(view.session.report)
-    reading = f"The median of {len(values)} steps is {format_us(statistics.median(values))}"
-    reading += f", spread ±{spread * 100:.1f} %." if spread is not None else "."
-    return Exhibit("steps", "Is it steady?", reading, table, step_dots(values, palette(view.dark)))
-
-
-def rank_causes(view: View) -> Exhibit | None:
-    """Ranks against causes in percent of each rank's step, coloured by the distance to the median rank."""
-    found = deviation(view.session.report, shows=view.shows)
-    if found is None:
-        return None
-    heads = [phrases.CAUSE_WORDS[c] for c in found.causes]
-    names = [f"rank {r}" + (NAMED_MARK if r in found.named else "") for r in found.ranks]
-    figure = heatmap(
-        np.array(found.percent),
-        heads,
-        names,
-        palette(view.dark),
-        "%",
-        diverging=True,
-        shade=np.array(found.points),
-        full_shade=found.scale_points,
-    )
-    rows = [(r, *_percent(row)) for r, row in sorted(view.session.report.ledger.per_rank.items()) if view.shows(r)]
-    table = sheet(("rank", *(f"{phrases.CAUSE_WORDS[c]} (%)" for c in CAUSES)), rows)
-    return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, figure)
-
-
-def _percent(row: Mapping[str, float]) -> list[float]:
-    return [row.get(c, 0.0) / max(row.get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES]
-
-
-def _difference(found: Deviation, heads: list[str]) -> str:
-    if found.of == 1:
-        return "One rank was traced."
-    points, percent = np.array(found.points), np.array(found.percent)
-    line, column = np.unravel_index(int(np.abs(points).argmax()), points.shape)
-    if abs(points[line, column]) < 1.0:
-        return "All ranks spend their step alike, to one percent."
-    typical = percent[line, column] - points[line, column]
-    words = (
-        f"Percent of the step. Farthest off: {heads[int(column)]} on rank {found.ranks[int(line)]}, "
-        f"{percent[line, column]:.0f} % against {typical:.0f} % on the median rank."
-    )
-    if len(found.ranks) < found.of:
-        words += f" Shown: the {len(found.ranks)} of {found.of} ranks that differ most."
-    return words + (f"{NAMED_MARK} is named by a finding." if found.named & set(found.ranks) else "")
 
 
 def _limits(view: View) -> list[Component]:

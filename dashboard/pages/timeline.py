@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dash import dcc, html
 from dash.development.base_component import Component
 from ddprof.dashboard.cards import notice
-from ddprof.dashboard.exhibit import Exhibit
-from ddprof.dashboard.view import View, parse_numbers
-
-from ddprof.report import phrases
-from ddprof.units import format_us
-
-FEW_RANKS = 4  # up to here all lanes of all ranks are shown; above it a rank is one line until it is opened
+from ddprof.dashboard.exhibits.timeline import configuration, reading
+from ddprof.dashboard.view import View
 
 
 def content(view: View) -> list[Component]:
@@ -22,66 +15,8 @@ def content(view: View) -> list[Component]:
         return [html.H1("Timeline"), notice("A saved report holds no events. Serve the traces to see the timeline.")]
     return [
         html.H1("Timeline", className="small"),
-        html.P(_reading(view), className="reading"),
+        html.P(reading(view), className="reading"),
         html.Div(id="timeline-root", className="timeline"),
         dcc.Store(id="timeline-config", data=configuration(view)),
         html.Div(id="timeline-mounted", hidden=True),
     ]
-
-
-def exhibits(view: View) -> list[Exhibit]:
-    """None: the selection's numbers are shown by the canvas itself."""
-    return []
-
-
-def configuration(view: View) -> dict[str, Any]:
-    """What timeline.js needs: run, filters, the spans of the findings' evidence and the one to jump to."""
-    spans: list[dict[str, Any]] = []
-    focus = None
-    wanted = view.query.get("finding", "")
-    for number, finding in enumerate(view.session.report.ranked_findings()):
-        for evidence in finding.evidence:
-            if evidence.start_us is None or (evidence.rank is not None and not view.shows(evidence.rank)):
-                continue
-            if focus is None and wanted == str(number):
-                focus = len(spans)
-            end = evidence.end_us if evidence.end_us is not None else evidence.start_us
-            text = phrases.clean(f"{number + 1}. {finding.summary}: {evidence.text}")
-            spans.append({"rank": evidence.rank, "lo_us": evidence.start_us, "hi_us": end, "text": text})
-    report = view.session.report
-    shown = [r for r in report.run.ranks if view.shows(r)]
-    return {
-        "run": view.run,
-        "ranks": view.query.get("ranks", ""),
-        "kinds": ["causes", "steps", "phases", "host", "stream", "comm"],
-        "open": shown if len(shown) <= FEW_RANKS else [],
-        "culprits": sorted({r for f in report.findings for r in f.ranks}),
-        "spans": spans,
-        "focus": focus,
-        **_range(view),
-    }
-
-
-def _range(view: View) -> dict[str, float | None]:
-    """The window of the address: from/to in us, or the steps of the filter."""
-    try:
-        return {"from_us": float(view.query["from"]), "to_us": float(view.query["to"])}
-    except (KeyError, ValueError):
-        pass
-    chosen = parse_numbers(view.query.get("steps", ""))
-    inside = [s for i, s in enumerate(view.session.timeline.steps) if chosen and i in chosen]
-    if not inside:
-        return {"from_us": None, "to_us": None}
-    return {"from_us": min(s[1] for s in inside) / 1e3, "to_us": max(s[2] for s in inside) / 1e3}
-
-
-def _reading(view: View) -> str:
-    timeline, clock = view.session.timeline, view.session.report.clock
-    errors = [h.error_us for h in clock.hosts.values() if h.error_us is not None]
-    aligned = (
-        f"clocks aligned to ±{format_us(max(errors))}" if errors and max(errors) > 0 else f"clocks: {clock.method}"
-    )
-    count = f"{len(timeline.index):,} slices in {len(timeline.lanes)} lanes"
-    words = f"{count}; {aligned}. Zero is the first step mark."
-    named = any(f.ranks for f in view.session.report.findings)
-    return phrases.clean(words + (" ◀ marks ranks that a finding names." if named else ""))

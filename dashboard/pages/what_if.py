@@ -8,13 +8,14 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import KNOBS, Knob, Setting
+from ddprof.analyzers.planning.knobs import Setting
 from ddprof.analyzers.planning.predict import Prediction
 from ddprof.analyzers.planning.predict import predict as replay
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
 from ddprof.dashboard.cards import aria, exhibit_card, notice, table
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.bars import ranges, waterfall
+from ddprof.dashboard.exhibit import sheet
+from ddprof.dashboard.exhibits.what_if import CONTROLS, exhibits
+from ddprof.dashboard.figures.bars import waterfall
 from ddprof.dashboard.figures.base import palette
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.view import View
@@ -22,7 +23,6 @@ from ddprof.dashboard.view import View
 from ddprof.errors import DdprofError
 from ddprof.units import format_share, format_us
 
-CONTROLS: tuple[Knob, ...] = tuple(knob for knob in KNOBS if knob.on_dashboard)
 SLIDER_STEP = 0.25  # times faster; 1 is as recorded
 
 
@@ -42,25 +42,6 @@ def content(view: View) -> list[Component]:
         html.Div(id="what-if-mounted", hidden=True),
         html.Div([controls, html.Div([outcome, *stored])], className="columns what-if"),
     ]
-
-
-def exhibits(view: View) -> list[Exhibit]:
-    """The report's own predictions."""
-    report = view.session.report
-    rows = [(w.change, w.predicted_step_us / 1e3, w.low_us / 1e3, w.high_us / 1e3) for w in report.what_if]
-    question, columns = "What do the findings' fixes win?", ("change", "step after (ms)", "low (ms)", "high (ms)")
-    if not rows:
-        reading = "The report predicts no change that helps."
-        return [Exhibit("what-if", question, reading, sheet(columns, rows))]
-    reading = (
-        f"The step, {format_us(report.steps.wall_us)} as recorded, after each fix alone, by replaying the run's own "
-        "dependencies; where the last line says so, all of them together. Gains overlap and are never added."
-    )
-    now, lines = report.steps.wall_us / 1e3, ["as recorded", *(w.change for w in report.what_if)]
-    value = [now, *(w.predicted_step_us / 1e3 for w in report.what_if)]
-    low, high = [now, *(w.low_us / 1e3 for w in report.what_if)], [now, *(w.high_us / 1e3 for w in report.what_if)]
-    figure = ranges(lines, low, value, high, palette(view.dark), "ms per step")
-    return [Exhibit("what-if", question, reading, sheet(columns, rows), figure)]
 
 
 def _warning(session: Session) -> list[Component]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE
+from ddprof.dashboard.charts import Columns, Heat, Stacked, cause_parts
 from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.bars import plain, stacked
-from ddprof.dashboard.figures.base import palette
-from ddprof.dashboard.figures.grids import heatmap
+from ddprof.dashboard.exhibits.ranks import MAX_STEPS_SHOWN
 from ddprof.dashboard.numbers import (
     cause_by_step_us,
     decade_words,
@@ -19,7 +18,6 @@ from ddprof.dashboard.numbers import (
     shown_words,
     step_count,
 )
-from ddprof.dashboard.pages.ranks import MAX_STEPS_SHOWN, cause_looks
 from ddprof.dashboard.view import View
 
 from ddprof.report.phrases import CAUSE_WORDS
@@ -55,9 +53,8 @@ def _loader(view: View) -> Exhibit:
         f"{format_us(waits[worst].mean() * 1e3)} per step."
     )
     drawn = most_different(waits)
-    lines = [names[i] for i in drawn]
-    figure = heatmap(waits[drawn], [str(s) for s in steps], lines, palette(view.dark), "ms", axis="step")
-    return Exhibit("loader", question, reading + shown_words(len(drawn), len(names)), table, figure)
+    chart = Heat(waits[drawn], [str(s) for s in steps], [names[i] for i in drawn], "ms", axis="step")
+    return Exhibit("loader", question, reading + shown_words(len(drawn), len(names)), table, chart)
 
 
 def _host_spans(view: View) -> Exhibit:
@@ -88,10 +85,10 @@ def _host_spans(view: View) -> Exhibit:
         "rank, whether or not the device stood still meanwhile."
     )
     drawn = most_different(np.array(list(parts.values())).T)
-    lines, some = [names[i] for i in drawn], {c: [v[i] for i in drawn] for c, v in parts.items()}
-    figure = stacked(lines, some, cause_looks(view), palette(view.dark), "ms per step")
+    some = cause_parts({c: [v[i] for i in drawn] for c, v in parts.items()})
+    chart = Stacked([names[i] for i in drawn], some, "ms per step")
     reading += shown_words(len(drawn), len(names))
-    return Exhibit("host-spans", question, reading, sheet(columns, rows), figure)
+    return Exhibit("host-spans", question, reading, sheet(columns, rows), chart)
 
 
 def _gaps(view: View) -> Exhibit:
@@ -109,11 +106,9 @@ def _gaps(view: View) -> Exhibit:
         f"Most idle time lies in gaps {words[int(total.argmax())]}: {format_us(total.max())} of "
         f"{format_us(total.sum())} per step and rank."
     )
-    parts = {c: (v / 1e3).tolist() for c, v in found.items()}
-    figure = stacked(
-        words, parts, cause_looks(view), palette(view.dark), "ms per step", horizontal=False, axis="length of the gap"
-    )
-    return Exhibit("gaps", question, reading, table, figure)
+    parts = cause_parts({c: (v / 1e3).tolist() for c, v in found.items()})
+    chart = Stacked(words, parts, "ms per step", horizontal=False, axis="length of the gap")
+    return Exhibit("gaps", question, reading, table, chart)
 
 
 def _launches(view: View) -> Exhibit:
@@ -130,9 +125,7 @@ def _launches(view: View) -> Exhibit:
         if behind > 0.5
         else "work mostly queues up in front of the device."
     )
-    return Exhibit(
-        "launches", question, reading, table, plain(words, counts.tolist(), palette(view.dark), "operations")
-    )
+    return Exhibit("launches", question, reading, table, Columns(words, counts.tolist(), "operations"))
 
 
 def _settings(view: View) -> Exhibit | None:

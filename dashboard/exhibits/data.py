@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from ddprof.dashboard.charts import Intervals
 from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.base import palette
-from ddprof.dashboard.figures.points import intervals
 from ddprof.dashboard.view import View
 
 from ddprof.report.phrases import clean
@@ -90,14 +89,9 @@ def _clocks(view: View) -> Exhibit:
         if errors
         else f"By {clock.method}; the error is not known."
     )
-    figure = intervals(
-        [r[0] for r in rows],
-        [r[1] for r in rows],
-        [r[3] or 0.0 for r in rows],
-        palette(view.dark),
-        "µs against the reference clock",
-    )
-    return Exhibit("clocks", question, clean(reading), table, figure)
+    half = [r[3] or 0.0 for r in rows]
+    chart = Intervals([r[0] for r in rows], [r[1] for r in rows], half, "µs against the reference clock")
+    return Exhibit("clocks", question, clean(reading), table, chart)
 
 
 def _efficiency(view: View) -> Exhibit:

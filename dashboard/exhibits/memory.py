@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
+from ddprof.dashboard.charts import Curve, Curves, Part, Stacked
 from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.bars import stacked
-from ddprof.dashboard.figures.base import palette
-from ddprof.dashboard.figures.points import curves
 from ddprof.dashboard.view import View
 
 from ddprof.units import format_bytes, format_us
@@ -47,7 +44,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
         yield Exhibit("memory", _QUESTION, reading, table)
         return
     worst = max(peaks, key=lambda p: p.share)
-    yield Exhibit("memory", _QUESTION, _reading(worst), table, _figure(view, peaks))
+    yield Exhibit("memory", _QUESTION, _reading(worst), table, _chart(peaks))
     yield _curve(view, worst)
 
 
@@ -68,20 +65,16 @@ def _reading(worst: Peak) -> str:
     return f"{held}, {worst.share:.0%} of its {format_bytes(worst.total)}."
 
 
-def _figure(view: View, peaks: list[Peak]) -> go.Figure:
-    colors = palette(view.dark)
+def _chart(peaks: list[Peak]) -> Stacked:
     reserved = [max(p.reserved or 0, p.allocated) for p in peaks]
-    parts = {
-        "allocated": [p.allocated / GIB for p in peaks],
-        "reserved": [(r - p.allocated) / GIB for p, r in zip(peaks, reserved, strict=True)],
-        "free": [max(0, (p.total or 0) - r) / GIB for p, r in zip(peaks, reserved, strict=True)],
-    }
-    looks = {
-        "allocated": ("held by tensors", colors.cause("compute")),
-        "reserved": ("reserved beyond that (cache, fragmentation)", colors.cause("allocator")),
-        "free": ("free", colors.grid),
-    }
-    return stacked([f"rank {p.rank}" for p in peaks], parts, looks, colors, "GiB")
+    beyond = [(r - p.allocated) / GIB for p, r in zip(peaks, reserved, strict=True)]
+    free = [max(0, (p.total or 0) - r) / GIB for p, r in zip(peaks, reserved, strict=True)]
+    parts = [
+        Part("allocated", "held by tensors", "compute", [p.allocated / GIB for p in peaks]),
+        Part("reserved", "reserved beyond that (cache, fragmentation)", "allocator", beyond),
+        Part("free", "free", "line", free),
+    ]
+    return Stacked([f"rank {p.rank}" for p in peaks], parts, "GiB")
 
 
 def _curve(view: View, worst: Peak) -> Exhibit:
@@ -100,14 +93,14 @@ def _curve(view: View, worst: Peak) -> Exhibit:
         f"Rank {worst.rank} is fullest {format_us(fullest[0] * 1e3)} after the first step mark, "
         f"{format_bytes(fullest[1] or 0)}; at its emptiest tensors hold {format_bytes(least)}."
     )
-    drawn = {"held by tensors": (at, _gib(known["allocated_bytes"]), "solid")}
+    drawn = [Curve("held by tensors", at, _gib(known["allocated_bytes"]))]
     if any(v is not None for v in known["reserved_bytes"]):
-        drawn["reserved by the allocator"] = (at, _gib(known["reserved_bytes"]), "dot")
+        drawn.append(Curve("reserved by the allocator", at, _gib(known["reserved_bytes"]), dotted=True))
     # A limit far above would press the curve flat; the picture above it shows the size.
     near = worst.total is not None and worst.allocated > NEAR_SHARE * worst.total
     limit = worst.total / GIB if worst.total and near else None
-    figure = curves(drawn, limit, "size of the device", palette(view.dark), "ms since the first step mark", "GiB")
-    return Exhibit("memory-curve", question, reading, sheet(columns, rows), figure)
+    chart = Curves(drawn, "ms since the first step mark", "GiB", limit, "size of the device")
+    return Exhibit("memory-curve", question, reading, sheet(columns, rows), chart)
 
 
 def _gib(values: list[int | None]) -> list[float | None]:

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSES
+from ddprof.dashboard.charts import Heat, Stacked, cause_parts
 from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.bars import stacked
-from ddprof.dashboard.figures.base import palette
-from ddprof.dashboard.figures.grids import heatmap
+from ddprof.dashboard.exhibits.overview import rank_causes
 from ddprof.dashboard.numbers import charged_us, lateness_us, most_different, shown_words, step_causes_us, step_count
-from ddprof.dashboard.pages.overview import rank_causes
 from ddprof.dashboard.view import View
 
 from ddprof.report.phrases import CAUSE_WORDS
@@ -38,11 +36,6 @@ def _shown_steps(view: View) -> list[int]:
     return [s for s in range(step_count(view.session.job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
 
 
-def cause_looks(view: View) -> dict[str, tuple[str, str]]:
-    """Words and colour of every cause, for stacked bars."""
-    return {c: (CAUSE_WORDS[c], palette(view.dark).cause(c)) for c in CAUSES}
-
-
 def _lateness(view: View) -> Exhibit:
     job, positions, steps = view.session.job, _positions(view), _shown_steps(view)
     late = lateness_us(job)[np.ix_(positions, steps)] / 1e3
@@ -63,16 +56,8 @@ def _lateness(view: View) -> Exhibit:
         f"over steps), late in {behind} of {len(steps)} steps."
     )
     drawn = most_different(late)
-    figure = heatmap(
-        late[drawn],
-        [str(s) for s in steps],
-        [names[i] for i in drawn],
-        palette(view.dark),
-        "ms",
-        diverging=True,
-        axis="step",
-    )
-    return Exhibit("lateness", question, reading + shown_words(len(drawn), len(names)), table, figure)
+    chart = Heat(late[drawn], [str(s) for s in steps], [names[i] for i in drawn], "ms", diverging=True, axis="step")
+    return Exhibit("lateness", question, reading + shown_words(len(drawn), len(names)), table, chart)
 
 
 def _plain(row: np.ndarray) -> list[float | None]:
@@ -98,11 +83,9 @@ def _blame(view: View) -> Exhibit:
     drawn = [i for i in np.argsort(-total, kind="stable").tolist() if total[i] > 0][:MAX_BLAMED]
     if len(drawn) < len(names):
         reading += f" Drawn: {len(drawn)} of {len(names)} ranks; the others cost less or nothing."
-    parts = {c: charged[drawn, i].tolist() for i, c in enumerate(CAUSES)}
-    figure = stacked(
-        [names[i] for i in drawn], parts, cause_looks(view), palette(view.dark), "ms of waiting per step and rank"
-    )
-    return Exhibit("blame", question, reading, sheet(columns, rows), figure)
+    parts = cause_parts({c: charged[drawn, i].tolist() for i, c in enumerate(CAUSES)})
+    chart = Stacked([names[i] for i in drawn], parts, "ms of waiting per step and rank")
+    return Exhibit("blame", question, reading, sheet(columns, rows), chart)
 
 
 def _critical(view: View) -> Exhibit:
@@ -124,9 +107,8 @@ def _critical(view: View) -> Exhibit:
         "What is not on it can be removed without shortening the step. All ranks and steps, whatever the filter."
     )
     drawn = [i for i in np.argsort(-by_rank, kind="stable").tolist() if by_rank[i] > 0][:MAX_BLAMED]
-    parts = {c: total[drawn, i].tolist() for i, c in enumerate(CAUSES)}
-    figure = stacked([names[i] for i in drawn], parts, cause_looks(view), palette(view.dark), "ms per step")
-    return Exhibit("critical", question, reading, table, figure)
+    parts = cause_parts({c: total[drawn, i].tolist() for i, c in enumerate(CAUSES)})
+    return Exhibit("critical", question, reading, table, Stacked([names[i] for i in drawn], parts, "ms per step"))
 
 
 def _steps(view: View) -> Exhibit:
@@ -147,11 +129,9 @@ def _steps(view: View) -> Exhibit:
         f"{format_us(np.percentile(total, 95) * 1e3)}; step {steps[slow]} is the longest, mostly by "
         f"{CAUSE_WORDS[extra]}."
     )
-    parts = {c: causes[:, i].tolist() for i, c in enumerate(CAUSES)}
-    figure = stacked(
-        [str(s) for s in steps], parts, cause_looks(view), palette(view.dark), "ms", horizontal=False, axis="step"
-    )
-    return Exhibit("step-causes", question, reading, table, figure)
+    parts = cause_parts({c: causes[:, i].tolist() for i, c in enumerate(CAUSES)})
+    chart = Stacked([str(s) for s in steps], parts, "ms", horizontal=False, axis="step")
+    return Exhibit("step-causes", question, reading, table, chart)
 
 
 def _pace(view: View) -> Exhibit:
@@ -171,6 +151,5 @@ def _pace(view: View) -> Exhibit:
         f"same {noun}."
     )
     drawn = most_different(values)
-    lines = [names[i] for i in drawn]
-    figure = heatmap(values[drawn], ["compute", "host"], lines, palette(view.dark), "% longer", diverging=True)
-    return Exhibit("pace", question, reading + shown_words(len(drawn), len(names)), table, figure)
+    chart = Heat(values[drawn], ["compute", "host"], [names[i] for i in drawn], "% longer", diverging=True)
+    return Exhibit("pace", question, reading + shown_words(len(drawn), len(names)), table, chart)

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 from ddprof.analyzers.job.comm_stats import Traffic
+from ddprof.dashboard.charts import Bandwidths, Part, Stacked
 from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.bars import stacked
-from ddprof.dashboard.figures.base import palette
-from ddprof.dashboard.figures.points import size_against_bandwidth
 from ddprof.dashboard.numbers import bandwidths, group_times
 from ddprof.dashboard.view import View
 
@@ -39,14 +37,12 @@ def _groups(view: View) -> Exhibit:
         f"({format_us(first.wait_us)} per step) and {format_us(first.transfer_us)} moving data: it is mostly "
         f"{blame}. Hidden time is included."
     )
-    colors = palette(view.dark)
-    looks = {
-        "comm_wait": ("waiting for the last member", colors.cause("comm_wait")),
-        "comm_transfer": ("moving data", colors.cause("comm_transfer")),
-    }
-    parts = {"comm_wait": [g.wait_us / 1e3 for g in groups], "comm_transfer": [g.transfer_us / 1e3 for g in groups]}
-    figure = stacked([f"{g.name}, {g.size} ranks" for g in groups], parts, looks, colors, "ms per step and rank")
-    return Exhibit("groups", question, reading, sheet(columns, rows), figure)
+    parts = [
+        Part("comm_wait", "waiting for the last member", "comm-wait", [g.wait_us / 1e3 for g in groups]),
+        Part("comm_transfer", "moving data", "comm-transfer", [g.transfer_us / 1e3 for g in groups]),
+    ]
+    chart = Stacked([f"{g.name}, {g.size} ranks" for g in groups], parts, "ms per step and rank")
+    return Exhibit("groups", question, reading, sheet(columns, rows), chart)
 
 
 def _overlap(view: View) -> Exhibit:
@@ -73,18 +69,12 @@ def _overlap(view: View) -> Exhibit:
         f"Of {format_us(total)} of data movement per step, {1 - exposed / total:.0%} runs under compute; "
         f"{format_us(exposed)} is exposed, most of it in {names[0]}."
     )
-    colors = palette(view.dark)
-    looks = {
-        "exposed": ("exposed", colors.cause("comm_transfer")),
-        "comm_hidden": ("hidden under compute", colors.cause("compute")),
-    }
-    parts = {
-        "exposed": [t.exposed_us / 1e3 for t in traffic],
-        "comm_hidden": [max(0.0, t.transfer_us - t.exposed_us) / 1e3 for t in traffic],
-    }
-    return Exhibit(
-        "overlap", question, reading, sheet(columns, rows), stacked(names, parts, looks, colors, "ms per step")
-    )
+    hidden = [max(0.0, t.transfer_us - t.exposed_us) / 1e3 for t in traffic]
+    parts = [
+        Part("exposed", "exposed", "comm-transfer", [t.exposed_us / 1e3 for t in traffic]),
+        Part("comm_hidden", "hidden under compute", "compute", hidden),
+    ]
+    return Exhibit("overlap", question, reading, sheet(columns, rows), Stacked(names, parts, "ms per step"))
 
 
 def _traffic_row(name: str, t: Traffic) -> tuple[object, ...]:
@@ -113,5 +103,5 @@ def _bandwidth(view: View) -> Exhibit:
         f"The fastest message reaches {best:.3g} GB/s (dashed); {small:.0%} of the bytes move at less than half of "
         f"that. The median message has {format_bytes(float(np.median(weight)))}."
     )
-    figure = size_against_bandwidth(series, best, f"best seen: {best:.3g} GB/s", palette(view.dark))
-    return Exhibit("bandwidth", question, reading, sheet(columns, rows), figure)
+    chart = Bandwidths(series, best, f"best seen: {best:.3g} GB/s")
+    return Exhibit("bandwidth", question, reading, sheet(columns, rows), chart)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
 from ddprof.analyzers.job.model import Pipeline
+from ddprof.dashboard.charts import Part, Stacked, cause_color
 from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.bars import stacked
-from ddprof.dashboard.figures.base import palette
 from ddprof.dashboard.view import View
 
 from ddprof.units import format_ranks, format_us
@@ -38,7 +36,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
         return
     stages = _stages(view, pipeline)
     rows = [(s.number, s.ranks, s.work_us / 1e3, s.bubble_us / 1e3, s.wait_us / 1e3) for s in stages]
-    yield Exhibit("pipeline", _QUESTION, _reading(pipeline, stages), sheet(_COLUMNS, rows), _figure(view, stages))
+    yield Exhibit("pipeline", _QUESTION, _reading(pipeline, stages), sheet(_COLUMNS, rows), _chart(stages))
 
 
 def _stages(view: View, pipeline: Pipeline) -> list[Stage]:
@@ -64,13 +62,12 @@ def _reading(pipeline: Pipeline, stages: list[Stage]) -> str:
     )
 
 
-def _figure(view: View, stages: list[Stage]) -> go.Figure:
-    colors = palette(view.dark)
+def _chart(stages: list[Stage]) -> Stacked:
     words = {"compute": "work", "pipeline_bubble": "unavoidable bubble", "comm_wait": "waiting beyond it"}
-    parts = {
+    values = {
         "compute": [s.work_us / 1e3 for s in stages],
         "pipeline_bubble": [s.bubble_us / 1e3 for s in stages],
         "comm_wait": [s.wait_us / 1e3 for s in stages],
     }
-    looks = {cause: (text, colors.cause(cause)) for cause, text in words.items()}
-    return stacked([f"stage {s.number} ({s.ranks})" for s in stages], parts, looks, colors, "ms per step")
+    parts = [Part(cause, text, cause_color(cause), values[cause]) for cause, text in words.items()]
+    return Stacked([f"stage {s.number} ({s.ranks})" for s in stages], parts, "ms per step")

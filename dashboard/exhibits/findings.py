@@ -1,0 +1,37 @@
+"""Findings: what do I fix first?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddprof.dashboard.charts import Ranges
+from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.view import View
+
+from ddprof.findings import Finding
+from ddprof.report import phrases
+from ddprof.report.model import Report
+
+
+def exhibits(view: View) -> list[Exhibit]:
+    """The findings by their price."""
+    report = view.session.report
+    found = report.ranked_findings()
+    columns = ("finding", "severity", "who", "gain (ms/step)", "low (ms)", "high (ms)", "step after (ms)", "confidence")
+    rows = [_row(report, f) for f in found]
+    if not rows:
+        reading = "Nothing that was checked costs this job time."
+        return [Exhibit("findings", "What do I fix first?", reading, sheet(columns, rows))]
+    reading = (
+        f"{rows[0][0]} gives back most: {rows[0][3]:.3g} ms of each {report.steps.wall_us / 1e3:.4g} ms step. "
+        "Gains overlap: they are not to be added."
+    )
+    low, value, high = ([row[i] for row in rows] for i in (4, 3, 5))
+    chart = Ranges([f"{r[0]} · {r[2]}" for r in rows], low, value, high, "ms per step")
+    return [Exhibit("findings", "What do I fix first?", reading, sheet(columns, rows), chart)]
+
+
+def _row(report: Report, finding: Finding) -> tuple[Any, ...]:
+    gain = finding.recoverable_us
+    times = [us / 1e3 for us in (gain.value, gain.low, gain.high, report.predicted_step_us(finding))]
+    return (finding.id, report.severity_of(finding), phrases.who_words(finding), *times, finding.confidence)

@@ -1,0 +1,56 @@
+"""Overview: is it steady, and which rank differs?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from ddprof.dashboard.charts import Heat
+from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.step_dots import step_dots
+from ddprof.dashboard.view import View
+
+from ddprof.report import phrases
+from ddprof.report.deviation import Deviation, deviation
+from ddprof.report.model import CAUSES
+from ddprof.report.svg import NAMED_MARK
+
+
+def exhibits(view: View) -> list[Exhibit]:
+    """The two small pictures."""
+    return [e for e in (step_dots(view), rank_causes(view)) if e is not None]
+
+
+def rank_causes(view: View) -> Exhibit | None:
+    """Ranks against causes in percent of each rank's step, coloured by the distance to the median rank."""
+    found = deviation(view.session.report, shows=view.shows)
+    if found is None:
+        return None
+    heads = [phrases.CAUSE_WORDS[c] for c in found.causes]
+    names = [f"rank {r}" + (NAMED_MARK if r in found.named else "") for r in found.ranks]
+    points = np.array(found.points)
+    chart = Heat(np.array(found.percent), heads, names, "%", True, shade=points, full_shade=found.scale_points)
+    rows = [(r, *_percent(row)) for r, row in sorted(view.session.report.ledger.per_rank.items()) if view.shows(r)]
+    table = sheet(("rank", *(f"{phrases.CAUSE_WORDS[c]} (%)" for c in CAUSES)), rows)
+    return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart)
+
+
+def _percent(row: Mapping[str, float]) -> list[float]:
+    return [row.get(c, 0.0) / max(row.get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES]
+
+
+def _difference(found: Deviation, heads: list[str]) -> str:
+    if found.of == 1:
+        return "One rank was traced."
+    points, percent = np.array(found.points), np.array(found.percent)
+    line, column = np.unravel_index(int(np.abs(points).argmax()), points.shape)
+    if abs(points[line, column]) < 1.0:
+        return "All ranks spend their step alike, to one percent."
+    typical = percent[line, column] - points[line, column]
+    words = (
+        f"Percent of the step. Farthest off: {heads[int(column)]} on rank {found.ranks[int(line)]}, "
+        f"{percent[line, column]:.0f} % against {typical:.0f} % on the median rank."
+    )
+    if len(found.ranks) < found.of:
+        words += f" Shown: the {len(found.ranks)} of {found.of} ranks that differ most."
+    return words + (f"{NAMED_MARK} is named by a finding." if found.named & set(found.ranks) else "")

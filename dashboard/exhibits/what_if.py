@@ -1,0 +1,75 @@
+"""What-if: what do I gain? The report's predictions, and every setting of the page replayed alone."""
+
+from __future__ import annotations
+
+from ddprof.analyzers.planning.facts import present
+from ddprof.analyzers.planning.knobs import KNOBS, Knob, Setting
+from ddprof.analyzers.planning.predict import Prediction, predict
+from ddprof.dashboard.charts import Ranges
+from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.session import Session
+from ddprof.dashboard.view import View
+
+from ddprof.errors import DdprofError
+from ddprof.units import format_us
+
+CONTROLS: tuple[Knob, ...] = tuple(knob for knob in KNOBS if knob.on_dashboard)
+ALONE_FACTOR = 2  # how many times faster, where a setting is a factor
+LEAST_GAIN_SHARE = 0.0005  # of the step: prints as 0.0 %
+
+
+def exhibits(view: View) -> list[Exhibit]:
+    """The report's own predictions."""
+    report = view.session.report
+    rows = [(w.change, w.predicted_step_us / 1e3, w.low_us / 1e3, w.high_us / 1e3) for w in report.what_if]
+    question, columns = "What do the findings' fixes win?", ("change", "step after (ms)", "low (ms)", "high (ms)")
+    if not rows:
+        reading = "The report predicts no change that helps."
+        return [Exhibit("what-if", question, reading, sheet(columns, rows))]
+    reading = (
+        f"The step, {format_us(report.steps.wall_us)} as recorded, after each fix alone, by replaying the run's own "
+        "dependencies; where the last line says so, all of them together. Gains overlap and are never added."
+    )
+    chart = _ranges(report.steps.wall_us / 1e3, rows)
+    return [Exhibit("what-if", question, reading, sheet(columns, rows), chart)]
+
+
+def settings_alone(session: Session) -> Exhibit:
+    """Every control of the page replayed alone: what the sliders say, for a file that cannot replay."""
+    found = {control: _alone(session, control) for control in CONTROLS}
+    known = {control: p for control, p in found.items() if p is not None}
+    rows = [(_words(c), p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, c.assumption) for c, p in known.items()]
+    question = "What would each change alone win?"
+    table = sheet(("change", "step after (ms)", "low (ms)", "high (ms)", "assumes"), rows)
+    if not rows:
+        return Exhibit("what-if-alone", question, "This run could not be replayed: no prediction is possible.", table)
+    before_us = session.pricer.step_us(())
+    best = min(known, key=lambda c: known[c].after_us)
+    gain_us = before_us - known[best].after_us
+    reading = "None of these changes makes the step shorter."
+    if gain_us > LEAST_GAIN_SHARE * before_us:
+        reading = (
+            f"{_words(best)} wins most, {format_us(gain_us)} of each {format_us(before_us)} step. Causes that are not "
+            "there can be removed without winning anything; the table says what each change assumes."
+        )
+    return Exhibit("what-if-alone", question, reading, table, _ranges(before_us / 1e3, [row[:4] for row in rows]))
+
+
+def _ranges(now_ms: float, rows: list[tuple[str, float, float, float]]) -> Ranges:
+    """Steps after changes below the step of now."""
+    value = [now_ms, *(row[1] for row in rows)]
+    low, high = [now_ms, *(row[2] for row in rows)], [now_ms, *(row[3] for row in rows)]
+    return Ranges(["as recorded", *(row[0] for row in rows)], low, value, high, "ms per step")
+
+
+def _alone(session: Session, control: Knob) -> Prediction | None:
+    """None where the run cannot be replayed or the change makes no sense for it."""
+    setting = Setting(control.key, control.values if control.is_switch else str(ALONE_FACTOR))
+    try:
+        return predict(session.pricer, [setting], present(session.measures, {}))
+    except DdprofError:
+        return None
+
+
+def _words(control: Knob) -> str:
+    return control.words if control.is_switch else f"{control.words}, {ALONE_FACTOR}×"

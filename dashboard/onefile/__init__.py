@@ -1,0 +1,1 @@
+"""All pages of the dashboard as one self-contained HTML file."""

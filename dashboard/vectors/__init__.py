@@ -1,0 +1,1 @@
+"""Charts as inline SVG in the colours of the theme."""

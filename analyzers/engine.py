@@ -192,7 +192,8 @@ def read_facts(source: Source, cache: bool = True) -> RankResult:
 
 def _stamps(source: Source) -> tuple[tuple[str, int, int], ...]:
     stamps = []
-    for path in (source.sidecar_path, source.flight_recorder_path, workers_path(source.sidecar_path)):
+    beside = (source.sidecar_path, source.flight_recorder_path, workers_path(source.sidecar_path))
+    for path in (*beside, *source.manifest_paths):
         if path and os.path.exists(path):
             stat = os.stat(path)
             stamps.append((path, stat.st_size, stat.st_mtime_ns))

@@ -3,7 +3,9 @@
 What it detects: exposed transfer that is neither latency nor a late start: bytes over bandwidth.
 Why it costs: compute ends and the last buckets (or every tensor-parallel reduction) are still on the wire.
 How the gain is priced: the run is replayed with half the transfer time: 16 bit gradients, or a link twice as fast.
-How to fix: a compression hook, accumulation with no_sync, HSDP, the right NCCL transport.
+How to fix: a compression hook, accumulation with no_sync, HSDP, the right NCCL transport. Where `ddprof run` saw it,
+the finding says which transport NCCL chose and which settings narrow it; sockets beside an active InfiniBand port, or
+shared memory between GPUs that NVLink joins, come first.
 Limits: whether the link itself is below its rate needs its peak; waiting for late ranks is never counted here.
 Sources: torch.distributed.algorithms.ddp_comm_hooks; science.md E1, E4.
 """
@@ -14,6 +16,7 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.comm_cause import GRADIENT_ROLES, of_reason
+from ddprof.analyzers.rules.transport import of_job
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
@@ -31,6 +34,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             "waiting and"
             " moving data cannot be told apart",
         )
+    moved_by, faster = of_job(measures)
     for exposure in of_reason(measures, "bandwidth"):
         traffic = exposure.traffic
         gradients = traffic.role in GRADIENT_ROLES
@@ -59,8 +63,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                     f"{format_us(traffic.transfer_us)} of transfer per step in {traffic.count:.0f} calls,"
                     f" {format_share(traffic.hidden_share)} hidden"
                 ),
+                *moved_by,
             ),
-            fixes=(fix,),
+            fixes=(*faster, fix),
             band=0.25,
         )
 

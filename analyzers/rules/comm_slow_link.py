@@ -4,7 +4,8 @@ What it detects: groups of the same role move messages of the same size clearly 
 takes part.
 Why it costs: a collective is as fast as its slowest link.
 How the gain is priced: the run is replayed with those groups' transfers as fast as their peers'.
-How to fix: the link or transport there: cable, NIC, PCIe width, NCCL transport, routing.
+How to fix: the link or transport there: cable, NIC, PCIe width, NCCL transport, routing. Where `ddprof run` saw them,
+the finding says what differs there: NCCL's transport, a port that is down or slower, a GPU with fewer PCIe lanes.
 Limits: needs at least two groups to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours). In one
 world-wide ring all members see the slow link alike, so nobody can be named.
 Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow; science.md B4.
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from ddprof.analyzers.job.links import SlowGroups, slow_groups
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.transport import of_ranks
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
@@ -46,6 +48,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                     f"against {format_us(slow.peer_us)}",
                     numbers[0],
                 ),
+                *of_ranks(measures, numbers),
             ),
             fixes=(
                 Fix(

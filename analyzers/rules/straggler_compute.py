@@ -5,7 +5,8 @@ the other ranks wait for them in collectives.
 Why it costs: a synchronous step lasts as long as its slowest rank; all others wait in the next collective.
 How the gain is priced: the run is replayed with those ranks' kernels as fast as their peers'.
 How to fix: look at the device: clocks, temperature, power cap, ECC errors, a neighbour on the same GPU; replace or
-cordon the node.
+cordon the node. Where `ddprof run` sampled the GPUs, the finding says what held this one back (power limit, heat, the
+node's power brake) and more often than its peers, and the fix is that.
 Limits: kernels beside communication are compared only with their like. A rank alone in its pipeline stage has no peer.
 With one step, work that happens to be unequal cannot be told from a slow device.
 Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Understanding Stragglers" section 5.
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pace import Pace
+from ddprof.analyzers.rules.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence import charged_us, largest_wait
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -67,7 +69,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     typical = float(np.sort(pace.factor[np.isfinite(pace.factor)])[(int(np.isfinite(pace.factor).sum()) - 1) // 2])
     factors = [float(pace.factor[p] / typical) for p in chosen]
     numbers = measures.ranks(chosen)
-    worst = int(chosen[int(np.argmax(factors))])
+    slowest = chosen[np.argsort(factors)[::-1]].tolist()
+    worst = int(slowest[0])
+    said, cure = of_slow_device(measures, slowest)
     steps = measures.steps
     what = "kernels" if job.ranks[0].is_device_rank else "operators"
     yield Candidate(
@@ -81,17 +85,20 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             Evidence(
                 f"same kernels, {max(factors):.2f} x the typical peer's time in each of {steps} steps", numbers[0]
             ),
+            *said,
             *largest_wait(measures, worst),
         ),
-        fixes=(
-            Fix(
-                setting="device of " + format_ranks(numbers),
-                suggested="check clocks, power cap, temperature and neighbours; replace the node if it stays slow",
-                patch="nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE,ECC",
-                why="the same work takes longer there on every step, so the device and not the data is slow",
-                source="GREYHOUND (ATC'25): 10 minutes and 11.8 % of job time lost per compute fail-slow on average",
-            ),
-        ),
+        fixes=(cure,) if cure is not None else (_look(numbers),),
+    )
+
+
+def _look(numbers: tuple[int, ...]) -> Fix:
+    return Fix(
+        setting="device of " + format_ranks(numbers),
+        suggested="check clocks, power cap, temperature and neighbours; replace the node if it stays slow",
+        patch="nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE,ECC",
+        why="the same work takes longer there on every step, so the device and not the data is slow",
+        source="GREYHOUND (ATC'25): 10 minutes and 11.8 % of job time lost per compute fail-slow on average",
     )
 
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.nvml import Nvml
+from ddprof.capture.gpus import GpuWatch
 
 _IB_COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_wait", "symbol_error", "link_downed")
 _IB_WORD_BYTES = 4  # port_*_data count 32-bit words
@@ -20,8 +20,8 @@ _LOOPBACK = "lo"
 class HostCounters:
     """Cumulative counters as the kernel keeps them (bytes, jiffies): a reader takes differences."""
 
-    def __init__(self) -> None:
-        self._nvml = Nvml.open()
+    def __init__(self, gpus: GpuWatch) -> None:
+        self._gpus = gpus
 
     def sample(self) -> dict[str, Any]:
         """One sample; `at_ns` is unix time."""
@@ -30,7 +30,7 @@ class HostCounters:
             value = read()
             if value:
                 sample[name] = value
-        gpus = self._nvml.sample() if self._nvml is not None else []
+        gpus = self._gpus.sample()
         if gpus:
             sample["gpus"] = gpus
         return sample

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from ddprof.capture.counters import HostCounters
+from ddprof.capture.gpus import GpuWatch
 from ddprof.capture.layout import host_label
 from ddprof.capture.live import LiveRank, latest_late, read_ranks, request_window
 
@@ -108,11 +109,11 @@ class JobMonitor:
     Counters, and windows on trouble (only where this is the leader).
     """
 
-    def __init__(self, folder: Path, window_steps: int, leader: bool, pid: int) -> None:
+    def __init__(self, folder: Path, window_steps: int, leader: bool, pid: int, gpus: GpuWatch) -> None:
         self._folder = folder
         self._window_steps = window_steps
         self._watcher = Watcher() if leader else None
-        self._counters = HostCounters()
+        self._counters = HostCounters(gpus)
         self._log = folder / f"host.{host_label()}.{pid}.counters.jsonl"
         self._next_sample = 0.0
         self.reasons: list[str] = []

@@ -1,6 +1,7 @@
 """NVIDIA's management library through ctypes.
 
-Power, clocks, why they are throttled, temperature, utilisation, memory.
+Power, clocks, why they are throttled, temperature, utilisation, memory; and what does not change: each GPU's UUID,
+power limit and highest clock.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 _SM_CLOCK = 1  # NVML_CLOCK_SM
 _TEMPERATURE_GPU = 0  # NVML_TEMPERATURE_GPU
+_UUID_BYTES = 96  # NVML_DEVICE_UUID_V2_BUFFER_SIZE
 # nvmlClocksEventReasons*, nvml.h
 _THROTTLE_REASONS = {
     0x0000000000000004: "sw_power_cap",
@@ -52,24 +54,44 @@ class Nvml:
                 handles.append(handle)
         return cls(library, handles)
 
+    def devices(self) -> list[dict[str, Any]]:
+        """What each GPU of this host is: `{index, uuid, power_limit_mw, max_sm_clock_mhz}`."""
+        return [self._constants(index, handle) for index, handle in enumerate(self._handles)]
+
     def sample(self) -> list[dict[str, Any]]:
         """One entry per GPU of this host."""
         return [self._device(index, handle) for index, handle in enumerate(self._handles)]
 
+    def _constants(self, index: int, handle: Any) -> dict[str, Any]:
+        entry: dict[str, Any] = {"index": index}
+        text, number = ctypes.create_string_buffer(_UUID_BYTES), ctypes.c_uint()
+        if self._asked("nvmlDeviceGetUUID", handle, text, _UUID_BYTES):
+            entry["uuid"] = text.value.decode("ascii", "replace")
+        if self._asked("nvmlDeviceGetEnforcedPowerLimit", handle, ctypes.byref(number)):
+            entry["power_limit_mw"] = number.value
+        if self._asked("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK, ctypes.byref(number)):
+            entry["max_sm_clock_mhz"] = number.value
+        return entry
+
     def _device(self, index: int, handle: Any) -> dict[str, Any]:
         entry: dict[str, Any] = {"index": index}
         number = ctypes.c_uint()
-        if not self._library.nvmlDeviceGetPowerUsage(handle, ctypes.byref(number)):
+        if self._asked("nvmlDeviceGetPowerUsage", handle, ctypes.byref(number)):
             entry["power_mw"] = number.value
-        if not self._library.nvmlDeviceGetClockInfo(handle, _SM_CLOCK, ctypes.byref(number)):
+        if self._asked("nvmlDeviceGetClockInfo", handle, _SM_CLOCK, ctypes.byref(number)):
             entry["sm_clock_mhz"] = number.value
-        if not self._library.nvmlDeviceGetTemperature(handle, _TEMPERATURE_GPU, ctypes.byref(number)):
+        if self._asked("nvmlDeviceGetTemperature", handle, _TEMPERATURE_GPU, ctypes.byref(number)):
             entry["temperature_c"] = number.value
         rates, memory, reasons = _Utilisation(), _Memory(), ctypes.c_ulonglong()
-        if not self._library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(rates)):
+        if self._asked("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(rates)):
             entry["busy_percent"] = rates.gpu
-        if not self._library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
+        if self._asked("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory)):
             entry["used_bytes"] = memory.used
-        if not self._library.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(reasons)):
+        if self._asked("nvmlDeviceGetCurrentClocksThrottleReasons", handle, ctypes.byref(reasons)):
             entry["throttled_by"] = [name for bit, name in _THROTTLE_REASONS.items() if reasons.value & bit]
         return entry
+
+    def _asked(self, query: str, *arguments: Any) -> bool:
+        """Whether the library knows this query and answered it."""
+        function = getattr(self._library, query, None)
+        return function is not None and function(*arguments) == 0

@@ -8,12 +8,13 @@ compile workers import torch too, and leave no trace.
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddprof.capture import flight_recorder, sidecar
+from ddprof.capture import flight_recorder, nccl_log, sidecar
 from ddprof.capture.annotate import Annotator, Range
 from ddprof.capture.clock import ClockSync
 from ddprof.capture.config import CaptureConfig, rank_selected
@@ -57,6 +58,7 @@ class Session:
         self.plan = WindowPlan(config.skip_steps, config.window_steps, config.every_steps, config.mode == "trace")
         self.identity: RankIdentity | None = None
         self.ring: StepRing | None = None
+        self.nccl_log: Path | None = None
         self.finished = False  # the flush has begun
         self.flushed = False  # and ended
         self.instrumentors: list[Instrumentor] = []
@@ -102,6 +104,13 @@ class Session:
         self.tracker.optimizer_stepped(id(optimizer))
 
     # ------------------------------------------------------------------ becoming a rank
+
+    def nccl_may_start(self, backend: object) -> None:
+        """A process group is about to be made: NCCL reads its log's settings when it first speaks."""
+        distributed = sys.modules["torch"].distributed
+        if distributed.is_nccl_available() and (backend is None or "nccl" in str(backend)) and self.nccl_log is None:
+            folder = Path(self.config.run_dir)
+            self.nccl_log = self.guard.attempt("NCCL's log", lambda: nccl_log.ask(folder, os.environ))
 
     def _identified(self) -> None:
         """Called once a process group exists, or at the first optimizer step."""
@@ -239,6 +248,7 @@ class Session:
             self.guard.attempt("flight recorder", lambda: flight_recorder.dump_all(self.path(FLIGHT_RECORDER_SUFFIX)))
         self.clock.stop()
         self.write_sidecar(reason)
+        self.guard.attempt("NCCL's log", lambda: nccl_log.clear(self.nccl_log))
         self.window.join(_JOIN_S)
         self.flushed = True
         if self.watchdog is not None:
@@ -267,7 +277,7 @@ class Session:
             # A forked DataLoader worker would record every operator into memory nobody ever reads (trap T3).
             torch.autograd._enable_record_function(False)
         self.identity = None
-        self.ring = None
+        self.ring = self.nccl_log = None
         self.finished = self.flushed = False
         self.journal = Journal()
         self.window.rebind(self.journal.note)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ddprof.capture import nccl_log
 from ddprof.capture.annotate import Annotator
 from ddprof.capture.describe import environment
 from ddprof.capture.files import write_json
@@ -43,6 +44,7 @@ def build(session: Session, state: str) -> dict[str, Any]:
         **session.observed.describe(),
         "processors": environment.processors(),
         "communication_environment": environment.communication_environment(),
+        "nccl": guard.attempt("NCCL's log", lambda: nccl_log.read(session.nccl_log)),
         "clock_pings": session.clock.pings(),
         "steps_total": journal.step_count,
         "steps": [step_record(step) for step in journal.steps()],

@@ -15,10 +15,12 @@ from ddprof._version import __version__
 from ddprof.capture import manifest, run_folder
 from ddprof.capture.config import CaptureConfig, rank_selected
 from ddprof.capture.files import write_json
+from ddprof.capture.gpus import GpuWatch
 from ddprof.capture.guard import Guard, say
 from ddprof.capture.launch import run_child
 from ddprof.capture.layout import MANIFEST
 from ddprof.capture.monitor import JobMonitor
+from ddprof.capture.nvml import Nvml
 from ddprof.capture.shim import child_environment, package_dir, write_shim
 from ddprof.capture.topology import read_topology
 from ddprof.capture.upload import is_url, local_parent, upload
@@ -71,15 +73,18 @@ def command(command_line: tuple[str, ...], **given: Any) -> None:
     environment = dict(os.environ) if folder is None else _environment(folder, options)
     shown = {key: given[key] for key in ("skip", "steps", "every", "ranks", "mode")}
     begun = manifest.begin(command_line, shown, started_ns)
-    monitor = None
+    monitor, gpus, tick = None, GpuWatch(None), None
     if folder is not None:
         _write(folder, begun)
-        monitor = _monitor(folder, options)
-    code = run_child(command_line, environment, None if monitor is None else monitor.tick)
+        gpus = GpuWatch(Nvml.open())
+        monitor = _monitor(folder, options, gpus)
+        tick = monitor.tick if monitor is not None else gpus.tick if gpus.exists else None
+    code = run_child(command_line, environment, tick)
     if code in (126, 127):
         say(f"{command_line[0]}: {'not found' if code == 127 else 'cannot be executed'}, or it ended with {code}")
     if folder is not None:
-        _finish(folder, options, begun, [] if monitor is None else monitor.reasons, code)
+        seen = {"triggered": [] if monitor is None else monitor.reasons, "gpus": gpus.summary()}
+        _finish(folder, options, begun, seen, code)
     sys.exit(code)
 
 
@@ -126,11 +131,11 @@ def _environment(folder: run_folder.RunFolder, options: RunOptions) -> dict[str,
         return dict(os.environ)
 
 
-def _monitor(folder: run_folder.RunFolder, options: RunOptions) -> JobMonitor | None:
+def _monitor(folder: run_folder.RunFolder, options: RunOptions, gpus: GpuWatch) -> JobMonitor | None:
     if options.mode != "monitor":
         return None
     leader = folder.manifest.name == MANIFEST  # one `ddprof run` of a job asks for windows, not one per node
-    return JobMonitor(folder.path, options.steps, leader, os.getpid())
+    return JobMonitor(folder.path, options.steps, leader, os.getpid(), gpus)
 
 
 def _name_of(command_line: tuple[str, ...]) -> str:
@@ -140,14 +145,15 @@ def _name_of(command_line: tuple[str, ...]) -> str:
 
 
 def _finish(
-    folder: run_folder.RunFolder, options: RunOptions, begun: dict[str, Any], triggered: list[str], code: int
+    folder: run_folder.RunFolder, options: RunOptions, begun: dict[str, Any], seen: dict[str, Any], code: int
 ) -> None:
-    """Complete the manifest and say in one line where things are and what to do next."""
+    """Complete the manifest, with what was `seen` of the host, and say in one line where things are and what to do
+    next."""
     notes = run_folder.salvage(folder.path)
     summary = run_folder.summarize(folder.path)
     topology = Guard().attempt("topology", read_topology)
     ended = manifest.end(begun, summary, code, time.time_ns(), notes)
-    _write(folder, {**ended, "triggered": triggered, "topology": topology})
+    _write(folder, {**ended, **seen, "topology": topology})
     planned = options.skip if options.mode == "trace" else None
     say(manifest.last_line(folder.path, summary, planned))
     if is_url(options.out):

@@ -1,11 +1,13 @@
-"""Companions: which sidecar and which flight-recorder dump belong to which trace."""
+"""Companions: which sidecar, manifests and flight-recorder dump belong to which trace."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ddprof.model import HealthNote
+from ddprof.readers.hardware import manifests_of
 from ddprof.readers.names import file_name, rank_in_name
 from ddprof.readers.source import Source
 
@@ -20,11 +22,16 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     dumps = [s for s in sources if s.format == "flight_recorder"]
     ours = [s for s in sources if s.format == "run_file"]
     folders = {_folder(s) for s in traces if s.format == "kineto"}
+    manifests: dict[str, list[str]] = {}
+    for file in ours:
+        if file_name(file.path).startswith("manifest."):
+            manifests.setdefault(_folder(file), []).append(file.path)
     attached = [
         replace(
             trace,
             flight_recorder_path=_companion(trace, dumps),
             sidecar_path=_companion(trace, [s for s in ours if "sidecar" in file_name(s.path)]),
+            manifest_paths=_manifests(trace, manifests),
         )
         for trace in traces
     ]
@@ -51,6 +58,12 @@ def _companion(trace: Source, candidates: list[Source]) -> str | None:
     if not near:
         return None
     return max(near, key=lambda c: (_common_length(name, file_name(c.path)), c.path)).path
+
+
+def _manifests(trace: Source, by_folder: Mapping[str, list[str]]) -> tuple[str, ...]:
+    if trace.member is not None or trace.format != "kineto":
+        return ()
+    return manifests_of(trace.path, by_folder.get(_folder(trace), []))
 
 
 def _common_length(a: str, b: str) -> int:

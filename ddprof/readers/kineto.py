@@ -12,6 +12,7 @@ from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.assemble import assemble, missing_device_note, overlap_note
 from ddprof.readers.columns import EventColumns
 from ddprof.readers.companions import read_flight_recorder, read_sidecar
+from ddprof.readers.hardware import read_hardware
 from ddprof.readers.header import Header, parse_header
 from ddprof.readers.json_stream import Damage, EventStream
 from ddprof.readers.kinds import DEVICE_FLOWS
@@ -58,6 +59,7 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     if sidecar:
         sidecar, fetch_notes = _with_fetches(sidecar, source, columns, base_ns)
         sidecar_notes = [*sidecar_notes, *fetch_notes]
+        sidecar = {**sidecar, "hardware": read_hardware(source.manifest_paths, sidecar)}
     built = assemble(columns, base_ns or 0, source.label)
     events, tracks = built.tables["events"], built.tables["tracks"]
     for group in (header.distributed.get("pg_config"),):

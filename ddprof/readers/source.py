@@ -21,6 +21,7 @@ class Source:
     member: str | None = None
     sidecar_path: str | None = None
     flight_recorder_path: str | None = None
+    manifest_paths: tuple[str, ...] = ()
     size_bytes: int = 0
     mtime_ns: int = 0
 

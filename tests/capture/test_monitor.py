@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from runs import REPO, Captured, environment, script
 
 from ddprof.capture.counters import HostCounters
+from ddprof.capture.gpus import GpuWatch
 from ddprof.capture.live import LiveRank, latest_late, read_ranks, request_window
 from ddprof.capture.monitor import JobMonitor, Watcher
 from ddprof.capture.ring import StepRing
@@ -78,7 +79,7 @@ def test_window_is_asked_for_ahead_of_every_rank(tmp_path: Path) -> None:
 
 def test_monitor_writes_counters_and_its_reason(tmp_path: Path) -> None:
     rings = [StepRing(tmp_path / f"rank{rank}.h.{rank}.0.ring", {"rank": rank, "host": "h"}) for rank in (0, 1)]
-    monitor = JobMonitor(tmp_path, 5, leader=True, pid=7)
+    monitor = JobMonitor(tmp_path, 5, leader=True, pid=7, gpus=GpuWatch(None))
     for number in range(100):
         for rank, ring in enumerate(rings):
             ring.write(step(number, 40, forward_ms=25 if rank == 1 else 5))
@@ -92,7 +93,7 @@ def test_monitor_writes_counters_and_its_reason(tmp_path: Path) -> None:
 
 
 def test_counters_only_grow() -> None:
-    counters = HostCounters()
+    counters = HostCounters(GpuWatch(None))
     first, second = counters.sample(), counters.sample()
     assert second["at_ns"] > first["at_ns"]
     assert all(

@@ -24,6 +24,8 @@ def device() -> dict[str, Any]:
             "name": properties.name,
             "total_memory_bytes": properties.total_memory,
             "index": torch.cuda.current_device(),
+            "uuid": str(properties.uuid) if hasattr(properties, "uuid") else None,
+            "pci_address": _pci_address(properties),
             "compute_capability": [properties.major, properties.minor],
             "sm_count": properties.multi_processor_count,
         }
@@ -32,6 +34,14 @@ def device() -> dict[str, Any]:
         properties = xpu.get_device_properties(xpu.current_device())
         return {"kind": "xpu", "name": properties.name, "total_memory_bytes": properties.total_memory}
     return {"kind": "cpu", "name": platform.processor() or platform.machine(), "total_memory_bytes": None}
+
+
+def _pci_address(properties: Any) -> str | None:
+    """The device as /sys names it; None where torch does not say."""
+    numbers: list[Any] = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    if any(number is None for number in numbers):
+        return None
+    return "{:04x}:{:02x}:{:02x}.0".format(*numbers)
 
 
 def versions() -> dict[str, Any]:

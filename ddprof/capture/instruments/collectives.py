@@ -76,9 +76,11 @@ class Collectives(Instrumentor):
 
     def _announcing(self, original: Any) -> Any:
         session = self.session
+        ask_nccl = session.guard.wrap(session.nccl_may_start)
 
         @functools.wraps(original)
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            ask_nccl(args[0] if args else kwargs.get("backend"))
             result = original(*args, **kwargs)
             session.identified()
             return result

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from captured import with_sidecars
+from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, fires
+
+from ddprof.findings import Candidate
 
 ID = "comm.bandwidth_bound"
 
@@ -24,3 +30,45 @@ def test_half_the_bytes_give_the_predicted_step(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+def connected(labelled: Runs, transports: dict[str, int], links: str = "SYS", **environment: str) -> Candidate:
+    """The finding where capture saw how the ranks are connected."""
+    sidecar: dict[str, Any] = {
+        "nccl": {"version": "2.27.3", "transports": transports},
+        "communication_environment": environment,
+        "hardware": {
+            "topology": {
+                "links": {"GPU0-GPU1": links, "GPU0-NIC0": "PIX"},
+                "infiniband": {"mlx5_0/1": {"state": "ACTIVE", "rate": "400 Gb/sec (4X NDR)"}},
+            }
+        },
+    }
+    (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), sidecar))
+    assert isinstance(said, Candidate)
+    return said
+
+
+def test_sockets_beside_an_active_port_come_first(labelled: Runs) -> None:
+    said = connected(labelled, {"NET/Socket": 4, "P2P/CUMEM": 12}, NCCL_IB_DISABLE="1", NCCL_DEBUG="INFO")
+    texts = [e.text for e in said.evidence]
+    assert "NCCL 2.27.3 moves data by P2P/CUMEM (75 %), NET/Socket (25 %) of its channels" in texts
+    assert "set in the job's environment: NCCL_IB_DISABLE=1" in texts
+    assert "GPUs of one host are joined by PCIe and the link between CPU sockets" in texts
+    fix = said.fixes[0]
+    assert (fix.current, fix.patch) == ("NET/Socket (NCCL_IB_DISABLE=1)", "unset NCCL_IB_DISABLE")
+    assert "mlx5_0/1 is active (400 Gb/sec (4X NDR))" in fix.suggested
+    assert "compress" in said.fixes[1].setting
+
+
+def test_shared_memory_between_gpus_that_nvlink_joins(labelled: Runs) -> None:
+    (fix, _) = connected(labelled, {"SHM": 16}, links="NV18").fixes
+    assert "NVLink" in fix.suggested
+    assert len(connected(labelled, {"SHM": 16}, links="PHB").fixes) == 1  # nothing faster is there
+
+
+@pytest.mark.parametrize("sidecar", [{}, {"nccl": None, "hardware": {"topology": 3}}, {"nccl": {"transports": []}}])
+def test_nothing_is_said_of_connections_that_were_not_captured(labelled: Runs, sidecar: dict[str, Any]) -> None:
+    (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), sidecar))
+    assert isinstance(said, Candidate)
+    assert (len(said.evidence), len(said.fixes)) == (1, 1)

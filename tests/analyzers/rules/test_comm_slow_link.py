@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from captured import with_sidecars
+from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, abstains
+
+from ddprof.findings import Candidate
 
 ID = "comm.slow_link"
 
@@ -19,3 +25,45 @@ def test_abstains_with_one_group(labelled: Runs) -> None:
 
 def test_is_silent_where_all_links_are_alike(labelled: Runs) -> None:
     assert labelled("clean.tpdp").said(ID) == []
+
+
+def host(rate: str, state: str = "ACTIVE", width: int = 16, transport: str = "NET/IB") -> dict[str, Any]:
+    """The sidecar of a rank on a host with one card."""
+    topology = {
+        "infiniband": {"mlx5_0/1": {"state": state, "rate": rate}},
+        "gpus": [{"address": "0000:17:00.0", "pcie_width": width, "pcie_width_max": 16}],
+    }
+    device = {"pci_address": "0000:17:00.0"}
+    return {"device": device, "hardware": {"topology": topology}, "nccl": {"transports": {transport: 8}}}
+
+
+def differences(labelled: Runs, slow: dict[str, Any], peer: dict[str, Any]) -> list[str]:
+    """What is said of the connections of the culprits of the first finding."""
+    run = labelled(ID)
+    first = run.said(ID)[0]
+    assert isinstance(first, Candidate)
+    sidecars = [slow if rank in first.ranks else peer for rank in run.job.rank_ids]
+    said = catalogue()[ID].detect(with_sidecars(run, *sidecars))
+    return [e.text for e in next(c for c in said if isinstance(c, Candidate)).evidence[1:]]
+
+
+def test_says_what_differs_there(labelled: Runs) -> None:
+    good = host("400 Gb/sec (4X NDR)")
+    bad = host("100 Gb/sec (4X EDR)", width=8, transport="NET/Socket")
+    assert differences(labelled, bad, good) == [
+        "NCCL moves its data by NET/Socket, its peers' by NET/IB",
+        "port mlx5_0/1 of its host runs at 100 Gbit/s, its peers' at 400 Gbit/s",
+        "its GPU has 8 of 16 PCIe lanes",
+    ]
+    down = host("400 Gb/sec (4X NDR)", state="DOWN")
+    assert differences(labelled, down, good) == [
+        "port mlx5_0/1 of its host is DOWN, that of its peers' hosts is active"
+    ]
+
+
+def test_equal_connections_and_unknown_ones_are_not_mentioned(labelled: Runs) -> None:
+    good = host("400 Gb/sec (4X NDR)")
+    assert differences(labelled, good, good) == []
+    assert differences(labelled, host("?"), host("")) == []
+    assert differences(labelled, {}, good) == []
+    assert differences(labelled, good, {}) == []

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from captured import with_sidecars
+from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, abstains, fires
+
+from ddprof.findings import Candidate
 
 ID = "straggler.compute"
 
@@ -30,3 +36,65 @@ def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
 
 def test_abstains_with_one_rank(labelled: Runs) -> None:
     assert "only one rank" in abstains(ID, labelled(ID).only(0))
+
+
+def gpu(**more: Any) -> dict[str, Any]:
+    """A sidecar whose rank's GPU was sampled for two minutes."""
+    sampled = {"index": 2, "busy_samples": 120, "sm_clock_mhz": 1900, "power_limit_mw": 700_000, "throttled": {}}
+    return {"hardware": {"gpu": {**sampled, **more}}}
+
+
+def sampled(labelled: Runs, slow: dict[str, Any], peer: dict[str, Any]) -> tuple[Candidate, list[str]]:
+    """The finding on rank 2 with these sidecars, and what is said of that rank's device."""
+    (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), peer, peer, slow, peer))
+    assert isinstance(said, Candidate)
+    return said, [e.text for e in said.evidence if e.rank == 2 and ("GPU" in e.text or "power" in e.text)]
+
+
+def test_says_what_throttled_the_device(labelled: Runs) -> None:
+    slow = gpu(throttled={"sw_power_cap": 49, "sw_thermal": 3}, sm_clock_mhz=1410)
+    said, texts = sampled(labelled, slow, gpu(throttled={"sw_power_cap": 2}))
+    assert texts[0] == (
+        "its GPU was held back by its power limit in 41 % of 120 busy seconds of the run, the typical peer's in 1.7 %"
+    )
+    assert texts[1] == "its GPU ran at 1410 MHz on average, the typical peer's at 1900 MHz"
+    (fix,) = said.fixes
+    assert fix.setting == "power of GPU 2 of the host of rank 2"
+
+
+def test_a_lower_power_limit_is_the_fix(labelled: Runs) -> None:
+    said, texts = sampled(labelled, gpu(throttled={"sw_power_cap": 100}, power_limit_mw=310_000), gpu())
+    assert "its power limit is 310 W, the typical peer's 700 W" in texts
+    (fix,) = said.fixes
+    assert (fix.current, fix.suggested) == ("310 W", "700 W, as on its peers")
+    assert fix.patch is not None
+    assert "-pl 700" in fix.patch
+
+
+def test_heat_is_told_from_power(labelled: Runs) -> None:
+    said, _ = sampled(labelled, gpu(throttled={"hw_thermal": 60}, temperature_max_c=93), gpu(temperature_max_c=64))
+    assert (said.fixes[0].setting, said.fixes[0].current) == ("cooling of GPU 2 of the host of rank 2", "93 °C at most")
+
+
+def test_a_cap_that_all_devices_touch_is_no_reason(labelled: Runs) -> None:
+    capped = gpu(throttled={"sw_power_cap": 110})
+    said, texts = sampled(labelled, capped, capped)
+    assert len(texts) == 1
+    assert "nothing throttled it more than them" in texts[0]
+    assert said.fixes[0].setting == "device of rank 2"
+
+
+@pytest.mark.parametrize(
+    "sidecar",
+    [
+        {},
+        gpu(busy_samples=3, throttled={"hw_thermal": 3}),
+        {"hardware": {"gpu": {"busy_samples": "many", "throttled": [1]}}},
+        {"hardware": None},
+    ],
+    ids=["not captured", "too few samples", "nonsense", "null"],
+)
+def test_nothing_is_said_of_a_device_that_was_not_watched(labelled: Runs, sidecar: dict[str, Any]) -> None:
+    said, texts = sampled(labelled, sidecar, gpu())
+    assert texts == []
+    assert said.fixes[0].setting == "device of rank 2"

@@ -1,0 +1,125 @@
+"""Why a device is slow, as its driver said while the job ran: evidence and a fix for rules that name slow devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from ddprof.analyzers.job.hardware import GpuState, gpu_state
+from ddprof.analyzers.job.measures import Measures
+
+from ddprof.findings import Evidence, Fix
+from ddprof.units import format_share
+
+MIN_SAMPLES = 10  # busy seconds; fewer say little of a run
+MIN_SHARE = 0.10  # of the busy samples, and this much above the typical peer: cards at full load touch their cap
+MIN_CLOCK_GAP = 0.03  # below the typical peer's mean clock
+MIN_LIMIT_GAP = 0.05  # below the typical peer's power limit
+
+_REASONS = {
+    "sw_power_cap": "its power limit",
+    "sw_thermal": "the driver's thermal limit",
+    "hw_thermal": "the hardware's thermal limit",
+    "hw_power_brake": "the power brake of its node",
+    "hw_slowdown": "the hardware",
+}
+_HEAT = ("sw_thermal", "hw_thermal")
+_SOURCE = "nvmlDeviceGetCurrentClocksThrottleReasons, once a second by ddprof run"
+
+
+def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Evidence], Fix | None]:
+    """What the driver said of the slow ranks' devices (`slow`: positions, the slowest first), and the fix that follows.
+
+    ([], None) where no slow device was sampled; no fix where nothing held any of them back.
+    """
+    states = {p: state for p, facts in enumerate(measures.job.ranks) if (state := gpu_state(facts)) is not None}
+    known = {p: state for p, state in states.items() if state.busy_samples >= MIN_SAMPLES}
+    peers = [state for p, state in known.items() if p not in slow]
+    evidence: list[Evidence] = []
+    for position in slow:
+        if position not in known:
+            continue
+        rank, state = measures.job.rank_ids[position], known[position]
+        evidence = [Evidence(text, rank) for text in _observations(state, peers)]
+        reason = _reason(state, peers)
+        if reason is not None or _limit_gap(state, peers) is not None:
+            return evidence, _fix(rank, reason, state, peers)
+    return evidence, None
+
+
+def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
+    found = []
+    reason = _reason(state, peers)
+    typical_mhz = _typical(peers, lambda peer: peer.clock_mhz)
+    if reason is not None:
+        beside = f", the typical peer's in {format_share(_typical_share(peers, reason))}" if peers else ""
+        held, of = format_share(state.throttled[reason]), state.busy_samples
+        found.append(f"its GPU was held back by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}")
+    if state.clock_mhz and typical_mhz and state.clock_mhz < (1 - MIN_CLOCK_GAP) * typical_mhz:
+        found.append(
+            f"its GPU ran at {state.clock_mhz:.0f} MHz on average, the typical peer's at {typical_mhz:.0f} MHz"
+        )
+    elif reason is None and state.clock_mhz and typical_mhz:
+        found.append(
+            f"its GPU's clock ({state.clock_mhz:.0f} MHz) is its peers' and nothing throttled it more than them in "
+            f"{state.busy_samples} busy seconds: look for a neighbour on the device, or memory errors"
+        )
+    limit = _limit_gap(state, peers)
+    if limit is not None:
+        found.append(f"its power limit is {state.power_limit_w:.0f} W, the typical peer's {limit:.0f} W")
+    return found
+
+
+def _reason(state: GpuState, peers: Sequence[GpuState]) -> str | None:
+    """What held the device back most, in a clear share of its samples and clearly more often than its peers."""
+    for reason, share in state.throttled.items():
+        typical = _typical_share(peers, reason)
+        if reason in _REASONS and share >= MIN_SHARE and share - typical >= MIN_SHARE:
+            return reason
+    return None
+
+
+def _fix(rank: int, reason: str | None, state: GpuState, peers: Sequence[GpuState]) -> Fix:
+    device, limit = f"GPU {state.index} of the host of rank {rank}", _limit_gap(state, peers)
+    if limit is not None:
+        return Fix(
+            setting=f"power limit of {device}",
+            current=f"{state.power_limit_w:.0f} W",
+            suggested=f"{limit:.0f} W, as on its peers",
+            patch=f"nvidia-smi -i {state.index} -pl {limit:.0f}   # on that host",
+            why="a device that may draw less power runs at lower clocks",
+            source=_SOURCE,
+        )
+    if reason in _HEAT:
+        return Fix(
+            setting=f"cooling of {device}",
+            current=None if state.hottest_c is None else f"{state.hottest_c:.0f} °C at most",
+            suggested="check airflow, fans and inlet temperature of that node; cordon it until it stays cool",
+            patch=f"nvidia-smi -i {state.index} -q -d TEMPERATURE,PERFORMANCE",
+            why="it lowers its clock because it is too hot",
+            source=_SOURCE,
+        )
+    return Fix(
+        setting=f"power of {device}",
+        suggested="check the power supply of that node and the device itself; replace it if it stays slow",
+        patch=f"nvidia-smi -i {state.index} -q -d POWER,CLOCK,PERFORMANCE",
+        why=f"{_REASONS[reason or 'hw_slowdown']} holds its clock down, and not its peers'",
+        source=_SOURCE,
+    )
+
+
+def _limit_gap(state: GpuState, peers: Sequence[GpuState]) -> float | None:
+    """The typical peer's power limit (W), where this device's is clearly below it."""
+    typical = _typical(peers, lambda peer: peer.power_limit_w)
+    if typical is None or state.power_limit_w is None or state.power_limit_w >= (1 - MIN_LIMIT_GAP) * typical:
+        return None
+    return typical
+
+
+def _typical_share(peers: Sequence[GpuState], reason: str) -> float:
+    return median(peer.throttled.get(reason, 0.0) for peer in peers) if peers else 0.0
+
+
+def _typical(peers: Sequence[GpuState], value: Callable[[GpuState], float | None]) -> float | None:
+    known = [found for peer in peers if (found := value(peer)) is not None]
+    return median(known) if known else None

@@ -1,0 +1,185 @@
+"""How NCCL moves the data, against what the machine offers: evidence and fixes for the communication rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from statistics import fmean
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.hardware import (
+    communication_settings,
+    gpu_links,
+    infiniband_ports,
+    nccl_use,
+    pcie_width,
+)
+from ddprof.analyzers.job.measures import Measures
+
+from ddprof.findings import Evidence, Fix
+from ddprof.units import format_ranks, format_share
+
+MIN_SHARE = 0.02  # of the channels; a transport below it is not what holds a step
+ACTIVE = "ACTIVE"
+# Settings that take a transport away or narrow it, with the values that do so; None: any value.
+_NARROWING: dict[str, tuple[str, ...] | None] = {
+    "NCCL_IB_DISABLE": ("1",),
+    "NCCL_P2P_DISABLE": ("1",),
+    "NCCL_SHM_DISABLE": ("1",),
+    "NCCL_NVLS_ENABLE": ("0",),
+    "NCCL_NET": ("Socket",),
+    "NCCL_NET_GDR_LEVEL": ("0", "LOC"),
+    "NCCL_P2P_LEVEL": ("0", "LOC"),
+    "NCCL_ALGO": None,
+    "NCCL_PROTO": None,
+    "NCCL_MAX_NCHANNELS": None,
+    "NCCL_MAX_CTAS": None,
+    "NCCL_BUFFSIZE": None,
+}
+_MAX_VALUE = 40  # characters shown of a setting
+_JOINED_BY = {
+    "PIX": "one PCIe switch",
+    "PXB": "PCIe switches",
+    "PHB": "PCIe over a CPU",
+    "NODE": "PCIe between bridges of one CPU",
+    "SYS": "PCIe and the link between CPU sockets",
+}
+_SOURCE = "NCCL's own log as it connects; nvidia-smi topo -m; /sys/class/infiniband"
+
+
+def of_job(measures: Measures) -> tuple[list[Evidence], list[Fix]]:
+    """What all ranks' transfers run over, and fixes where the machine offers something faster. ([], []) where nothing
+    was captured.
+    """
+    ranks = measures.job.ranks
+    uses = [use for facts in ranks if (use := nccl_use(facts)) is not None]
+    evidence: list[Evidence] = []
+    if uses:
+        kinds = {kind for use in uses for kind in use.transports}
+        mean = {kind: fmean(use.transports.get(kind, 0.0) for use in uses) for kind in kinds}
+        shown = ", ".join(f"{kind} ({format_share(mean[kind])})" for kind in sorted(mean, key=lambda k: -mean[k]))
+        evidence.append(Evidence(f"NCCL {uses[0].version or ''}".strip() + f" moves data by {shown} of its channels"))
+    settings = sorted({text for facts in ranks for text in _narrowing(facts)})
+    if settings:
+        evidence.append(Evidence(f"set in the job's environment: {', '.join(settings)}"))
+    joined = sorted({kind for facts in ranks for kind in gpu_links(facts).values()} & _JOINED_BY.keys())
+    if joined:
+        evidence.append(
+            Evidence(f"GPUs of one host are joined by {' and by '.join(_JOINED_BY[kind] for kind in joined)}")
+        )
+    return evidence, _fixes(measures)
+
+
+def of_ranks(measures: Measures, culprits: Sequence[int]) -> list[Evidence]:
+    """How the connections of some ranks (numbers) differ from those of all others; [] where nothing is known."""
+    job = measures.job
+    slow = [(n, facts) for n, facts in zip(job.rank_ids, job.ranks, strict=True) if n in culprits]
+    peers = [facts for n, facts in zip(job.rank_ids, job.ranks, strict=True) if n not in culprits]
+    if not peers:
+        return []
+    found: dict[str, int] = {}  # text -> the first rank it is said of: ranks of a host share its ports
+    for number, facts in slow:
+        for text in (*_other_transports(facts, peers), *_other_ports(facts, peers), *_narrow_slot(facts)):
+            found.setdefault(text, number)
+    return [Evidence(text, number) for text, number in found.items()]
+
+
+def _fixes(measures: Measures) -> list[Fix]:
+    """One fix per transport that is slower than what the ranks' hosts have."""
+    job = measures.job
+    by_socket, by_memory = [], []
+    for number, facts in zip(job.rank_ids, job.ranks, strict=True):
+        use = nccl_use(facts)
+        if use is None:
+            continue
+        if use.transports.get("NET/Socket", 0.0) >= MIN_SHARE and _active_ports(facts):
+            by_socket.append((number, facts))
+        links = gpu_links(facts).values()
+        if use.transports.get("SHM", 0.0) >= MIN_SHARE and links and all(kind.startswith("NV") for kind in links):
+            by_memory.append((number, facts))
+    fixes = []
+    if by_socket:
+        port, rate = next(iter(_active_ports(by_socket[0][1]).items()))
+        variable = _set_to(by_socket, ("NCCL_IB_DISABLE", "NCCL_NET"))
+        fixes.append(
+            Fix(
+                setting="NCCL network of " + format_ranks([number for number, _ in by_socket]),
+                current="NET/Socket" + (f" ({variable})" if variable else ""),
+                suggested=f"InfiniBand: {port} is active ({rate})",
+                patch=f"unset {variable.split('=')[0]}" if variable else "export NCCL_IB_HCA=" + port.split("/")[0],
+                why="TCP copies through the CPU, at a fraction of the card's rate",
+                source=_SOURCE,
+            )
+        )
+    if by_memory:
+        variable = _set_to(by_memory, ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"))
+        fixes.append(
+            Fix(
+                setting="NCCL peer access of " + format_ranks([number for number, _ in by_memory]),
+                current="SHM" + (f" ({variable})" if variable else ""),
+                suggested="P2P over NVLink, which joins these GPUs",
+                patch=f"unset {variable.split('=')[0]}"
+                if variable
+                else "show all GPUs of the host to every rank (containers: --gpus all --ipc=host)",
+                why="shared memory goes over PCIe and the host's memory instead of NVLink",
+                source=_SOURCE,
+            )
+        )
+    return fixes
+
+
+def _narrowing(facts: RankFacts) -> list[str]:
+    settings = communication_settings(facts)
+    return [
+        f"{name}={settings[name][:_MAX_VALUE]}"
+        for name, values in _NARROWING.items()
+        if name in settings and (values is None or settings[name] in values)
+    ]
+
+
+def _set_to(ranks: Sequence[tuple[int, RankFacts]], names: tuple[str, ...]) -> str:
+    """The first of these settings that narrows any of the ranks, as "NAME=value"; "" where none does."""
+    found = {text for _, facts in ranks for text in _narrowing(facts) if text.split("=")[0] in names}
+    return min(found, default="")
+
+
+def _active_ports(facts: RankFacts) -> dict[str, str]:
+    return {name: rate for name, (state, rate) in infiniband_ports(facts).items() if state == ACTIVE}
+
+
+def _other_transports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]:
+    use = nccl_use(facts)
+    others = [found for peer in peers if (found := nccl_use(peer)) is not None]
+    if use is None or not others:
+        return []
+    usual = {kind for other in others for kind in other.transports}
+    odd = [kind for kind, share in use.transports.items() if kind not in usual and share >= MIN_SHARE]
+    return [f"NCCL moves its data by {kind}, its peers' by {', '.join(sorted(usual))}" for kind in odd]
+
+
+def _other_ports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]:
+    """Ports that are down or slower than the port of that name on every peer's host."""
+    texts = []
+    for name, (state, rate) in infiniband_ports(facts).items():
+        known = [found for peer in peers if (found := infiniband_ports(peer).get(name)) is not None]
+        if not known or any(peer_state != ACTIVE for peer_state, _ in known):
+            continue
+        slowest = min(_gigabits(peer_rate) for _, peer_rate in known)
+        if state != ACTIVE:
+            texts.append(f"port {name} of its host is {state or 'not active'}, that of its peers' hosts is active")
+        elif 0 < _gigabits(rate) < slowest:
+            texts.append(
+                f"port {name} of its host runs at {_gigabits(rate):g} Gbit/s, its peers' at {slowest:g} Gbit/s"
+            )
+    return texts
+
+
+def _gigabits(rate: str) -> float:
+    """ "400 Gb/sec (4X NDR)" -> 400; 0 where it says something else."""
+    match = re.match(r"(\d+(?:\.\d+)?) Gb/sec", rate)
+    return float(match[1]) if match else 0.0
+
+
+def _narrow_slot(facts: RankFacts) -> list[str]:
+    width = pcie_width(facts)
+    return [f"its GPU has {width[0]} of {width[1]} PCIe lanes"] if width is not None and width[0] < width[1] else []

@@ -1,0 +1,87 @@
+"""What NCCL says of itself as it connects: its version, its network, the transport of every channel.
+
+NCCL writes that once per communicator, at NCCL_DEBUG=INFO, to a file of the run folder; nothing per collective. It is
+asked for only where nobody else has a say on its log: no NCCL_DEBUG* in the environment or in NCCL's own settings file.
+The file exists before NCCL is told of it, because where it cannot open one NCCL writes to the job's standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.layout import host_label
+
+_VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
+_SETTINGS_FILES = ("/etc/nccl.conf", "~/.nccl.conf")  # NCCL reads both; its environment wins over them
+# One line per channel and peer: an all-to-all between more ranks than this would write megabytes as it connects.
+_MAX_WORLD = 1024
+_MAX_READ_BYTES = 4 << 20
+_VERSION = re.compile(r"NCCL version (\d[\w.+-]*)")
+_NETWORK = re.compile(r"NCCL INFO Using network (\S.*)")
+_CHANNEL = re.compile(r"NCCL INFO Channel \d+(?:/\d+)? : \d+\[[^\]]*\] -> \d+\[[^\]]*\](?: \[\w+\])? via (\S.*)")
+
+
+def ask(folder: Path, environment: MutableMapping[str, str]) -> Path | None:
+    """Have NCCL write its log into `folder`, by `environment`. The file; None where it is left alone.
+
+    Raises OSError.
+    """
+    if any(name in environment for name in _VARIABLES) or _is_settled_elsewhere(environment):
+        return None
+    world = environment.get("WORLD_SIZE", "")
+    if "%" in str(folder) or (world.isdigit() and int(world) > _MAX_WORLD):  # NCCL takes % for a placeholder
+        return None
+    pattern = str(folder / f"nccl.{host_label()}.%p.log")
+    path = Path(pattern.replace("%p", str(os.getpid())))
+    path.touch()
+    environment.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT", NCCL_DEBUG_FILE=pattern)
+    return path
+
+
+def read(path: Path | None) -> dict[str, Any] | None:
+    """`{version, network, transports{"P2P/CUMEM": channels, "NET/IB/GDRDMA": channels, ...}}`; None where NCCL has
+    written nothing. Channels of one rank, in both directions. Raises OSError."""
+    if path is None or not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        text = stream.read(_MAX_READ_BYTES).decode("utf-8", "replace")
+    if not text:
+        return None
+    version, network = _VERSION.search(text), _NETWORK.search(text)
+    transports = Counter(transport(match[1]) for match in _CHANNEL.finditer(text))
+    return {
+        "version": version[1] if version else None,
+        "network": network[1].strip() if network else None,
+        "transports": dict(transports),
+    }
+
+
+def transport(said: str) -> str:
+    """The kind of a transport, without numbers of cards: "NET/IB/3(1)/GDRDMA/Shared" is "NET/IB/GDRDMA"."""
+    parts = said.split(" comm ")[0].strip().split("/")
+    if parts[0] == "NET" and len(parts) > 1:
+        return "/".join(("NET", parts[1], *(("GDRDMA",) if "GDRDMA" in parts else ())))
+    return "/".join(parts[:2]) if parts[0] == "P2P" else parts[0]
+
+
+def clear(path: Path | None) -> None:
+    """Take away a log that NCCL never wrote to. Raises OSError."""
+    if path is not None and path.is_file() and not path.stat().st_size:
+        path.unlink()
+
+
+def _is_settled_elsewhere(environment: MutableMapping[str, str]) -> bool:
+    files = (*_SETTINGS_FILES, environment.get("NCCL_CONF_FILE", ""))
+    return any("NCCL_DEBUG" in _text(Path(file).expanduser()) for file in files if file)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, RuntimeError):  # RuntimeError: there is no home to expand
+        return ""

@@ -1,0 +1,91 @@
+"""NCCL's own log: asked for only where nobody else has a say, read for what it chose."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ddprof.capture import nccl_log
+
+# As NCCL 2.19 to 2.28 write it (channel lines of several versions).
+LOG = """\
+node-a:11:11 [0] NCCL INFO Bootstrap : Using ens7:10.128.0.32<0>
+node-a:11:11 [0] NCCL INFO NCCL version 2.27.3+cuda12.9
+node-a:11:99 [0] NCCL INFO Using network IB
+node-a:11:99 [0] NCCL INFO comm 0x55f0 rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 30 commId 0x43 - Init START
+node-a:11:99 [0] NCCL INFO Channel 00/32 :    0   1   2   3
+node-a:11:99 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+node-a:11:99 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM/read
+node-a:11:99 [0] NCCL INFO Channel 00/0 : 15[7] -> 0[0] [receive] via NET/IB/3/GDRDMA
+node-a:11:99 [0] NCCL INFO Channel 02/0 : 0[0] -> 8[0] [send] via NET/IB/0(1)/GDRDMA/Shared
+node-a:11:99 [0] NCCL INFO Channel 03 : 0[31000] -> 8[31000] [send] via NET/Socket/0
+node-a:11:99 [0] NCCL INFO Channel 04 : 0[31000] -> 3[e3000] via SHM/direct/direct comm 0x55f0 nRanks 16
+node-a:11:99 [0] NCCL INFO Channel 05/0 : 0[0] -> 8[0] [send] via NET/AWS Libfabric/0/GDRDMA
+"""
+
+
+def test_what_it_chose(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    path.write_text(LOG)
+    assert nccl_log.read(path) == {
+        "version": "2.27.3+cuda12.9",
+        "network": "IB",
+        "transports": {
+            "P2P/CUMEM": 2,
+            "NET/IB/GDRDMA": 2,
+            "NET/Socket": 1,
+            "SHM": 1,
+            "NET/AWS Libfabric/GDRDMA": 1,
+        },
+    }
+
+
+def test_a_log_that_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    assert nccl_log.read(None) is None
+    assert nccl_log.read(path) is None
+    path.write_bytes(b"\xff\0 NCCL INFO Channel 00/0 : via")
+    assert nccl_log.read(path) == {"version": None, "network": None, "transports": {}}
+
+
+def test_asks_for_a_file_that_exists_and_takes_it_away_unused(tmp_path: Path) -> None:
+    environment: dict[str, str] = {"HOME": str(tmp_path)}
+    path = nccl_log.ask(tmp_path, environment)
+    assert path is not None
+    assert path.is_file()
+    assert environment["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid())) == str(path)
+    assert (environment["NCCL_DEBUG"], environment["NCCL_DEBUG_SUBSYS"]) == ("INFO", "INIT")
+    nccl_log.clear(path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"NCCL_DEBUG": "WARN"},
+        {"NCCL_DEBUG_FILE": "/dev/null"},
+        {"NCCL_DEBUG_SUBSYS": "COLL"},
+        {"WORLD_SIZE": "4096"},
+    ],
+    ids=lambda environment: next(iter(environment)),
+)
+def test_leaves_it_alone(tmp_path: Path, environment: dict[str, str]) -> None:
+    before = dict(environment)
+    assert nccl_log.ask(tmp_path, environment) is None
+    assert environment == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_leaves_settings_files_alone(tmp_path: Path) -> None:
+    settings = tmp_path / "nccl.conf"
+    settings.write_text("NCCL_DEBUG=WARN\n")
+    assert nccl_log.ask(tmp_path, {"NCCL_CONF_FILE": str(settings)}) is None
+
+
+def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    environment: dict[str, str] = {}
+    with pytest.raises(OSError, match="gone"):
+        nccl_log.ask(tmp_path / "gone", environment)
+    assert environment == {}

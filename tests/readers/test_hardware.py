@@ -1,0 +1,57 @@
+"""The manifests of a run, and what of them belongs to a rank."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ddprof.readers import discover, read
+from ddprof.readers.hardware import read_hardware
+
+UUID = "6ac9dd8a-22b2"
+
+
+def run_of(tmp_path: Path, **manifests: Any) -> Path:
+    """Two ranks on two hosts; `manifests`: file name with _ for . -> content."""
+    for rank, host in enumerate(("a", "b")):
+        event = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+        trace = {"schemaVersion": 1, "baseTimeNanoseconds": 10**18, "traceEvents": [event]}
+        stem = tmp_path / f"rank{rank}.{host}.{7 + rank}.0"
+        Path(f"{stem}.0.pt.trace.json").write_text(json.dumps(trace))
+        sidecar = {"schema": "ddprof.run/1", "rank": rank, "world_size": 2, "host": host, "device": {"uuid": UUID}}
+        Path(f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
+    for name, content in manifests.items():
+        text = content if isinstance(content, str) else json.dumps({"schema": "ddprof.run/1", **content})
+        (tmp_path / name.replace("_", ".")).write_text(text)
+    return tmp_path
+
+
+def hardware(folder: Path) -> list[Any]:
+    ((_, sources),) = discover([str(folder)]).runs
+    traces = [read(source) for source in sources]
+    return [trace.sidecar["hardware"] for trace in sorted(traces, key=lambda trace: trace.identity.rank or 0)]
+
+
+def test_each_rank_gets_its_hosts_topology_and_its_own_gpu(tmp_path: Path) -> None:
+    gpus = [{"index": 0, "uuid": "GPU-0000"}, {"index": 1, "uuid": f"GPU-{UUID.upper()}", "busy_samples": 5}]
+    folder = run_of(
+        tmp_path,
+        manifest_json={"host": "b", "topology": {"links": {"GPU0-GPU1": "NV18"}}, "gpus": gpus},
+        manifest_a_99_json={"host": "a", "topology": {"links": {"GPU0-GPU1": "SYS"}}, "gpus": gpus[:1]},
+    )
+    first, second = hardware(folder)
+    assert first == {"topology": {"links": {"GPU0-GPU1": "SYS"}}}  # its GPU is not among those sampled
+    assert second == {"topology": {"links": {"GPU0-GPU1": "NV18"}}, "gpu": gpus[1]}
+
+
+def test_manifests_of_a_run_that_still_runs_or_is_broken(tmp_path: Path) -> None:
+    broken = '{"schema":"ddprof.run/1","host":"a","topology":'
+    assert hardware(run_of(tmp_path, manifest_json={"host": "b"}, manifest_a_1_json=broken)) == [{}, {}]
+
+
+def test_nonsense_is_nothing(tmp_path: Path) -> None:
+    folder = run_of(tmp_path, manifest_json={"host": "a", "topology": [], "gpus": {"uuid": UUID}})
+    assert read_hardware([str(folder / "manifest.json")], {"host": "a", "device": {"uuid": 3}}) == {}
+    assert read_hardware([str(folder / "manifest.json")], {"host": "a", "device": None}) == {}
+    assert read_hardware([str(folder / "gone.json")], {"host": "a"}) == {}

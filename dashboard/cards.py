@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from dash import dcc, html
 from dash.development.base_component import Component
-from ddprof.dashboard.exhibit import Exhibit, Sheet
+from ddprof.dashboard.exhibit import Exhibit, Sheet, cell, column_kind
 from ddprof.dashboard.figures.base import palette
 from ddprof.dashboard.figures.draw import draw
 from ddprof.dashboard.view import View
@@ -72,33 +72,18 @@ def fold(exhibit: Exhibit, page: str, view: View) -> Component:
 
 def table(sheet: Sheet) -> Component:
     """A sheet as an HTML table; long ones are cut and say so (the CSV has all rows)."""
-    rows = [[_cell(value) for value in row] for row in sheet.rows[:MAX_TABLE_ROWS]]
+    rows = [[cell(value) for value in row] for row in sheet.rows[:MAX_TABLE_ROWS]]
     more = len(sheet.rows) - len(rows)
     note = html.P(f"{more} more rows are in the CSV.", className="quiet") if more > 0 else None
     if len(rows) * len(sheet.columns) > MAX_CELL_COMPONENTS:
         data: dict[str, Any] = {"data-sheet": json.dumps([sheet.columns, rows])}
         place: Any = html.Div(className="scroll sheet", tabIndex="0", **data)  # filled by assets/tables.js
         return html.Div([place, note])
-    kinds = [_column_kind(sheet, i) for i in range(len(sheet.columns))]
+    kinds = [column_kind(sheet, i) for i in range(len(sheet.columns))]
     head = [html.Th(c, scope="col", className=kind) for c, kind in zip(sheet.columns, kinds, strict=True)]
     body = [html.Tr([html.Td(text, className=kind) for text, kind in row]) for row in rows]
     content = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)])
     return html.Div([html.Div(content, className="scroll", tabIndex="0"), note])
-
-
-def _column_kind(sheet: Sheet, column: int) -> str:
-    """A heading stands over what it heads: words left, numbers right."""
-    words = any(isinstance(row[column], str) for row in sheet.rows[:MAX_TABLE_ROWS])
-    return "text" if words or column == 0 else ""
-
-
-def _cell(value: object) -> tuple[str, str]:
-    """Text and CSS class of a cell."""
-    if value is None:
-        return "–", ""
-    if isinstance(value, float):
-        return (f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"), ""
-    return str(value), "text" if isinstance(value, str) else ""
 
 
 def step_bar(row: dict[str, float], words: str) -> Component:

@@ -46,6 +46,21 @@ def sheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Sheet:
     return Sheet(tuple(columns), tuple(tuple(row) for row in rows))
 
 
+def cell(value: object) -> tuple[str, str]:
+    """Text and CSS class of a value in a table."""
+    if value is None:
+        return "–", ""
+    if isinstance(value, float):
+        return (f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"), ""
+    return str(value), "text" if isinstance(value, str) else ""
+
+
+def column_kind(sheet: Sheet, column: int) -> str:
+    """CSS class of a heading, which stands over what it heads: words left, numbers right."""
+    words = any(isinstance(row[column], str) for row in sheet.rows)
+    return "text" if words or column == 0 else ""
+
+
 def _cell(value: Any) -> Any:
     if value is None:
         return ""

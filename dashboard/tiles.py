@@ -26,15 +26,19 @@ MAX_LANES = 400  # more than fit on any screen
 NAME_CHARS = 80
 
 
-def encode(timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, bins: int) -> bytes:
-    """The window [lo, hi) of some lanes. Raises ValueError where the window is empty or the lanes do not exist."""
+def encode(
+    timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, bins: int, budget: int | None = None
+) -> bytes:
+    """The window [lo, hi) of some lanes. `budget`: slices sent exactly (default EXACT_BUDGET).
+
+    Raises ValueError where the window is empty or the lanes do not exist."""
     wanted = np.array(lanes[:MAX_LANES], np.int64)
     if hi_ns <= lo_ns:
         raise ValueError("the window is empty")
     if len(wanted) and (wanted.min() < 0 or wanted.max() >= timeline.index.lanes):
         raise ValueError("no such lane")
     index, bins = timeline.index, int(min(max(bins, 1), MAX_BINS))
-    exact, binned = _divide(index, wanted, lo_ns, hi_ns)
+    exact, binned = _divide(index, wanted, lo_ns, hi_ns, EXACT_BUDGET if budget is None else budget)
     rows = index.rows(index.groups_of(exact), lo_ns, hi_ns)
     category, share = _bins(index, binned, np.linspace(lo_ns, hi_ns, bins + 1).astype(np.int64))
     shown = np.unique(rows.name)
@@ -61,13 +65,13 @@ def encode(timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, bin
     return _pack(header, arrays)
 
 
-def _divide(index: SliceIndex, lanes: Array, lo_ns: int, hi_ns: int) -> tuple[Array, Array]:
+def _divide(index: SliceIndex, lanes: Array, lo_ns: int, hi_ns: int, budget: int) -> tuple[Array, Array]:
     """Lanes sent exactly and lanes sent as bins: those with the fewest slices are exact while the budget lasts."""
     groups = index.groups_of(lanes)
     first, last = index.window(groups, lo_ns, hi_ns)
     counts = np.bincount(groups // index.categories, weights=last - first, minlength=index.lanes)[lanes]
     order = np.argsort(counts, kind="stable")
-    within = np.cumsum(counts[order]) <= EXACT_BUDGET
+    within = np.cumsum(counts[order]) <= budget
     return np.sort(lanes[order[within]]), np.sort(lanes[order[~within]])
 
 

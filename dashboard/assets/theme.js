@@ -9,6 +9,10 @@
     document.cookie = KEY + "=" + theme + "; path=/; SameSite=Strict; max-age=31536000";
   }
   apply(stored ? stored.split("=")[1] : system);
+  /* Paper is light: what scripts draw is drawn again. */
+  let screen = null;
+  window.addEventListener("beforeprint", () => { screen = document.documentElement.dataset.theme; document.documentElement.dataset.theme = "light"; });
+  window.addEventListener("afterprint", () => { if (screen) document.documentElement.dataset.theme = screen; screen = null; });
   document.addEventListener("click", (event) => {
     if (event.target.id !== "theme") return;
     apply(document.documentElement.dataset.theme === "dark" ? "light" : "dark");

@@ -58,7 +58,7 @@
         bar.append(label);
       };
       this.info.kinds.forEach(([kind, words]) => box(words, this.kinds.has(kind), (on) => { on ? this.kinds.add(kind) : this.kinds.delete(kind); this.layout(); this.refetch(); }));
-      box("operators", false, (on) => { this.operators = on; this.expand(); });
+      if (!this.info.fixed) box("operators", false, (on) => { this.operators = on; this.expand(); });
       this.scroller = element("div", "", { class: "tl-scroll" });
       this.canvas = element("canvas", "", { tabindex: "0", role: "img", "aria-describedby": "timeline-say", "aria-label": "Timeline of " + this.info.lanes.length + " lanes. " + HELP });
       this.spacer = element("div");
@@ -95,6 +95,7 @@
 
     /* The view in the address: a copied link shows a colleague the same picture. */
     link() {
+      if (this.info.fixed) return;
       const address = new URL(window.location.href);
       address.searchParams.set("from", (this.lo / 1e3).toFixed(1));
       address.searchParams.set("to", (this.hi / 1e3).toFixed(1));
@@ -230,7 +231,7 @@
       this.tip.hidden = !found.data && !found.bin;
       this.tip.style.left = Math.min(x + 14, this.width - 360) + "px";
       this.tip.style.top = this.canvas.offsetTop + y + 18 + this.scroller.offsetTop + "px";
-      if (found.bin) this.tip.textContent = `${Math.round(found.bin.share * 100)} % busy, mostly ${this.info.categories[found.bin.category].words}. Zoom in to see slices.`;
+      if (found.bin) this.tip.textContent = `${Math.round(found.bin.share * 100)} % busy, mostly ${this.info.categories[found.bin.category].words}. ${this.info.fixed ? "This file holds the slices of the lane merged." : "Zoom in to see slices."}`;
       if (key === this.hover) return;
       this.hover = key;
       this.details = null;
@@ -253,7 +254,7 @@
       this.scroller.addEventListener("scroll", () => this.refetch());
       canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
       this.box.addEventListener("keydown", (e) => { if (e.key === "Enter") { this.hits.length && this.box.value === this.sought ? this.nextHit() : this.find(); this.sought = this.box.value; } });
-      new MutationObserver(() => { this.painter.theme(); this.paint(); }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+      new MutationObserver(() => { this.painter.theme(); this.painter.paint(); }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
     }
 
     closing() { this.abort = new AbortController(); return this.abort.signal; }
@@ -314,7 +315,7 @@
 
     walk(by) {
       const data = this.tile && this.tile.lanes.get(this.activeLane);
-      if (!data || data.bins) { this.say.textContent = "Choose a lane with the up and down keys and zoom in until it shows slices."; return; }
+      if (!data || data.bins) { this.say.textContent = this.info.fixed ? "Choose a lane with the up and down keys; this file holds the slices of some lanes merged." : "Choose a lane with the up and down keys and zoom in until it shows slices."; return; }
       const now = data.row.indexOf(this.selected), next = now < 0 ? 0 : Math.min(Math.max(now + by, 0), data.row.length - 1);
       if (!data.row.length) return;
       this.selected = data.row[next];

@@ -44,7 +44,7 @@
       const data = this.tile && this.tile.lanes.get(this.activeLane);
       const row = this.rows.find((r) => r.lane === this.activeLane);
       if (!row) { this.say.textContent = "Choose a lane first: click one, or use the arrow keys."; return; }
-      if (!data || data.bins) { this.say.textContent = "Too many slices in view to list: zoom in first."; return; }
+      if (!data || data.bins) { this.say.textContent = this.info.fixed ? "This file holds the slices of this lane merged." : "Too many slices in view to list: zoom in first."; return; }
       const lines = Array.from(data.start, (start, i) => [this.tile.names[data.name[i]], this.info.categories[data.category[i]].words, ddprof.time(start + this.tile.lo / 1e3), ddprof.time(data.dur[i])]);
       this.panel.replaceChildren(this.table(`rank ${row.rank} · ${row.label}: ${lines.length} slices, the first 500`, ["name", "what", "starts", "takes"], lines.slice(0, 500)));
     },

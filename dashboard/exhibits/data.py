@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from ddprof.dashboard.charts import Intervals
 from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.numbers import MAX_LINES
 from ddprof.dashboard.view import View
 
 from ddprof.report.phrases import clean
@@ -29,7 +30,7 @@ def _health(view: View) -> Exhibit:
     ]
     worst = sum(1 for h in items if h.severity != "info")
     reading = (
-        f"{worst} defects that limit conclusions, {len(items) - worst} remarks." if items else "No defect was found."
+        f"Defects that limit conclusions: {worst}; remarks: {len(items) - worst}." if items else "No defect was found."
     )
     return Exhibit(
         "health", "What is wrong with the input?", reading, sheet(("severity", "where", "defect", "effect"), rows)
@@ -89,8 +90,11 @@ def _clocks(view: View) -> Exhibit:
         if errors
         else f"By {clock.method}; the error is not known."
     )
-    half = [r[3] or 0.0 for r in rows]
-    chart = Intervals([r[0] for r in rows], [r[1] for r in rows], half, "µs against the reference clock")
+    drawn = sorted(rows, key=lambda r: -(r[3] or 0.0))[:MAX_LINES]
+    if len(drawn) < len(rows):
+        reading += f" Drawn: the {len(drawn)} of {len(rows)} clocks that are known worst."
+    half = [r[3] or 0.0 for r in drawn]
+    chart = Intervals([r[0] for r in drawn], [r[1] for r in drawn], half, "µs against the reference clock")
     return Exhibit("clocks", question, clean(reading), table, chart)
 
 

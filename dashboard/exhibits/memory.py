@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ddprof.dashboard.charts import Curve, Curves, Part, Stacked
 from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.numbers import MAX_LINES
 from ddprof.dashboard.view import View
 
 from ddprof.units import format_bytes, format_us
@@ -44,7 +45,9 @@ def exhibits(view: View) -> Iterator[Exhibit]:
         yield Exhibit("memory", _QUESTION, reading, table)
         return
     worst = max(peaks, key=lambda p: p.share)
-    yield Exhibit("memory", _QUESTION, _reading(worst), table, _chart(peaks))
+    drawn = sorted(sorted(peaks, key=lambda p: -p.share)[:MAX_LINES], key=lambda p: p.rank)
+    more = f" Drawn: the {len(drawn)} fullest of {len(peaks)} ranks." if len(drawn) < len(peaks) else ""
+    yield Exhibit("memory", _QUESTION, _reading(worst) + more, table, _chart(drawn))
     yield _curve(view, worst)
 
 

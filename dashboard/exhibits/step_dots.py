@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Sequence
 
 import numpy as np
 from ddprof.dashboard.charts import Dots
@@ -34,7 +36,7 @@ def _of_job(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
         return None
     values = np.array([job_us[i] for i in steps]) / 1e3
     table = sheet(("step", "job (ms)"), zip(steps, values.tolist(), strict=True))
-    reading = _reading(view, values, len(steps))
+    reading = _reading(view, job_us)
     outliers = _outliers(values)
     dots = Dots(steps, values.tolist(), float(np.median(values)), None, outliers.tolist())
     return Exhibit("steps", _QUESTION, reading, table, dots if len(steps) > 1 else None)
@@ -53,7 +55,7 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     of_job = [job_us[s] / 1e3 if s < len(job_us) else None for s in of_step.tolist()]
     rows = zip(of_step.tolist(), of_rank.tolist(), values.tolist(), of_job, strict=True)
     table = sheet(("step", "rank", "time (ms)", "job (ms)"), rows)
-    reading = _reading(view, values, len(steps))
+    reading = _reading(view, job_us)
     outliers = _outliers(values)
     if len(outliers):
         worst = int(outliers[np.abs(values[outliers] - np.median(values)).argmax()])
@@ -71,11 +73,15 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     return Exhibit("steps", _QUESTION, reading, table, dots if len(values) > 1 else None)
 
 
-def _reading(view: View, values_ms: Array, steps: int) -> str:
-    if steps == 1:
-        return f"One step was seen, {format_us(statistics.median(values_ms) * 1e3)}: nothing can be said of its spread."
+def _reading(view: View, job_us: Sequence[float]) -> str:
+    """About the job's own steps, whatever ranks are shown."""
+    known = [value for i, value in enumerate(job_us) if view.shows_step(i) and math.isfinite(value)]
+    if not known:
+        return "No step of the whole job was measured."
+    if len(known) == 1:
+        return f"One step was seen, {format_us(known[0])}: nothing can be said of its spread."
     spread = phrases.step_spread(view.session.report)
-    words = f"The median of {steps} steps is {format_us(float(np.median(values_ms)) * 1e3)}"
+    words = f"The median of {len(known)} steps is {format_us(statistics.median(known))}"
     return words + (f", spread ±{spread * 100:.1f} %." if spread is not None else ".")
 
 

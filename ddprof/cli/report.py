@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import load_one, no_cache_option, say
+from ddprof.cli.load import load_one, load_run, no_cache_option, say
 from ddprof.cli.output import chosen_format, render, write_file
+from ddprof.errors import UsageError
+from ddprof.report.calibration import calibrated, of_run
+from ddprof.report.saved import is_saved_report
+
+if TYPE_CHECKING:
+    from ddprof.dashboard.session import Session
 
 
 @click.command("report")
@@ -21,24 +28,47 @@ from ddprof.cli.output import chosen_format, render, write_file
     show_default=True,
     help="The file; its suffix chooses the format: .html, .md, .json or .txt.",
 )
+@click.option("--against", metavar="RUN", help="A run from before: adds the page Compare (.html).")
 @click.option("--redact", is_flag=True, help="Replace names, paths and hosts by keyed hashes; verdicts stay.")
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
 @no_cache_option
-def command(path: str, output: Path, redact: bool, workers: int | None, no_cache: bool) -> None:
-    """Write one self-contained file of RUN: opens offline, makes no request, prints well.
+def command(path: str, output: Path, against: str | None, redact: bool, workers: int | None, no_cache: bool) -> None:
+    """Write one self-contained file of RUN: the dashboard's pages, opens offline, makes no request, prints well.
 
     \b
     ddprof report ddprof-runs/latest -o report.html
+    ddprof report after/ --against before/ -o change.html
     ddprof report ddprof-runs/latest -o summary.md
     ddprof report ddprof-runs/latest -o for-the-vendor.html --redact
 
     Hashes differ from call to call unless DDPROF_REDACT_KEY is set to the same secret.
     """
-    report = replace(load_one(path, workers, not no_cache), tables={})
-    if redact:
-        from ddprof.report.redact import redacted
+    form = chosen_format(None, output)
+    if form == "html":
+        from ddprof.dashboard.onefile.document import render as render_pages
 
-        report = redacted(report)
-    write_file(output, render([report], chosen_format(None, output)))
+        session = _session(path, workers, not no_cache)
+        before = _session(against, workers, not no_cache) if against else None
+        report, text = session.report, render_pages(session, before, redact)
+    elif against:
+        raise UsageError(f"--against: {output} is no HTML file; ddprof compare writes the other formats")
+    else:
+        report = replace(load_one(path, workers, not no_cache), tables={})
+        if redact:
+            from ddprof.report.redact import redacted
+
+            report = redacted(report)
+        text = render([report], form)
+    write_file(output, text)
     say(report.verdict.headline)
     say(f"wrote {output}")
+
+
+def _session(path: str, workers: int | None, cache: bool) -> Session:
+    """The single run in a path, with its traces unless it is a saved report."""
+    from ddprof.dashboard.session import Session
+
+    if is_saved_report(path):
+        return Session(load_one(path))
+    run = load_run(path, workers, cache)
+    return Session(calibrated(run.report, of_run([path])), run)

@@ -1,4 +1,7 @@
-"""The report as one self-contained HTML file: verdict first, works from file://, every name from a trace escaped."""
+"""What a report alone holds as one self-contained HTML page; every name from a trace escaped.
+
+The file with all pages of the dashboard is made by dashboard/onefile/ of the same pieces.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +25,25 @@ def render_html(report: Report) -> str:
 
 def render_summary(report: Report) -> str:
     """Verdict, bar and findings as a fragment for a notebook cell; its style is scoped to the fragment."""
-    fragment = tag("div", *_verdict(report), _step(report), _findings(report), class_="ddprof")
+    fragment = tag("div", *verdict(report), step(report), _findings(report), class_="ddprof")
     return tag("style", Markup("@scope (.ddprof){" + STYLE.replace(":root", ":scope") + "}")) + fragment
 
 
 def _sections(report: Report) -> list[Markup]:
     return [
-        *_verdict(report),
-        _step(report),
+        *verdict(report),
+        step(report),
         _findings(report),
         _pictures(report),
         _what_if(report),
         _efficiency(report),
-        _limits(report),
+        limits(report),
         _numbers(report),
     ]
 
 
-def _verdict(report: Report) -> list[Markup]:
+def verdict(report: Report) -> list[Markup]:
+    """The verdict as the heading, and how sure it is."""
     trust = phrases.trust_words(report)
     confidence = (
         tag("p", tag("strong", "How sure: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")
@@ -49,7 +53,8 @@ def _verdict(report: Report) -> list[Markup]:
     return [tag("h1", phrases.headline(report)), confidence]
 
 
-def _step(report: Report) -> Markup:
+def step(report: Report) -> Markup:
+    """The step as one stacked bar with its legend."""
     job = report.ledger.job
     if not job.get("wall_us", 0.0) > 0:
         return tag("section", tag("h2", "Where the step goes"), tag("p", "Unknown: no step could be measured."))
@@ -67,32 +72,33 @@ def _findings(report: Report) -> Markup:
     shown, rest = ranked[: phrases.MAX_FINDINGS], ranked[phrases.MAX_FINDINGS :]
     more = None
     if rest:
-        more = tag("details", tag("summary", f"{len(rest)} more"), *(_card(report, f) for f in rest))
+        more = tag("details", tag("summary", f"{len(rest)} more"), *(card(report, f) for f in rest))
     words = "By the step time that fixing them gives back. Gains overlap: they are not to be added."
-    cards = [_card(report, finding) for finding in shown]
+    cards = [card(report, finding) for finding in shown]
     return tag("section", tag("h2", "Findings"), tag("p", words, class_="quiet"), *cards, more)
 
 
-def _card(report: Report, finding: Finding) -> Markup:
+def card(report: Report, finding: Finding, links: Markup | None = None, full: bool = True) -> Markup:
+    """A finding: what, who, gain, what to do. `full` adds all fixes, patches and evidence; `links` end the card."""
     severity = report.severity_of(finding)
     sure = f"{phrases.confidence_word(finding.confidence)}, {finding.confidence:.0%}"
     rows = [
         ("Who", phrases.who_words(finding)),
         ("Gain", phrases.gain_words(report, finding)),
         ("How sure", sure),
-        *(("Do", phrases.fix_words(fix)) for fix in finding.fixes),
-        *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence),
+        *(("Do", phrases.fix_words(fix)) for fix in finding.fixes[: None if full else 1]),
+        *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence if full),
     ]
     patches = [
         tag("pre", Markup("\n".join(join(line) for line in fix.patch.splitlines())))
         for fix in finding.fixes
-        if fix.patch
+        if full and fix.patch
     ]
     title = tag(
         "h3", tag("span", severity, class_=f"severity {severity}"), " ", finding.summary, " ", tag("code", finding.id)
     )
     facts = tag("dl", *(join(tag("dt", name), tag("dd", text)) for name, text in rows))
-    return tag("article", title, facts, *patches, class_=f"card {severity}")
+    return tag("article", title, facts, *patches, links, class_=f"card {severity}")
 
 
 def _pictures(report: Report) -> Markup:
@@ -125,7 +131,8 @@ def _efficiency(report: Report) -> Markup:
     return tag("section", tag("h2", "Efficiency"), table) if table else Markup()
 
 
-def _limits(report: Report) -> Markup:
+def limits(report: Report) -> Markup:
+    """What was checked and not found, what could not be judged, and the quality of the data."""
     items = [join("Not judged: ", tag("code", ids), f", {reason}") for ids, reason in phrases.abstention_words(report)]
     items += [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
     if clock := phrases.clock_words(report):

@@ -13,8 +13,19 @@ from ddprof.report.style import SCRIPT, STYLE
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
-def page(title: str, subtitle: str, sections: Sequence[Markup], data: Markup) -> str:
-    """A whole document. `data` is made by `embedded`; a content security policy forbids every load."""
+def page(
+    title: str,
+    subtitle: str,
+    sections: Sequence[Markup],
+    data: Markup,
+    style: str = "",
+    script: str = "",
+    navigation: Markup | None = None,
+) -> str:
+    """A whole document. `data` is made by `embedded`; `style` and `script` are added to the common ones.
+
+    A content security policy forbids every load.
+    """
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -22,7 +33,7 @@ def page(title: str, subtitle: str, sections: Sequence[Markup], data: Markup) ->
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", Markup(STYLE)),
+        tag("style", Markup(STYLE + style)),
     )
     buttons = tag(
         "span",
@@ -33,7 +44,7 @@ def page(title: str, subtitle: str, sections: Sequence[Markup], data: Markup) ->
     )
     footer = tag("footer", f"ddprof {__version__}. This file makes no request and holds all its data.")
     header = tag("header", tag("span", subtitle), buttons)
-    body = tag("body", header, tag("main", *sections), footer, data, tag("script", Markup(SCRIPT)))
+    body = tag("body", header, navigation, tag("main", *sections), footer, data, tag("script", Markup(SCRIPT + script)))
     return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
 
 

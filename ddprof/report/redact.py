@@ -11,7 +11,7 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ddprof.findings import Evidence, Finding, Fix
@@ -49,49 +49,68 @@ _PROSE = frozenset(
         "GB",
         "TB",
     }
+    | {"checkpoint", "logging", "calls", "bytes", "n"}
     | {"KiB", "MiB", "GiB", "TiB", "GFLOP", "TFLOP"}
 )
 _HASH_CHARACTERS = 8
 _LEAST_SECRET = 3  # shorter host names would hit ordinary words
 
 
+class Redaction:
+    """Hashes the names of one report; the same name gets the same hash wherever it stands.
+
+    `key`: default DDPROF_REDACT_KEY, else random: two reports cannot be linked. `names`: further secrets -> their kind.
+    """
+
+    def __init__(self, report: Report, key: bytes | None = None, names: Mapping[str, str] | None = None) -> None:
+        self._secret = key or os.environ.get("DDPROF_REDACT_KEY", "").encode() or secrets.token_bytes(16)
+        self._source = report
+        self.text = _scrubber(report, self._secret, names or {})
+
+    def event(self, name: str) -> str:
+        """A name of an event, kept where it is public (operators, vendor kernels, collectives)."""
+        return name if _PUBLIC.match(name) else _alias("event", name, self._secret)
+
+    def report(self) -> Report:
+        """The report with its names hashed."""
+        report, scrub, secret = self._source, self.text, self._secret
+        run, clock = report.run, report.clock
+        return replace(
+            report,
+            run=replace(
+                run,
+                name=_alias("run", run.name, secret) if run.name else "",
+                hosts={rank: _alias("host", host, secret) for rank, host in run.hosts.items()},
+                paths=tuple(_alias("path", path, secret) for path in run.paths),
+            ),
+            clock=ClockInfo({scrub(host): value for host, value in clock.hosts.items()}, scrub(clock.method)),
+            health=tuple(replace(h, issue=scrub(h.issue), effect=scrub(h.effect)) for h in report.health),
+            findings=tuple(_finding(f, self) for f in report.findings),
+            what_if=tuple(replace(w, change=scrub(w.change)) for w in report.what_if),
+            verdict=replace(report.verdict, headline=scrub(report.verdict.headline)),
+            abstentions=tuple(replace(a, reason=scrub(a.reason)) for a in report.abstentions),
+            tables={},
+        )
+
+
 def redacted(report: Report, key: bytes | None = None) -> Report:
-    """The report with its names hashed. `key`: default DDPROF_REDACT_KEY, else random: two reports cannot be linked."""
-    secret = key or os.environ.get("DDPROF_REDACT_KEY", "").encode() or secrets.token_bytes(16)
-    scrub = _scrubber(report, secret)
-    run, clock = report.run, report.clock
-    return replace(
-        report,
-        run=replace(
-            run,
-            name=_alias("run", run.name, secret) if run.name else "",
-            hosts={rank: _alias("host", host, secret) for rank, host in run.hosts.items()},
-            paths=tuple(_alias("path", path, secret) for path in run.paths),
-        ),
-        clock=ClockInfo({scrub(host): value for host, value in clock.hosts.items()}, scrub(clock.method)),
-        health=tuple(replace(h, issue=scrub(h.issue), effect=scrub(h.effect)) for h in report.health),
-        findings=tuple(_finding(f, scrub, secret) for f in report.findings),
-        what_if=tuple(replace(w, change=scrub(w.change)) for w in report.what_if),
-        verdict=replace(report.verdict, headline=scrub(report.verdict.headline)),
-        abstentions=tuple(replace(a, reason=scrub(a.reason)) for a in report.abstentions),
-        tables={},
-    )
+    """The report with its names hashed."""
+    return Redaction(report, key).report()
 
 
-def _finding(finding: Finding, scrub: Callable[[str], str], secret: bytes) -> Finding:
+def _finding(finding: Finding, redaction: Redaction) -> Finding:
+    scrub = redaction.text
     return replace(
         finding,
         summary=scrub(finding.summary),
-        evidence=tuple(_evidence(e, scrub, secret) for e in finding.evidence),
+        evidence=tuple(_evidence(e, redaction) for e in finding.evidence),
         fixes=tuple(_fix(f, scrub) for f in finding.fixes),
     )
 
 
-def _evidence(evidence: Evidence, scrub: Callable[[str], str], secret: bytes) -> Evidence:
-    event = evidence.event
-    if event is not None and not _PUBLIC.match(event):
-        event = _alias("event", event, secret)
-    return replace(evidence, text=scrub(evidence.text), event=event)
+def _evidence(evidence: Evidence, redaction: Redaction) -> Evidence:
+    event = None if evidence.event is None else redaction.event(evidence.event)
+    return replace(evidence, text=redaction.text(evidence.text), event=event)
 
 
 def _fix(fix: Fix, scrub: Callable[[str], str]) -> Fix:
@@ -105,7 +124,7 @@ def _fix(fix: Fix, scrub: Callable[[str], str]) -> Fix:
     )
 
 
-def _scrubber(report: Report, secret: bytes) -> Callable[[str], str]:
+def _scrubber(report: Report, secret: bytes, names: Mapping[str, str]) -> Callable[[str], str]:
     """A function that hashes, in any text, the secrets this report knows and whatever looks like one."""
     hosts = [host for host in (*report.run.hosts.values(), *report.clock.hosts) if len(host) >= _LEAST_SECRET]
     known = dict.fromkeys(hosts, "host")
@@ -115,9 +134,10 @@ def _scrubber(report: Report, secret: bytes) -> Callable[[str], str]:
         known[report.run.name] = "run"
     for finding in report.findings:
         known.update({e.event: "event" for e in finding.evidence if e.event and not _PUBLIC.match(e.event)})
+    known.update(names)
     known.pop("", None)
-    names = sorted(known, key=len, reverse=True)
-    pattern = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names)) if names else None
+    longest = sorted(known, key=len, reverse=True)
+    pattern = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest)) if longest else None
 
     def scrub(text: str) -> str:
         if pattern is not None:

@@ -21,7 +21,7 @@ STYLE = f"""
 :root[data-theme=dark]{{color-scheme:dark;{_DARK_GROUND}{_DARK}}}
 :root[data-theme=light]{{color-scheme:light}}
 @media print{{:root,:root[data-theme=dark]{{color-scheme:light;{_LIGHT_GROUND}{_LIGHT}}}
- .no-print{{display:none!important}} details>*{{display:block}} body{{font-size:11px}} section{{break-inside:avoid}}}}
+ .no-print{{display:none!important}} .swatch,.part,.shade,.stepbar{{print-color-adjust:exact}} details>*{{display:block}} body{{font-size:11px}} section{{break-inside:avoid}}}}
 *{{box-sizing:border-box}}
 body{{margin:0;background:var(--ground);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;
  font-variant-numeric:tabular-nums}}
@@ -51,7 +51,7 @@ th:first-child,td:first-child,td.text,th.text{{text-align:left;white-space:norma
 svg{{display:block;width:100%;height:auto}} svg text{{fill:var(--text);font:12px system-ui,sans-serif}}
 svg .on-bar{{fill:var(--on-bar);font-weight:700}} svg .axis{{stroke:var(--line)}} svg .dot{{fill:var(--accent)}}
 svg .median{{stroke:var(--quiet);stroke-dasharray:4 4}} summary{{cursor:pointer}}
-footer{{margin:30px 0;color:var(--quiet);font-size:13px}}
+footer{{max-width:1180px;margin:30px auto;padding:0 20px;color:var(--quiet);font-size:13px}}
 @media (prefers-reduced-motion:no-preference){{.card{{transition:border-color .1s}}}}
 """
 

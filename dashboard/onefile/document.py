@@ -1,0 +1,80 @@
+"""All pages of the dashboard as one self-contained HTML file: no request, no server, light, dark and print."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from ddprof.dashboard.exhibits.catalogue import Subject
+from ddprof.dashboard.onefile.names import further_names, rewritten
+from ddprof.dashboard.onefile.sections import Edition, page_section, subjects
+from ddprof.dashboard.session import Session
+from ddprof.dashboard.view import View
+
+from ddprof.report import phrases
+from ddprof.report.contract import to_contract
+from ddprof.report.html_page import embedded, page
+from ddprof.report.markup import Markup, tag
+from ddprof.report.redact import Redaction
+
+_HERE = Path(__file__).parent
+_ASSETS = _HERE.parent / "assets"
+_STYLES = (_ASSETS / "timeline.css", _HERE / "page_style.css")
+# In the order in which they build on one another.
+_TIMELINE = ("timeline.js", "timeline_data.js", "timeline_draw.js", "timeline_panel.js", "timeline_rows.js")
+
+
+def render(session: Session, before: Session | None = None, redact: bool = False) -> str:
+    """The file of a run; `before` is another run that it is compared with. `redact` hashes names, verdicts stay."""
+    edition = _redacted(session, before) if redact else _edition(session, before)
+    report = edition.view.session.report
+    shown = subjects(edition)
+    sections = [page_section(edition, subject) for subject in shown]
+    has_timeline = session.has_traces
+    scripts = [_ASSETS / name for name in _TIMELINE] + [_HERE / "timeline_embedded.js"] if has_timeline else []
+    return page(
+        f"ddprof: {report.run.name or 'report'}",
+        phrases.run_words(report),
+        sections,
+        embedded(to_contract(report)),
+        _texts(_STYLES),
+        _texts((*scripts, _HERE / "page_switch.js")),
+        _navigation(shown),
+    )
+
+
+def _texts(files: Iterable[Path]) -> str:
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def _navigation(shown: list[Subject]) -> Markup:
+    links = [tag("li", tag("a", subject.title, href=f"#{subject.anchor}")) for subject in shown]
+    return tag("nav", tag("ul", *links), class_="pages", aria_label="Pages")
+
+
+def _edition(session: Session, before: Session | None) -> Edition:
+    return Edition(
+        View(session, {}, (session,)), _comparison(session, before), lambda e: e, lambda name: name, lambda text: text
+    )
+
+
+def _comparison(session: Session, before: Session | None) -> View | None:
+    return None if before is None else View(before, {"against": "1"}, (before, session))
+
+
+def _redacted(session: Session, before: Session | None) -> Edition:
+    """Both runs with one key: a host that is in both has one hash."""
+    key = os.environ.get("DDPROF_REDACT_KEY", "").encode() or secrets.token_bytes(16)
+    redaction = Redaction(session.report, key, further_names(session))
+    hidden = replace(session, report=redaction.report())
+    other = replace(before, report=Redaction(before.report, key, further_names(before)).report()) if before else None
+    return Edition(
+        View(hidden, {}, (hidden,)),
+        _comparison(hidden, other),
+        lambda exhibit: rewritten(exhibit, redaction.text),
+        redaction.event,
+        redaction.text,
+    )

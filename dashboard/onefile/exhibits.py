@@ -1,0 +1,45 @@
+"""An exhibit as HTML: question, sentence, picture, and its numbers behind a fold."""
+
+from __future__ import annotations
+
+from ddprof.dashboard.exhibit import Exhibit, Sheet, cell, column_kind
+from ddprof.dashboard.vectors.draw import draw
+
+from ddprof.report.markup import Markup, tag
+
+MAX_ROWS = 300
+MAX_CELLS = 4_000  # of one table: a cell takes about 30 bytes, and the file stays small
+
+
+def exhibit_section(exhibit: Exhibit) -> Markup:
+    """The section of one exhibit; its table is open where there is no picture."""
+    chart = None
+    if exhibit.chart is not None:
+        chart = tag("div", draw(exhibit.chart, f"{exhibit.question} {exhibit.reading}"), class_="chart")
+    head = (tag("h2", exhibit.question), tag("p", exhibit.reading, class_="reading"))
+    return tag("section", *head, chart, _numbers(exhibit), class_="exhibit", id=f"exhibit-{exhibit.id}")
+
+
+def _numbers(exhibit: Exhibit) -> Markup | None:
+    if not exhibit.sheet.rows:
+        return None
+    body = (tag("summary", "Numbers"), *sheet_table(exhibit.sheet, exhibit.question))
+    return tag("details", *body, class_="numbers", open=None if exhibit.chart is not None else "open")
+
+
+def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
+    """The numbers as a table, and how many rows were left out."""
+    limit = max(1, min(MAX_ROWS, MAX_CELLS // max(1, len(sheet.columns))))
+    kinds = [column_kind(sheet, i) or None for i in range(len(sheet.columns))]
+    head = tag("tr", *(tag("th", c, scope="col", class_=k) for c, k in zip(sheet.columns, kinds, strict=True)))
+    body = [
+        tag("tr", *(_cell(value, kind) for value, kind in zip(row, kinds, strict=True))) for row in sheet.rows[:limit]
+    ]
+    table = tag("table", tag("thead", head), tag("tbody", *body))
+    place = tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=f"Numbers: {title}")
+    more = len(sheet.rows) - limit
+    return [place, tag("p", f"{more} more rows: ddprof serve shows them.", class_="quiet")] if more > 0 else [place]
+
+
+def _cell(value: object, kind: str | None) -> Markup:
+    return tag("td", cell(value)[0], class_=kind)

@@ -1,0 +1,119 @@
+"""The timeline inside the file: lanes, one tile of the whole run, the longest waits and the critical path, packed.
+
+Lanes with few slices are held exactly while the budget lasts; of the others each bin holds what filled most of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.timeline import configuration, reading
+from ddprof.dashboard.inspect import largest_waits, path_runs
+from ddprof.dashboard.lane_info import timeline_info
+from ddprof.dashboard.lanes import Timeline
+from ddprof.dashboard.onefile.exhibits import exhibit_section
+from ddprof.dashboard.tiles import MAX_BINS, MAX_LANES, encode
+from ddprof.dashboard.view import View
+
+from ddprof.errors import DdprofError
+from ddprof.report.markup import Markup, join, tag
+
+EXACT_SLICES = 60_000  # 17 bytes each before packing
+BINNED_BYTES = 600_000  # of all merged lanes, two bytes a bin, before packing
+LEAST_BINS = 256
+MAX_PATH = 4_000  # stretches of the critical path
+
+
+def timeline_section(view: View, event: Callable[[str], str], text: Callable[[str], str]) -> list[Markup]:
+    """The page's content. `event` and `text` map names of events and other text (identity, or redaction)."""
+    lanes = _embedded_lanes(view.session.timeline, configuration(view)["culprits"])
+    timeline = _renamed(view.session.timeline, event, text)
+    held = json.dumps(_held(view, timeline, lanes), allow_nan=False, separators=(",", ":")).encode()
+    index = timeline.index
+    bins = min(MAX_BINS, max(LEAST_BINS, BINNED_BYTES // 2 // max(1, len(lanes))))
+    tile = encode(timeline, lanes, index.lo_ns, index.hi_ns, bins, EXACT_SLICES)
+    words = " ".join((reading(view), _left_out(timeline, lanes)))
+    return [
+        tag("p", words, class_="reading"),
+        tag("div", id="timeline-root", class_="timeline"),
+        tag("noscript", tag("p", "The timeline is drawn by a script; the table below names the same spans.")),
+        exhibit_section(spans_exhibit(view)),
+        _packed("timeline-held", held),
+        _packed("timeline-tile", tile),
+    ]
+
+
+def spans_exhibit(view: View) -> Exhibit:
+    """The shaded spans as a table: where to look, without a picture."""
+    report = view.session.report
+    rows = [
+        (n, e.rank, e.start_us / 1e3, None if e.end_us is None else e.end_us / 1e3, f"{f.summary}: {e.text}")
+        for n, f in enumerate(report.ranked_findings(), 1)
+        for e in f.evidence
+        if e.start_us is not None
+    ]
+    columns = ("finding", "rank", "from (ms)", "to (ms)", "what")
+    spoken = "Spans of the findings' evidence, shaded above; times since the first step mark."
+    return Exhibit(
+        "spans", "Where are the findings seen?", spoken if rows else "No finding names a span.", sheet(columns, rows)
+    )
+
+
+def _embedded_lanes(timeline: Timeline, culprits: Collection[int]) -> list[int]:
+    """Lanes in the file: where time goes for every rank, then lanes of ranks that a finding names, then the rest."""
+
+    def place(lane: int) -> tuple[bool, bool, int]:
+        known = timeline.lanes[lane]
+        return known.kind != "causes", known.rank not in culprits, lane
+
+    return sorted(sorted(range(len(timeline.lanes)), key=place)[:MAX_LANES])
+
+
+def _renamed(timeline: Timeline, event: Callable[[str], str], text: Callable[[str], str]) -> Timeline:
+    lanes = tuple(replace(lane, host=text(lane.host), label=text(lane.label)) for lane in timeline.lanes)
+    return replace(timeline, names=tuple(map(event, timeline.names)), lanes=lanes)
+
+
+def _held(view: View, timeline: Timeline, lanes: list[int]) -> dict[str, Any]:
+    session, kept = view.session, set(lanes)
+    info = timeline_info(timeline)
+    info["lanes"] = [lane for lane in info["lanes"] if lane["id"] in kept]
+    waits = largest_waits(timeline, session.job, timeline.index.lo_ns, timeline.index.hi_ns)
+    return {
+        "config": configuration(view),
+        "info": {**info, "fixed": True},
+        "waits": waits,
+        "path": _path(view, timeline),
+    }
+
+
+def _path(view: View, timeline: Timeline) -> list[list[float]]:
+    """The critical path, its longest stretches where there are many; [] where the run cannot be replayed."""
+    try:
+        runs = path_runs(timeline, view.session.job, view.session.critical)
+    except DdprofError:
+        return []
+    if len(runs) <= MAX_PATH:
+        return runs
+    return sorted(sorted(runs, key=lambda run: run[1] - run[2])[:MAX_PATH], key=lambda run: run[1])
+
+
+def _left_out(timeline: Timeline, lanes: list[int]) -> str:
+    """What the file does not hold; "" where it holds everything."""
+    words = []
+    if sum(timeline.lanes[lane].slices for lane in lanes) > EXACT_SLICES:
+        words.append("Lanes with many slices are merged in this file; ddprof serve shows every slice.")
+    if left := len(timeline.lanes) - len(lanes):
+        words.append(f"{left} lanes are left out.")
+    return " ".join(words)
+
+
+def _packed(name: str, data: bytes) -> Markup:
+    text = base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+    return join(Markup(f'<script type="application/gzip;base64" id="{name}">{text}</script>'))

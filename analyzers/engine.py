@@ -18,6 +18,7 @@ from ddprof.analyzers.facts.store import cache_folder, cache_key, load, save
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.untraced import untraced_notes
 from ddprof.analyzers.replay.graph import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.summarise import summarise
@@ -25,6 +26,7 @@ from ddprof.analyzers.summarise import summarise
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers import Source, discover, read, resolve_identities
+from ddprof.readers.step_times import read_step_times
 from ddprof.readers.workers import workers_path
 from ddprof.report.model import Report
 
@@ -125,6 +127,10 @@ def _load(
             HealthNote(f"{len(facts) - len(distinct)} files repeat a rank", "only the first file of a rank is used")
         )
     job = job_facts(list(distinct.values()))
+    if job.missing_ranks:
+        manifests = {path: None for r in usable for path in r.source.manifest_paths}  # in order, once each
+        job = replace(job, step_times=read_step_times(manifests))
+        job = replace(job, health=(*job.health, *untraced_notes(job)))
     if options.strict and (job.missing_ranks or lost):
         raise NoUsableInput(
             f"{label}: incomplete input: {lost[0].issue if lost else f'ranks missing: {job.missing_ranks[:8]}'}"

@@ -7,6 +7,7 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
+from ddprof.analyzers.job.untraced import late_untraced
 
 from ddprof.findings import Finding, severity
 from ddprof.report.model import CAUSES, Verdict
@@ -93,6 +94,9 @@ def _healthy(measures: Measures) -> Verdict:
     unseen = out_of_scope(measures.job)
     if unseen:
         return Verdict("none", f"Not judged: {unseen}")
+    late = late_untraced(measures.job)
+    if late is not None:
+        return Verdict("none", f"Not judged: {late.words}")
     ledger = measures.ledger_us.mean(axis=0)
     names = list(CAUSES)
     largest = names[int(np.argmax(ledger))] if ledger.any() else "unknown"

@@ -33,6 +33,7 @@ class Traffic:
     sizes_bytes: Array  # (points,), one per matched instance, 0 where unknown
     times_us: Array  # (points,), its transfer
     crosses_hosts: bool
+    is_whole: bool = True  # every member of its groups was traced: else waiting for the others is in its transfer
 
     @property
     def hidden_share(self) -> float:
@@ -100,9 +101,11 @@ def _traffic(job: JobFacts, code: int, role: str, sums: dict[str, list[float]]) 
     groups = np.unique(job.instances["group"][of_kind])
     size = job.instances["size_bytes"][of_kind]
     number = {r: p for p, r in enumerate(job.rank_ids)}
-    crosses = False
+    crosses, whole = False, True
     for group in groups.tolist():
         members = [int(r) for r in job.groups["ranks"][group].split(",") if r]
+        unnamed = job.groups["name"][group] == "world"  # taken to be of everybody: see groups.py
+        whole &= all(r in number for r in members) and not (unnamed and job.missing_ranks)
         crosses |= len({job.clock.domain_of[number[r]] for r in members if r in number}) > 1
     return Traffic(
         op=COLLECTIVE_OPS[code],
@@ -115,4 +118,5 @@ def _traffic(job: JobFacts, code: int, role: str, sums: dict[str, list[float]]) 
         sizes_bytes=np.where(size == NULL, 0, size),
         times_us=job.instances["transfer_ns"][of_kind] / 1e3,
         crosses_hosts=crosses,
+        is_whole=whole,
     )

@@ -127,3 +127,4 @@ class JobFacts:
     health: tuple[HealthNote, ...] = ()
     step_ns: int = 0  # mean job step
     per_step_ns: tuple[int, ...] = field(default=())
+    step_times: Mapping[int, Mapping[str, int]] = field(default_factory=dict)  # rank -> its own timers, traced or not

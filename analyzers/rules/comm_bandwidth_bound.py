@@ -7,6 +7,7 @@ How to fix: a compression hook, accumulation with no_sync, HSDP, the right NCCL 
 the finding says which transport NCCL chose and which settings narrow it; sockets beside an active InfiniBand port, or
 shared memory between GPUs that NVLink joins, come first.
 Limits: whether the link itself is below its rate needs its peak; waiting for late ranks is never counted here.
+Waiting for ranks without a trace would be: nothing is said where one of them may be late (analyzers/job/untraced.py).
 Sources: torch.distributed.algorithms.ddp_comm_hooks; science.md E1, E4.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.comm_cause import GRADIENT_ROLES, of_reason
+from ddprof.analyzers.rules.comm_cause import GRADIENT_ROLES, certainty, doubtful, of_reason
 from ddprof.analyzers.rules.transport import of_job
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -34,6 +35,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             "waiting and"
             " moving data cannot be told apart",
         )
+    yield from doubtful(measures, RULE.id, "bandwidth")
     moved_by, faster = of_job(measures)
     for exposure in of_reason(measures, "bandwidth"):
         traffic = exposure.traffic
@@ -57,7 +59,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
-            confidence=0.8,
+            confidence=0.8 * certainty(exposure),
             evidence=(
                 Evidence(
                     f"{format_us(traffic.transfer_us)} of transfer per step in {traffic.count:.0f} calls,"

@@ -11,6 +11,10 @@ from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.cost import CostModel, fit_cost
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.transfer_curve import LATENCY_BOUND_RATE
+from ddprof.analyzers.job.untraced import late_untraced, timers_complete
+
+from ddprof.findings import Abstention
+from ddprof.units import format_us
 
 GRADIENT_ROLES = ("dp", "replicate", "world", "")
 MIN_SHARE_CPU = 0.12  # backends on CPU ranks share cores with the operators: healthy runs expose up to 10 %
@@ -31,6 +35,7 @@ SMALL_BYTES = 10 * 2**20  # far below DDP's 25 MiB default bucket
 FASTEST_BUS_BYTES_PER_S = 480e9
 MANY_CALLS = 32
 EQUAL_SHARE = 0.9  # of the typical call, by the shortest
+UNSEEN_CERTAINTY = 0.75  # timers of untraced ranks show a late process, not a slow device
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 
 
@@ -41,6 +46,7 @@ class Exposure:
     traffic: Traffic
     model: CostModel | None
     reason: str  # "latency" | "no_overlap" | "bandwidth" | "sharding"
+    doubt: str | None = None  # why its transfer may be waiting for ranks without a trace
 
     @property
     def latency_share(self) -> float:
@@ -65,12 +71,14 @@ def exposures(measures: Measures) -> list[Exposure]:
             continue  # a few tiny messages: neither their bytes nor their number can be what holds the step
         if floor == MIN_SHARE_CPU and reason in VOLUME and not _is_volume_cpu(traffic, measures):
             continue
-        found.append(Exposure(traffic, model, reason))
+        doubt = None if traffic.is_whole or reason == "latency" else _doubt(measures)
+        found.append(Exposure(traffic, model, reason, doubt))
     return found
 
 
 def _is_volume_cpu(traffic: Traffic, measures: Measures) -> bool:
-    held = traffic.exposed_us >= MIN_VOLUME_SHARE_CPU * measures.step_us
+    # Beside untraced ranks a little volume that takes long is more likely waiting for them than the link.
+    held = traffic.is_whole and traffic.exposed_us >= MIN_VOLUME_SHARE_CPU * measures.step_us
     return held or traffic.total_bytes >= MIN_VOLUME_BYTES_CPU
 
 
@@ -141,5 +149,30 @@ def _could_hide(traffic: Traffic, measures: Measures) -> bool:
 
 
 def of_reason(measures: Measures, reason: str) -> list[Exposure]:
-    """Exposures of one reason."""
-    return [e for e in exposures(measures) if e.reason == reason]
+    """Exposures of one reason, as far as they are sure to be transfer."""
+    return [e for e in exposures(measures) if e.reason == reason and e.doubt is None]
+
+
+def doubtful(measures: Measures, rule_id: str, reason: str) -> list[Abstention]:
+    """What the rule of this reason says of exposures that may be waiting for ranks without a trace."""
+    doubts: dict[str, float] = {}
+    for exposure in exposures(measures):
+        if exposure.reason == reason and exposure.doubt is not None:
+            doubts[exposure.doubt] = doubts.get(exposure.doubt, 0.0) + exposure.traffic.exposed_us
+    return [Abstention(rule_id, f"{format_us(us)} per step of {words}") for words, us in doubts.items()]
+
+
+def certainty(exposure: Exposure) -> float:
+    """What is left of a rule's confidence where some members of the groups were not traced."""
+    return 1.0 if exposure.traffic.is_whole else UNSEEN_CERTAINTY
+
+
+def _doubt(measures: Measures) -> str | None:
+    """Why transfer with untraced members may be waiting for them; None where their timers speak against it."""
+    late = late_untraced(measures.job)
+    if late is not None:
+        return f"communication may be waiting: {late.words}"
+    if timers_complete(measures.job):
+        return None
+    count = len(measures.job.missing_ranks)
+    return f"communication has members among {count} untraced ranks: waiting for them and moving data look alike"

@@ -16,15 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, of_reason
+from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, certainty, doubtful, of_reason
 from ddprof.analyzers.rules.settings import setting, text
 
-from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
 
-def detect(measures: Measures) -> Iterator[Candidate]:
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Exposed gradient traffic without overlap."""
+    yield from doubtful(measures, RULE.id, "no_overlap")
     for exposure in of_reason(measures, "no_overlap"):
         traffic = exposure.traffic
         # Four buckets at least: a model smaller than a few default buckets needs smaller ones to overlap at all.
@@ -37,7 +38,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("overlap", (), (bucket,), traffic.role),),
-            confidence=0.85,
+            confidence=0.85 * certainty(exposure),
             evidence=(
                 Evidence(
                     f"{format_us(traffic.transfer_us)} of transfer per step, {format_share(traffic.hidden_share)} "

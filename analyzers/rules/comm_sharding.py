@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.comm_cause import of_reason
+from ddprof.analyzers.rules.comm_cause import certainty, doubtful, of_reason
 from ddprof.analyzers.rules.settings import setting, text
 
-from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
 ONE_PASS_LEFT = (
@@ -28,8 +28,9 @@ ONE_PASS_LEFT = (
 ROOM = 0.85  # of the device's memory: below it less sharding may fit
 
 
-def detect(measures: Measures) -> Iterator[Candidate]:
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Exposed sharding traffic."""
+    yield from doubtful(measures, RULE.id, "sharding")
     found = of_reason(measures, "sharding")
     if not found:
         return
@@ -48,7 +49,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         ranks=(),
         lost_us=exposed,
         changes=(Change("scale_transfer", (), (ONE_PASS_LEFT,), "fsdp_shard"),),
-        confidence=0.8 if memory else 0.7,
+        confidence=(0.8 if memory else 0.7) * min(map(certainty, found)),
         evidence=tuple(
             Evidence(
                 f"{e.traffic.op}: {format_us(e.traffic.exposed_us)} of {format_us(e.traffic.transfer_us)} exposed "

@@ -34,9 +34,9 @@ def begin(command_line: Sequence[str], options: Mapping[str, Any], started_ns: i
 
 
 def end(
-    manifest: Mapping[str, Any], summary: RunSummary, code: int, ended_ns: int, notes: Sequence[str]
+    manifest: Mapping[str, Any], summary: RunSummary, code: int, ended_ns: int, notes: Sequence[str], leads: bool
 ) -> dict[str, Any]:
-    """The manifest as the run ends."""
+    """The manifest as the run ends. `leads`: it is the run's main one, which has the step times of all ranks."""
     return {
         **manifest,
         "ended_utc": _utc(ended_ns),
@@ -48,6 +48,11 @@ def end(
         "hosts": {str(rank): host for rank, host in summary.hosts.items()},
         "versions": summary.versions,
         "overhead": summary.overhead,
+        "step_times": {
+            str(rank): times
+            for rank, times in summary.step_times.items()
+            if leads or summary.hosts[rank] == manifest["host"]
+        },
         "disabled": [*summary.notes, *notes],
     }
 

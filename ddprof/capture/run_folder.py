@@ -10,6 +10,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ddprof.capture import sidecar
@@ -18,6 +19,8 @@ from ddprof.capture.layout import MANIFEST, RING_SUFFIX, SCHEMA, SIDECAR_SUFFIX,
 from ddprof.capture.ring import read_ring
 
 LATEST = "latest"
+_WARM_STEPS = 2
+_PHASES = ("data_ns", "forward_ns", "backward_ns", "optimizer_ns", "collective_ns")
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,7 @@ class RunSummary:
     steps: int  # of the rank that made most
     versions: dict[str, Any]
     overhead: dict[str, Any]
+    step_times: dict[int, dict[str, int]]  # rank -> median of its steps outside windows, phase by phase, ns
     notes: tuple[str, ...]
 
 
@@ -191,6 +195,7 @@ def summarize(folder: Path) -> RunSummary:
     hosts: dict[int, str] = {}
     versions: dict[str, Any] = {}
     overheads: list[dict[str, Any]] = []
+    step_times: dict[int, dict[str, int]] = {}
     notes: dict[str, list[int]] = {}
     world_size: int | None = None
     windows = steps = 0
@@ -204,11 +209,27 @@ def summarize(folder: Path) -> RunSummary:
         versions = content.get("versions") or versions
         overheads.append(content.get("overhead") or {})
         steps = max(steps, int(content.get("steps_total") or 0))
+        step_times[rank] = _step_times(content.get("steps") or [])
         windows += sum(1 for window in content.get("windows") or [] if window.get("trace_path"))
         for note in content.get("notes") or []:
             notes.setdefault(str(note), []).append(rank)
     lines = tuple(f"{note} (ranks {','.join(map(str, ranks))})" for note, ranks in notes.items())
-    return RunSummary(tuple(sorted(hosts)), world_size, hosts, windows, steps, versions, _overhead(overheads), lines)
+    known = {rank: times for rank, times in sorted(step_times.items()) if times}
+    return RunSummary(
+        tuple(sorted(hosts)), world_size, hosts, windows, steps, versions, _overhead(overheads), known, lines
+    )
+
+
+def _step_times(steps: list[dict[str, Any]]) -> dict[str, int]:
+    """Medians over steps outside windows, the last one (it may be cut short) and the warm-up left out; {} without any.
+
+    They are what is known of a rank that opens no window.
+    """
+    bare = [step for step in steps[_WARM_STEPS:-1] if not step.get("profiled")]
+    if not bare:
+        return {}
+    medians = {name: int(median(step.get(name) or 0 for step in bare)) for name in _PHASES}
+    return {"step_ns": int(median(step["end_ns"] - step["start_ns"] for step in bare)), **medians}
 
 
 def _overhead(overheads: list[dict[str, Any]]) -> dict[str, Any]:

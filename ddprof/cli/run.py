@@ -152,7 +152,7 @@ def _finish(
     notes = run_folder.salvage(folder.path)
     summary = run_folder.summarize(folder.path)
     topology = Guard().attempt("topology", read_topology)
-    ended = manifest.end(begun, summary, code, time.time_ns(), notes)
+    ended = manifest.end(begun, summary, code, time.time_ns(), notes, folder.manifest.name == MANIFEST)
     _write(folder, {**ended, **seen, "topology": topology})
     planned = options.skip if options.mode == "trace" else None
     say(manifest.last_line(folder.path, summary, planned))

@@ -1,4 +1,4 @@
-"""Files that belong to a trace: our sidecar and the flight recorder's dump of the same rank."""
+"""Files that belong to a trace: our sidecar and the flight recorder's dump of the same rank, manifests of its run."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ def read_sidecar(path: str | None) -> tuple[Mapping[str, Any], list[HealthNote]]
     if not isinstance(value, dict):
         return {}, [HealthNote(f"{path}: not a sidecar", "settings of this rank are unknown")]
     return value, []
+
+
+def read_manifest(path: str) -> Mapping[str, Any]:
+    """A manifest of the run; {} where it cannot be used."""
+    try:
+        value = json.loads(_content(path))
+    except (ValueError, NoUsableInput):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def read_flight_recorder(path: str | None) -> tuple[tuple[Mapping[str, Any], ...], list[HealthNote]]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddprof.errors import NoUsableInput
+from ddprof.readers.companions import read_manifest
 from ddprof.readers.names import file_name
-from ddprof.readers.streams import open_blocks
 
 _MAIN = "manifest.json"
 
@@ -26,7 +24,7 @@ def read_hardware(manifests: Sequence[str], sidecar: Mapping[str, Any]) -> dict[
     device = sidecar.get("device")
     uuid = _plain(device.get("uuid")) if isinstance(device, dict) else None
     for path in manifests:
-        manifest = _read(path)
+        manifest = read_manifest(path)
         if manifest.get("host") != sidecar.get("host"):
             continue
         if isinstance(manifest.get("topology"), dict):
@@ -41,12 +39,3 @@ def read_hardware(manifests: Sequence[str], sidecar: Mapping[str, Any]) -> dict[
 def _plain(uuid: Any) -> str | None:
     """NVML writes "GPU-" before the UUID that CUDA gives."""
     return uuid.removeprefix("GPU-").lower() if isinstance(uuid, str) and uuid else None
-
-
-def _read(path: str) -> Mapping[str, Any]:
-    try:
-        with open_blocks(path) as blocks:
-            value = json.loads(b"".join(blocks))
-    except (ValueError, NoUsableInput):
-        return {}
-    return value if isinstance(value, dict) else {}

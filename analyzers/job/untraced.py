@@ -1,0 +1,78 @@
+"""Ranks of the job without a trace: what their own step timers say, where capture kept them (`--ranks sample:N`).
+
+Timers see the training process, not its device: a rank whose loader, forward or script takes longer shows, one whose
+GPU is slower does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from ddprof.analyzers.job.model import JobFacts
+
+from ddprof.model import HealthNote
+from ddprof.units import format_us
+
+LATE_SHARE = 0.1  # of the step, beyond the median rank: the same as the live view's (capture/live.py)
+_WHERE = {
+    "data_ns": "in its data loader",
+    "forward_ns": "in its forward pass",
+    "optimizer_ns": "in its optimizer",
+    "rest_ns": "outside forward, backward and optimizer",
+}
+_PHASES = ("data_ns", "forward_ns", "backward_ns", "optimizer_ns", "collective_ns")
+
+
+@dataclass(frozen=True)
+class LateTimers:
+    """An untraced rank that spends longer than the median rank in one of its phases, every step."""
+
+    rank: int
+    where: str
+    excess_us: float
+
+    @property
+    def words(self) -> str:
+        """The clause that says so."""
+        more = f"{format_us(self.excess_us)} per step more than the median rank {self.where}"
+        return f"rank {self.rank} was not traced and by its own timers spends {more}"
+
+
+def late_untraced(job: JobFacts) -> LateTimers | None:
+    """The untraced rank that is furthest behind; None where none is clearly, or nothing is known of them.
+
+    Waiting for a late rank happens in backward and in collectives, so these are not compared.
+    """
+    if len(job.step_times) < 2:
+        return None
+    own = {rank: _own(times) for rank, times in job.step_times.items()}
+    usual = {phase: median(phases[phase] for phases in own.values()) for phase in _WHERE}
+    step_ns = median(times["step_ns"] for times in job.step_times.values())
+    behind = [
+        LateTimers(rank, where, (own[rank][phase] - usual[phase]) / 1e3)
+        for rank in job.missing_ranks
+        if rank in own
+        for phase, where in _WHERE.items()
+    ]
+    worst = max(behind, key=lambda late: late.excess_us, default=None)
+    return worst if worst is not None and worst.excess_us * 1e3 >= LATE_SHARE * step_ns else None
+
+
+def timers_complete(job: JobFacts) -> bool:
+    """Whether the timers of every untraced rank are known."""
+    return all(rank in job.step_times for rank in job.missing_ranks)
+
+
+def untraced_notes(job: JobFacts) -> list[HealthNote]:
+    """A warning that names an untraced rank that is late by its timers."""
+    late = late_untraced(job)
+    if late is None:
+        return []
+    return [HealthNote(late.words, f"trace it to see why: ddprof run --ranks {job.rank_ids[0]},{late.rank} -- ...")]
+
+
+def _own(times: Mapping[str, int]) -> dict[str, int]:
+    rest = times["step_ns"] - sum(times.get(phase, 0) for phase in _PHASES)
+    return {**{phase: times.get(phase, 0) for phase in _WHERE if phase != "rest_ns"}, "rest_ns": max(0, rest)}

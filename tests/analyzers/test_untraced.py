@@ -1,0 +1,65 @@
+"""Ranks without a trace: their timers decide whether exposed communication can be judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.untraced import late_untraced, untraced_notes
+from labelled_runs import Runs
+
+from ddprof.findings import Abstention, Candidate
+
+MS = 1_000_000
+EVEN = {"step_ns": 100 * MS, "data_ns": MS, "forward_ns": 20 * MS, "backward_ns": 70 * MS, "optimizer_ns": 2 * MS}
+
+
+def traced(labelled: Runs, name: str, timers: dict[int, dict[str, int]]) -> Measures:
+    """The run as if only ranks 0 and 1 had been traced, with these timers of others."""
+    part = labelled(name).only(0, 1)
+    return measure(replace(part.job, step_times={0: EVEN, 1: EVEN, **timers}))
+
+
+def others(labelled: Runs, name: str, **late_ns: int) -> dict[int, dict[str, int]]:
+    """Timers of ranks 2 and up; `late_ns`: of rank 3 only."""
+    world = labelled(name).job.world_size
+    return {rank: {**EVEN, **(late_ns if rank == 3 else {})} for rank in range(2, world)}
+
+
+@pytest.mark.parametrize("name", ["comm.bandwidth_bound", "comm.no_overlap"])
+def test_judged_with_less_confidence_where_all_timers_are_even(labelled: Runs, name: str) -> None:
+    (whole,) = labelled(name).said(name)
+    (said,) = catalogue()[name].detect(traced(labelled, name, others(labelled, name)))
+    assert isinstance(said, Candidate)
+    assert isinstance(whole, Candidate)
+    assert said.confidence == pytest.approx(0.75 * whole.confidence)
+
+
+@pytest.mark.parametrize("name", ["comm.bandwidth_bound", "comm.no_overlap"])
+def test_not_judged_without_timers_or_with_a_late_one(labelled: Runs, name: str) -> None:
+    (unknown,) = catalogue()[name].detect(traced(labelled, name, {}))
+    assert isinstance(unknown, Abstention)
+    assert "look alike" in unknown.reason
+    (late,) = catalogue()[name].detect(traced(labelled, name, others(labelled, name, data_ns=40 * MS)))
+    assert isinstance(late, Abstention)
+    assert "rank 3 was not traced" in late.reason
+
+
+def test_the_rank_that_is_late_and_where(labelled: Runs) -> None:
+    name = "comm.bandwidth_bound"
+    late = late_untraced(traced(labelled, name, others(labelled, name, data_ns=40 * MS)).job)
+    assert late is not None
+    assert (late.rank, late.where, late.excess_us) == (3, "in its data loader", 39_000)
+    job = traced(labelled, name, others(labelled, name, step_ns=130 * MS)).job
+    (note,) = untraced_notes(job)
+    assert "30 ms per step more than the median rank outside forward, backward and optimizer" in note.issue
+    assert "--ranks 0,3" in note.effect
+
+
+def test_waiting_in_backward_is_not_lateness(labelled: Runs) -> None:
+    name = "comm.bandwidth_bound"
+    timers = others(labelled, name, step_ns=200 * MS, backward_ns=170 * MS)
+    assert late_untraced(traced(labelled, name, timers).job) is None
+    assert late_untraced(traced(labelled, name, {}).job) is None

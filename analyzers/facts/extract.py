@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from ddprof.analyzers.facts.comms import device_comms
+from ddprof.analyzers.facts.completeness import complete_steps
 from ddprof.analyzers.facts.cpu_rank import cpu_facts
 from ddprof.analyzers.facts.device import device_ops
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
@@ -35,8 +36,10 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     steps, source, main, notes = find_steps(trace)
     # A device that left no events is no CPU run: what its host did says nothing of where the device's time went.
     is_device = trace.device.kind != "cpu" or bool(np.isin(trace.events["kind"], DEVICE_KINDS).any())
+    steps, whole, incomplete = complete_steps(trace, steps)
+    notes += incomplete
     tables = _device_tables(trace, steps, main) if is_device else _host_tables(trace, steps, main)
-    if (is_device and not len(tables["device_ops"])) or trace.top.get("records") == "communication":
+    if (is_device and not (whole and len(tables["device_ops"]))) or trace.top.get("records") == "communication":
         tables["gaps"] = unexplained(tables["gaps"])
     threads = _training_threads(trace, tables["device_ops"], main)
     notes += _outside_note(tables["device_ops"], steps)

@@ -8,6 +8,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.blame import charge
 from ddprof.analyzers.job.clock import align
+from ddprof.analyzers.job.common_steps import common_steps
 from ddprof.analyzers.job.groups import comm_group_ids, groups_table
 from ddprof.analyzers.job.ledger import build_ledger
 from ddprof.analyzers.job.matching import match
@@ -20,7 +21,8 @@ from ddprof.model import HealthNote
 
 def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     """The job, from the facts of its ranks (in any order; ranks must be distinct)."""
-    ranks = tuple(sorted(facts, key=lambda f: (f.identity.rank is None, f.identity.rank or 0)))
+    ordered = sorted(facts, key=lambda f: (f.identity.rank is None, f.identity.rank or 0))
+    ranks, uncommon = common_steps(ordered)
     rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(ranks))
     sizes = [f.identity.world_size for f in ranks if f.identity.world_size]
     world_size = max([*sizes, max(rank_ids, default=0) + 1 if len(rank_ids) > 1 else 1])
@@ -46,7 +48,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         ledger=ledger,
         blame=charge(ranks, instances, members, clock),
         pipeline=pipeline,
-        health=(*notes, *matched.notes, *_health(ranks, missing, world_size)),
+        health=(*uncommon, *notes, *matched.notes, *_health(ranks, missing, world_size)),
         step_ns=round(float(np.mean(per_step))) if per_step else 0,
         per_step_ns=tuple(per_step),
     )

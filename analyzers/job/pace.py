@@ -91,9 +91,8 @@ def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]
     share = _contended(facts, mine)
     pure = (share < ALONE) | (share > BESIDE)
     mine, beside = mine[pure], (share > BESIDE)[pure].astype(np.int64)
-    named = ops["name"][mine].astype(np.int64) * 2**32 + np.where(
-        ops["shape"][mine] == NO_STRING, 2**31, ops["shape"][mine]
-    )
+    shape = ops["shape"][mine].astype(np.int64)
+    named = ops["name"][mine].astype(np.int64) * 2**32 + np.where(shape == NO_STRING, 2**31, shape)
     names, local = np.unique(named * 2 + beside, return_inverse=True)
     key = local * steps + step[mine]
     count = np.bincount(key, minlength=len(names) * steps).reshape(len(names), steps)

@@ -1,0 +1,94 @@
+"""The same run told differently: changes to trace files that change nothing of what happened, or lose a part of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+Events = list[dict[str, Any]]
+DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation")
+
+
+def read_events(file: Path) -> tuple[dict[str, Any], Events]:
+    """A trace file: its whole document, and its event list (the same object)."""
+    packed = file.read_bytes()
+    document = json.loads(gzip.decompress(packed) if file.suffix == ".gz" else packed)
+    return document, document["traceEvents"]
+
+
+def retell(source: Path, target: Path, change: Callable[[Sequence[Events]], None]) -> Path:
+    """Copies of all trace files of `source` with `change` applied to the event lists, in order of their names."""
+    files = sorted(file for file in source.iterdir() if ".json" in file.suffixes)
+    documents = [read_events(file) for file in files]
+    change([events for _, events in documents])
+    target.mkdir(parents=True)
+    for file, (document, _) in zip(files, documents, strict=True):
+        (target / file.name.removesuffix(".gz")).write_text(json.dumps(document))
+    return target
+
+
+def shuffled(ranks: Sequence[Events]) -> None:
+    """Events in any order: names are then numbered differently on every rank."""
+    for seed, events in enumerate(ranks):
+        random.Random(seed).shuffle(events)
+
+
+def scaled(factor: float) -> Callable[[Sequence[Events]], None]:
+    """A machine that is `1 / factor` times as fast in everything."""
+
+    def change(ranks: Sequence[Events]) -> None:
+        origin = min(float(e["ts"]) for events in ranks for e in events if "dur" in e)
+        for event in (e for events in ranks for e in events if "ts" in e):
+            event["ts"] = round(origin + (float(event["ts"]) - origin) * factor, 3)
+            if "dur" in event:
+                event["dur"] = round(float(event["dur"]) * factor, 3)
+
+    return change
+
+
+def in_text(ranks: Sequence[Events]) -> None:
+    """Times as text."""
+    for event in (e for events in ranks for e in events if "dur" in e):
+        event["ts"], event["dur"] = str(event["ts"]), str(event["dur"])
+
+
+def without_sequences(ranks: Sequence[Events]) -> None:
+    """Collectives without sequence numbers."""
+    for event in (e for events in ranks for e in events if "dur" in e):
+        event.get("args", {}).pop("Seq", None)
+
+
+def older_names(ranks: Sequence[Events]) -> None:
+    """Every communication kernel under the one name that RCCL gives them all."""
+    for event in (e for events in ranks for e in events if e.get("cat") == "kernel"):
+        if event["name"].startswith("nccl"):
+            event["name"] = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def device_ends_early(share: float, count: int | None = None) -> Callable[[Sequence[Events]], None]:
+    """No device events after `share` of the recorded steps, on the first `count` ranks (None: on all)."""
+
+    def change(ranks: Sequence[Events]) -> None:
+        for events in ranks[:count]:
+            marks = [e for e in events if is_mark(e)]
+            begin = min(float(e["ts"]) for e in marks)
+            end = max(float(e["ts"]) + float(e["dur"]) for e in marks)
+            limit = begin + (end - begin) * share
+            events[:] = [e for e in events if e.get("cat") not in DEVICE or float(e["ts"]) < limit]
+
+    return change
+
+
+def last_step_lost(ranks: Sequence[Events]) -> None:
+    """The first rank recorded one step less than its peers."""
+    limit = max(float(e["ts"]) for e in ranks[0] if is_mark(e))
+    ranks[0][:] = [e for e in ranks[0] if "dur" not in e or float(e["ts"]) < limit]
+
+
+def is_mark(event: dict[str, Any]) -> bool:
+    """True for a host mark of a step."""
+    return event.get("cat") == "user_annotation" and str(event.get("name", "")).startswith("ProfilerStep")

@@ -1,0 +1,60 @@
+"""The verdict follows from what happened, not from how the files tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import retold
+from retold import Events
+
+import ddprof
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+FAULTS = ("healthy", "slow_gpu", "slow_stage", "small_buckets", "starved_loader", "gc", "sharding", "no_overlap")
+CHANGES: dict[str, Callable[[Sequence[Events]], None]] = {
+    "shuffled": retold.shuffled,
+    "five times as fast": retold.scaled(0.2),
+    "three times as slow": retold.scaled(3.0),
+    "times as text": retold.in_text,
+    "no sequence numbers": retold.without_sequences,
+    "one kernel name": retold.older_names,
+    "one rank lost a step": retold.last_step_lost,
+}
+
+
+def _analyzed(traces: Path) -> dict[str, Any]:
+    report: dict[str, Any] = ddprof.analyze(traces, cache=False, workers=1).to_dict()
+    return report
+
+
+def blamed(traces: Path) -> dict[str, tuple[int, ...]]:
+    """Identifier and ranks of every finding above info."""
+    found = _analyzed(traces)["findings"]
+    return {f["id"]: tuple(f["ranks"]) for f in found if f["severity"] != "info"}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_verdict_stays(fault: str, change: str, tmp_path: Path) -> None:
+    source = SAMPLES / fault / "traces"
+    assert blamed(retold.retell(source, tmp_path / "traces", CHANGES[change])) == blamed(source)
+
+
+@pytest.mark.parametrize("count", [1, None])
+@pytest.mark.parametrize("fault", ["healthy", "slow_gpu"])
+def test_device_timeline_that_ends_early_blames_nobody_else(fault: str, count: int | None, tmp_path: Path) -> None:
+    source = SAMPLES / fault / "traces"
+    told = retold.retell(source, tmp_path / "traces", retold.device_ends_early(0.72, count))
+    assert blamed(told) == blamed(source)
+    (lost, *_) = [note for note in _analyzed(told)["health"] if "no device record" in note["issue"]]
+    assert "steps left out" in lost["effect"]
+
+
+def test_a_trace_without_any_whole_step_keeps_them_and_blames_nobody(tmp_path: Path) -> None:
+    told = retold.retell(SAMPLES / "healthy" / "traces", tmp_path / "traces", retold.device_ends_early(0.2))
+    notes = [note for note in _analyzed(told)["health"] if "no device record" in note["issue"]]
+    assert notes and all(note["severity"] == "error" for note in notes)
+    assert not blamed(told)

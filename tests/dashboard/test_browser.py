@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -15,6 +14,8 @@ import pytest
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.session import Session, load
 
+from tests.dashboard.browsing import trouble, visit, wait_for
+
 pytestmark = pytest.mark.browser
 
 REAL_RUNS = (
@@ -24,37 +25,6 @@ REAL_RUNS = (
     "oracle_samples/01_clean_ddp4/traces",
 )
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-PATIENCE_S = 30.0
-
-
-def wait_for(chromium: Any, script: str) -> Any:
-    """The value of a script once it is true."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if value := chromium.execute_script(script):
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"never true: {script}")
-
-
-def visit(chromium: Any, address: str, path: str) -> list[str]:
-    """Open a page and wait until it is drawn; the console's complaints and every request to elsewhere."""
-    chromium.get_log("performance")
-    chromium.get_log("browser")
-    chromium.get(address + path)
-    wait_for(chromium, "return document.querySelector('#content h1, #content .notice') !== null")
-    wait_for(chromium, "return !document.querySelector('[data-dash-is-loading]')")
-    if chromium.execute_script("return document.getElementById('timeline-root') !== null"):
-        wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
-    return trouble(chromium, address)
-
-
-def trouble(chromium: Any, address: str) -> list[str]:
-    """Complaints and foreign requests since the last call."""
-    messages = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
-    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    complaints = [e["message"] for e in chromium.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
-    return complaints + [u for u in asked if not u.startswith((address, "data:", "blob:", "about:"))]
 
 
 def keys(chromium: Any, *pressed: str) -> None:

@@ -1,0 +1,39 @@
+"""A real Chromium on the dashboard or on a file: wait for it, visit a page, hear its complaints."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+PATIENCE_S = 30.0
+
+
+def wait_for(chromium: Any, script: str) -> Any:
+    """The value of a script once it is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if value := chromium.execute_script(script):
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"never true: {script}")
+
+
+def visit(chromium: Any, address: str, path: str) -> list[str]:
+    """Open a page and wait until it is drawn; the console's complaints and every request to elsewhere."""
+    chromium.get_log("performance")
+    chromium.get_log("browser")
+    chromium.get(address + path)
+    wait_for(chromium, "return document.querySelector('#content h1, #content .notice') !== null")
+    wait_for(chromium, "return !document.querySelector('[data-dash-is-loading]')")
+    if chromium.execute_script("return document.getElementById('timeline-root') !== null"):
+        wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
+    return trouble(chromium, address)
+
+
+def trouble(chromium: Any, address: str) -> list[str]:
+    """Complaints and foreign requests since the last call."""
+    messages = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    complaints = [e["message"] for e in chromium.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
+    return complaints + [u for u in asked if not u.startswith((address, "data:", "blob:", "about:"))]

@@ -1,0 +1,231 @@
+"""The HTML file with all pages in a real Chromium, from file://: by keyboard, on paper, without a request."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ddprof.dashboard.exhibits.catalogue import SUBJECTS
+from ddprof.dashboard.onefile.document import render
+from ddprof.dashboard.session import Session, load
+
+from tests.dashboard.browsing import trouble, wait_for
+from tests.dashboard.keyboard import walk
+
+pytestmark = pytest.mark.browser
+
+EVIL = "<script>document.title='owned'</script>"
+REAL_RUNS = (
+    "traces/multi_rank/dlrm_ddp_v100_8ranks",
+    "traces/cpu_gloo/ddp-cnn-2r-slowrank",
+    "traces/edge_cases/missing_rank",
+    "oracle_samples/01_clean_ddp4/traces",
+)
+TILES = "return document.getElementById('timeline-root').dataset.tiles"
+
+
+def _open(chromium: Any, file: Path, text: str, anchor: str = "") -> str:
+    """Open the file from disk; returns its address."""
+    file.write_text(text, encoding="utf-8")
+    chromium.get("about:blank")
+    trouble(chromium, "about:")
+    chromium.get(file.as_uri() + anchor)
+    return file.as_uri()
+
+
+def _walk_pages(chromium: Any) -> dict[str, str]:
+    """Follow every link of the navigation: page -> heading."""
+    headings = {}
+    for link in chromium.find_elements("css selector", ".pages a"):
+        link.click()
+        anchor = wait_for(chromium, "return location.hash.slice(1)")
+        shown = "return [...document.querySelectorAll('main > .page')].filter((p) => !p.hidden).map((p) => p.id)"
+        assert chromium.execute_script(shown) == [anchor]
+        if anchor == "timeline":
+            wait_for(chromium, TILES)
+        headings[anchor] = chromium.execute_script(f"return document.querySelector('#{anchor} h1').textContent")
+        empty = f"""return [...document.querySelectorAll('#{anchor} svg')]
+          .filter((s) => s.getBoundingClientRect().height < 40 && s.classList.contains('picture')).length"""
+        assert chromium.execute_script(empty) == 0
+    return headings
+
+
+@pytest.fixture(scope="module")
+def text(straggler: Session) -> str:
+    """The file of the straggler run."""
+    return render(straggler)
+
+
+def test_every_page_opens_without_a_complaint_or_a_request(
+    chromium: Any, tmp_path: Path, text: str, straggler: Session
+) -> None:
+    where = _open(chromium, tmp_path / "x.html", text)
+    headings = _walk_pages(chromium)
+    assert list(headings) == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
+    assert straggler.report.verdict.headline in headings["overview"]
+    assert trouble(chromium, where) == []
+
+
+@pytest.mark.parametrize("sample", REAL_RUNS)
+def test_real_runs_open(chromium: Any, tmp_path: Path, shared_copy: Callable[[str], Path], sample: str) -> None:
+    where = _open(chromium, tmp_path / "x.html", render(load([str(shared_copy(sample))])[0]))
+    assert len(_walk_pages(chromium)) == len(SUBJECTS) - 1
+    assert trouble(chromium, where) == []
+
+
+def test_the_address_names_the_page_and_the_finding(
+    chromium: Any, tmp_path: Path, text: str, straggler: Session
+) -> None:
+    _open(chromium, tmp_path / "x.html", text, "#ranks")
+    assert chromium.execute_script("return document.querySelector('main > .page:not([hidden])').id") == "ranks"
+    chromium.execute_script("location.hash = 'overview'")
+    wait_for(chromium, "return !document.getElementById('overview').hidden")
+    chromium.find_element("link text", "Show in timeline").click()
+    wait_for(chromium, TILES)
+    evidence = next(e for e in straggler.report.ranked_findings()[0].evidence if e.start_us is not None)
+    assert evidence.start_us is not None and evidence.end_us is not None
+    lo, hi = wait_for(chromium, "return [ddprof.timeline.lo / 1e3, ddprof.timeline.hi / 1e3]")
+    assert lo <= evidence.start_us and evidence.end_us <= hi
+    assert hi - lo < 5 * max(evidence.end_us - evidence.start_us, 4)
+
+
+def test_the_canvas_is_painted_and_answers(chromium: Any, tmp_path: Path, text: str, straggler: Session) -> None:
+    where = _open(chromium, tmp_path / "x.html", text, "#timeline")
+    wait_for(chromium, TILES)
+    colours = """
+      const c = document.querySelector('.tl-scroll canvas'), found = new Set();
+      const pixels = c.getContext('2d').getImageData(220, 30, c.width - 230, c.height - 30).data;
+      for (let i = 0; i < pixels.length; i += 400) found.add(pixels[i] + ',' + pixels[i + 1] + ',' + pixels[i + 2]);
+      return found.size"""
+    assert chromium.execute_script(colours) >= 4
+    ask = "return ddprof.timelineData.statistics({}, [0], ddprof.timeline.info.lo_ns, ddprof.timeline.info.hi_ns)"
+    parts = {p["category"]: p["busy_us"] for p in chromium.execute_script(ask)["parts"]}
+    groups = straggler.index.groups_of(np.array([0]))
+    window = np.array([straggler.index.lo_ns, straggler.index.hi_ns])
+    busy = straggler.index.busy(groups, window)[:, 0] / 1e3
+    assert sorted(parts.values()) == pytest.approx(sorted(b for b in busy.tolist() if b > 0), rel=1e-3)
+    found = chromium.execute_script("return ddprof.timelineData.search({}, 'nccl')")
+    assert found["count"] > 0
+    assert trouble(chromium, where) == []
+
+
+def test_a_kernel_called_script_stays_text(chromium: Any, tmp_path: Path, straggler: Session) -> None:
+    assert straggler.run is not None
+    job = straggler.run.job
+    ranks = tuple(replace(facts, strings=(EVIL,) * len(facts.strings)) for facts in job.ranks)
+    finding = replace(straggler.report.ranked_findings()[0], summary=EVIL)
+    report = replace(straggler.report, findings=(finding,), run=replace(straggler.report.run, name=EVIL))
+    hostile = Session(report, replace(straggler.run, job=replace(job, ranks=ranks)))
+    where = _open(chromium, tmp_path / "x.html", render(hostile))
+    _walk_pages(chromium)
+    chromium.execute_script("location.hash = 'timeline'")
+    wait_for(chromium, "return !document.getElementById('timeline').hidden")
+    row = """
+      const t = ddprof.timeline, lane = t.info.lanes.find((l) => l.kind === 'stream');
+      t.describe(t.tile.lanes.get(lane.id).row[0], true)"""
+    chromium.execute_script(row)
+    wait_for(chromium, "return document.querySelector('.tl-panel h3')")
+    assert chromium.find_element("css selector", ".tl-panel h3").text == EVIL
+    assert chromium.title != "owned" and trouble(chromium, where) == []
+
+
+def test_every_control_has_its_turn_with_tab(chromium: Any, tmp_path: Path, text: str) -> None:
+    _open(chromium, tmp_path / "x.html", text)
+    for anchor in ("overview", "timeline", "ranks", "data"):
+        chromium.execute_script(f"location.hash = '{anchor}'")
+        wait_for(chromium, f"return !document.getElementById('{anchor}').hidden")
+        if anchor == "timeline":
+            wait_for(chromium, TILES)
+        found = walk(chromium)
+        assert found.controls >= len(SUBJECTS) + 1
+        assert (found.missed, found.unseen, found.stuck) == ([], [], []), anchor
+
+
+def test_enter_on_a_link_shows_the_page_and_moves_the_focus(chromium: Any, tmp_path: Path, text: str) -> None:
+    from selenium.webdriver import ActionChains, Keys
+
+    _open(chromium, tmp_path / "x.html", text)
+    link = chromium.find_element("link text", "Findings")
+    chromium.execute_script("arguments[0].focus()", link)
+    ActionChains(chromium).send_keys(Keys.ENTER).perform()
+    wait_for(chromium, "return document.activeElement === document.querySelector('#findings h1')")
+    assert chromium.execute_script("return document.querySelector('.pages [aria-current]').textContent") == "Findings"
+
+
+def test_paper_holds_every_page_and_no_control(chromium: Any, tmp_path: Path, text: str) -> None:
+    where = _open(chromium, tmp_path / "x.html", text, "#timeline")
+    wait_for(chromium, TILES)
+    chromium.execute_script("location.hash = 'overview'")
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        hidden = (
+            "return [...document.querySelectorAll('main > .page')].filter((p) => !p.checkVisibility()).map((p) => p.id)"
+        )
+        assert chromium.execute_script(hidden) == []
+        kinds = "button, .pages a, .tl-bar *, summary, .links a"
+        controls = f"return [...document.querySelectorAll('{kinds}')].filter((e) => e.checkVisibility()).length"
+        assert chromium.execute_script(controls) == 0
+        ground = "return getComputedStyle(document.body).backgroundColor"
+        assert chromium.execute_script(ground) == "rgb(255, 255, 255)"
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    pdf = base64.b64decode(chromium.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    pages = len(re.findall(rb"/Type\s*/Page\b(?!s)", pdf))
+    assert 3 <= pages <= 40
+    wait_for(chromium, "return !document.getElementById('overview').hidden && document.getElementById('data').hidden")
+    assert trouble(chromium, where) == []
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_nothing_sticks_out_sideways(chromium: Any, tmp_path: Path, text: str, width: int) -> None:
+    chromium.set_window_size(width, 900)
+    try:
+        _open(chromium, tmp_path / "x.html", text)
+        wide = {}
+        for subject in SUBJECTS:
+            chromium.execute_script(f"location.hash = '{subject.anchor}'")
+            wait_for(chromium, "return document.querySelectorAll('main > .page:not([hidden])').length === 1")
+            shown, needed = chromium.execute_script(
+                "var d=document.documentElement;return [d.clientWidth,d.scrollWidth]"
+            )
+            if needed > shown + 1:
+                wide[subject.anchor] = needed - shown
+        assert wide == {}
+    finally:
+        chromium.set_window_size(1280, 900)
+
+
+def test_both_themes_keep_words_readable(chromium: Any, tmp_path: Path, text: str) -> None:
+    _open(chromium, tmp_path / "x.html", text)
+    script = """
+      const linear = (x) => (x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+      const light = (c) => {
+        const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map((x) => linear(x / 255));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const ground = light(getComputedStyle(document.body).backgroundColor);
+      const kinds = "svg text:not(.on-bar), p, h1, h2, li, td, th, summary";
+      const shown = [...document.querySelectorAll(kinds)].filter((e) => e.checkVisibility());
+      const contrast = shown.map((e) => {
+        const own = light(getComputedStyle(e)[e.closest("svg") ? "fill" : "color"]);
+        return (Math.max(own, ground) + 0.05) / (Math.min(own, ground) + 0.05);
+      });
+      return [contrast.length, Math.min(...contrast)]"""
+    for theme in ("light", "dark"):
+        chromium.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
+        count, contrast = chromium.execute_script(script)
+        assert count > 30 and contrast >= 4.5, theme
+
+
+def test_saved_json_is_the_report(chromium: Any, tmp_path: Path, text: str, straggler: Session) -> None:
+    _open(chromium, tmp_path / "x.html", text)
+    document = json.loads(chromium.execute_script("return document.getElementById('report').textContent"))
+    assert document["verdict"]["headline"] == straggler.report.verdict.headline
+    assert document["steps"]["per_step_us"] == list(straggler.report.steps.per_step_us)

@@ -71,6 +71,8 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
     cost += "" if window is None else f" ({max(window, 0.0):+.0%} inside the trace window)"
     if not summary.windows and first_window_step is not None and summary.steps <= first_window_step:
         return f"no trace: the job ended after {summary.steps} steps, before step {first_window_step} (see --skip)"
+    if not summary.windows and first_window_step is not None:
+        return f"no trace: no rank wrote one (see --ranks, and `disabled` in {os.path.join(shown, 'manifest.json')})"
     ranks = f"{len(summary.ranks)} rank{'s' if len(summary.ranks) != 1 else ''}"
     windows = f"{summary.windows} trace{'s' if summary.windows != 1 else ''}"
     return f"{windows} of {ranks} in {shown}{cost}; next: ddprof analyze {shlex.quote(shown)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -173,3 +174,34 @@ def test_mpirun(tmp_path: Path, outside: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = [path for path in tmp_path.iterdir() if not path.is_symlink()]
     assert sorted(path.name.split(".")[0] for path in folder.glob("*.pt.trace.json.gz")) == ["rank0", "rank1"]
+
+
+# What each framework's own launcher needs to start two ranks on CPU, and the script's arguments.
+FRAMEWORK_LAUNCHERS = {
+    "accelerate": (
+        ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"],
+        ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"],
+        ["accelerate"],
+    ),
+    "deepspeed": (
+        ["deepspeed.launcher.runner", "--num_gpus", "2", "--no_local_rank"],
+        ["--master_port", "29618"],
+        ["deepspeed", "1"],
+    ),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize("package", FRAMEWORK_LAUNCHERS)
+def test_launchers_of_frameworks(tmp_path: Path, package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    module, options, arguments = FRAMEWORK_LAUNCHERS[package]
+    command = [sys.executable, "-m", *module, *options, str(SCRIPTS / "external.py"), *arguments]
+    forced = {"ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu"}
+    run = ddprof_run(tmp_path, command, "--skip", "3", "--steps", "3", **forced)
+    assert run.code == 0, run.output
+    assert run.manifest["ranks"] == [0, 1]
+    assert sorted(run.traces) == [0, 1]
+    assert [sidecar["steps_total"] for sidecar in run.sidecars] == [12, 12]

@@ -444,6 +444,7 @@ def test_a_job_too_short_for_its_window_is_told_so(tmp_path: Path) -> None:
     summary = run_folder.summarize(tmp_path)
     assert "the job ended after 4 steps, before step 5" in manifest.last_line(tmp_path, summary, 5)
     assert "0 traces of 1 rank in" in manifest.last_line(tmp_path, summary, None)
+    assert "no trace: no rank wrote one (see --ranks" in manifest.last_line(tmp_path, summary, 2)
 
 
 def test_failed_write_leaves_nothing(tmp_path: Path) -> None:

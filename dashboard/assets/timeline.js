@@ -72,7 +72,7 @@
       this.ratio = window.devicePixelRatio || 1;
       this.width = this.scroller.clientWidth;
       const room = window.innerHeight - (this.scroller.getBoundingClientRect().top + window.scrollY) - 64;
-      this.height = Math.min(Math.max(260, room), this.tall + ddprof.AXIS + 4);
+      this.height = Math.min(this.paper ? Infinity : Math.max(260, room), this.tall + ddprof.AXIS + 4);
       this.scroller.style.height = this.height + "px";
       this.spacer.style.height = Math.max(0, this.tall + ddprof.AXIS - this.height) + "px";
       this.canvas.width = this.width * this.ratio;

@@ -76,12 +76,13 @@
     path: async () => held.path,
   };
 
-  /* Drawn when it is first seen: a hidden page has no width. */
-  function draw() {
+  /* Drawn when it is first seen: a hidden page has no width. On paper all rows are drawn, there is nothing to scroll. */
+  function draw(paper) {
     if (!ddprof.timeline) {
       ddprof.timeline = new ddprof.Timeline(root, held.config, info);
       ddprof.timeline.tile = tile;
     }
+    ddprof.timeline.paper = paper;
     ddprof.timeline.resize();
     ddprof.timeline.painter.theme();
     ddprof.timeline.painter.paint();
@@ -96,9 +97,9 @@
   const seen = async (event) => {
     await loaded;
     if (page.hidden) return;
-    draw();
+    draw(false);
     if (event.detail) ddprof.timeline.jump(Number(event.detail));
   };
   page.addEventListener("ddprof-shown", (event) => seen(event).catch((error) => { root.textContent = String(error.message); }));
-  page.addEventListener("ddprof-print", () => { if (tile) draw(); });
+  page.addEventListener("ddprof-print", () => { if (tile) draw(true); });
 })();

@@ -176,6 +176,10 @@ def test_paper_holds_every_page_and_no_control(chromium: Any, tmp_path: Path, te
         assert chromium.execute_script(ground) == "rgb(255, 255, 255)"
     finally:
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    chromium.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    drawn, tall = chromium.execute_script("return [ddprof.timeline.height, ddprof.timeline.tall]")
+    assert drawn >= tall  # every lane: paper does not scroll
+    chromium.execute_script("window.dispatchEvent(new Event('afterprint'))")
     pdf = base64.b64decode(chromium.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
     pages = len(re.findall(rb"/Type\s*/Page\b(?!s)", pdf))
     assert 3 <= pages <= 40

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from ddprof.dashboard.index import SliceIndex
-from ddprof.dashboard.lanes import Timeline
+from ddprof.dashboard.lanes import KINDS, Timeline
 
 from ddprof.tables import Array
 
@@ -38,7 +38,7 @@ def encode(
     if len(wanted) and (wanted.min() < 0 or wanted.max() >= timeline.index.lanes):
         raise ValueError("no such lane")
     index, bins = timeline.index, int(min(max(bins, 1), MAX_BINS))
-    exact, binned = _divide(index, wanted, lo_ns, hi_ns, EXACT_BUDGET if budget is None else budget)
+    exact, binned = _divide(timeline, wanted, lo_ns, hi_ns, EXACT_BUDGET if budget is None else budget)
     rows = index.rows(index.groups_of(exact), lo_ns, hi_ns)
     category, share = _bins(index, binned, np.linspace(lo_ns, hi_ns, bins + 1).astype(np.int64))
     shown = np.unique(rows.name)
@@ -65,14 +65,22 @@ def encode(
     return _pack(header, arrays)
 
 
-def _divide(index: SliceIndex, lanes: Array, lo_ns: int, hi_ns: int, budget: int) -> tuple[Array, Array]:
-    """Lanes sent exactly and lanes sent as bins: those with the fewest slices are exact while the budget lasts."""
+def _divide(timeline: Timeline, lanes: Array, lo_ns: int, hi_ns: int, budget: int) -> tuple[Array, Array]:
+    """Lanes sent exactly and lanes sent as bins, those with the fewest slices exact while the budget lasts.
+
+    All lanes of a kind are sent alike: ranks are compared by eye, and the same work looks different in slices and bins.
+    """
+    index = timeline.index
     groups = index.groups_of(lanes)
     first, last = index.window(groups, lo_ns, hi_ns)
     counts = np.bincount(groups // index.categories, weights=last - first, minlength=index.lanes)[lanes]
-    order = np.argsort(counts, kind="stable")
-    within = np.cumsum(counts[order]) <= budget
-    return np.sort(lanes[order[within]]), np.sort(lanes[order[~within]])
+    kinds = np.array([KINDS.index(timeline.lanes[lane].kind) for lane in lanes.tolist()], np.int64)
+    of_kind = np.bincount(kinds, weights=counts, minlength=len(KINDS))
+    order = np.argsort(of_kind, kind="stable")
+    fits = np.zeros(len(KINDS), bool)
+    fits[order] = np.cumsum(of_kind[order]) <= budget
+    within = fits[kinds]
+    return np.sort(lanes[within]), np.sort(lanes[~within])
 
 
 def _bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array, Array]:

@@ -15,6 +15,8 @@ from ddprof.report.deviation import Deviation, deviation
 from ddprof.report.model import CAUSES
 from ddprof.report.svg import NAMED_MARK
 
+TIE_POINTS = 0.01  # of a percent point: less is the same distance
+
 
 def exhibits(view: View) -> list[Exhibit]:
     """The two small pictures."""
@@ -43,7 +45,9 @@ def _difference(found: Deviation, heads: list[str]) -> str:
     if found.of == 1:
         return "One rank was traced."
     points, percent = np.array(found.points), np.array(found.percent)
-    line, column = np.unravel_index(int(np.abs(points).argmax()), points.shape)
+    # Of two ranks both are equally far from their median: the one that a finding names is meant.
+    named = np.array([rank in found.named for rank in found.ranks])[:, None]
+    line, column = np.unravel_index(int((np.abs(points) + TIE_POINTS * named).argmax()), points.shape)
     if abs(points[line, column]) < 1.0:
         return "All ranks spend their step alike, to one percent."
     typical = percent[line, column] - points[line, column]

@@ -1,6 +1,6 @@
 """The timeline inside the file: lanes, one tile of the whole run, the longest waits and the critical path, packed.
 
-Lanes with few slices are held exactly while the budget lasts; of the others each bin holds what filled most of it.
+Kinds of lanes with few slices are held exactly while the budget lasts; of the others each bin holds what filled it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ddprof.dashboard.view import View
 from ddprof.errors import DdprofError
 from ddprof.report.markup import Markup, join, tag
 
-EXACT_SLICES = 60_000  # 17 bytes each before packing
+EXACT_SLICES = 120_000  # 17 bytes each before packing
 BINNED_BYTES = 600_000  # of all merged lanes, two bytes a bin, before packing
 LEAST_BINS = 256
 MAX_PATH = 4_000  # stretches of the critical path

@@ -41,6 +41,9 @@ def stacked(chart: Stacked, words: str) -> Markup:
 
 
 def _letter(part: Part) -> str:
+    """The mark of a part; none on the ground that is left over, which is too pale for one."""
+    if part.color == "line":
+        return ""
     look = LOOKS.get(part.key)
     return look.letter if look else part.words[:1].upper()
 

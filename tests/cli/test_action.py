@@ -41,3 +41,4 @@ def test_an_unchanged_run_passes_against_its_baseline(repo_root: Path, tmp_path:
     done = _act(repo_root, tmp_path, RUN=str(saved), BASELINE=str(saved), MAX_REGRESSION=limit, FAIL_ON="warning")
     assert done.returncode == 0, done.stderr
     assert "No change of the step" in (tmp_path / "summary.md").read_text()
+    assert 'id="compare"' in (tmp_path / "report.html").read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.session import Session, load
 
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import serious, trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -208,15 +207,9 @@ def test_names_from_a_trace_do_not_run(chromium: Any, serve: Callable[..., str],
 
 
 def test_axe_finds_nothing_serious(chromium: Any, address: str) -> None:
-    script = os.environ.get("DDPROF_AXE")
-    if not script:
-        pytest.skip("set DDPROF_AXE to axe.min.js (npm package axe-core) to check accessibility")
-    serious = []
+    defects = {}
     for page in PAGES:
         visit(chromium, address, page.path)
-        chromium.execute_script(Path(script).read_text(encoding="utf-8"))
-        found = chromium.execute_async_script("const done = arguments[0]; axe.run().then(r => done(r.violations))")
-        serious += [
-            (page.path, v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")
-        ]
-    assert not serious, "\n".join(map(str, serious))
+        if found := serious(chromium):
+            defects[page.path] = found
+    assert defects == {}

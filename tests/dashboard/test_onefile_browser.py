@@ -16,7 +16,7 @@ from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.session import Session, load
 
-from tests.dashboard.browsing import trouble, wait_for
+from tests.dashboard.browsing import serious, trouble, wait_for
 from tests.dashboard.keyboard import walk
 
 pytestmark = pytest.mark.browser
@@ -233,3 +233,16 @@ def test_saved_json_is_the_report(chromium: Any, tmp_path: Path, text: str, stra
     document = json.loads(chromium.execute_script("return document.getElementById('report').textContent"))
     assert document["verdict"]["headline"] == straggler.report.verdict.headline
     assert document["steps"]["per_step_us"] == list(straggler.report.steps.per_step_us)
+
+
+def test_axe_finds_nothing_serious(chromium: Any, tmp_path: Path, text: str) -> None:
+    _open(chromium, tmp_path / "x.html", text)
+    defects = {}
+    for theme in ("light", "dark"):
+        chromium.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
+        for subject in SUBJECTS:
+            chromium.execute_script(f"location.hash = '{subject.anchor}'")
+            wait_for(chromium, f"return location.hash === '#{subject.anchor}'")
+            if found := serious(chromium):
+                defects[f"{subject.anchor}, {theme}"] = found
+    assert defects == {}

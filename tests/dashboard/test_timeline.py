@@ -72,6 +72,16 @@ def test_a_binned_tile_holds_the_busy_share(straggler: Session, monkeypatch: pyt
     assert CATEGORY["compute"] in arrays["dominant"][0]
 
 
+def test_lanes_of_a_kind_are_sent_alike(straggler: Session) -> None:
+    timeline, index = straggler.timeline, straggler.index
+    causes = [i for i, lane in enumerate(timeline.lanes) if lane.kind == "causes"]
+    budget = sum(timeline.lanes[i].slices for i in causes) - 1  # all of them but one would fit
+    header, _ = _decode(encode(timeline, causes, index.lo_ns, index.hi_ns, 50, budget))
+    assert header["exact"] == [] and header["binned"] == causes
+    header, _ = _decode(encode(timeline, causes, index.lo_ns, index.hi_ns, 50, budget + 1))
+    assert header["exact"] == causes and header["binned"] == []
+
+
 def test_bad_tile_requests_are_refused(straggler: Session) -> None:
     with pytest.raises(ValueError, match="empty"):
         encode(straggler.timeline, [0], 10, 10, 100)

@@ -23,6 +23,8 @@ from ddprof.dashboard.view import View
 from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.units import format_us
 
+LOADER_SETTINGS = "loader-settings"
+
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
@@ -135,7 +137,7 @@ def _settings(view: View) -> Exhibit | None:
     rows = [(name, str(value)) for name, value in loader.items() if not isinstance(value, dict)]
     rows += [(f"sampler.{name}", str(value)) for name, value in (loader.get("sampler") or {}).items()]
     return Exhibit(
-        "loader-settings",
+        LOADER_SETTINGS,
         "How is the data loader set?",
         "As captured from the running job, lowest rank.",
         sheet(("setting", "value"), rows),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddprof.dashboard.exhibits.catalogue import Subject
-from ddprof.dashboard.onefile.names import further_names, rewritten
+from ddprof.dashboard.onefile.names import further_names, written
 from ddprof.dashboard.onefile.sections import Edition, page_section, subjects
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.view import View
@@ -74,7 +74,7 @@ def _redacted(session: Session, before: Session | None) -> Edition:
     return Edition(
         View(hidden, {}, (hidden,)),
         _comparison(hidden, other),
-        lambda exhibit: rewritten(exhibit, redaction.text),
+        lambda exhibit: written(exhibit, redaction),
         redaction.event,
         redaction.text,
     )

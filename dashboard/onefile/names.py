@@ -7,31 +7,55 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypeVar
 
+from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.host import LOADER_SETTINGS
 from ddprof.dashboard.session import Session
 
+from ddprof.report.redact import Redaction
+
 Something = TypeVar("Something")
+_MESH_WORDS = frozenset(
+    {
+        "default_pg",
+        "world",
+        "data",
+        "model",
+        "tensor",
+        "pipeline",
+        "expert",
+        "context",
+        "sequence",
+        "replicate",
+        "shard",
+    }
+    | {"dp", "tp", "pp", "ep", "cp", "sp", "fsdp"}
+)
 
 
 def further_names(session: Session) -> dict[str, str]:
-    """Hosts, trace files, process groups and captured loader settings: name -> kind; {} for a saved report."""
+    """Hosts, trace files and process groups: name -> kind; {} for a saved report."""
     if not session.has_traces:
         return {}
     job, found = session.job, {}
     for facts in job.ranks:
         found[facts.identity.host or ""] = "host"
         found[facts.path] = found[PurePath(facts.path).name] = "path"
-    found.update({str(name): "group" for name in job.groups["name"] if not str(name).isdigit()})
-    found.update(dict.fromkeys(_words(session.measures.settings.get("dataloader")), "setting"))
-    return {name: kind for name, kind in found.items() if len(name) > 2}
+    found.update({str(name): "group" for name in job.groups["name"] if not _is_public_group(str(name))})
+    found.pop("", None)
+    return found
 
 
-def _words(value: object) -> list[str]:
-    """Every text in nested settings that could be somebody's: not a number, not one of torch's own names."""
-    if isinstance(value, Mapping):
-        return [word for item in value.values() for word in _words(item)]
-    if isinstance(value, list | tuple):
-        return [word for item in value for word in _words(item)]
-    return [value] if isinstance(value, str) and not value.startswith("torch.") else []
+def _is_public_group(name: str) -> bool:
+    """Numbers and what everybody calls the axes of a device mesh: hashing "data" would also hit the data loader."""
+    return name.isdigit() or name in _MESH_WORDS
+
+
+def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
+    """The exhibit without names; captured settings, which could be anything, are hashed where they are no number."""
+    if exhibit.id == LOADER_SETTINGS:
+        rows = [(name, redaction.setting(str(value))) for name, value in exhibit.sheet.rows]
+        exhibit = replace(exhibit, sheet=sheet(exhibit.sheet.columns, rows))
+    return rewritten(exhibit, redaction.text)
 
 
 def rewritten(value: Something, text: Callable[[str], str]) -> Something:

@@ -28,6 +28,7 @@ _FILE = re.compile(
     r"\b[\w@+-][\w.@+-]*\.(?:py|json|gz|pt|pth|zip|tar|sqlite|pickle|pkl|yaml|yml|toml|parquet|html|txt|log)\b"
 )
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[\w.+-]+@[\w-]+\.[\w.-]+\b")
+_RANK = re.compile(r"rank \d+")
 _PROSE = frozenset(
     {"host", "device", "read", "write", "send", "recv", "forward", "backward", "input", "output", "start", "end", "CPU"}
     | {
@@ -53,7 +54,7 @@ _PROSE = frozenset(
     | {"KiB", "MiB", "GiB", "TiB", "GFLOP", "TFLOP"}
 )
 _HASH_CHARACTERS = 8
-_LEAST_SECRET = 3  # shorter host names would hit ordinary words
+_LEAST_SECRET = 3  # characters
 
 
 class Redaction:
@@ -70,6 +71,11 @@ class Redaction:
     def event(self, name: str) -> str:
         """A name of an event, kept where it is public (operators, vendor kernels, collectives)."""
         return name if _PUBLIC.match(name) else _alias("event", name, self._secret)
+
+    def setting(self, value: str) -> str:
+        """A captured setting, kept where it is a number, a switch or public."""
+        plain = value in ("True", "False", "None", "") or value.replace(".", "", 1).lstrip("-").isdigit()
+        return value if plain or _PUBLIC.match(value) else _alias("setting", value, self._secret)
 
     def report(self) -> Report:
         """The report with its names hashed."""
@@ -126,8 +132,7 @@ def _fix(fix: Fix, scrub: Callable[[str], str]) -> Fix:
 
 def _scrubber(report: Report, secret: bytes, names: Mapping[str, str]) -> Callable[[str], str]:
     """A function that hashes, in any text, the secrets this report knows and whatever looks like one."""
-    hosts = [host for host in (*report.run.hosts.values(), *report.clock.hosts) if len(host) >= _LEAST_SECRET]
-    known = dict.fromkeys(hosts, "host")
+    known = dict.fromkeys((*report.run.hosts.values(), *report.clock.hosts), "host")
     known.update(dict.fromkeys(report.run.paths, "path"))
     known.update({path.replace("\\", "/").rsplit("/", 1)[-1]: "path" for path in report.run.paths})
     if report.run.name:
@@ -135,11 +140,15 @@ def _scrubber(report: Report, secret: bytes, names: Mapping[str, str]) -> Callab
     for finding in report.findings:
         known.update({e.event: "event" for e in finding.evidence if e.event and not _PUBLIC.match(e.event)})
     known.update(names)
-    known.pop("", None)
-    longest = sorted(known, key=len, reverse=True)
+    # Where no host is known clocks are named after their ranks, and ranks stay.
+    known = {name: kind for name, kind in known.items() if name and not _RANK.fullmatch(name)}
+    # A short name hits ordinary words inside a sentence: it is a secret only where it is the whole text.
+    longest = sorted((name for name in known if len(name) >= _LEAST_SECRET), key=len, reverse=True)
     pattern = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest)) if longest else None
 
     def scrub(text: str) -> str:
+        if text in known:
+            return _alias(known[text], text, secret)
         if pattern is not None:
             text = pattern.sub(lambda m: _alias(known[m.group()], m.group(), secret), text)
         text = _PATH.sub(lambda m: m.group() if _is_prose(m.group()) else _alias("path", m.group(), secret), text)

@@ -21,7 +21,9 @@ STYLE = f"""
 :root[data-theme=dark]{{color-scheme:dark;{_DARK_GROUND}{_DARK}}}
 :root[data-theme=light]{{color-scheme:light}}
 @media print{{:root,:root[data-theme=dark]{{color-scheme:light;{_LIGHT_GROUND}{_LIGHT}}}
- .no-print{{display:none!important}} .swatch,.part,.shade,.stepbar{{print-color-adjust:exact}} details>*{{display:block}} body{{font-size:11px}} section{{break-inside:avoid}}}}
+ .no-print{{display:none!important}}
+ .swatch,.part,.shade,.stepbar{{print-color-adjust:exact}}
+ details>*{{display:block}} body{{font-size:11px}} section{{break-inside:avoid}}}}
 *{{box-sizing:border-box}}
 body{{margin:0;background:var(--ground);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;
  font-variant-numeric:tabular-nums}}

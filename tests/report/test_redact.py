@@ -10,9 +10,10 @@ import pytest
 from ddprof.findings import Evidence
 from ddprof.report.contract import to_contract
 from ddprof.report.html import render_html
-from ddprof.report.model import HealthItem, Report
-from ddprof.report.redact import redacted
+from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
+from ddprof.report.redact import Redaction, redacted
 
+KEY = b"a key of the tests"
 SECRETS = (
     "node-a",
     "node-b",
@@ -77,3 +78,30 @@ def test_public_names_stay(straggler_report: Report) -> None:
     )
     hidden = redacted(dataclasses.replace(straggler_report, findings=(finding,)), b"key")
     assert hidden.findings[0].evidence == finding.evidence
+
+
+def test_a_short_host_is_hashed_where_it_is_the_whole_text(straggler_report: Report) -> None:
+    run = dataclasses.replace(straggler_report.run, hosts=dict.fromkeys(straggler_report.run.ranks, "vm"))
+    redaction = Redaction(dataclasses.replace(straggler_report, run=run), KEY)
+    assert redaction.text("vm").startswith("host-")
+    assert redaction.text("vm images load slowly") == "vm images load slowly"
+
+
+def test_clocks_named_after_ranks_leave_ranks_alone(straggler_report: Report) -> None:
+    clock = ClockInfo({"rank 2": HostClockInfo(0.0, 0.0, 1.0)}, "collective ends")
+    redaction = Redaction(dataclasses.replace(straggler_report, clock=clock), KEY)
+    assert redaction.text("the loader of rank 2 is late") == "the loader of rank 2 is late"
+    assert redaction.report().clock.hosts.keys() == {"rank 2"}
+
+
+def test_settings_are_hashed_unless_they_are_plain(straggler_report: Report) -> None:
+    redaction = Redaction(straggler_report, KEY)
+    assert [redaction.setting(v) for v in ("True", "None", "4", "0.5", "torch.utils.data.DataLoader")] == [
+        "True",
+        "None",
+        "4",
+        "0.5",
+        "torch.utils.data.DataLoader",
+    ]
+    assert redaction.setting("AcmeClickLogs").startswith("setting-")
+    assert redaction.setting("AcmeClickLogs") == redaction.setting("AcmeClickLogs")

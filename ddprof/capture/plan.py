@@ -31,6 +31,10 @@ class WindowPlan:
             return True
         return False
 
+    def is_last(self, step: int) -> bool:
+        """Whether `step` is the last one of the open window."""
+        return step + 1 >= self._end
+
     def closes_at(self, step: int) -> bool:
         """Whether the open window ends as `step` begins."""
         return step >= self._end

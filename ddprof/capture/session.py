@@ -164,6 +164,8 @@ class Session:
         if self._windows_allowed and not self.window.is_open and self.plan.opens_at(next_index):
             self._open_window(next_index)
         if self.window.is_open:
+            if self.gradients is not None and self.plan.is_last(next_index):
+                self.gradients.arm()
             self.window.mark_step(next_index)
         self.clock.step_boundary(self.identity)
         if self.forward is not None and next_index <= 2:
@@ -193,8 +195,6 @@ class Session:
             return
         if self.syncs is not None:
             self.syncs.arm()
-        if self.gradients is not None:
-            self.gradients.arm()
 
     def _close_window(self, last_step: int, same_thread: bool = True) -> None:
         """Stop, export, dump the flight recorder, refresh the sidecar."""

@@ -123,6 +123,31 @@ def test_what_only_capture_can_know(healthy: Captured) -> None:
     assert all(step["start_ns"] < entry["ready_ns"] < step["end_ns"] for entry in ready["parameters"])
 
 
+@pytest.mark.parametrize("binding", [True, False], ids=["torch's binding", "record_function"])
+def test_ranges_are_user_annotations(tmp_path: Path, binding: bool) -> None:
+    """Device traces mirror user annotations only: an operator of that name would not do."""
+    hide = "" if binding else "del torch.autograd._record_function_with_args_enter\n"
+    code = (
+        f"import torch\n{hide}"
+        "from ddprof.capture.annotate import Annotator\n"
+        "annotator = Annotator()\n"
+        "assert annotator.open('unseen') is None\n"
+        "with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:\n"
+        "    annotator.switch(True)\n"
+        "    opened = annotator.open('ddprof::forward')\n"
+        "    torch.ones(4) + 1\n"
+        "    opened.close()\n"
+        "    opened.close()\n"
+        f"profiler.export_chrome_trace({str(tmp_path / 't.json')!r})\n"
+    )
+    subprocess.run([sys.executable, "-c", code], env=environment(), check=True, capture_output=True)
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    (mine,) = [event for event in events if event.get("name") == "ddprof::forward"]
+    (inner,) = [event for event in events if event.get("name") == "aten::add"]
+    assert mine["cat"] == "user_annotation"
+    assert mine["ts"] <= inner["ts"] <= inner["ts"] + inner["dur"] <= mine["ts"] + mine["dur"]
+
+
 @pytest.mark.parametrize("wrapper", ["ddp", "fsdp2"])
 def test_losses_are_bitwise_equal_with_and_without_capture(tmp_path: Path, wrapper: str) -> None:
     bare, seen = tmp_path / "bare", tmp_path / "seen"

@@ -197,6 +197,10 @@ def test_window_plan() -> None:
     assert windows(WindowPlan(5, 5, 20), 60) == [(5, 9), (25, 29), (45, 49)]
     assert windows(WindowPlan(2, 3, 1), 16)[:2] == [(2, 4), (6, 8)]  # at least one bare step between two windows
     assert windows(WindowPlan(5, 5, automatic=False), 100) == []
+    plan = WindowPlan(5, 3)
+    assert plan.opens_at(5)
+    assert [plan.is_last(step) for step in (5, 6, 7)] == [False, False, True]
+    assert not plan.closes_at(7)
     asked = WindowPlan(5, 5, automatic=False)
     asked.request(50, 2)
     assert windows(asked, 100) == [(50, 51)]

@@ -1,6 +1,6 @@
 """When each gradient is ready in backward: what a bucket planner needs and no trace tells by parameter.
 
-Only for DistributedDataParallel, only while a window is open, by post-accumulate hooks that are removed when it closes.
+Only for DistributedDataParallel, only in the last step of a window, by post-accumulate hooks that are removed after it.
 Not under torch.compile, which would guard on the hooks and compile again.
 """
 
@@ -16,7 +16,7 @@ _MAX_PARAMETERS = 4096
 
 
 class GradientTimes(Instrumentor):
-    """Armed by the session; keeps the times of the last step that ended while it was armed."""
+    """Armed by the session for one step, whose times are kept."""
 
     def _install(self, module: ModuleType) -> None:
         self._handles: list[Any] = []

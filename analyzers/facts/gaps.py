@@ -9,6 +9,7 @@ it is long.
 from __future__ import annotations
 
 import numpy as np
+from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.model import CAUSE, EXPOSED, GAPS, Work
 
 from ddprof import intervals
@@ -91,7 +92,8 @@ def _next_op(ops: Table, at_ns: Array) -> Array:
 
 
 def _next_launch(ops: Table, idle: Intervals) -> Array:
-    """When the host call that ends each gap returned: NULL if unknown, the gap's end if nothing follows in the steps.
+    """When the host call that ends each gap returned: NULL if unknown, the gap's end if nothing follows in the steps,
+    before everything if it was made before the recording.
 
     The call counts as host work: it is where modules load, queues fill and pageable memory is staged.
     """
@@ -101,7 +103,8 @@ def _next_launch(ops: Table, idle: Intervals) -> Array:
     exists = following != NULL
     row = np.where(exists, following, 0)
     ends_here = exists & (ops["start_ns"][row] == idle[1])
-    return np.where(ends_here, ops["launch_end_ns"][row], idle[1])
+    launched = np.where(is_early(ops), ops["start_ns"].min(), ops["launch_end_ns"])
+    return np.where(ends_here, launched[row], idle[1])
 
 
 def _attribute(idle: Intervals, launch_ns: Array, spans: Table, held_cause: str) -> list[Table]:

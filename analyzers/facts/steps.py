@@ -15,6 +15,7 @@ from ddprof.tables import Array, Table
 _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
 _OPTIMIZER = re.compile(r"^Optimizer\.step#|^ddprof::optimizer$|^optimizer[._ ]?step|optimizer_step", re.IGNORECASE)
 _FORWARD = re.compile(r"DataParallel\.forward|^ddprof::forward$|^forward$|^## ?forward", re.IGNORECASE)
+_DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
 MIN_MARKS = 2  # one repetition is needed before a mark can be called periodic
 
 
@@ -65,7 +66,7 @@ def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
     optimizer_ns = _outermost_starts(trace, host & matches(_OPTIMIZER, trace.strings)[events["name"]])
     loader_ns = _outermost_starts(trace, host & is_dataloader(trace.strings)[events["name"]])
     forward_ns = _outermost_starts(trace, host & matches(_FORWARD, trace.strings)[events["name"]])
-    last = _window(trace)[1]
+    last = _host_end(trace, host)
     for anchors in (loader_ns, forward_ns):
         if len(anchors) < MIN_MARKS:
             continue
@@ -103,6 +104,20 @@ def _window(trace: RankTrace) -> tuple[int, int]:
         keep = np.ones(len(events), bool)
     start = events["ts_ns"][keep]
     return int(start.min()), int((start + events["dur_ns"][keep]).max())
+
+
+def _host_end(trace: RankTrace, host: Array) -> int:
+    """When the host was through with its last step: the end of all it did, but for the wait for the device with which
+    the profiler ends (a host that runs ahead spends several steps' time in it).
+    """
+    events = trace.events
+    rows = np.flatnonzero(host | (events["kind"] == Kind.RUNTIME))
+    if not len(rows):
+        return _window(trace)[1]
+    ends = events["ts_ns"][rows] + events["dur_ns"][rows]
+    final = rows[np.argmax(events["ts_ns"][rows])]
+    is_wait = _DEVICE_SYNC.search(trace.strings[events["name"][final]]) is not None
+    return int(ends[rows != final].max()) if is_wait and len(rows) > 1 else int(ends.max())
 
 
 def _whole_window(trace: RankTrace) -> tuple[Table, str]:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.job.groups import GroupKey
 
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array
+
+BEFORE, AFTER = -1, -2  # labels of what lies outside the steps
 
 
 @dataclass(frozen=True)
@@ -61,32 +64,44 @@ def match(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence
 def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[str, Array]:
     comms = facts.comms
     mine = np.flatnonzero(~np.isin(comms["op"], POINT_TO_POINT))
-    when = np.where(comms["launch_ns"][mine] != NULL, comms["launch_ns"][mine], comms["start_ns"][mine])
-    mine = mine[np.argsort(when, kind="stable")]
-    when = np.sort(when, kind="stable")
+    order, step = _in_launch_order(facts, mine)
+    mine = mine[order]
     return {
         "rank": np.full(len(mine), position),
         "comm": mine,
         "group": group_ids[mine],
         "seq": comms["seq"][mine],
-        "step": _step_label(facts, when),
+        "step": step,
         "op": comms["op"][mine].astype(np.int64),
         "size_bytes": comms["size_bytes"][mine],
         "side": np.zeros(len(mine), np.int64),
     }
 
 
+def _in_launch_order(facts: RankFacts, rows: Array) -> tuple[Array, Array]:
+    """The order in which communications (`rows` of comms) were launched, and the step label of each in that order.
+
+    Where the host runs ahead, the window opens on work launched before it: that comes first, and is of no step.
+    """
+    comms = facts.comms
+    launch, start = comms["launch_ns"][rows], comms["start_ns"][rows]
+    when = np.where(launch != NULL, launch, start)
+    ops = facts.device_ops
+    early = is_early(ops)[comms["device_op"][rows]] if len(ops) else np.zeros(len(rows), bool)
+    order = np.lexsort((when, ~early))
+    return order, np.where(early, BEFORE, _step_label(facts, when))[order]
+
+
 def _step_label(facts: RankFacts, when: Array) -> Array:
-    """The number a step is marked with (shared by ranks), -1 outside; 0 for all where steps are not marks of the
-    profiler.
+    """The number a step is marked with (shared by ranks), BEFORE or AFTER outside; 0 for all where steps are not marks
+    of the profiler.
     """
     if facts.step_source != "profiler_step" or not len(facts.steps):
         return np.zeros(len(when), np.int64)
     position = step_of(facts, when)
     inside = (position >= 0) & (position < len(facts.steps))
-    return np.where(
-        inside, facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)], np.where(position < 0, -1, -2)
-    )
+    number = facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)]
+    return np.where(inside, number, np.where(position < 0, BEFORE, AFTER))
 
 
 def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
@@ -123,13 +138,18 @@ def _check_counts(rows: dict[str, Array], by_seq: Array, notes: list[HealthNote]
 
 
 def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...]) -> Array:
-    """Key of the nth row of a rank (and side) within equal `fields`: rows must be in launch order per rank."""
+    """Key of the nth row of a rank (and side) within equal `fields`: rows must be in launch order per rank.
+
+    What came before the first step is counted from its end: where a window opens differs between ranks.
+    """
     if not len(rows["rank"]):
         return np.empty(0, np.int64)
     key = rows[fields[0]]
     for name in fields[1:]:
         key = _combine(key, rows[name])
-    return _combine(key, _running_count(_combine(_combine(key, rows["rank"]), rows["side"])))
+    mine = _combine(_combine(key, rows["rank"]), rows["side"])
+    from_end = _running_count(mine[::-1])[::-1]
+    return _combine(key, np.where(rows["step"] == BEFORE, from_end, _running_count(mine)))
 
 
 def _combine(a: Array, b: Array) -> Array:
@@ -186,14 +206,12 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
         me = facts.identity.rank if facts.identity.rank is not None else position
         group = group_ids[position][messages["comm"]]
         peer = _global_peer(messages["peer"], group, keys, me, numbers)
-        launch = comms["launch_ns"][messages["comm"]]
-        when = np.where(launch != NULL, launch, comms["start_ns"][messages["comm"]])
-        order = np.argsort(when, kind="stable")
+        order, step = _in_launch_order(facts, messages["comm"])
         is_send = messages["is_send"][order]
         columns["rank"].append(np.full(len(order), position))
         columns["comm"].append(messages["comm"][order])
         columns["group"].append(group[order])
-        columns["step"].append(_step_label(facts, when[order]))
+        columns["step"].append(step)
         columns["op"].append(comms["op"][messages["comm"][order]].astype(np.int64))
         columns["size_bytes"].append(messages["size_bytes"][order])
         columns["side"].append(is_send.astype(np.int64))

@@ -10,18 +10,19 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import host_work, launched_in
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import Pipeline
 
 from ddprof import intervals
-from ddprof.tables import Array
+from ddprof.tables import NULL, Array
 
 
 def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | None:
     """The pipeline(s) of the job with their stages in rank order; None without regular point-to-point traffic."""
-    traffic = _traffic(ranks, matched)
+    traffic = _traffic(matched)
     chains = _chains(traffic)
     if not chains:
         return None
@@ -30,16 +31,21 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
     stages = tuple(tuple(chain[s] for chain in chains) for s in range(depth))
     steps = max(1, min(len(ranks[p].steps) for c in chains for p in c))
     first = chains[0]
+    recorded = _traffic(matched, _launched_in_steps(ranks, matched))
+    traffic = recorded if recorded[first[0], first[1]] else traffic
     forward = traffic[first[0], first[1]] / steps
     backward_wrap = traffic[first[-1], first[0]] / steps if depth > 2 else 0.0
     microbatches = max(1, round(forward - backward_wrap))
     return Pipeline(stages, microbatches, max(1, round(forward / microbatches)))
 
 
-def _traffic(ranks: Sequence[RankFacts], matched: Matched) -> Counter[tuple[int, int]]:
-    """Payloads per (sender position, receiver position); a message counts where both sides were traced."""
+def _traffic(matched: Matched, counted: Array | None = None) -> Counter[tuple[int, int]]:
+    """Payloads per (sender position, receiver position); a message counts where both sides were traced (and `counted`,
+    by members, holds on both).
+    """
     traffic: Counter[tuple[int, int]] = Counter()
-    rows = np.flatnonzero(matched.is_message[matched.instance])
+    is_message = matched.is_message[matched.instance]
+    rows = np.flatnonzero(is_message if counted is None else is_message & counted)
     order = rows[np.argsort(matched.instance[rows], kind="stable")]
     instance = matched.instance[order]
     both = np.flatnonzero(instance[1:] == instance[:-1])
@@ -47,6 +53,25 @@ def _traffic(ranks: Sequence[RankFacts], matched: Matched) -> Counter[tuple[int,
         sender, receiver = (first, second) if matched.side[first] else (second, first)
         traffic[int(matched.rank[sender]), int(matched.rank[receiver])] += 1
     return traffic
+
+
+def _launched_in_steps(ranks: Sequence[RankFacts], matched: Matched) -> Array:
+    """Members that were launched (started, where no launch is known) inside the steps; bool, shape (members,)."""
+    inside = np.zeros(len(matched.rank), bool)
+    for position, facts in enumerate(ranks):
+        mine = np.flatnonzero(matched.rank == position)
+        if not len(facts.steps) or not len(mine):
+            continue
+        comm = matched.comm[mine]
+        launch, start = facts.comms["launch_ns"][comm], facts.comms["start_ns"][comm]
+        early = (
+            is_early(facts.device_ops)[facts.comms["device_op"][comm]]
+            if facts.is_device_rank
+            else np.zeros(len(mine), bool)
+        )
+        when = np.where(launch != NULL, launch, start)
+        inside[mine] = ~early & (when >= facts.steps["start_ns"][0]) & (when < facts.steps["end_ns"][-1])
+    return inside
 
 
 def _chains(traffic: Counter[tuple[int, int]]) -> list[list[int]]:

@@ -2,7 +2,8 @@
 
 Default needs no clock: the shortest member's duration is the transfer, the rest of every other member's is waiting
 (science.md B3), so the LATE rank shows the SHORT kernel. Rooted operations and messages between two ranks have no
-common end; for them the partner's arrival is read on the aligned clock.
+common end; for them the partner's arrival is read on the aligned clock. Where a member's window had not yet opened, the
+rest cannot show how long the transfer was: communications alike that are complete do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from ddprof.analyzers.job.model import INSTANCES, MEMBERS, Clock
 
 from ddprof.tables import NULL, Array, Table
 
+# A communication that some member did not record (its window had not opened) and that lasts longer than this, relative
+# to complete ones alike, waited for that member.
+UNSEEN_FACTOR, UNSEEN_NS = 1.3, 5_000
+MIN_ALIKE = 3
+
 
 def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, group_size: Array) -> tuple[Table, Table]:
     """INSTANCES and MEMBERS. `group_size`: members each instance should have, shape (instances,)."""
@@ -30,13 +36,15 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
     arrival = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(arrival, instance, start - offset)
     aligned = matched.is_message | np.isin(matched.op, ROOTED)
-    ready_free = end - shortest[instance]
+    complete = seen >= np.maximum(group_size, 2)
+    limit = _typical_transfer(matched, np.where(complete & ~matched.is_message, shortest, NULL))
+    unseen = ~complete & (limit != NULL) & (shortest > UNSEEN_FACTOR * limit + UNSEEN_NS)
+    ready_free = end - np.where(unseen, limit, shortest)[instance]
     ready_aligned = np.clip(arrival[instance] + offset, start, end)
     ready = np.where(aligned[instance], ready_aligned, np.clip(ready_free, start, end))
     late = _latest(instance, matched.rank, np.where(aligned[instance], start - offset, -duration), count)
     transfer = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(transfer, instance, end - ready)
-    complete = seen >= np.maximum(group_size, 2)
     instances = INSTANCES.table(
         {
             "op": matched.op,
@@ -46,7 +54,7 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
             "members": seen,
             "transfer_ns": np.where(seen > 0, transfer, 0),
             "complete": complete,
-            "late": np.where(seen > 1, late, NULL),
+            "late": np.where((seen > 1) & ~unseen, late, NULL),
         }
     )
     members = MEMBERS.table(
@@ -60,6 +68,22 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
         }
     )
     return instances, members
+
+
+def _typical_transfer(matched: Matched, transfer_ns: Array) -> Array:
+    """Median of `transfer_ns` (NULL: not to be counted) over instances alike in group, operation and bytes, for each
+    instance; NULL where fewer than `MIN_ALIKE` are counted.
+    """
+    _, alike = np.unique(np.stack((matched.group, matched.op, matched.size_bytes)), axis=1, return_inverse=True)
+    alike = alike.reshape(-1)
+    counted = np.flatnonzero(transfer_ns != NULL)
+    counted = counted[np.lexsort((transfer_ns[counted], alike[counted]))]
+    kinds, first, counts = np.unique(alike[counted], return_index=True, return_counts=True)
+    enough = counts >= MIN_ALIKE
+    of_kind = np.full(int(alike.max(initial=0)) + 1, NULL, np.int64)
+    of_kind[kinds[enough]] = transfer_ns[counted[(first + counts // 2)[enough]]]
+    typical: Array = of_kind[alike]
+    return typical
 
 
 def _times(ranks: Sequence[RankFacts], matched: Matched, clock: Clock) -> tuple[Array, Array, Array]:

@@ -11,7 +11,7 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script: make the repository importable
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.oracle.kinds import EVERY_KIND, NoScenarioError, scenario
+from benchmarks.oracle.kinds import EVERY_KIND, WITH_PAUSES, NoScenarioError, scenario
 from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.write import write
 
@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=len(EVERY_KIND))
     parser.add_argument("--seed", type=int, default=1000, help="seed of the first scenario; the next has the next seed")
     parser.add_argument("--kinds", nargs="+", metavar="KIND", help="only these, in turn (default: all, in turn)")
+    parser.add_argument(
+        "--run-ahead", action="store_true", help="scripts never wait for the device: their hosts run ahead"
+    )
     parser.add_argument("--list", action="store_true", help="print the kinds and stop")
     options = parser.parse_args(arguments)
     if options.list:
@@ -33,12 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [kind for kind in options.kinds or () if kind not in EVERY_KIND]
     if unknown:
         parser.error(f"unknown kind: {', '.join(unknown)} (see --list)")
-    kinds = options.kinds or list(EVERY_KIND)
+    kinds = options.kinds or [kind for kind in EVERY_KIND if not (options.run_ahead and kind in WITH_PAUSES)]
     skipped = 0
     for index in range(options.count):
         began, kind, seed = time.perf_counter(), kinds[index % len(kinds)], options.seed + index
         try:
-            found = scenario(seed, kind)
+            found = scenario(seed, kind, options.run_ahead)
         except NoScenarioError as error:
             print(f"{seed} {kind} skipped: {error}", file=sys.stderr)
             skipped += 1

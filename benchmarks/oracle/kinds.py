@@ -169,11 +169,20 @@ PAIRS = (
 CLEAN = (
     "plain", "hidden_comm", "jitter", "first_step", "slow_clock", "loader", "gc", "pipeline", "fsdp", "tpdp", "large",
 )  # fmt: skip
+# Pauses of some steps. A host that is ahead absorbs them or, where it waits for its device, works off a backlog from
+# before the recording: marks a few steps apart do not tell their cost.
+PAUSES = ("host.gc", "host.checkpoint", "host.allocator", "memory.headroom", "straggler.host")
 EVERY_KIND = (*(f"clean.{name}" for name in CLEAN), *KINDS, *("+".join(pair) for pair in PAIRS))
 
 
-def scenario(seed: int, kind: str | None = None) -> Scenario:
-    """The scenario of a seed, of a kind or of one the seed picks. KeyError: unknown kind."""
+WITH_PAUSES = frozenset(kind for kind in EVERY_KIND if any(part in PAUSES for part in kind.split("+")))
+
+
+def scenario(seed: int, kind: str | None = None, run_ahead: bool = False) -> Scenario:
+    """The scenario of a seed, of a kind or of one the seed picks. KeyError: unknown kind.
+
+    With `run_ahead` its script never waits for the device.
+    """
     if kind is None:
         names = list(EVERY_KIND)
         kind = names[int(generator(seed, "kind").integers(len(names)))]
@@ -181,18 +190,20 @@ def scenario(seed: int, kind: str | None = None) -> Scenario:
         raise KeyError(f"unknown kind {kind!r}; known: {', '.join(EVERY_KIND)}")
     for attempt in range(ATTEMPTS):
         draw = generator(seed, "scenario", kind, attempt)
-        found = _clean(draw, seed, kind) if kind.startswith("clean.") else _faulty(draw, seed, kind)
+        make = _clean if kind.startswith("clean.") else _faulty
+        found = make(draw, seed, kind, run_ahead)
         if found is not None:
             return found
     raise NoScenarioError(f"no scenario of kind {kind} met its conditions in {ATTEMPTS} attempts (seed {seed})")
 
 
-def _faulty(draw: np.random.Generator, seed: int, kind: str) -> Scenario | None:
+def _faulty(draw: np.random.Generator, seed: int, kind: str, run_ahead: bool) -> Scenario | None:
     ids = kind.split("+")
     shared = [p for p in KINDS[ids[0]].parallel if all(p in KINDS[i].parallel for i in ids)]
     parallel = shared[int(draw.integers(len(shared)))]
     world = max(KINDS[i].world for i in ids)
     base = draw_base(draw, parallel, f"{kind}_{seed}", seed, world, hosts=2 if "comm.slow_link" in ids else 0)
+    base = _never_waiting(base) if run_ahead else base
     if base.cluster.world > min([KINDS[i].max_world for i in ids] + [MAX_PAIR_WORLD] * (len(ids) - 1)):
         return None
     base = _with_quirk(draw, _with_evidence(draw, base, [KINDS[i] for i in ids]), ids)
@@ -310,12 +321,17 @@ def _bounds(scenario: Scenario, fault: Fault) -> tuple[float, float] | None:
     return KINDS[fault.id].bounds
 
 
-def _clean(draw: np.random.Generator, seed: int, kind: str) -> Scenario | None:
+def _never_waiting(base: Scenario) -> Scenario:
+    return replace(base, model=replace(base.model, sync="none"))
+
+
+def _clean(draw: np.random.Generator, seed: int, kind: str, run_ahead: bool) -> Scenario | None:
     name = kind.removeprefix("clean.")
     parallel = {"pipeline": "pp", "fsdp": "fsdp", "tpdp": "tpdp"}.get(name, "ddp" if name == "hidden_comm" else "")
     choice = parallel or str(draw.choice(["ddp", "ddp", "fsdp", "tpdp", "hsdp"]))
     world, hosts = (int(draw.choice([16, 32, 64])), 4) if name == "large" else (0, 0)
     base = draw_base(draw, choice, f"{kind}_{seed}", seed, world, hosts)
+    base = _never_waiting(base) if run_ahead else base
     quirk = _quirk(draw, name, base)
     if name == "hidden_comm":
         cluster = replace(

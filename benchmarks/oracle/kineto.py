@@ -143,7 +143,8 @@ class TraceWriter:
         assert op.start is not None and op.end is not None
         place = self.device_place(op.stream)
         dur = op.end - op.start
-        self._flow("s", op.correlation, self.host_place(thread), op.launch_start)
+        if op.launch_start >= self.rank.marks[0]:  # else launched before the recording, as a host far ahead does
+            self._flow("s", op.correlation, self.host_place(thread), op.launch_start)
         self._flow("f", op.correlation, place, op.start)
         stream = self.streams[op.stream]
         where = f'"device": {self.device}, "context": 1, "stream": {stream}, "correlation": {op.correlation}'
@@ -158,9 +159,13 @@ class TraceWriter:
             args = f'"External id": {op.external}, "queued": 0, {where}, {launch}'
             self.emit("kernel", self.names.kernel(op.name), place, self.times(op.start, dur), args)
             return
-        extra = ", ".join(self.comm_args(op.args, False)) if self.format.collective_args else ""
+        # Collectives' arguments are those of the host call, so kernels launched before the recording have none.
+        seen = op.launch_start >= self.rank.marks[0]
+        extra = ", ".join(self.comm_args(op.args, False)) if self.format.collective_args and seen else ""
         args = f'"External id": {op.external}, "queued": 0, {where}, {COMM_LAUNCH}' + (f", {extra}" if extra else "")
         self.emit("kernel", self.names.collective(op.name), place, self.times(op.start, dur), args)
+        if not seen:
+            return
         times = self.times(op.start - 0.001, dur + 0.002)
         self.emit("gpu_user_annotation", op.args.annotation, place, times, f'"External id": {op.external}')
 
@@ -204,9 +209,10 @@ class TraceWriter:
         self._out += python_frames(self) if self.format.stacks else []
         self._out += memory_events(self) if self.format.memory else []
         for op in rank.ops:
-            if op.launch_start >= begin:
+            if (op.start or 0.0) >= begin:
                 self.device_op(op, threads.get(op.correlation, "main"))
-        closing = self.times(end + 15.0, 3.5)
+        end = max([end, *(op.end or 0.0 for op in rank.ops)])
+        closing = self.times(rank.marks[-1] + 15.0, end - rank.marks[-1] + 3.5)
         self.emit("cuda_runtime", self.names.call("cudaDeviceSynchronize"), self.host_place("main"), closing,
                   f'"cbid": 165, "correlation": {rank.next_correlation()}')  # fmt: skip
         self._out += metadata(self, begin - LEAD_US, end + 300.0)

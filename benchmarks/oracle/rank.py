@@ -15,6 +15,7 @@ COMPUTE = 0  # logical streams; the writer gives them numbers
 Program = Iterator[DeviceOp]  # a rank's program yields the operation whose end its host waits for
 SYNC_RETURN_US = 5.0  # end of the device work -> the blocking call returns
 MAIN, BACKWARD = "main", "backward"
+QUEUE_STEPS = 2  # how far a host may be ahead of its device; CUDA's queue holds 1,024 launches
 LEVEL_US = 0.9  # an operator calls the next inner one after this long
 
 
@@ -97,11 +98,14 @@ class Rank:
         self._calls: dict[str, int] = {}
         self._last: dict[int, DeviceOp] = {}
         self._pending: list[DeviceOp] = []  # what the next compute operation must wait for
+        self._queue_full_until = 0.0
+        self._launched_before: list[int] = []  # operations launched before each step so far
 
     def begin_step(self, step: int) -> None:
         """Start the noise of a step."""
         world = self.world
         self.step = step
+        self._launched_before.append(len(self.ops))
         self.kernel_noise = factors(world.seed, "kernel", self.rank, step, world.noise.kernel)
         self.host_noise = factors(world.seed, "host", self.rank, step, world.noise.host)
         self.speed = world.rank_speed(self.rank, step)
@@ -164,20 +168,21 @@ class Rank:
     def operator(self, path: tuple[str, ...], kernels: tuple[Kernel, ...], cost: float, args: Any = None) -> None:
         """Run nested operators (outermost first); the innermost launches `kernels`. `cost` is host time in all."""
         start = self.t
+        held = max(0.0, self._queue_full_until - (start + cost * 0.4)) if kernels else 0.0
         level = min(LEVEL_US, 0.1 * cost)
         external = 0
         for depth, name in enumerate(path if self.recording else ()):
             inner_start = start + depth * level
-            end = start + cost - 0.25 * depth
+            end = start + cost + held - 0.25 * depth
             given = args if depth == len(path) - 1 else None
             if depth == 0:
                 given = ("seq", self.sequence, args if len(path) == 1 else None)
             external = self.record("cpu_op", name, inner_start, end, given)
         share = cost * 0.5 / max(1, len(kernels))
         for i, kernel in enumerate(kernels):
-            call = start + cost * 0.4 + i * share
-            self.launch(kernel, call, min(0.25 * cost, 0.8 * share), external)
-        self.t = start + cost
+            call = start + cost * 0.4 + i * share + (held if i else 0.0)
+            self.launch(kernel, call, min(0.25 * cost, 0.8 * share) + (0.0 if i else held), external)
+        self.t = start + cost + held
 
     def launch(self, kernel: Kernel, call: float, call_us: float, external: int) -> DeviceOp:
         """Launch a compute kernel from a call that starts at `call`."""
@@ -196,6 +201,16 @@ class Rank:
         self.ops.append(op)
         self._last[op.stream] = op
         self.devices.submit(op)
+
+    def queue_slot(self) -> Program:
+        """Wait until the queue of launches has room: the next launch call lasts that long."""
+        starts = self._launched_before
+        if len(starts) > QUEUE_STEPS:
+            since_step = len(self.ops) - starts[-1]
+            oldest = self.ops[min(starts[-1 - QUEUE_STEPS] + since_step, starts[-QUEUE_STEPS]) - 1]
+            yield oldest
+            assert oldest.end is not None
+            self._queue_full_until = oldest.end
 
     def last_on(self, stream: int) -> DeviceOp | None:
         """The operation queued last on a stream."""

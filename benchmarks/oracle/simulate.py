@@ -17,6 +17,7 @@ from benchmarks.oracle.world import World
 MARK_US = 1.0  # between the end of one step's range and the start of the next
 START_SKEW_US = 40.0  # ranks do not start at the same moment
 WARMUP_STEPS = 1  # simulated but not recorded, so that the recording begins in the steady state
+QUEUE_WARMUP_STEPS = 4  # until a host that never waits has filled the queue of launches
 
 
 @dataclass
@@ -82,8 +83,9 @@ def _run_host(program: Program) -> DeviceOp | None:
 def _program(rank: Rank) -> Program:
     queue = BatchQueue(rank.world, rank.rank, rank.t)
     step = program_for(rank.world.parallel.kind)
-    for index in range(-WARMUP_STEPS, rank.world.steps):
-        if index == 0:
+    waits = rank.world.model.sync != "none"
+    for index in range(-WARMUP_STEPS if waits else -QUEUE_WARMUP_STEPS, rank.world.steps):
+        if index == 0 and waits:
             yield from device_sync(rank)  # recording starts on an idle device
             rank.t += MARK_US
         if index >= 0:

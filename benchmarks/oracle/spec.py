@@ -11,7 +11,8 @@ class Model:
     """The network and how the training script drives it.
 
     `unit_us` is the forward time of the first matmul of a layer: every other kernel is a multiple of it.
-    `sync` is how the script waits for the device once per step: "item_end", "item_mid", "device_sync".
+    `sync` is how the script waits for the device once per step: "item_end", "item_mid", "device_sync"; "none": never,
+    so that its host runs ahead until the queue of launches is full.
     """
 
     arch: str = "gpt"  # "gpt" | "cnn"

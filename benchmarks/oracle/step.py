@@ -94,6 +94,8 @@ def device_sync(rank: Rank) -> Program:
 def boundary(rank: Rank, layer: int) -> Program:
     """What happens before a layer's forward: nothing in a healthy run, disturbances otherwise."""
     world, here = rank.world, (rank.rank, rank.step)
+    if world.model.sync == "none":
+        yield from rank.queue_slot()
     for at, us in world.gc.get(here, ()):
         if at == layer:
             rank.occupy("python_function", "Python GC", us, "gc")

@@ -1,7 +1,7 @@
 """Every rank waits for its data loader.
 
-What it detects: all ranks spend a clear part of each step in the loader's `__next__`, and removing it makes the step
-shorter.
+What it detects: all ranks spend a clear part of each step in the loader's `__next__`, at once or in turn, and removing
+it makes the step shorter.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
@@ -22,7 +22,7 @@ from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.tables import Array
-from ddprof.units import format_share, format_us
+from ddprof.units import format_ranks, format_share, format_us
 
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
 CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: what the longest of the others may take
@@ -33,19 +33,28 @@ LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggl
 
 def late_loaders(measures: Measures) -> Array:
     """Positions whose loader takes clearly longer than the typical rank's; at most half of the ranks."""
+    late = _behind(measures)
+    return late if len(late) and _alone(measures, late) else np.empty(0, np.int64)
+
+
+def _behind(measures: Measures) -> Array:
+    """Positions whose loader takes longer than the typical rank's; at most half of the ranks."""
     loader_us, step_us = measures.host_spans_us["dataloader"], measures.step_us
-    longest_us = measures.longest_fetch_us
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
     typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
     late = (loader_us > LATE_FACTOR * typical) & (loader_us - typical > 2 * MIN_SHARE * step_us)
-    if not late.any() or late.sum() > len(loader_us) / 2:
-        return np.empty(0, np.int64)
-    # Beside one late loader the others' queues are full and no fetch blocks; in a starved job their fetches block now
-    # and then.
-    clear = float(longest_us[~late].max()) < CLEAR_SHARE * float(longest_us[late].min())
-    clear |= float(loader_us[late].min()) > CLEAR_FACTOR * float(loader_us[~late].max())
-    return np.flatnonzero(late) if clear else np.empty(0, np.int64)
+    return np.flatnonzero(late) if late.sum() <= len(loader_us) / 2 else np.empty(0, np.int64)
+
+
+def _alone(measures: Measures, late: Array) -> bool:
+    """Beside one late loader the others' queues are full and no fetch blocks; in a starved job their fetches block now
+    and then.
+    """
+    loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
+    others = np.setdiff1d(np.arange(len(loader_us)), late)
+    clear = float(longest_us[others].max()) < CLEAR_SHARE * float(longest_us[late].min())
+    return clear or float(loader_us[late].min()) > CLEAR_FACTOR * float(loader_us[others].max())
 
 
 def workers_fix(measures: Measures, waited_us: float, position: int | None = None) -> Fix:
@@ -106,18 +115,22 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, "no loader range in the trace: fetching data cannot be told from other host work")
         return
     typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
+    behind, late = _behind(measures), late_loaders(measures)
     # Where a few loaders are far behind, the others' own time must be worth a finding by itself.
-    floor = OWN_SHARE if len(late_loaders(measures)) else MIN_SHARE
-    if typical < floor * measures.step_us:
+    floor = OWN_SHARE if len(late) else MIN_SHARE
+    # Some far behind, the others now and then: while all wait for the one furthest behind, their own queues fill.
+    in_turn = len(behind) > 0 and not len(late)
+    if typical < floor * measures.step_us and not in_turn:
         return
     ledger = measures.cause_us("dataloader")
     worst = int(np.argmax(loader_us))
+    whose = "on the typical rank" if not in_turn else f"on {format_ranks(measures.ranks(np.array([worst])))}"
+    share = float(loader_us[worst] if in_turn else typical) / measures.step_us
     cost = fetch_cost(measures.job.ranks[worst])
     cheaper = None if cost is None else cheaper_fix(cost)
     yield Candidate(
         id=RULE.id,
-        summary=f"every rank waits for its data loader, {format_share(typical / measures.step_us)} of each step on "
-        "the typical rank",
+        summary=f"every rank waits for its data loader, {format_share(share)} of each step {whose}",
         ranks=(),
         lost_us=float(ledger.mean()),
         changes=(Change("instant_loader"),),

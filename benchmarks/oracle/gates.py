@@ -20,7 +20,7 @@ def is_healthy(scenario: Scenario) -> bool:
     step = run.step_us()
     if 1.0 - step_time(scenario, build(scenario, comm_free=True)) / step > MAX_RECOVERABLE:
         return False
-    if not scenario.faults and scenario.quirks and _quirk_gain(scenario, step) > MAX_RECOVERABLE:
+    if not scenario.faults and scenario.quirks and quirk_gain(scenario, step) > MAX_RECOVERABLE:
         return False
     job = ledger(run)["job"]
     costs = {cause: float(job[cause]) / step for cause in CAUSES}  # type: ignore[arg-type]
@@ -30,5 +30,6 @@ def is_healthy(scenario: Scenario) -> bool:
     return small and float(job["comm_wait"]) / step <= MAX_WAIT  # type: ignore[arg-type]
 
 
-def _quirk_gain(scenario: Scenario, step: float) -> float:
+def quirk_gain(scenario: Scenario, step: float) -> float:
+    """What the look-alikes cost, as a share of the step (us)."""
     return 1.0 - step_time(replace(scenario, quirks=())) / step

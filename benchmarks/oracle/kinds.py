@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.oracle.bases import draw_base, draw_format
 from benchmarks.oracle.draws import generator
 from benchmarks.oracle.faults import REMEDIES, build
-from benchmarks.oracle.gates import is_healthy
+from benchmarks.oracle.gates import MAX_RECOVERABLE, is_healthy, quirk_gain
 from benchmarks.oracle.simulate import step_time
 from benchmarks.oracle.spec import Fault, Scenario
 
@@ -223,6 +223,8 @@ def _faulty(draw: np.random.Generator, seed: int, kind: str, run_ahead: bool) ->
     found = replace(base, kind=kind, faults=tuple(faults))
     if len(ids) > 1 and any(share(found, frozenset([i])) < MIN_SHARE for i in range(len(ids))):
         return None  # one hides the other
+    if found.quirks and quirk_gain(found, step_time(found)) > MAX_RECOVERABLE:
+        return None  # beside this fault the look-alike is worth a finding itself
     return _without_some_ranks(draw, found)
 
 

@@ -166,5 +166,6 @@ def _message_table(table: Table, args: Array, owner: Array, code: Array) -> Tabl
             "peer": np.where(is_send, table["dst"][args], table["src"][args]),
             "group": table["group"][args],
             "size_bytes": table["in_bytes"][args],
+            "tag": np.full(len(args), NULL),  # NCCL has none
         }
     )

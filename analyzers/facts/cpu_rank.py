@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
+from ddprof.analyzers.facts.cpu_messages import cpu_messages, holding
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
 from ddprof.analyzers.facts.model import CAUSE, COMMS, DEVICE_OPS, HOST_WORK, NO_STRING
-from ddprof.analyzers.facts.names import OP_CODE, collective_op, is_comm_annotation, matches
+from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT, collective_op, is_comm_annotation, matches
 from ddprof.analyzers.facts.steps import step_marks
 
 from ddprof import intervals
@@ -32,20 +33,24 @@ EXPLICIT = ("gc", "checkpoint", "dataloader")
 
 
 def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
-    """comms, exposed, gaps, host_spans and host_work of a rank without device events."""
+    """comms, messages, exposed, gaps, host_spans and host_work of a rank without device events."""
     threads = _training_threads(trace, main)
     spans = host_spans(trace, threads, DEVICE_OPS.empty())
-    comms = _comms(trace, threads)
+    comms, messages = cpu_messages(trace, *_comms(trace, threads))
     taken = np.isin(spans["cause"], [CAUSE[c] for c in EXPLICIT])
     occupied = intervals.union(spans["start_ns"][taken], spans["end_ns"][taken])
     work = intervals.subtract(_operators(trace, threads), occupied)
-    comm = intervals.union(comms["start_ns"], comms["end_ns"])
+    held, of = holding(comms, work)
+    exposed = exposed_comm(held, work)
     return {
         "comms": comms,
+        "messages": messages,
         "host_spans": spans,
         "host_work": HOST_WORK.table({"start_ns": work[0], "end_ns": work[1]}),
-        "exposed": exposed_comm(comms, work),
-        "gaps": find_gaps(DEVICE_OPS.empty(), spans, step_marks(steps), comm, work),
+        "exposed": exposed.replace(comm=of[exposed["comm"]]),
+        "gaps": find_gaps(
+            DEVICE_OPS.empty(), spans, step_marks(steps), intervals.union(held["start_ns"], held["end_ns"]), work
+        ),
     }
 
 
@@ -69,7 +74,8 @@ def _operators(trace: RankTrace, threads: Array) -> Intervals:
     return intervals.union(start, start + events["dur_ns"][mine])
 
 
-def _comms(trace: RankTrace, threads: Array) -> Table:
+def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
+    """COMMS, and the event row of the call of each; -1 where none was recorded."""
     events, code = trace.events, np.array([collective_op(s) for s in trace.strings], np.int64)
     spans = (events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]]
     executed = np.flatnonzero(spans & (code[events["name"]] > 0))
@@ -82,7 +88,8 @@ def _comms(trace: RankTrace, threads: Array) -> Table:
     )
     end = (events["ts_ns"] + events["dur_ns"])[executed]
     called_ns = start
-    start = np.where(_queued(trace, executed, start, end), events["ts_ns"][executed], start)
+    queued = _queued(trace, executed, start, end) & ~np.isin(code[events["name"][executed]], POINT_TO_POINT)
+    start = np.where(queued, events["ts_ns"][executed], start)
     op = np.where(known, code[events["name"][call]], code[events["name"][executed]]) if len(executed) else executed
     in_bytes = _bytes(trace, executed)
     group, seq = _recorded(trace, call, known)
@@ -105,7 +112,7 @@ def _comms(trace: RankTrace, threads: Array) -> Table:
         "device_op": np.full(len(executed), NULL),
         "track": events["track"][executed],
     }
-    return COMMS.table({name: values[order] for name, values in columns.items()})
+    return COMMS.table({name: values[order] for name, values in columns.items()}), call[order]
 
 
 def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) -> Array:

@@ -46,12 +46,15 @@ def describe_early(comms: Table, messages: Table, steps: Table, early: Array) ->
             continue
         back = np.arange(len(before), 0, -1)  # how far before the first recorded launch
         twin = after[-back % period]
-        if (comms["name"][before] != comms["name"][twin]).any() or (comms["group"][before] != NO_STRING).any():
+        unknown = comms["group"][before] == NO_STRING
+        other_group = ~unknown & (comms["group"][before] != comms["group"][twin])
+        if (comms["name"][before] != comms["name"][twin]).any() or other_group.any():
             continue
         for name in _INHERITED:
-            columns[name][before] = comms[name][twin]
-        columns["seq"][before] = _sequence(comms["seq"], after, period, back)
-        copied.append(_messages_of(messages, twin, before))
+            columns[name][before[unknown]] = comms[name][twin[unknown]]
+        columns["seq"][before[unknown]] = _sequence(comms["seq"], after, period, back)[unknown]
+        silent = ~np.isin(before, messages["comm"])
+        copied.append(_messages_of(messages, twin[silent], before[silent]))
     return comms.replace(**columns), concat(messages.schema, copied)
 
 

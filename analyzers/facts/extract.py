@@ -100,12 +100,13 @@ def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str
 
 
 def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
-    empty = {"device_ops": DEVICE_OPS.empty(), "kernel_groups": KERNEL_GROUPS.empty(), "messages": MESSAGES.empty()}
+    empty = {"device_ops": DEVICE_OPS.empty(), "kernel_groups": KERNEL_GROUPS.empty()}
     if not len(steps) or main is None:
         spans = host_spans(trace, np.array([] if main is None else [main], np.int64), DEVICE_OPS.empty())
         return {
             **empty,
             "comms": COMMS.empty(),
+            "messages": MESSAGES.empty(),
             "host_spans": spans,
             "host_work": HOST_WORK.empty(),
             "exposed": EXPOSED.empty(),

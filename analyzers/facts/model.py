@@ -103,6 +103,7 @@ MESSAGES = Schema(
         Column("peer", "int64", "the other rank, global", nullable=True),
         Column("group", "int32", "index into process_groups; -2147483648 if unknown"),
         Column("size_bytes", "int64", "payload", nullable=True),
+        Column("tag", "int64", "messages of one pair match only within a tag", nullable=True),
     ),
 )
 

@@ -41,6 +41,7 @@ def named_messages(trace: RankTrace, comms: Table) -> Table:
             "peer": completed,
             "group": np.full(len(calls), NO_STRING),
             "size_bytes": np.full(len(calls), NULL),
+            "tag": np.full(len(calls), NULL),
         }
     )
 

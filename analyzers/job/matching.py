@@ -46,7 +46,7 @@ def match(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence
     notes: list[HealthNote] = []
     collective = _instances(rows, _collective_key(rows, notes))
     messages = _message_rows(ranks, group_ids, keys)
-    matched = _instances(messages, _ordinal_key(messages, ("src", "dst", "group", "step")))
+    matched = _instances(messages, _ordinal_key(messages, ("src", "dst", "group", "tag", "step")))
     shift = len(collective["op"])
     return Matched(
         instance=np.concatenate((collective["instance"], matched["instance"] + shift)),
@@ -197,7 +197,7 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
     """One row per payload and side; `src`, `dst` are rank numbers, `side` 1 for the sender."""
     numbers = {f.identity.rank for f in ranks}
     columns: dict[str, list[Array]] = {
-        n: [] for n in ("rank", "comm", "group", "step", "op", "size_bytes", "side", "src", "dst")
+        n: [] for n in ("rank", "comm", "group", "tag", "step", "op", "size_bytes", "side", "src", "dst")
     }
     for position, facts in enumerate(ranks):
         messages, comms = facts.messages, facts.comms
@@ -211,6 +211,7 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
         columns["rank"].append(np.full(len(order), position))
         columns["comm"].append(messages["comm"][order])
         columns["group"].append(group[order])
+        columns["tag"].append(messages["tag"][order])
         columns["step"].append(step)
         columns["op"].append(comms["op"][messages["comm"][order]].astype(np.int64))
         columns["size_bytes"].append(messages["size_bytes"][order])

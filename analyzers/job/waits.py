@@ -64,7 +64,7 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
             "comm": matched.comm,
             "start_ns": start,
             "end_ns": end,
-            "ready_ns": np.where(seen[instance] > 1, ready, start),
+            "ready_ns": np.where(((seen > 1) | unseen)[instance], ready, start),
         }
     )
     return instances, members

@@ -82,6 +82,15 @@ COLLECTIVES = Schema(
     ),
 )
 
+MESSAGE_CALLS = Schema(
+    "message_calls",
+    (
+        Column("row", "int64", "c10d operator that sends or receives one message"),
+        Column("peer", "int64", "the other rank's place in the group; missing: received from anybody", nullable=True),
+        Column("tag", "int64", "what tells messages of one pair apart", nullable=True),
+    ),
+)
+
 COPIES = Schema(
     "copies",
     (Column("row", "int64", "memcpy or memset event"), Column("size_bytes", "int64", "bytes moved", nullable=True)),
@@ -176,6 +185,7 @@ class RankTrace:
     events: Table
     tracks: Table
     collectives: Table
+    message_calls: Table
     copies: Table
     operators: Table
     syncs: Table

@@ -19,6 +19,7 @@ from ddprof.tables import NULL, Array
 CHAIN, POST, FINISH, ANCHOR, MARK = range(5)
 DEFAULT_LAUNCH_LAG_NS = 6_000
 DEFAULT_QUEUE_LAG_NS = 1_000
+NO_LIMIT = np.iinfo(np.int64).max
 
 
 def build_graph(job: JobFacts) -> Graph:
@@ -55,7 +56,7 @@ def _rank_graph(job: JobFacts, position: int) -> RankGraph:
     segment = np.maximum(np.searchsorted(begins, base["launch"], side="right") - 1, 0)
     dep = find_dependencies(facts, base)
     lags = _lags(base, dep)
-    transfer = _transfers(job, position, base)
+    transfer = _transfers(job, position, base, anchors)
     node, first, last = _chains(base, segment, dep, anchors)
     ops = Ops(
         base["row"],
@@ -151,7 +152,7 @@ def _typical(lag: Array, where: Array, default: int) -> int:
     return int(np.median(values)) if len(values) >= 8 else default
 
 
-def _transfers(job: JobFacts, position: int, base: dict[str, Array]) -> Array:
+def _transfers(job: JobFacts, position: int, base: dict[str, Array], anchors: Anchors) -> Array:
     """From the last arrival to the end, per operation; its whole duration where it has no partner."""
     members = job.members
     mine = np.flatnonzero(members["rank"] == position)
@@ -161,7 +162,23 @@ def _transfers(job: JobFacts, position: int, base: dict[str, Array]) -> Array:
     at = base["comm"] >= 0
     known = at & (np.where(at, ready[base["comm"]], NULL) != NULL) if len(ready) else np.zeros(len(at), bool)
     transfer[known] = (base["start"] + base["dur"])[known] - ready[base["comm"][known]]
-    return np.minimum(transfer, _message_transfer(job, position)[base["comm"]]) if known.any() else transfer
+    if not known.any():
+        return transfer
+    limit = _message_transfer(job, position)[base["comm"]]
+    if not job.ranks[position].is_device_rank:
+        blocked = _blocked(base, anchors)
+        limit = np.where((limit < NO_LIMIT) & (blocked > 0), blocked, limit)
+    return np.minimum(transfer, limit)
+
+
+def _blocked(base: dict[str, Array], anchors: Anchors) -> Array:
+    """How long the host had been blocked when each operation ended; 0 where it was not."""
+    end = base["start"] + base["dur"]
+    if not len(anchors.start_ns):
+        return np.zeros(len(end), np.int64)
+    at = np.maximum(np.searchsorted(anchors.start_ns, end) - 1, 0)
+    inside = (anchors.start_ns[at] < end) & (end <= anchors.end_ns[at])
+    return np.where(inside, end - anchors.start_ns[at], 0)
 
 
 def _message_transfer(job: JobFacts, position: int) -> Array:
@@ -170,7 +187,7 @@ def _message_transfer(job: JobFacts, position: int) -> Array:
     A send that was batched with a receive is recorded as long as the batch: its own transfer is what the other side
     shows.
     """
-    limit = np.full(len(job.ranks[position].comms) + 1, np.iinfo(np.int64).max)
+    limit = np.full(len(job.ranks[position].comms) + 1, NO_LIMIT)
     mine = np.flatnonzero(job.members["rank"] == position)
     instance, comm = job.members["instance"][mine], job.members["comm"][mine]
     message = job.instances["is_message"][instance].astype(bool) & (job.instances["members"][instance] > 1)

@@ -3,7 +3,7 @@
 What it detects: stages wait (p - 1) / (m v) of their work per step for the pipeline to fill and drain.
 Why it costs: the devices of all stages idle for that time in every step.
 How the gain is priced: by formula for twice the microbatches: the bubble halves, (p - 1) / (2 m v) of the mean stage's
-work remains.
+work remains. On CPU ranks less the Python between operators: every microbatch pays for it, so it doubles.
 How to fix: more microbatches, interleaved stages, fewer stages.
 Limits: more microbatches of the same size raise the batch; smaller ones lower the kernels' efficiency.
 Sources: Megatron-LM section 2.2: (p - 1) / m, interleaved (p - 1) / (m v).
@@ -20,11 +20,19 @@ from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share
 
 MIN_SHARE = 0.05  # of the step
+_MESSAGES = ("send_recv", "send", "recv")
 
 
 def unmatched_messages(measures: Measures) -> bool:
     """The job sends and receives, but no trace says to whom."""
-    return any(t.op == "send_recv" and t.role == "unmatched" for t in measures.comm.traffic)
+    return any(t.op in _MESSAGES and t.role == "unmatched" for t in measures.comm.traffic)
+
+
+def _host_us(measures: Measures) -> float:
+    """What twice the microbatches cost the host, us per step: nothing where it runs ahead of a device."""
+    if measures.job.ranks[0].is_device_rank:
+        return 0.0
+    return float(measures.cause_us("host_launch").mean())
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -32,14 +40,16 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     pipeline = measures.job.pipeline
     if pipeline is None:
         if unmatched_messages(measures):
-            yield Abstention(RULE.id, "send and receive kernels name no peer: stages cannot be told")
+            yield Abstention(RULE.id, "sends and receipts name no peer: stages cannot be told")
         return
     bubble = float(measures.cause_us("pipeline_bubble").mean())
     if bubble < MIN_SHARE * measures.step_us:
         return
     stages, count = len(pipeline.stages), pipeline.microbatches
     work = float(np.mean(measures.stage_work_us))
-    gain = min(bubble, work * (stages - 1) / (count * pipeline.interleave)) / 2
+    gain = min(bubble, work * (stages - 1) / (count * pipeline.interleave)) / 2 - _host_us(measures)
+    if gain <= 0:
+        return
     yield Candidate(
         id=RULE.id,
         summary=f"{format_share(bubble / measures.step_us)} of each step is the bubble of {stages} stages and "

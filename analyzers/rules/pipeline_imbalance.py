@@ -21,6 +21,7 @@ from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
 MIN_EXCESS = 0.05  # of the mean stage
+MIN_EXCESS_CPU = 0.15  # operator times of CPU ranks that share cores differ by 10 % without any fault
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -28,11 +29,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     pipeline = measures.job.pipeline
     if pipeline is None:
         if unmatched_messages(measures):
-            yield Abstention(RULE.id, "send and receive kernels name no peer: stages cannot be told")
+            yield Abstention(RULE.id, "sends and receipts name no peer: stages cannot be told")
         return
     work = np.array([np.mean([measures.stage_work_us[p] for p in stage]) for stage in pipeline.stages])
     mean = float(work.mean())
-    slow = np.flatnonzero(work > (1 + MIN_EXCESS) * mean)
+    floor = MIN_EXCESS if measures.job.ranks[0].is_device_rank else MIN_EXCESS_CPU
+    slow = np.flatnonzero(work > (1 + floor) * mean)
     if mean <= 0 or not len(slow):
         return
     slowest = int(np.argmax(work))

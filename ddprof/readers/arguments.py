@@ -31,6 +31,12 @@ _IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
 _SYNC = int(Kind.SYNC)
 _COLLECTIVE = attrgetter("collective")
 _LIBRARY = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):(?P<op>\w+)")
+# Which of an operator's inputs are the peer and the tag (torch/csrc/distributed/c10d/Ops.cpp).
+_MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
+    "c10d::send": (2, 3),
+    "c10d::recv_": (2, 3),
+    "c10d::recv_any_source_": (None, 2),
+}
 _FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
 _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
 
@@ -61,6 +67,7 @@ class ArgumentTables:
         self.strings = strings
         self.groups = Groups()
         self.collectives: list[tuple[int, ...]] = []
+        self.messages: list[tuple[int, int, int]] = []  # row, peer, tag
         self.copies: list[tuple[int, int]] = []
         self.operators: list[Array] = []  # blocks of shape (3, n)
         self.syncs: list[tuple[int, int, int]] = []
@@ -84,6 +91,9 @@ class ArgumentTables:
         self._operators(first_row, shape_rows, names, args)
 
     def _operators(self, first_row: int, shape_rows: Array, names: list[str], args: list[Args]) -> None:
+        for row in shape_rows.tolist():
+            if names[row] in _MESSAGE_INPUTS:
+                self.messages.append((first_row + row, *_peer_and_tag(names[row], args[row].values)))
         rows = [row for row in shape_rows.tolist() if args[row].dims]
         if not rows:
             return
@@ -133,6 +143,17 @@ class ArgumentTables:
         device = np.where(np.isin(kinds, _DEVICE_MEMORY), to_int64([a.device_id for a in args]), NULL)
         allocated, reserved = to_int64([a.allocated for a in args]), to_int64([a.reserved for a in args])
         self.memory.append(np.stack((ts_ns, device, allocated, reserved))[:, ts_ns != NULL])
+
+
+def _peer_and_tag(operator: str, values: Any) -> tuple[int, int]:
+    """What a c10d operator was called with; NULL where the trace does not say (inputs are recorded with shapes)."""
+    try:
+        given = json.loads(bytes(values) or b"[]")
+    except ValueError:
+        given = []
+    inputs = given if isinstance(given, list) else []
+    peer, tag = (inputs[at] if at is not None and at < len(inputs) else NULL for at in _MESSAGE_INPUTS[operator])
+    return _not_negative(peer), _not_negative(tag)
 
 
 def _not_negative(value: Any) -> int:

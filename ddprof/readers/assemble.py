@@ -8,7 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.model import COLLECTIVES, COPIES, DEVICE_KINDS, EVENTS, MEMORY, OPERATORS, SYNCS, TRACKS, HealthNote, Kind
+from ddprof.model import (
+    COLLECTIVES,
+    COPIES,
+    DEVICE_KINDS,
+    EVENTS,
+    MEMORY,
+    MESSAGE_CALLS,
+    OPERATORS,
+    SYNCS,
+    TRACKS,
+    HealthNote,
+    Kind,
+)
 from ddprof.readers.columns import EventColumns
 from ddprof.tables import NULL, Array, Schema, Table
 
@@ -111,6 +123,7 @@ def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> di
     given = columns.arguments
     tables = {
         "collectives": _by_row(COLLECTIVES, given.collectives, position),
+        "message_calls": _by_row(MESSAGE_CALLS, given.messages, position),
         "copies": _by_row(COPIES, given.copies, position),
         "operators": _by_row(OPERATORS, np.concatenate(given.operators, axis=1).T if given.operators else [], position),
         "syncs": _by_row(SYNCS, given.syncs, position),

@@ -28,6 +28,7 @@ class Args(msgspec.Struct, gc=False):
     size: Any = NULL
     dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
+    values: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Concrete Inputs")
     collective: Any = msgspec.field(default=None, name="Collective name")
     in_nelems: Any = msgspec.field(default=NULL, name="In msg nelems")
     out_nelems: Any = msgspec.field(default=NULL, name="Out msg nelems")

@@ -53,7 +53,7 @@ def test_early_communications_are_those_of_a_step_later(early: int) -> None:
     given = comms(early, 2)
     is_before = np.arange(len(given)) < early
     sent = MESSAGES.table(
-        {"comm": [early + 2], "is_send": [True], "peer": [4], "group": [7], "size_bytes": [11]}  # the last of step 0
+        {"comm": [early + 2], "is_send": [True], "peer": [4], "group": [7], "size_bytes": [11], "tag": [0]}
     )
     told, messages = describe_early(given, sent, steps_of(2), is_before)
     whole = comms(0, 2)

@@ -1,0 +1,113 @@
+"""Messages between CPU ranks: whom each send and receive is for, and when its thread was blocked by it.
+
+An operator of c10d starts the transfer and returns; the backend's range ("gloo:send") lasts until the work object was
+waited for, which may be long after the message was there. So a message holds its rank only while it is called, and
+from the last thing its thread did until the range ends.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from ddprof.analyzers.facts.model import MESSAGES, NO_STRING
+from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT
+
+from ddprof.intervals import Intervals
+from ddprof.model import ProcessGroup, RankTrace
+from ddprof.tables import NULL, Array, Table
+
+_PIPELINE = re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)", re.IGNORECASE)
+
+
+def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, Table]:
+    """COMMS with the group of messages filled in, and MESSAGES; `calls`: the event of the call of each row of `comms`,
+    -1 where none is known. Calls that name no peer (receipt from anybody, no inputs recorded) have none here either.
+    """
+    rows = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
+    table = trace.message_calls
+    at = np.searchsorted(table["row"], calls[rows])
+    known = at < len(table)
+    known[known] = table["row"][at[known]] == calls[rows][known]
+    rows, at = rows[known], at[known]
+    peer = table["peer"][at]
+    group = _group_of(trace, peer)
+    column = comms["group"].copy()
+    column[rows] = group
+    return comms.replace(group=column), MESSAGES.table(
+        {
+            "comm": rows,
+            "is_send": comms["op"][rows] == OP_CODE["send"],
+            "peer": _as_ranks(peer, trace.process_groups[group].ranks if group != NO_STRING else ()),
+            "group": np.full(len(rows), group),
+            "size_bytes": comms["size_bytes"][rows],
+            "tag": table["tag"][at],
+        }
+    )
+
+
+def _group_of(trace: RankTrace, peer: Array) -> int:
+    """The process group that messages go through; NO_STRING for the world.
+
+    Calls do not say: it is one that this rank shares with all peers, the only one or the one named for pipelines.
+    """
+    needed = int(peer.max(initial=-1)) + 1
+    groups = [g for g, group in enumerate(trace.process_groups) if _may_carry(group, trace.identity.rank, needed)]
+    if len(groups) > 1:
+        named = [g for g in groups if _PIPELINE.search(_text(trace.process_groups[g]))]
+        groups = named or [g for g in groups if len(trace.process_groups[g].ranks) == trace.identity.world_size]
+    return groups[0] if len(groups) == 1 else NO_STRING
+
+
+def _may_carry(group: ProcessGroup, me: int | None, needed: int) -> bool:
+    return me in group.ranks and len(group.ranks) >= max(needed, 2)
+
+
+def _text(group: ProcessGroup) -> str:
+    return f"{group.name} {group.description}"
+
+
+def _as_ranks(place: Array, members: tuple[int, ...]) -> Array:
+    """Ranks of the world from places in a group; unchanged where its members are not known."""
+    if not members:
+        return place
+    known = place != NULL
+    result = place.copy()
+    result[known] = np.array(members, np.int64)[place[known]]
+    return result
+
+
+def holding(comms: Table, work: Intervals) -> tuple[Table, Array]:
+    """COMMS cut down to when each communication holds its rank, and the row of `comms` that each row is of.
+
+    Collectives hold it as they are; messages during their call, and from the last operator (`work`) or message call
+    before their end to that end.
+    """
+    message = np.isin(comms["op"], POINT_TO_POINT) & (comms["launch_ns"] != NULL)
+    rows = np.flatnonzero(message)
+    start, end = comms["start_ns"].copy(), comms["end_ns"]
+    called = np.minimum(comms["launch_end_ns"][rows], end[rows])
+    start[rows] = np.maximum.reduce(
+        (
+            start[rows],
+            _last_before(np.sort(comms["launch_ns"][rows]), end[rows]),
+            _idle_since(work, end[rows]),
+        )
+    )
+    of = np.concatenate((np.arange(len(comms)), rows))
+    return comms.take(of).replace(
+        start_ns=np.concatenate((start, comms["start_ns"][rows])), end_ns=np.concatenate((end, called))
+    ), of
+
+
+def _last_before(instants: Array, at_ns: Array) -> Array:
+    """The last of the sorted instants at or before each of `at_ns`; NULL where there is none."""
+    index = np.searchsorted(instants, at_ns, side="right") - 1
+    return np.where(index >= 0, instants[np.maximum(index, 0)] if len(instants) else NULL, NULL)
+
+
+def _idle_since(work: Intervals, at_ns: Array) -> Array:
+    """Since when nothing of `work` has run, at each instant: the instant itself while something does."""
+    since = _last_before(work[1], at_ns)
+    begun = _last_before(work[0], at_ns - 1)
+    return np.where(begun > since, at_ns, since)

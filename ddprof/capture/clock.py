@@ -34,17 +34,17 @@ class ClockSync:
         self._pings: list[dict[str, Any]] = []
         self._server: socket.socket | None = None
         self._address: tuple[str, int] | None = None
-        self._looked = mode == "off"
+        self.settled = mode == "off"  # nothing is left to find out at a step boundary
         self._worker: threading.Thread | None = None
 
     def announce(self, identity: RankIdentity) -> None:
         """Rank 0 of a job on several hosts begins to answer; a rank beside it books its zero offset."""
         if identity.source != "c10d" or identity.world_size == 1 or _one_host(identity):
             self._same_clock("init")
-            self._looked = self._looked or self._mode != "always" or identity.source != "c10d"
-        if identity.rank != 0 or self._looked:
+            self.settled = self.settled or self._mode != "always" or identity.source != "c10d"
+        if identity.rank != 0 or self.settled:
             return
-        self._looked = True
+        self.settled = True
         self._server = socket.create_server(("", 0))
         threading.Thread(target=self._answer, args=(self._server,), name="ddprof-clock", daemon=True).start()
         hosts = [os.environ.get("MASTER_ADDR", ""), socket.gethostname()]
@@ -54,9 +54,9 @@ class ClockSync:
 
     def step_boundary(self, identity: RankIdentity | None) -> None:
         """Once, after the first step: find rank 0's address. Every rank has left `init_process_group` by then."""
-        if self._looked or identity is None or identity.source != "c10d":
+        if self.settled or identity is None or identity.source != "c10d":
             return
-        self._looked = True
+        self.settled = True
         store = _store()
         if not store.check([_STORE_KEY]):
             return

@@ -36,7 +36,7 @@ class ControlReader:
         self._path = run_dir / CONTROL
         self._on_stuck = on_stuck
         self._unheard = 0  # polls since a stop was asked for that no step boundary has taken
-        self._request: Request | None = None
+        self.waiting: Request | None = None  # a new one that no step has taken; the step path looks at nothing else
         self._seen_id = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -45,7 +45,7 @@ class ControlReader:
         """Begin polling; what was asked before this process began is not for it. Idempotent."""
         if self._thread is None:
             self._poll()
-            self._request = None
+            self.waiting = None
             self._thread = threading.Thread(target=self._run, name="ddprof-control", daemon=True)
             self._thread.start()
 
@@ -62,9 +62,7 @@ class ControlReader:
 
     def take(self) -> Request | None:
         """A new request, once."""
-        if self._request is None:
-            return None
-        request, self._request = self._request, None
+        request, self.waiting = self.waiting, None
         return request
 
     def _run(self) -> None:
@@ -74,7 +72,7 @@ class ControlReader:
 
     def _watch_stop(self) -> None:
         """A stop that no step takes means a hang: say what the rank was doing, from this thread, once."""
-        request = self._request
+        request = self.waiting
         self._unheard = self._unheard + 1 if request is not None and request.action == "stop" else 0
         if self._unheard == _STUCK_POLLS:
             self._on_stuck()
@@ -90,4 +88,4 @@ class ControlReader:
             return  # no request, or one of a newer version
         if identifier > self._seen_id:
             self._seen_id = identifier
-            self._request = request
+            self.waiting = request

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +35,23 @@ class Guard:
                 return None
             try:
                 return function(*args, **kwargs)
+            except Exception as error:
+                self.fault(function.__qualname__, error)
+                return None
+
+        return guarded
+
+    def wrap_hook(self, function: Callable[[Any, Any], R]) -> Callable[..., R | None]:
+        """`wrap` for a hook of the step path: two positional arguments, the second one optional (None).
+
+        Nothing is packed or unpacked on the way, which is half of what `wrap` costs.
+        """
+
+        def guarded(first: Any, second: Any = None) -> R | None:
+            if not self.enabled:
+                return None
+            try:
+                return function(first, second)
             except Exception as error:
                 self.fault(function.__qualname__, error)
                 return None

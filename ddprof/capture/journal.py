@@ -35,7 +35,7 @@ class Journal:
         self._batches: deque[list[int]] = deque(maxlen=_RECENT_BATCHES)  # [step, batches, samples, elements]
         self.fetches: deque[list[int]] = deque(maxlen=_RECENT_FETCHES)  # loaders without workers
         self.gradient_ready: dict[str, Any] | None = None
-        self.boundary_ns: deque[int] = deque(maxlen=512)
+        self.boundary_ns: deque[int] = deque(maxlen=512)  # our own time between two steps
         self._bare_ns: deque[int] = deque(maxlen=512)
         self._profiled_ns: deque[int] = deque(maxlen=512)
         self._said: set[str] = set()
@@ -85,10 +85,6 @@ class Journal:
             return False
         self._said.add(what)
         return True
-
-    def boundary_own(self, own_ns: int) -> None:
-        """Our own time between two steps."""
-        self.boundary_ns.append(own_ns)
 
     def overhead(self, timer_pair_ns: int, calls: int) -> dict[str, int | None]:
         """Bare against profiled steps, and our own time per step where no window is open (median, ns)."""

@@ -17,6 +17,8 @@ FLIGHT_RECORDER_SUFFIX = ".fr.json"
 SIDECAR_SUFFIX = ".sidecar.json"
 RING_SUFFIX = ".ring"
 WORKERS_SUFFIX = ".workers.jsonl"
+COUNTERS_SUFFIX = ".counters.jsonl"
+COUNTERS_BY_MINUTE_SUFFIX = ".counters-by-minute.jsonl"
 
 _STEM = re.compile(r"^rank(?P<rank>\d+)\.(?P<host>[^.]+)\.(?P<pid>\d+)\.(?P<restart>\d+)(?:\.(?P<window>\d+))?\.")
 

@@ -7,12 +7,12 @@ outlier is a step above median + max(8 MAD, 50 %) (reference/capture.md §6); a 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from ddprof.capture.counter_log import CounterLog
 from ddprof.capture.counters import HostCounters
 from ddprof.capture.gpus import GpuWatch
 from ddprof.capture.layout import host_label
@@ -114,7 +114,7 @@ class JobMonitor:
         self._window_steps = window_steps
         self._watcher = Watcher() if leader else None
         self._counters = HostCounters(gpus)
-        self._log = folder / f"host.{host_label()}.{pid}.counters.jsonl"
+        self._log = CounterLog(folder / f"host.{host_label()}.{pid}")
         self._next_sample = 0.0
         self.reasons: list[str] = []
 
@@ -123,8 +123,7 @@ class JobMonitor:
         now = time.monotonic()
         if now >= self._next_sample:
             self._next_sample = now + _COUNTER_PERIOD_S
-            with self._log.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(self._counters.sample(), separators=(",", ":")) + "\n")
+            self._log.add(self._counters.sample())
         if self._watcher is None:
             return
         ranks = read_ranks(self._folder)

@@ -14,20 +14,24 @@ class WindowPlan:
         self._next: int | None = max(skip_steps, 0) if automatic else None
         self._requested: tuple[int, int] | None = None
         self._end = 0
+        self.idle = self._next is None  # no window is planned or asked for; an attribute, because every step reads it
 
     def request(self, first_step: int, steps: int) -> None:
         """Ask for a window at an absolute step; one that has passed already opens at the next step."""
         self._requested = (first_step, max(steps, 1))
+        self.idle = False
 
     def opens_at(self, step: int) -> bool:
         """Whether a window opens as `step` begins. Asking consumes the opening."""
         if self._requested is not None and step >= self._requested[0]:
             self._end = step + self._requested[1]
             self._requested = None
+            self.idle = self._next is None
             return True
         if self._next is not None and step >= self._next:
             self._end = step + self._window_steps
             self._next = step + self._every_steps if self._every_steps else None
+            self.idle = self._next is None and self._requested is None
             return True
         return False
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddprof.capture import flight_recorder, nccl_log, sidecar
-from ddprof.capture.annotate import Annotator, Range
+from ddprof.capture.annotate import Annotator
 from ddprof.capture.clock import ClockSync
 from ddprof.capture.config import CaptureConfig, rank_selected
 from ddprof.capture.control import ControlReader, Request
@@ -26,7 +26,7 @@ from ddprof.capture.layout import FLIGHT_RECORDER_SUFFIX, RING_SUFFIX, SIDECAR_S
 from ddprof.capture.observed import Observed
 from ddprof.capture.plan import WindowPlan
 from ddprof.capture.ring import StepRing
-from ddprof.capture.steps import PHASE_NAMES, Step, StepTracker
+from ddprof.capture.steps import Step, StepTracker
 from ddprof.capture.window import TraceWindow
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from ddprof.capture.signals import Watchdog
 
 _JOIN_S = 20.0  # longest wait for our own compression at exit
-_RANGES = tuple(f"ddprof::{name}" for name in PHASE_NAMES)
-Token = tuple[int, Range | None]
+_SETTLED_STEP = 2  # by then the roots are known
 
 
 class Session:
@@ -53,7 +52,7 @@ class Session:
         self.journal = Journal()
         self.control = ControlReader(Path(config.run_dir), self.guard.wrap(self._stuck))
         self.clock = ClockSync(config.clock)
-        self.tracker = StepTracker(self._boundary, lambda: self.window.is_open)
+        self.tracker = StepTracker(self._boundary, self.annotator)
         self.window = TraceWindow(self.annotator, self.journal.note, config.record_shapes)
         self.plan = WindowPlan(config.skip_steps, config.window_steps, config.every_steps, config.mode == "trace")
         self.identity: RankIdentity | None = None
@@ -69,8 +68,8 @@ class Session:
         self.watchdog: Watchdog | None = None
         self._windows_allowed = True
         self._reason = "planned"
-        self.begin = self.guard.wrap(self._begin_phase)
-        self.end = self.guard.wrap(self._end_phase)
+        self.begin = self.guard.wrap_hook(self.tracker.begin)
+        self.end = self.guard.wrap_hook(self.tracker.end)
         self.finish = self.guard.wrap(self._finish)
         self.identified = self.guard.wrap(self._identified)
         self.user_profiler_starts = self.guard.wrap(self._user_profiler_starts)
@@ -79,27 +78,11 @@ class Session:
 
     # ------------------------------------------------------------------ phases
 
-    def _begin_phase(self, phase: int, name: str | None = None) -> Token:
-        """Enter a phase (steps.DATA, ...), as `begin`. Hand the token to `end`."""
-        started = self.tracker.begin(phase)
-        if started and self.annotator.listening:
-            return started, self.annotator.open(name or _RANGES[phase])
-        return started, None
-
-    def _end_phase(self, phase: int, token: Token | None) -> None:
-        """Leave a phase, as `end`."""
-        if token is None:
-            return
-        started, opened = token
-        if opened is not None:
-            opened.close()
-        self.tracker.end(phase, started)
-
     def _optimizer_stepped(self, optimizer: object) -> None:
         if self.identity is None:
             self._identified()
         self.observed.saw_optimizer(optimizer)
-        if self.loading is not None:
+        if self.loading is not None and self.loading.trains is None:
             self.loading.optimizer_stepped()
         self.tracker.optimizer_stepped(id(optimizer))
 
@@ -151,7 +134,18 @@ class Session:
         """Book the step that ended; close and open windows. True if that took long enough to be kept out of the next
         step."""
         started = time.perf_counter_ns()
-        disturbed = self.window.compressing
+        disturbed = bool(self.journal.windows) and self.window.compressing
+        if (  # nearly always there is nothing to do but to book the step: asked first, without a call
+            self.control.waiting is None
+            and self.plan.idle
+            and not self.tracker.profiled
+            and self.clock.settled
+            and next_index > _SETTLED_STEP
+            and step is not None
+        ):
+            self._book(step, disturbed)
+            self.journal.boundary_ns.append(time.perf_counter_ns() - started)
+            return False
         if self.window.is_open and self.gradients is not None and step is not None:
             self.gradients.step_ended(step.number)
         if self.window.is_open and self.plan.closes_at(next_index):
@@ -168,10 +162,10 @@ class Session:
                 self.gradients.arm()
             self.window.mark_step(next_index)
         self.clock.step_boundary(self.identity)
-        if self.forward is not None and next_index <= 2:
+        if self.forward is not None and next_index <= _SETTLED_STEP:
             self.forward.step_done()
         own_ns = time.perf_counter_ns() - started
-        self.journal.boundary_own(own_ns)
+        self.journal.boundary_ns.append(own_ns)
         return own_ns > 200_000
 
     def _requested(self, request: Request) -> bool:
@@ -193,6 +187,7 @@ class Session:
     def _open_window(self, first_step: int) -> None:
         if not self.window.open(first_step):
             return
+        self.tracker.profiled = True
         if self.syncs is not None:
             self.syncs.arm()
 
@@ -205,6 +200,7 @@ class Session:
         index = len(self.journal.windows)
         stem = self.path("", index)
         record = self.window.close(stem, last_step, same_thread)
+        self.tracker.profiled = self.window.is_open
         if record is None:
             return
         record["reason"], self._reason = self._reason, "planned"

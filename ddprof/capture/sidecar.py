@@ -102,11 +102,9 @@ _pair_ns: list[int] = []
 def timer_pair_ns() -> int:
     """What one phase timer costs here with no window open (ns), measured once per process on a tracker of its own."""
     if not _pair_ns:
-        tracker, annotator = StepTracker(lambda step, index: False, lambda: False), Annotator()
+        tracker = StepTracker(lambda step, index: False, Annotator())
         started = time.perf_counter_ns()
         for _ in range(_CALIBRATION_ROUNDS):
-            entered = tracker.begin(FORWARD)
-            annotator.open("ddprof::calibration")
-            tracker.end(FORWARD, entered)
+            tracker.end(FORWARD, tracker.begin(FORWARD))
         _pair_ns.append((time.perf_counter_ns() - started) // _CALIBRATION_ROUNDS)
     return _pair_ns[0]

@@ -10,12 +10,19 @@ GradScaler skips count once each (reference/capture.md §2).
 from __future__ import annotations
 
 import threading
-import time
+from _thread import get_ident  # by name: one look-up on the step path instead of two
 from collections.abc import Callable
+from time import time_ns
 from typing import NamedTuple
+
+from ddprof.capture.annotate import Annotator, Range
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE = range(5)
 PHASE_NAMES = ("data", "forward", "backward", "optimizer", "collective")
+_RANGES = tuple(f"ddprof::{name}" for name in PHASE_NAMES)
+_NOTHING_SPENT = [0] * len(PHASE_NAMES)
+_make = tuple.__new__  # NamedTuple's own constructor is a Python function around it
+Token = int | tuple[int, Range | None]  # a phase's start in unix ns, with its range while somebody listens
 
 
 class Step(NamedTuple):
@@ -43,12 +50,17 @@ class StepTracker:
 
     `on_boundary(closed_step, next_index)` runs between two steps; it returns True if it did heavy work, so that the
     next step
-    starts after it. `is_profiled()` says whether a trace window covers the open step.
+    starts after it. `profiled` says whether a trace window covers the open step. Phases are named in the trace where
+    `annotator` listens.
+
+    Everything here runs several times per step with cold caches, where each function entered costs more than what it
+    does: few functions, plain attributes.
     """
 
-    def __init__(self, on_boundary: BoundaryHandler, is_profiled: Callable[[], bool]) -> None:
+    def __init__(self, on_boundary: BoundaryHandler, annotator: Annotator) -> None:
         self._on_boundary = on_boundary
-        self._is_profiled = is_profiled
+        self._annotator = annotator
+        self.profiled = False
         self.thread: int | None = None
         self.index = 0
         self.start_ns = 0
@@ -61,49 +73,60 @@ class StepTracker:
         self._fetched = False
         self._forwarded = False
 
-    def begin(self, phase: int) -> int:
-        """Enter a phase. Returns its start in unix ns, 0 where it is not counted (another thread, nested in itself)."""
-        thread = threading.get_ident()
-        if thread != self.thread and not self._adopt(thread, phase):
+    def begin(self, phase: int, name: str | None = None) -> Token:
+        """Enter a phase (DATA, ...). Returns what `end` takes: 0 where it is not counted (another thread, nested in
+        itself). `name` is the range's, if it is not the phase's."""
+        if get_ident() != self.thread and not self._adopt(get_ident(), phase):
             return 0
         depth = self._depth
-        depth[phase] += 1
-        if depth[phase] > 1:
+        nested = depth[phase]
+        depth[phase] = nested + 1
+        if nested:
             return 0
         if phase == FORWARD and depth[BACKWARD]:
             return 0  # recomputation of a checkpointed block is part of backward
-        now = time.time_ns()
-        if depth[OPTIMIZER]:
-            return now  # a closure (LBFGS, Lightning): no step begins inside it
-        if not self.start_ns:
-            self.start_ns = now
-        if phase == DATA:
-            if self._stepped:
-                now = self._boundary(now)
-            self._fetched = True
-        elif phase == FORWARD and self._stepped and not self._fetched and self._stepped >= self._known:
-            now = self._boundary(now)
-        if phase == FORWARD:
-            self._forwarded = True
+        now = time_ns()
+        if not depth[OPTIMIZER]:  # no step begins inside a closure (LBFGS, Lightning)
+            if not self.start_ns:
+                self.start_ns = now
+            if phase == DATA:
+                if self._stepped:
+                    now = self._boundary(now)
+                self._fetched = True
+            elif phase == FORWARD:
+                if self._stepped and not self._fetched and self._stepped >= self._known:
+                    now = self._boundary(now)
+                self._forwarded = True
+        if self._annotator.listening:
+            return now, self._annotator.open(name or _RANGES[phase])
         return now
 
-    def end(self, phase: int, started_ns: int) -> None:
-        """Leave a phase entered by `begin`, which returned `started_ns`."""
-        if threading.get_ident() != self.thread or not self._depth[phase]:
+    def end(self, phase: int, token: Token | None) -> None:
+        """Leave a phase entered by `begin`, which returned `token`; None where `begin` failed."""
+        if type(token) is int:
+            started_ns = token
+        elif isinstance(token, tuple):
+            started_ns, opened = token
+            if opened is not None:
+                opened.close()
+        else:
             return
-        self._depth[phase] -= 1
+        depth = self._depth
+        if get_ident() != self.thread or not depth[phase]:
+            return
+        depth[phase] -= 1
         if started_ns:
-            now = time.time_ns()
+            now = time_ns()
             self.last_end_ns = now
             spent_ns = now - started_ns if now > started_ns else 0  # the wall clock may be set back
             self._spent_ns[phase] += spent_ns
-            if self._depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):
+            if depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):
                 self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's
             self.calls += 1
 
     def optimizer_stepped(self, optimizer_id: int) -> None:
         """Book that an optimizer has stepped, or that its GradScaler skipped it."""
-        if threading.get_ident() != self.thread:
+        if get_ident() != self.thread:
             return
         if optimizer_id in self._stepped:
             # It stepped twice on what was fetched once: batches no longer mark the steps, so the next forward does.
@@ -112,7 +135,7 @@ class StepTracker:
             self._known = set(self._stepped)
             self._fetched = False
             if not self._forwarded:
-                self._boundary(time.time_ns())
+                self._boundary(time_ns())
         self._stepped.add(optimizer_id)
         self._forwarded = False
 
@@ -130,7 +153,10 @@ class StepTracker:
 
     def restart(self) -> None:
         """Forget the open step: a forked child begins its own life."""
-        self._reset(0)
+        self.start_ns = 0
+        self._spent_ns = _NOTHING_SPENT.copy()
+        self._stepped.clear()
+        self._fetched = self.profiled = False
         self.thread = None
         self.index = 0
         self._depth = [0] * len(PHASE_NAMES)
@@ -151,29 +177,14 @@ class StepTracker:
     def _boundary(self, now_ns: int) -> int:
         step = self._close(now_ns)
         self.index += 1
-        self._known = set(self._stepped)
-        self._reset(now_ns)
+        self._known, self._stepped = self._stepped, set()
+        self.start_ns = now_ns
+        self._spent_ns = _NOTHING_SPENT.copy()
+        self._fetched = False
         if self._on_boundary(step, self.index):
-            now_ns = time.time_ns()
+            now_ns = time_ns()
             self.start_ns = now_ns
         return now_ns
 
-    def _reset(self, start_ns: int) -> None:
-        self.start_ns = start_ns
-        self._spent_ns = [0] * len(PHASE_NAMES)
-        self._stepped.clear()
-        self._fetched = False
-
     def _close(self, end_ns: int) -> Step:
-        data_ns, forward_ns, backward_ns, optimizer_ns, collective_ns = self._spent_ns
-        return Step(
-            self.index,
-            self.start_ns,
-            end_ns,
-            data_ns,
-            forward_ns,
-            backward_ns,
-            optimizer_ns,
-            collective_ns,
-            self._is_profiled(),
-        )
+        return _make(Step, (self.index, self.start_ns, end_ns, *self._spent_ns, self.profiled))

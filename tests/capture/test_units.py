@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from ddprof.capture import manifest, run_folder
+from ddprof.capture.annotate import Annotator
 from ddprof.capture.config import CaptureConfig, rank_selected
 from ddprof.capture.files import compress, write_json
 from ddprof.capture.guard import Guard
@@ -37,7 +38,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.closed: list[Step] = []
-        self.tracker = StepTracker(self._boundary, lambda: False)
+        self.tracker = StepTracker(self._boundary, Annotator())
 
     def _boundary(self, step: Step | None, index: int) -> bool:
         assert step is not None
@@ -115,7 +116,7 @@ def test_recomputation_inside_backward_is_not_a_forward() -> None:
 
 def test_closure_inside_the_optimizer_keeps_its_own_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100, 10_000, 100))
-    monkeypatch.setattr("ddprof.capture.steps.time.time_ns", lambda: next(clock))
+    monkeypatch.setattr("ddprof.capture.steps.time_ns", lambda: next(clock))
     seen = Recorder()
     outer = seen.tracker.begin(OPTIMIZER)  # 100
     seen.phase(FORWARD)  # 200 .. 300
@@ -465,3 +466,24 @@ def test_compress_replaces_the_plain_file(tmp_path: Path) -> None:
     packed = compress(plain)
     assert not plain.exists()
     assert gzip.decompress(packed.read_bytes()) == b'{"a": 1}'
+
+
+def test_a_plan_is_idle_only_where_no_window_is_to_come() -> None:
+    plan = WindowPlan(3, 2, automatic=False)
+    assert plan.idle
+    plan.request(10, 1)
+    assert not plan.idle
+    assert plan.opens_at(12)
+    assert plan.idle
+    assert not WindowPlan(3, 2).idle
+
+
+def test_a_hook_that_fails_costs_one_line_and_is_off_from_then_on(capsys: pytest.CaptureFixture[str]) -> None:
+    guard = Guard()
+    hook = guard.wrap_hook(lambda first, second: first / (second or 1))
+    assert hook(6) == 6
+    assert hook(6, 3) == 2
+    assert hook("x", 1) is None
+    assert hook(6, 3) is None
+    assert guard.swallowed == 1
+    assert capsys.readouterr().err.count("capture is off") == 1

@@ -18,7 +18,7 @@ class Backward(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         torch: Any = module
-        session, original = self.session, torch.autograd.backward
+        begin, end, original = self.session.begin, self.session.end, torch.autograd.backward
         is_compiling = torch.compiler.is_compiling
 
         def backward(*args: Any, **kwargs: Any) -> None:
@@ -26,11 +26,11 @@ class Backward(Instrumentor):
             if is_compiling():
                 original(*args, **kwargs)
                 return
-            token = session.begin(BACKWARD)
+            token = begin(BACKWARD)
             try:
                 original(*args, **kwargs)
             finally:
-                session.end(BACKWARD, token)
+                end(BACKWARD, token)
 
         backward.__doc__ = original.__doc__
         backward.__wrapped__ = original  # type: ignore[attr-defined]

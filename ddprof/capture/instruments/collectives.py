@@ -59,18 +59,18 @@ class Collectives(Instrumentor):
                 self.patches.add(owner, name, replacement)
 
     def _timed(self, original: Any, name: str) -> Any:
-        session, label = self.session, f"ddprof::collective.{name}"
+        begin, end, label = self.session.begin, self.session.end, f"ddprof::collective.{name}"
         is_compiling = sys.modules["torch"].compiler.is_compiling
 
         @functools.wraps(original)
         def timed(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():
                 return original(*args, **kwargs)
-            token = session.begin(COLLECTIVE, label)
+            token = begin(COLLECTIVE, label)
             try:
                 return original(*args, **kwargs)
             finally:
-                session.end(COLLECTIVE, token)
+                end(COLLECTIVE, token)
 
         return timed
 

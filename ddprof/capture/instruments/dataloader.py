@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -31,18 +31,20 @@ class DataLoading(Instrumentor):
         self._indices: dict[int, list[int]] = {}  # by loader: what its first pass asked for
         self._loader_of: dict[int, int] = {}  # id of the sampler that the iterators hold -> id of the loader
         self._last: int | None = None  # the loader of the latest batch
-        self._trains: int | None = None
+        self.trains: int | None = None  # the loader that feeds the training, once known
+        self._wanted: set[int] = set()  # samplers whose indices are still kept
         fetch: Any = source._BaseDataLoaderIter.__next__
         iterate: Any = source.DataLoader.__iter__
         begins = session.guard.wrap(self._begins)
-        saw_batch = session.guard.wrap(self.saw_batch)
+        saw_batch = session.guard.wrap_hook(self.saw_batch)
+        begin, end = session.begin, session.end
 
         def __next__(iterator: Any) -> Any:
-            token = session.begin(DATA)
+            token = begin(DATA)
             try:
                 batch = fetch(iterator)
             finally:
-                session.end(DATA, token)
+                end(DATA, token)
             saw_batch(iterator, batch)
             return batch
 
@@ -57,14 +59,14 @@ class DataLoading(Instrumentor):
 
     def optimizer_stepped(self) -> None:
         """The loader of the batch before the first optimizer step is the one that feeds the training."""
-        if self._trains is None and self._last is not None:
-            self._trains = self._last
+        if self.trains is None and self._last is not None:
+            self.trains = self._last
             self.session.observed.trains_with(self._last)
 
     def sample_indices(self) -> list[int]:
         """Data-set indices that the training loader's first pass asked for, in order; the first 512."""
-        if self._trains in self._indices:
-            return self._indices[self._trains]
+        if self.trains in self._indices:
+            return self._indices[self.trains]
         return next(iter(self._indices.values()), [])
 
     def _begins(self, loader: Any) -> None:
@@ -72,61 +74,76 @@ class DataLoading(Instrumentor):
         self.session.observed.saw_loader(loader)
         if id(loader) not in self._indices and len(self._indices) >= _MAX_LOADERS:
             return
-        self._loader_of[id(getattr(loader, "_index_sampler", None))] = id(loader)
+        sampler = id(getattr(loader, "_index_sampler", None))
+        self._loader_of[sampler] = id(loader)
+        self._wanted.add(sampler)
         kept = self._indices.get(id(loader))
         if kept is None or 0 < len(kept) < _MIN_INDICES:
             self._indices[id(loader)] = []
         elif kept:
             # A later epoch is shuffled anew: what two ranks read then says nothing about how they share one.
-            self._loader_of.pop(id(getattr(loader, "_index_sampler", None)), None)
+            self._loader_of.pop(sampler, None)
+            self._wanted.discard(sampler)
 
     def _watch_indices(self, cls: Any) -> None:
         """The first indices a rank asks for: whether ranks read the same samples can be seen from them."""
         draw = cls._next_index
-        keep = self.session.guard.wrap(self._keep_indices)
+        keep, wanted = self.session.guard.wrap_hook(self._keep_indices), self._wanted
 
         def _next_index(iterator: Any) -> Any:
             drawn = draw(iterator)
-            if self._loader_of:
+            if wanted:
                 keep(iterator, drawn)
             return drawn
 
         self.patches.add(cls, "_next_index", _next_index)
 
     def _keep_indices(self, iterator: Any, drawn: Any) -> None:
-        kept = self._indices.get(self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), 0))
+        sampler = id(getattr(iterator, "_index_sampler", None))
+        if sampler not in self._wanted:
+            return
+        kept = self._indices.get(self._loader_of.get(sampler, 0))
         if kept is None or len(kept) >= _MAX_INDICES:
+            self._wanted.discard(sampler)
             return
         batch = drawn if isinstance(drawn, (list, tuple)) else [drawn]
         kept.extend(index for index in batch[: _MAX_INDICES - len(kept)] if isinstance(index, int))
 
     def saw_batch(self, iterator: Any, batch: Any) -> None:
         """Book what was handed out to the step that is open now."""
-        session = self.session
-        if self._trains is None:
+        journal = self.session.journal
+        if self.trains is None:
             self._last = self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), self._last)
-        tensors = _tensors(batch)
-        if session.journal.batch is None:
-            tag = session.guard.attempt
-            session.journal.batch = {
-                "tensors": [
-                    {**_described(tensor), "fingerprint": tag("fingerprint", partial(_fingerprint, tensor))}
-                    for tensor in tensors
-                ]
-            }
-        samples = next((int(tensor.shape[0]) for tensor in tensors if len(tensor.shape)), 0)
-        session.journal.batch_fetched(session.tracker.index, samples, sum(tensor.numel() for tensor in tensors))
+        if journal.batch is None:
+            self._describe(batch)
+        tensor, samples, elements, seen = sys.modules["torch"].Tensor, 0, 0, 0
+        for item in _items(batch):
+            if isinstance(item, tensor):
+                elements += item.numel()
+                if not samples and item.dim():
+                    samples = item.size(0)
+                seen += 1
+                if seen == _MAX_TENSORS:
+                    break
+        journal.batch_fetched(self.session.tracker.index, samples, elements)
+
+    def _describe(self, batch: Any) -> None:
+        """Shapes, types and fingerprints of the first batch."""
+        attempt = self.session.guard.attempt
+        tensors = [item for item in _items(batch) if isinstance(item, sys.modules["torch"].Tensor)][:_MAX_TENSORS]
+        self.session.journal.batch = {
+            "tensors": [
+                {**_described(tensor), "fingerprint": attempt("fingerprint", partial(_fingerprint, tensor))}
+                for tensor in tensors
+            ]
+        }
 
 
-def _tensors(batch: Any) -> list[Any]:
-    """The tensors of a batch, the first eight; nothing is read from them."""
+def _items(batch: Any) -> Iterable[Any]:
+    """What a batch is made of, the tensors among it; nothing is read from them."""
     if isinstance(batch, (list, tuple)):  # first: it is the usual one, and asking for a Mapping takes a microsecond
-        items = list(batch)
-    elif isinstance(batch, Mapping):
-        items = list(batch.values())
-    else:
-        items = [batch]
-    return [item for item in items if hasattr(item, "dtype") and hasattr(item, "numel")][:_MAX_TENSORS]
+        return batch
+    return batch.values() if isinstance(batch, Mapping) else (batch,)
 
 
 def _fingerprint(tensor: Any) -> str | None:

@@ -9,6 +9,8 @@ called from outside any other is learnt as the root during the first step, and i
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -39,7 +41,9 @@ class ForwardPasses(Instrumentor):
         session = self.session
         is_compiling = _is_compiling(self._torch)
         own_call = vars(cls).get("__call__")
-        saw = session.guard.wrap(self._saw)
+        begin, end = session.begin, session.end
+        saw = session.guard.wrap_hook(self._saw)
+        seen: Callable[[], Any] = _nothing  # the root met last: usually the only one
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
             # Looked up at call time, not kept: torch.fx and others swap nn.Module.__call__ while they trace.
@@ -47,13 +51,15 @@ class ForwardPasses(Instrumentor):
             inherited = own_call.__get__(module) if own_call is not None else parent.__call__
             if is_compiling():
                 return inherited(*args, **kwargs)  # dynamo sees through us: no graph break
-            token = session.begin(FORWARD)
-            if token is not None and token[0]:
+            nonlocal seen
+            token = begin(FORWARD)
+            if token and seen() is not module:
                 saw(kind, module)
+                seen = weakref.ref(module)
             try:
                 return inherited(*args, **kwargs)
             finally:
-                session.end(FORWARD, token)
+                end(FORWARD, token)
 
         self.patches.add(cls, "__call__", __call__)
 
@@ -165,6 +171,10 @@ class DeepSpeed(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         self._forward.watch_class(module.DeepSpeedEngine, "deepspeed")
+
+
+def _nothing() -> None:
+    return None
 
 
 def _is_compiling(torch: Any) -> Any:

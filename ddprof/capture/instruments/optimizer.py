@@ -7,8 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.session import Token
-from ddprof.capture.steps import OPTIMIZER
+from ddprof.capture.steps import OPTIMIZER, Token
 
 
 class OptimizerSteps(Instrumentor):

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddprof.analyzers.engine import Options
-from ddprof.analyzers.engine import analyze as run_engine
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.contract import to_contract
-from ddprof.report.html import render_html, render_summary
+from ddprof.report.html import render_summary
 from ddprof.report.model import CAUSES, Report, Verdict
 from ddprof.report.saved import is_saved_report, read_saved
 from ddprof.report.text import render_text
@@ -31,6 +30,7 @@ class AnalyzedRun:
     """One analyzed run. `report` is the whole result; the properties are the parts people ask for first."""
 
     report: Report
+    _run: LoadedRun | None = field(default=None, repr=False, compare=False)  # the facts of its ranks; None: a saved one
 
     @property
     def verdict(self) -> Verdict:
@@ -66,9 +66,12 @@ class AnalyzedRun:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def save_html(self, path: PathLike) -> Path:
-        """Write the self-contained HTML report and return its path."""
+        """Write the pages of the dashboard as one self-contained file, as `ddprof report` does, and return its path."""
+        from ddprof.dashboard.onefile.document import render
+        from ddprof.dashboard.session import Session
+
         file = Path(path)
-        file.write_text(render_html(self.report), encoding="utf-8")
+        file.write_text(render(Session(self.report, self._run)), encoding="utf-8")
         return file
 
     def __str__(self) -> str:
@@ -113,11 +116,11 @@ def analyze_all(
     if given and all(is_saved_report(path) for path in given):
         return [AnalyzedRun(report) for path in given for report in read_saved(Path(path))]
     options = Options(workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
-    reports = run_engine(given, options)
-    if not reports:
-        raise NoUsableInput(f"{', '.join(given)}: no trace found")
     known = of_run(given)
-    return [AnalyzedRun(calibrated(report, known)) for report in reports]
+    runs = [AnalyzedRun(calibrated(run.report, known), run) for run in load_runs(given, options)]
+    if not runs:
+        raise NoUsableInput(f"{', '.join(given)}: no trace found")
+    return runs
 
 
 def load(path: PathLike) -> AnalyzedRun:

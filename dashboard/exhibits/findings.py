@@ -20,8 +20,7 @@ def exhibits(view: View) -> list[Exhibit]:
     columns = ("finding", "severity", "who", "gain (ms/step)", "low (ms)", "high (ms)", "step after (ms)", "confidence")
     rows = [_row(report, f) for f in found]
     if not rows:
-        reading = "Nothing that was checked costs this job time."
-        return [Exhibit("findings", "What do I fix first?", reading, sheet(columns, rows))]
+        return [Exhibit("findings", "What do I fix first?", phrases.nothing_found_words(report), sheet(columns, rows))]
     reading = (
         f"{rows[0][0]} gives back most: {rows[0][3]:.3g} ms of each {report.steps.wall_us / 1e3:.4g} ms step. "
         "Gains overlap: they are not to be added."

@@ -43,7 +43,7 @@ def _step(report: Report) -> Component:
 def _findings(view: View) -> list[Component]:
     ranked = view.session.report.ranked_findings()
     if not ranked:
-        return [html.H2("Findings"), html.P("None: nothing that was checked costs this job time.")]
+        return [html.H2("Findings"), html.P(phrases.nothing_found_words(view.session.report))]
     shown = [finding_card(view, i, f, full=False) for i, f in enumerate(ranked[: phrases.MAX_FINDINGS])]
     more = len(ranked) - len(shown)
     link = [dcc.Link(f"{more} more", href=view.link("/findings"))] if more > 0 else []

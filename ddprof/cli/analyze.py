@@ -5,15 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import load_reports, no_cache_option, require_complete, say
+from ddprof.cli.load import load_reports, load_session, no_cache_option, require_complete, say
 from ddprof.cli.output import FORMATS, chosen_format, render, show, write_file
 from ddprof.errors import GateFailed
 from ddprof.report import phrases
 from ddprof.report.gate import Gate, parse_gate
 from ddprof.report.model import Report
+
+if TYPE_CHECKING:
+    from ddprof.dashboard.session import Session
 
 FAIL_ON_HELP = (
     "Exit with 3 if the run has this: warning, critical, 'straggler.*', 'comm_wait>20%', 'step>120ms'. Repeatable."
@@ -57,11 +61,29 @@ def command(
     """
     gates = [parse_gate(expression) for expression in fail_on]
     max_bytes = max_memory * 2**20 if max_memory else None
-    reports = load_reports(paths, workers, not no_cache, strict, max_bytes)
-    deliver(reports, chosen_format(form, output), output, next_commands(paths, reports))
+    form = chosen_format(form, output)
+    if form == "html":
+        reports = [_write_pages(load_session(paths, workers, not no_cache, strict, max_bytes), output)]
+    else:
+        reports = load_reports(paths, workers, not no_cache, strict, max_bytes)
+        deliver(reports, form, output, next_commands(paths, reports))
     if strict:
         require_complete(reports)
     check_gates(gates, reports)
+
+
+def _write_pages(session: Session, output: Path | None) -> Report:
+    """The file that `ddprof report` writes, on stdout where no file is named."""
+    from ddprof.dashboard.onefile.document import render as render_pages
+
+    text = render_pages(session)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_file(output, text)
+        say(session.report.verdict.headline)
+        say(f"wrote {output}")
+    return session.report
 
 
 def deliver(reports: Sequence[Report], form: str, output: Path | None, following: Sequence[str]) -> None:

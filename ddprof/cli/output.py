@@ -36,11 +36,12 @@ def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = 
 
         return "\n".join(render_markdown(report, next_commands) for report in reports)
     if form == "html":
-        from ddprof.report.html import render_html
+        from ddprof.dashboard.onefile.document import render as render_pages
+        from ddprof.dashboard.session import Session
 
         if len(reports) > 1:
             raise UsageError(f"an HTML report holds one run, but {len(reports)} were found; name one of them")
-        return render_html(reports[0])
+        return render_pages(Session(reports[0]))
     from ddprof.report.text import render_text
 
     return "\n".join(render_text(report, next_commands) for report in reports)

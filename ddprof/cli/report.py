@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import load_one, load_run, no_cache_option, say
+from ddprof.cli.load import load_one, load_session, no_cache_option, say
 from ddprof.cli.output import chosen_format, render, write_file
 from ddprof.errors import UsageError
-from ddprof.report.calibration import calibrated, of_run
-from ddprof.report.saved import is_saved_report
-
-if TYPE_CHECKING:
-    from ddprof.dashboard.session import Session
 
 
 @click.command("report")
@@ -47,8 +41,8 @@ def command(path: str, output: Path, against: str | None, redact: bool, workers:
     if form == "html":
         from ddprof.dashboard.onefile.document import render as render_pages
 
-        session = _session(path, workers, not no_cache)
-        before = _session(against, workers, not no_cache) if against else None
+        session = load_session([path], workers, not no_cache)
+        before = load_session([against], workers, not no_cache) if against else None
         report, text = session.report, render_pages(session, before, redact)
     elif against:
         raise UsageError(f"--against: {output} is no HTML file; ddprof compare writes the other formats")
@@ -62,13 +56,3 @@ def command(path: str, output: Path, against: str | None, redact: bool, workers:
     write_file(output, text)
     say(report.verdict.headline)
     say(f"wrote {output}")
-
-
-def _session(path: str, workers: int | None, cache: bool) -> Session:
-    """The single run in a path, with its traces unless it is a saved report."""
-    from ddprof.dashboard.session import Session
-
-    if is_saved_report(path):
-        return Session(load_one(path))
-    run = load_run(path, workers, cache)
-    return Session(calibrated(run.report, of_run([path])), run)

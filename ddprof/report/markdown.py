@@ -49,7 +49,7 @@ def _step(report: Report) -> str:
 def _findings(report: Report) -> str:
     ranked = report.ranked_findings()[: phrases.MAX_FINDINGS]
     if not ranked:
-        return "**No finding**: nothing that was checked costs this job time."
+        return f"**No finding.** {phrases.nothing_found_words(report)}"
     rows = [_row(report, finding) for finding in ranked]
     head = "| severity | finding | who | recoverable per step (range) | confidence |"
     return "\n".join([head, "| --- | --- | --- | ---: | ---: |", *rows])

@@ -180,8 +180,12 @@ def abstention_words(report: Report) -> list[tuple[str, str]]:
 
 
 def nothing_found_words(report: Report) -> str:
-    """What an empty list of findings means."""
-    return "Nothing that was checked costs this job time." if report.checked else "No cause could be checked."
+    """What an empty list of findings means: without a verdict it does not mean that all is well."""
+    if not report.checked:
+        return "No cause could be checked."
+    if report.verdict.bound == "none":
+        return "What could be checked was not found, but the job could not be judged: it need not be fine."
+    return "Nothing that was checked costs this job time."
 
 
 def checked_words(report: Report) -> str:

@@ -65,5 +65,7 @@ def test_real_traces_through_every_rendering(shared_dir: Path, tmp_path: Path, s
         assert sum(row[cause] for cause in CAUSES) == pytest.approx(row["wall_us"], rel=1e-3)
     page = run.save_html(tmp_path / "x.html").read_text()
     assert document["findings"][0]["id"] in page
+    assert 'id="timeline"' in page
+    assert "A saved report does not hold" not in page
     assert len(page.encode()) < 3_000_000
     assert document["findings"][0]["id"] in str(run)

@@ -49,6 +49,17 @@ def test_a_files_suffix_chooses_the_format(ddprof, saved: Path, tmp_path: Path, 
     assert not list((tmp_path / "new").glob(".*"))
 
 
+def test_html_is_the_file_of_ddprof_report(ddprof, saved: Path, tmp_path: Path) -> None:
+    analyzed, reported = tmp_path / "a.html", tmp_path / "r.html"
+    assert ddprof("analyze", str(saved), "-o", str(analyzed))[0] == 0
+    assert ddprof("report", str(saved), "-o", str(reported))[0] == 0
+    assert analyzed.read_text() == reported.read_text()
+    assert 'id="findings"' in analyzed.read_text()
+    code, _, err = ddprof("analyze", str(saved), str(saved), "--format", "html")
+    assert code == 2
+    assert "an HTML report holds one run, but 2 were found" in err
+
+
 @pytest.mark.parametrize(
     "expression",
     ["warning", "critical", "input.*", "input.straggler", "*:info", "comm_wait>20%", "step>=100ms", "recoverable>30%"],

@@ -9,7 +9,7 @@ import pytest
 
 from ddprof.findings import Evidence
 from ddprof.report.contract import to_contract
-from ddprof.report.html import render_html
+from ddprof.report.html import render_summary
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
 from ddprof.report.redact import Redaction, redacted
 
@@ -41,7 +41,7 @@ def private_report(straggler_report: Report) -> Report:
 
 def test_no_secret_is_left(private_report: Report) -> None:
     hidden = redacted(private_report, b"key")
-    for text in (json.dumps(to_contract(hidden)), render_html(hidden)):
+    for text in (json.dumps(to_contract(hidden)), render_summary(hidden)):
         assert [secret for secret in (*SECRETS, "shard/zeta") if secret in text] == []
 
 

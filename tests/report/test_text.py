@@ -6,13 +6,18 @@ import dataclasses
 import io
 
 import pytest
+from ddprof.dashboard.exhibits import findings as findings_page
+from ddprof.dashboard.onefile.document import render as render_pages
+from ddprof.dashboard.session import Session
+from ddprof.dashboard.view import View
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from ddprof.report.bar import LOOKS, cells, shares
+from ddprof.report.html import render_summary
 from ddprof.report.markdown import render_markdown
-from ddprof.report.model import CAUSES, Ledger, Report
+from ddprof.report.model import CAUSES, Ledger, Report, Verdict
 from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.report.text import print_report, render_text
 
@@ -41,6 +46,29 @@ def test_at_most_five_findings_are_shown(straggler_report: Report) -> None:
     assert "5. [critical]" in text
     assert "6. [critical]" not in text
     assert "and 3 smaller" in text
+
+
+def _every_rendering(report: Report) -> dict[str, str]:
+    session = Session(report)
+    (page,) = findings_page.exhibits(View(session, {}, (session,)))
+    return {
+        "text": render_text(report),
+        "markdown": render_markdown(report),
+        "notebook": render_summary(report),
+        "file": render_pages(session),
+        "dashboard": page.reading,
+    }
+
+
+def test_no_verdict_never_reads_as_fine(straggler_report: Report) -> None:
+    unjudged = dataclasses.replace(straggler_report, findings=(), verdict=Verdict("none", "Not judged: two ranks"))
+    for place, text in _every_rendering(unjudged).items():
+        words = " ".join(text.split())
+        assert "costs this job time" not in words, place
+        assert "the job could not be judged" in words, place
+    judged = dataclasses.replace(unjudged, verdict=Verdict("healthy", "nothing is wrong"))
+    for place, text in _every_rendering(judged).items():
+        assert "Nothing that was checked costs this job time." in " ".join(text.split()), place
 
 
 def test_nothing_found_is_said(straggler_report: Report) -> None:

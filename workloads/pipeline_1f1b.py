@@ -29,11 +29,11 @@ def options() -> argparse.Namespace:
     """The command line."""
 
     def extend(parser: argparse.ArgumentParser) -> None:
-        add_text_sizes(parser, layers=8, length=48)
+        add_text_sizes(parser, layers=4, length=48, width=192)
         parser.add_argument("--microbatches", type=int, default=8)
 
     given = parse(WORKLOAD, __doc__ or "", extend)
-    given.batch_size = max(given.batch_size, 16)
+    given.batch_size = max(given.batch_size, 32)
     return given
 
 
@@ -43,6 +43,8 @@ def blocks_of(switches: Switches, layers: int, stages: int) -> int:
     if not switches.on("stage-imbalance", until="even"):
         return even
     moved = even // 2
+    if not moved:
+        raise SystemExit(f"stage-imbalance needs two layers per stage to move one: --layers {2 * stages}")
     if switches.rank == switches.fault_rank:
         return even + moved
     return even - moved if switches.rank == (switches.fault_rank + 1) % stages else even

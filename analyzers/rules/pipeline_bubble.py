@@ -15,17 +15,12 @@ from collections.abc import Iterator
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.stages import unmatched_messages
 
 from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share
 
 MIN_SHARE = 0.05  # of the step
-_MESSAGES = ("send_recv", "send", "recv")
-
-
-def unmatched_messages(measures: Measures) -> bool:
-    """The job sends and receives, but no trace says to whom."""
-    return any(t.op in _MESSAGES and t.role == "unmatched" for t in measures.comm.traffic)
 
 
 def _host_us(measures: Measures) -> float:

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence import charged_us, largest_wait
-from ddprof.analyzers.rules.pipeline_bubble import unmatched_messages
+from ddprof.analyzers.rules.stages import unmatched_messages
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
 MIN_EXCESS = 0.05  # of the mean stage
-MIN_EXCESS_CPU = 0.15  # operator times of CPU ranks that share cores differ by 10 % without any fault
+MIN_EXCESS_CPU = 0.2  # operator times of CPU ranks that share cores differ by 10 % and more without any fault
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

@@ -21,6 +21,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pace import Pace
 from ddprof.analyzers.rules.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence import charged_us, largest_wait
+from ddprof.analyzers.rules.stages import unknown_peers
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
@@ -58,6 +59,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     job, pace = measures.job, measures.compute
     if len(job.ranks) < 2:
         yield Abstention(RULE.id, "rank skew cannot be judged: only one rank was traced")
+        return
+    if unknown := unknown_peers(measures):
+        yield Abstention(RULE.id, unknown)
         return
     if not np.isfinite(pace.factor).any():
         yield Abstention(RULE.id, "no two ranks run the same kernels, so none can be called slow")

@@ -20,6 +20,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pace import Pace
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.rules.evidence import charged_us, largest_gap, largest_wait
+from ddprof.analyzers.rules.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import MIN_EXCESS_CPU, slow_positions
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -54,6 +55,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Ranks whose hosts are slower than their peers' for the same program."""
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "host skew cannot be judged: only one rank was traced")
+        return
+    if unknown := unknown_peers(measures):
+        yield Abstention(RULE.id, unknown)
         return
     share = MIN_EXCESS_OF_STEP if measures.job.ranks[0].is_device_rank else MIN_EXCESS_OF_STEP_CPU
     chosen, typical = slow_hosts(measures.host, share * measures.step_us)

@@ -19,6 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pace import Pace
 from ddprof.analyzers.job.sampling import fed_elements
 from ddprof.analyzers.rules.evidence import charged_us, largest_wait
+from ddprof.analyzers.rules.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -111,6 +112,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     pace = measures.compute
     if len(measures.job.ranks) < 2 or not np.isfinite(pace.factor).any():
         yield from _unequal_batches(measures) if len(measures.job.ranks) > 1 else _alone()
+        return
+    if unknown := unknown_peers(measures):
+        yield Abstention(RULE.id, unknown)
         return
     heavy = np.flatnonzero(pace.more_work >= MORE_WORK_SHARE)
     steady = slow_positions(pace)

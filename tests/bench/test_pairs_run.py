@@ -45,3 +45,18 @@ def test_the_quick_matrix(tmp_path: Path) -> None:
     done, told = bench(tmp_path, "--quick", timeout_s=1800)
     assert [pair["pair"] for pair in told["pairs"] if not pair["found"]] == [], done.stderr
     assert told["summary"]["sign_right"] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_faults_of_a_real_pipeline(tmp_path: Path) -> None:
+    """What they cost depends on how many cores the two stages have, so only causes and the replay are judged."""
+    wanted = ("pipeline_1f1b.stage-imbalance.even", "pipeline_1f1b.few-microbatches.microbatches")
+    done, told = bench(tmp_path, *(part for name in wanted for part in ("--only", name)), timeout_s=1800)
+    assert [pair["said"] for pair in told["pairs"] if not pair["found"]] == [], done.stderr
+    assert {pair["finding"]: pair["ranks"] for pair in told["pairs"]} == {
+        "pipeline.imbalance": [1],
+        "pipeline.bubble": [],
+    }
+    assert told["summary"]["healthy_accused"] == []
+    assert all(pair["replay_error"] < 0.05 for pair in told["pairs"])

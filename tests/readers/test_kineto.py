@@ -221,6 +221,21 @@ def test_copies_shapes_syncs_and_memory(tmp_path: Path) -> None:
     assert list(trace.memory.rows()) == [{"ts_ns": 5000, "device": 0, "allocated_bytes": 100, "reserved_bytes": 200}]
 
 
+def test_sends_and_receipts_know_their_peer_and_tag(tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[[2, 3]], [], [], []], "Input type": ["TensorList", "", "Scalar", "Scalar"]}
+    damaged = ({"Concrete Inputs": value} for value in (None, "x", {}, ["", "", "-1", "many"]))
+    events = [
+        kt.span("c10d::send", 0, 1, **shapes, **{"Concrete Inputs": ["", "", "3", "7"]}),
+        kt.span("c10d::recv_", 10, 1, **shapes, **{"Concrete Inputs": ["", "", "1", "0"]}),
+        kt.span("c10d::recv_any_source_", 20, 1, **{"Concrete Inputs": ["", "", "5"]}),
+        kt.span("c10d::allreduce_", 30, 1, **{"Concrete Inputs": ["", "", "1", "0"]}),
+        *(kt.span("c10d::send", 40 + at, 1, **given) for at, given in enumerate((*damaged, {}))),
+    ]
+    calls = trace_of(tmp_path / "t.json", events[::-1]).message_calls.rows()
+    unknown = [(row, None, None) for row in range(4, 9)]
+    assert [tuple(call.values()) for call in calls] == [(0, 3, 7), (1, 1, 0), (2, None, 5), *unknown]
+
+
 def test_tracks_know_their_device_and_stream(tmp_path: Path) -> None:
     events = [
         kt.kernel("gemm", 0, 10, device=3, stream=20),

@@ -1,0 +1,25 @@
+"""Are the stages of a pipeline known? Ranks of different stages run different programs and are no peers."""
+
+from __future__ import annotations
+
+from ddprof.analyzers.job.measures import Measures
+
+_MESSAGES = ("send_recv", "send", "recv")
+
+
+def unmatched_messages(measures: Measures) -> bool:
+    """The job sends and receives, but no trace says to whom."""
+    return any(t.op in _MESSAGES and t.role == "unmatched" for t in measures.comm.traffic)
+
+
+def unknown_peers(measures: Measures) -> str:
+    """Why ranks cannot be compared, "" where they can.
+
+    Kernels of devices are compared by name and shape, whatever stage they are of; CPU ranks by all that they do.
+    """
+    job = measures.job
+    if job.pipeline is not None or job.ranks[0].is_device_rank or not unmatched_messages(measures):
+        return ""
+    return (
+        "sends and receipts name no peer: which ranks run the same pipeline stage is unknown (record_shapes=True says)"
+    )

@@ -1,0 +1,160 @@
+"""Traces of a 1F1B pipeline on CPU ranks as torch.distributed.pipelining over gloo leaves them, from a simulation that
+knows every instant: a message is there `TRANSFER_US` after both sides have posted it, a range lasts until it was waited
+for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TRANSFER_US, CALL_US, PYTHON_US, OPTIMIZER_US = 300.0, 40.0, 100.0, 500.0
+WORLD = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cpu:gloo"}
+Message = tuple[int, bool]  # peer, is it sent
+
+
+@dataclass
+class Work:
+    """One posted message: the range opens with it and closes when it has been waited for."""
+
+    key: tuple[int, int, int]  # from, to, number
+    is_send: bool
+    posted_us: float
+
+
+@dataclass
+class Stage:
+    """One rank, playing its program."""
+
+    rank: int
+    program: Generator[list[Work], None, None]
+    now_us: float = 0.0
+    events: list[dict[str, Any]] = field(default_factory=list)
+    waits: list[Work] = field(default_factory=list)
+    done: bool = False
+
+
+class Pipeline:
+    """`work_us[s]`: forward and backward (half as long again each, 1 : 2) of one microbatch on stage s."""
+
+    def __init__(self, work_us: Sequence[float], microbatches: int, steps: int = 4, inputs: bool = True) -> None:
+        self._work_us, self._count, self._steps, self._inputs = work_us, microbatches, steps, inputs
+        self._posted: dict[tuple[tuple[int, int, int], bool], float] = {}
+        self._numbers: dict[tuple[int, int, bool], int] = {}
+        self.stages = [Stage(rank, self._program(rank)) for rank in range(len(work_us))]
+        while not all(stage.done for stage in self.stages):
+            for stage in self.stages:
+                self._advance(stage)
+
+    @property
+    def step_us(self) -> float:
+        """Mean step of all ranks."""
+        return sum(stage.now_us for stage in self.stages) / len(self.stages) / self._steps
+
+    def write(self, folder: Path) -> Path:
+        """One trace per rank."""
+        folder.mkdir(parents=True, exist_ok=True)
+        world = len(self.stages)
+        for stage in self.stages:
+            told = {"backend": "gloo", "rank": stage.rank, "world_size": world, "pg_count": 1}
+            told["pg_config"] = [{**WORLD, "pg_size": world, "ranks": list(range(world))}]
+            content = {"distributedInfo": told, "baseTimeNanoseconds": 10**18, "traceEvents": stage.events}
+            (folder / f"rank{stage.rank}.pt.trace.json").write_text(json.dumps(content), encoding="utf-8")
+        return folder
+
+    def _advance(self, stage: Stage) -> None:
+        """Play until a message is waited for whose other side is not posted yet."""
+        while not stage.done:
+            both = [self._posted.get((w.key, not w.is_send)) for w in stage.waits]
+            if None in both:
+                return
+            for work, other in zip(stage.waits, both, strict=True):
+                stage.now_us = max(stage.now_us, work.posted_us + TRANSFER_US, (other or 0.0) + TRANSFER_US)
+                name = "gloo:send" if work.is_send else "gloo:recv"
+                opened = work.posted_us + 0.8 * CALL_US
+                self._span(stage, name, opened, stage.now_us - opened, "user_annotation", sizes=[[[8, 64]], ["float"]])
+            stage.waits = []
+            stage.now_us += PYTHON_US
+            try:
+                stage.waits = next(stage.program)
+            except StopIteration:
+                stage.done = True
+
+    def _program(self, rank: int) -> Generator[list[Work], None, None]:
+        me, last, before, after = self.stages[rank], len(self._work_us) - 1, rank - 1, rank + 1
+        receive = [(before, False)] if rank > 0 else []
+        send_on = [(after, True)] if rank < last else []
+        receive_back = [(after, False)] if rank < last else []
+        send_back = [(before, True)] if rank > 0 else []
+        for step in range(self._steps):
+            began = me.now_us
+            warm = min(self._count, last + 1 - rank)
+            sent: list[Work] = []
+            for i in range(warm):
+                yield self._post(me, receive)
+                self._compute(me, rank, 1 / 3)
+                yield sent
+                sent = self._post(me, send_on) if i < warm - 1 else []
+            forwards, backwards = warm, 0
+            while True:
+                yield self._post(me, send_on + receive_back)
+                self._compute(me, rank, 2 / 3)
+                backwards += 1
+                if forwards == self._count:
+                    break
+                yield self._post(me, send_back + receive)
+                self._compute(me, rank, 1 / 3)
+                forwards += 1
+            yield self._post(me, send_back)
+            while backwards < self._count:
+                yield self._post(me, receive_back)
+                self._compute(me, rank, 2 / 3)
+                yield self._post(me, send_back)
+                backwards += 1
+            self._operator(me, "Optimizer.step#AdamW.step", OPTIMIZER_US)
+            self._span(me, f"ProfilerStep#{step}", began, me.now_us - began, "user_annotation")
+
+    def _compute(self, stage: Stage, rank: int, share: float) -> None:
+        self._operator(stage, "aten::mm", self._work_us[rank] * share)
+
+    def _operator(self, stage: Stage, name: str, dur_us: float) -> None:
+        self._span(stage, name, stage.now_us, dur_us)
+        stage.now_us += dur_us
+
+    def _post(self, stage: Stage, messages: Sequence[Message]) -> list[Work]:
+        works = []
+        for peer, is_send in messages:
+            src, dst = (stage.rank, peer) if is_send else (peer, stage.rank)
+            number = self._numbers.get((src, dst, is_send), 0)
+            self._numbers[src, dst, is_send] = number + 1
+            work = Work((src, dst, number), is_send, stage.now_us)
+            self._posted[work.key, is_send] = stage.now_us
+            sizes = [[[[8, 64]], [], [], []], ["TensorList", "", "Scalar", "Scalar"]]
+            name = "c10d::send" if is_send else "c10d::recv_"
+            values = ["", "", str(peer), "0"] if self._inputs else None
+            self._span(stage, name, stage.now_us, CALL_US, sizes=sizes, values=values)
+            stage.now_us += CALL_US
+            works.append(work)
+        return works
+
+    def _span(
+        self,
+        stage: Stage,
+        name: str,
+        ts_us: float,
+        dur_us: float,
+        cat: str = "cpu_op",
+        sizes: list[Any] | None = None,
+        values: list[str] | None = None,
+    ) -> None:
+        args: dict[str, Any] = {}
+        if sizes is not None:
+            args |= {"Input Dims": sizes[0], "Input type": sizes[1]}
+        if values is not None:
+            args["Concrete Inputs"] = values
+        where = {"pid": 1 + stage.rank, "tid": 1 + stage.rank}
+        span = {"ph": "X", "cat": cat, "name": name, **where, "ts": round(ts_us, 3), "dur": round(dur_us, 3)}
+        stage.events.append({**span, "args": args} if args else span)

@@ -56,6 +56,11 @@ class RankResult:
     facts: RankFacts | None
     error: str | None = None
 
+    @property
+    def is_usable(self) -> bool:
+        """True where there is a step to analyze."""
+        return self.facts is not None and len(self.facts.steps) > 0
+
 
 @dataclass(frozen=True)
 class LoadedRun:
@@ -95,8 +100,8 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
     failures: list[str] = []
     for label, sources in inventory.runs:
         results = list(_map(sources, options, label))
-        usable = [r for r in results if r.facts is not None and len(r.facts.steps)]
-        failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if r not in usable]
+        usable = [r for r in results if r.is_usable]
+        failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if not r.is_usable]
         if usable:
             found += 1
             yield _load(label, results, usable, inventory.health, options)
@@ -120,7 +125,7 @@ def _load(
     lost = [
         HealthNote(r.error or f"{r.source.label}: empty", "this rank is missing", "error")
         for r in results
-        if r not in usable
+        if not r.is_usable
     ]
     if len(distinct) < len(facts):
         lost.append(

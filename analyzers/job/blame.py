@@ -163,13 +163,16 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
 def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_ref: Array) -> Array:
     """What the late rank spent more time on than the victim, ns, shape (pieces, causes); waits of its own included."""
     total = np.zeros((len(waits.victim), len(CAUSES)))
-    for p, rank in enumerate(prepared):
-        for sign, who, lo, hi in (
-            (1, waits.late == p, late_ref, waits.late_arrival_ns),
-            (-1, waits.victim == p, victim_ref, waits.arrival_ns),
-        ):
-            rows = np.flatnonzero(who & (waits.late != NULL))
-            for cause, spans in rank.causes.items():
+    known = np.flatnonzero(waits.late != NULL)
+    for sign, who, lo, hi in (
+        (1, waits.late, late_ref, waits.late_arrival_ns),
+        (-1, waits.victim, victim_ref, waits.arrival_ns),
+    ):
+        by_rank = known[np.argsort(who[known], kind="stable")]
+        limits = np.searchsorted(who[by_rank], np.arange(len(prepared) + 1))
+        for rank, first, end in zip(prepared, limits[:-1].tolist(), limits[1:].tolist(), strict=True):
+            rows = by_rank[first:end]
+            for cause, spans in rank.causes.items() if len(rows) else ():
                 total[rows, CAUSE[cause]] += sign * intervals.overlap(spans, lo[rows], np.maximum(hi[rows], lo[rows]))
     return np.maximum(total, 0.0)
 

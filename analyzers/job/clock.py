@@ -8,7 +8,7 @@ unless the data says otherwise.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -157,12 +157,14 @@ def _connected_pairs(code: Array, matched: Matched, count: int) -> list[tuple[in
 def _propagate(names: list[str], edges: _Edges) -> dict[str, HostClock]:
     """Breadth-first from the first domain; errors add along the path."""
     clocks = {names[0]: HostClock()}
-    queue = [names[0]]
+    queue = deque(names[:1])
+    touching: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for a, b in edges.estimate:
+        touching[a].append((a, b))
+        touching[b].append((a, b))
     while queue:
-        here = queue.pop(0)
-        for a, b in list(edges.estimate):
-            if here not in (a, b):
-                continue
+        here = queue.popleft()
+        for a, b in touching[here]:
             other, sign = (b, 1) if here == a else (a, -1)
             if other in clocks:
                 continue

@@ -63,7 +63,9 @@ def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
     tables = [_kernel_table(f, steps) for f in ranks]
     for group in peers(len(ranks), pipeline):
         reference = _references(tables, group)
-        for p in group:
+        launches = [_launches(tables[p]) for p in group]
+        usual = _usual_launches(launches)
+        for p, own in zip(group, launches, strict=True):
             table = tables[p]
             shared = [n for n in table if n in reference]
             if not shared:
@@ -74,8 +76,7 @@ def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
             factor_steps[p] = _weighted_median(times, expected)
             time_us[p] = times.sum() / steps / 1e3
             coverage[p] = times.sum() / max(1.0, _compute_ns(ranks[p]))
-            more[p] = _more_work(table, [tables[q] for q in group])
-
+            more[p] = _more_work(own, usual)
     return Pace(_median(factor_steps), factor_steps, time_us, coverage, more)
 
 
@@ -157,17 +158,33 @@ def _references(tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequenc
     return {n: _lower_median(values) for n, values in durations.items() if len(values) > max(1, len(group) // 2)}
 
 
-def _more_work(table: dict[str, tuple[Array, Array]], peers_: Sequence[dict[str, tuple[Array, Array]]]) -> float:
-    """Share of a rank's time in launches its peers lack: excess counts, kernels beside communication included."""
-    excess = total = 0.0
-    for name in {n.removeprefix(BESIDE_MARK) for n in table}:
-        mine = sum(float(table[n][0].sum()) for n in (name, BESIDE_MARK + name) if n in table)
-        spent = sum(float(table[n][1].sum()) for n in (name, BESIDE_MARK + name) if n in table)
-        counts = [sum(float(t[n][0].sum()) for n in (name, BESIDE_MARK + name) if n in t) for t in peers_]
-        usual = float(np.median(counts))
-        total += spent
-        if mine > usual * (1 + COUNT_TOLERANCE):
-            excess += spent * (mine - usual) / mine
+def _launches(table: dict[str, tuple[Array, Array]]) -> dict[str, tuple[float, float]]:
+    """Kernel -> (launches, ns) over all steps, those beside communication included."""
+    found: dict[str, tuple[float, float]] = {}
+    for name, (count, time) in table.items():
+        plain = name.removeprefix(BESIDE_MARK)
+        launches, spent = found.get(plain, (0.0, 0.0))
+        found[plain] = (launches + float(count.sum()), spent + float(time.sum()))
+    return found
+
+
+def _usual_launches(ranks: Sequence[dict[str, tuple[float, float]]]) -> dict[str, float]:
+    """Per kernel the median over ranks of its launches; ranks without it count as 0."""
+    counts: dict[str, list[float]] = defaultdict(list)
+    for launches in ranks:
+        for name, (count, _) in launches.items():
+            counts[name].append(count)
+    return {name: float(np.median(seen + [0.0] * (len(ranks) - len(seen)))) for name, seen in counts.items()}
+
+
+def _more_work(launches: dict[str, tuple[float, float]], usual: dict[str, float]) -> float:
+    """Share of a rank's time in launches its peers lack."""
+    total = sum(spent for _, spent in launches.values())
+    excess = sum(
+        spent * (count - usual[name]) / count
+        for name, (count, spent) in launches.items()
+        if count > usual[name] * (1 + COUNT_TOLERANCE)
+    )
     return excess / total if total else 0.0
 
 

@@ -79,13 +79,14 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         if not blocked:
             break
         _break_deadlock(blocked, waiting, needed, arrived, ready)
+    last_origin = max((run.origin for run in runs), default=0)
     counted = tuple(run.rank.position not in scenario.on_time for run in runs)
     return Outcome(
         tuple(run.span() for run in runs),
         counted if any(counted) else (True,) * len(runs),
         tuple(tuple(run.marks) for run in runs),
         tuple(run.comm_busy for run in runs),
-        tuple(max(run.origin for run in runs) - run.origin for run in runs),
+        tuple(last_origin - run.origin for run in runs),
     )
 
 

@@ -16,6 +16,7 @@ from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
 
 from ddprof.tables import NULL, Array
 
+FEWEST_TO_OVERLAP = 4  # buckets: a model smaller than a few default buckets needs smaller ones to overlap at all
 VOLUME_SHARE = 0.1
 # Calls that share a bucket where the trace holds no sizes: of 1 MiB each if DDP's default takes them, but never so many
 # that nothing is left to overlap.
@@ -83,7 +84,8 @@ def overlapped_transfers(
     """New transfers when communication could start with the first gradient: per step, what exceeds the backward pass,
     and a tail.
 
-    The tail is the last bucket (`tail_bytes`), which nothing can hide.
+    The tail is the last bucket (`tail_bytes`; where no sizes were recorded, one of the fewest that overlap at all),
+    which nothing can hide.
     """
     result = {}
     for rank in graph.ranks:
@@ -97,7 +99,7 @@ def overlapped_transfers(
         for s in np.unique(step):
             members = rows[step == s]
             total, volume = float(transfer[members].sum()), float(sizes[step == s].sum())
-            tail = total * min(1.0, tail_bytes / volume) if volume else total
+            tail = total * (min(1.0, tail_bytes / volume) if volume else 1 / FEWEST_TO_OVERLAP)
             left = max(tail, total - _backward_ns(rank, int(s)))
             transfer[members] *= left / total if total else 1.0
         result[rank.position] = np.round(transfer).astype(np.int64)

@@ -13,9 +13,11 @@ Sources: PyTorch DDP (VLDB'20): overlap gained 38 % (ResNet) and 35 % (BERT) wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.buckets import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, certainty, doubtful, of_reason
 from ddprof.analyzers.rules.settings import setting, text
 
@@ -28,8 +30,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield from doubtful(measures, RULE.id, "no_overlap")
     for exposure in of_reason(measures, "no_overlap"):
         traffic = exposure.traffic
-        # Four buckets at least: a model smaller than a few default buckets needs smaller ones to overlap at all.
-        bucket = min(float(DEFAULT_BUCKET_BYTES), traffic.total_bytes / 4)
+        bucket = min(float(DEFAULT_BUCKET_BYTES), (traffic.total_bytes or math.inf) / FEWEST_TO_OVERLAP)
         volume = f" of {format_bytes(traffic.total_bytes)}" if traffic.total_bytes else ""
         suggested = f"{max(1, round(bucket / 2**20))}"
         yield Candidate(

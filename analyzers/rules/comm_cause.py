@@ -35,6 +35,7 @@ SMALL_BYTES = 10 * 2**20  # far below DDP's 25 MiB default bucket
 FASTEST_BUS_BYTES_PER_S = 480e9
 MANY_CALLS = 32
 EQUAL_SHARE = 0.9  # of the typical call, by the shortest
+FEW_UNTRACED = 0.25  # of the ranks: a file that was lost, not a sample
 UNSEEN_CERTAINTY = 0.75  # timers of untraced ranks show a late process, not a slow device
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 
@@ -168,11 +169,13 @@ def certainty(exposure: Exposure) -> float:
 
 
 def _doubt(measures: Measures) -> str | None:
-    """Why transfer with untraced members may be waiting for them; None where their timers speak against it."""
+    """Why transfer with untraced members may be waiting for them; None where their timers speak against it, or they
+    are so few that the late rank is hardly one of them.
+    """
     late = late_untraced(measures.job)
     if late is not None:
         return f"communication may be waiting: {late.words}"
-    if timers_complete(measures.job):
-        return None
     count = len(measures.job.missing_ranks)
+    if timers_complete(measures.job) or count <= FEW_UNTRACED * measures.job.world_size:
+        return None
     return f"communication has members among {count} untraced ranks: waiting for them and moving data look alike"

@@ -14,6 +14,7 @@ from ddprof.report.model import CAUSES, Verdict
 from ddprof.units import format_ranks, format_share, format_us
 
 CLEARLY_LARGER = 1.25
+UNSHARDED, SURE_ENOUGH = "input.unsharded", 0.75
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still win does not bound it
 _BOUND_OF_CAUSE = {
     "compute": "compute",
@@ -36,12 +37,12 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
     if serious:
         top = _lead(serious, measures)
         rule = catalogue().get(top.id)
-        sentence = _sentence(top, measures) + _culprits(diagnosis.findings, measures, top)
+        sentence = _sentence(top, measures) + _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
         if rule and rule.upper_bound and _compute_share(measures) >= MOSTLY_COMPUTE:
             return Verdict("compute", f"{_busy(measures)}. Next: {sentence}")
         return Verdict(rule.bound if rule else "compute", sentence)
     plain = _healthy(measures)
-    return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None))
+    return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
 
 
 def _lead(serious: list[Finding], measures: Measures) -> Finding:
@@ -78,6 +79,12 @@ def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | 
         return ""
     named = [f for f in findings if f.ranks and f is not top and f.lost_us >= NAMED_SHARE * measures.step_us]
     return f". Also: {named[0].summary}" if named else ""
+
+
+def _samples(diagnosis: Diagnosis) -> str:
+    """No step is longer for it, so its price is 0, yet of N ranks that read the same samples N - 1 work in vain."""
+    found = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.confidence >= SURE_ENOUGH), None)
+    return f". No step is longer for it, but {found.summary}" if found else ""
 
 
 def _compute_share(measures: Measures) -> float:

@@ -43,3 +43,8 @@ def test_the_sample_is_diagnosed_as_it_is(name: str) -> None:
     assert accused <= set().union(*named)
     assert report.verdict.bound in [*TRUTHS[name]["expected_bound"], *(["input"] if name == "unsharded" else [])]
     assert report.steps.wall_us == pytest.approx(TRUTHS[name]["step_us"], rel=0.01)
+
+
+def test_wasted_samples_are_in_the_headline() -> None:
+    report = analyze(FOLDER / "unsharded", cache=False, workers=1).report
+    assert "every rank the same samples" in report.verdict.headline

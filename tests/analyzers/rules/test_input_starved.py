@@ -27,6 +27,29 @@ def test_one_late_loader_is_not_starvation(labelled: Runs) -> None:
     assert labelled("input.straggler").said(ID) == []
 
 
+@pytest.mark.parametrize(("longest_of_others", "starved"), [(0.05, False), (0.6, True)])
+def test_loaders_that_run_dry_in_turn(labelled: Runs, longest_of_others: float, starved: bool) -> None:
+    """One rank is furthest behind in every step; that others block now and then tells starvation from a straggler."""
+    measures = labelled("clean.ddp").measures
+    step, ranks = measures.step_us, len(measures.job.ranks)
+    loader, longest = np.full(ranks, 0.02 * step), np.full(ranks, longest_of_others * 0.1 * step)
+    loader[:-1], loader[-1], longest[-1] = 0.003 * step, 0.1 * step, 0.1 * step
+    loader[0] = 0.012 * step if starved else loader[0]
+    given = replace(
+        measures,
+        host_spans_us={**measures.host_spans_us, "dataloader": loader},
+        longest_fetch_us=longest,
+        host_counts={**measures.host_counts, "dataloader": np.ones(ranks)},
+    )
+    said = {
+        c.id: c.ranks
+        for id in (ID, "input.straggler")
+        for c in catalogue()[id].detect(given)
+        if isinstance(c, Candidate)
+    }
+    assert said == ({ID: ()} if starved else {"input.straggler": (measures.job.rank_ids[-1],)})
+
+
 def test_abstains_without_loader_ranges(labelled: Runs) -> None:
     measures = labelled("clean.ddp").measures
     none = replace(measures, host_counts={**measures.host_counts, "dataloader": np.zeros(4)})

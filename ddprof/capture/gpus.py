@@ -59,6 +59,7 @@ class _Tally:
         self.hottest_c: int | None = None
 
     def add(self, gpu: dict[str, Any]) -> None:
+        """Count one sample of `nvml`; what holds an idle GPU back says nothing, so only busy ones are looked into."""
         self.samples += 1
         if not gpu.get("busy_percent"):
             return
@@ -72,6 +73,7 @@ class _Tally:
             self.hottest_c = max(gpu["temperature_c"], self.hottest_c or 0)
 
     def summary(self) -> dict[str, Any]:
+        """Samples, busy ones, busy samples by reason of throttling, means over busy samples, the highest temperature."""
         means = {name: self.sums[name] // count for name, count in self.counts.items()}
         return {
             "samples": self.samples,

@@ -73,7 +73,7 @@ class _Tally:
             self.hottest_c = max(gpu["temperature_c"], self.hottest_c or 0)
 
     def summary(self) -> dict[str, Any]:
-        """Samples, busy ones, busy samples by reason of throttling, means over busy samples, the highest temperature."""
+        """Samples, busy ones, busy ones by reason of throttling, means over busy samples, the highest temperature."""
         means = {name: self.sums[name] // count for name, count in self.counts.items()}
         return {
             "samples": self.samples,

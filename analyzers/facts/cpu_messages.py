@@ -7,17 +7,13 @@ from the last thing its thread did until the range ends.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from ddprof.analyzers.facts.model import MESSAGES, NO_STRING
-from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT
+from ddprof.analyzers.facts.names import OP_CODE, PIPELINE_GROUP, POINT_TO_POINT
 
 from ddprof.intervals import Intervals
 from ddprof.model import ProcessGroup, RankTrace
 from ddprof.tables import NULL, Array, Table
-
-_PIPELINE = re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)", re.IGNORECASE)
 
 
 def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, Table]:
@@ -54,7 +50,7 @@ def _group_of(trace: RankTrace, peer: Array) -> int:
     needed = int(peer.max(initial=-1)) + 1
     groups = [g for g, group in enumerate(trace.process_groups) if _may_carry(group, trace.identity.rank, needed)]
     if len(groups) > 1:
-        named = [g for g in groups if _PIPELINE.search(_text(trace.process_groups[g]))]
+        named = [g for g in groups if PIPELINE_GROUP.search(_text(trace.process_groups[g]))]
         groups = named or [g for g in groups if len(trace.process_groups[g].ranks) == trace.identity.world_size]
     return groups[0] if len(groups) == 1 else NO_STRING
 

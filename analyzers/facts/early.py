@@ -29,6 +29,11 @@ def is_early(ops: Table) -> Array:
     return early
 
 
+def early_comms(comms: Table, ops: Table) -> Array:
+    """Which communications are early operations; bool, shape (comms,). None are where nothing runs on a device."""
+    return is_early(ops)[comms["device_op"]] if len(ops) else np.zeros(len(comms), bool)
+
+
 def describe_early(comms: Table, messages: Table, steps: Table, early: Array) -> tuple[Table, Table]:
     """COMMS and MESSAGES with what `early` communications (bool, shape (comms,)) share with those a step later:
     operation, group, sequence, bytes, peers.

@@ -7,7 +7,7 @@ from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import complete_steps
 from ddprof.analyzers.facts.cpu_rank import cpu_facts
 from ddprof.analyzers.facts.device import device_ops
-from ddprof.analyzers.facts.early import describe_early, is_early
+from ddprof.analyzers.facts.early import describe_early, early_comms
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
 from ddprof.analyzers.facts.host import host_spans, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups, memory_summary
@@ -78,7 +78,7 @@ def _training_threads(trace: RankTrace, ops: Table, main: int | None) -> Array:
 def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
     ops, rows = device_ops(trace)
     ops, comms, messages = device_comms(trace, ops, rows)
-    comms, messages = describe_early(comms, messages, steps, is_early(ops)[comms["device_op"]])
+    comms, messages = describe_early(comms, messages, steps, early_comms(comms, ops))
     spans = host_spans(trace, _training_threads(trace, ops, main), ops)
     tables = {
         "device_ops": ops,

@@ -63,6 +63,7 @@ _COMM_KERNEL = re.compile(
 )
 _COMM_ANNOTATION = re.compile(r"^(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl):", re.IGNORECASE)
 
+PIPELINE_GROUP = re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)|pipeline_model|PIPELINE", re.IGNORECASE)
 _DATALOADER = re.compile(
     r"^enumerate\(DataLoader\)|^enumerate\(DataPipe\)|^ddprof::data$|data_?loader|dataload|next_batch|get_batch"
     r"|fetch_batch|load_batch|\[pl\]\[profile\].*(?:train_)?dataloader_next|\.train_dataloader_next",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
-from ddprof.analyzers.facts.names import COLLECTIVE_OPS, POINT_TO_POINT
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS, PIPELINE_GROUP, POINT_TO_POINT
 from ddprof.analyzers.job.channels import nameless_groups
 from ddprof.analyzers.job.model import GROUPS
 
@@ -17,7 +17,7 @@ from ddprof.tables import Table
 GroupKey = tuple[tuple[int, ...], str]
 
 _ROLE_BY_NAME = (
-    ("pp", re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)|pipeline_model|PIPELINE", re.I)),
+    ("pp", PIPELINE_GROUP),
     ("tp", re.compile(r"(^|[_\W])(tp|tensor)([_\W\d]|$)|tensor_(model_)?parallel|TENSOR_MODEL", re.I)),
     ("ep", re.compile(r"(^|[_\W])(ep|expert)([_\W\d]|$)|EXPERT", re.I)),
     ("cp", re.compile(r"(^|[_\W])(cp|sp|context|sequence)([_\W\d]|$)|CONTEXT_PARALLEL", re.I)),

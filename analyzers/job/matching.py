@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from ddprof.analyzers.facts.early import is_early
+from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.job.groups import GroupKey
@@ -86,8 +86,7 @@ def _in_launch_order(facts: RankFacts, rows: Array) -> tuple[Array, Array]:
     comms = facts.comms
     launch, start = comms["launch_ns"][rows], comms["start_ns"][rows]
     when = np.where(launch != NULL, launch, start)
-    ops = facts.device_ops
-    early = is_early(ops)[comms["device_op"][rows]] if len(ops) else np.zeros(len(rows), bool)
+    early = early_comms(comms, facts.device_ops)[rows]
     order = np.lexsort((when, ~early))
     return order, np.where(early, BEFORE, _step_label(facts, when))[order]
 

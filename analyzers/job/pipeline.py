@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from ddprof.analyzers.facts.early import is_early
+from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import host_work, launched_in
 from ddprof.analyzers.job.matching import Matched
@@ -64,11 +64,7 @@ def _launched_in_steps(ranks: Sequence[RankFacts], matched: Matched) -> Array:
             continue
         comm = matched.comm[mine]
         launch, start = facts.comms["launch_ns"][comm], facts.comms["start_ns"][comm]
-        early = (
-            is_early(facts.device_ops)[facts.comms["device_op"][comm]]
-            if facts.is_device_rank
-            else np.zeros(len(mine), bool)
-        )
+        early = early_comms(facts.comms, facts.device_ops)[comm]
         when = np.where(launch != NULL, launch, start)
         inside[mine] = ~early & (when >= facts.steps["start_ns"][0]) & (when < facts.steps["end_ns"][-1])
     return inside

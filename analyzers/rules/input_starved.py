@@ -115,7 +115,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, "no loader range in the trace: fetching data cannot be told from other host work")
         return
     typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
-    behind, late = _behind(measures), late_loaders(measures)
+    behind = _behind(measures)
+    late = behind if len(behind) and _alone(measures, behind) else behind[:0]
     # Where a few loaders are far behind, the others' own time must be worth a finding by itself.
     floor = OWN_SHARE if len(late) else MIN_SHARE
     # Some far behind, the others now and then: while all wait for the one furthest behind, their own queues fill.

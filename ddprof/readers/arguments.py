@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from ddprof.model import Kind
 from ddprof.readers.groups import Groups
 from ddprof.readers.numbers import one_int, to_int64
-from ddprof.readers.trace_event import Args
+from ddprof.readers.trace_event import NO_ARGS, Args, Event
 from ddprof.tables import NULL, Array
 
 # Bytes of one element, by the names of c10::ScalarType and by the C++ names that shapes are recorded with.
@@ -29,7 +28,6 @@ ELEMENT_BYTES: Mapping[str, int] = {
 }
 _IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
 _SYNC = int(Kind.SYNC)
-_COLLECTIVE = attrgetter("collective")
 _LIBRARY = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):(?P<op>\w+)")
 # Which of an operator's inputs are the peer and the tag (torch/csrc/distributed/c10d/Ops.cpp).
 _MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
@@ -75,36 +73,46 @@ class ArgumentTables:
         self._texts = _JsonTexts(strings)
         self.ranks_seen: set[tuple[int, int]] = set()  # ("Rank", "Group size") as collectives state them
 
-    def add(self, first_row: int, kind: Array, names: list[str], args: list[Args], shape_rows: Array) -> None:
-        """The arguments of one block, whose first event is number `first_row`."""
-        collectives = list(map(_COLLECTIVE, args))
-        if collectives.count(None) < len(collectives):
-            for at, name in enumerate(collectives):
-                if name is not None:
-                    self._collective(first_row + at, args[at])
-        for at in np.flatnonzero(_IS_COPY[kind]).tolist():
-            given = args[at]
-            self.copies.append((first_row + at, one_int(given.bytes if given.bytes != NULL else given.size)))
-        for at in np.flatnonzero(kind == _SYNC).tolist():
-            given = args[at]
-            self.syncs.append((first_row + at, _not_negative(given.wait_stream), _not_negative(given.wait_correlation)))
-        self._operators(first_row, shape_rows, names, args)
+    def add(
+        self,
+        first_row: int,
+        kind: Array,
+        collectives: Array,
+        shape_rows: Array,
+        events: Callable[[Array], Sequence[Event]],
+    ) -> None:
+        """The arguments of one block, whose first event is number `first_row`.
 
-    def _operators(self, first_row: int, shape_rows: Array, names: list[str], args: list[Args]) -> None:
-        for row in shape_rows.tolist():
-            if names[row] in _MESSAGE_INPUTS:
-                self.messages.append((first_row + row, *_peer_and_tag(names[row], args[row].values)))
-        rows = [row for row in shape_rows.tolist() if args[row].dims]
-        if not rows:
+        `collectives`: rows that name one; `shape_rows`: rows whose shapes are used; `events` gives the events of rows.
+        """
+        copies, syncs = np.flatnonzero(_IS_COPY[kind]), np.flatnonzero(kind == _SYNC)
+        for row, event in _with_rows(collectives, events):
+            self._collective(first_row + row, event.args or NO_ARGS)
+        for row, event in _with_rows(copies, events):
+            given = event.args or NO_ARGS
+            self.copies.append((first_row + row, one_int(given.bytes if given.bytes != NULL else given.size)))
+        for row, event in _with_rows(syncs, events):
+            given = event.args or NO_ARGS
+            self.syncs.append(
+                (first_row + row, _not_negative(given.wait_stream), _not_negative(given.wait_correlation))
+            )
+        self._operators(first_row, list(_with_rows(shape_rows, events)))
+
+    def _operators(self, first_row: int, shaped: list[tuple[int, Event]]) -> None:
+        for row, event in shaped:
+            if event.name in _MESSAGE_INPUTS:
+                values = (event.args or NO_ARGS).values
+                self.messages.append((first_row + row, *_peer_and_tag(event.name, values)))
+        given = [(row, event.name, event.args) for row, event in shaped if event.args is not None and event.args.dims]
+        if not given:
             return
-        dims = list(map(self._texts.__getitem__, [bytes(args[row].dims) for row in rows]))
-        types = list(map(self._texts.__getitem__, [bytes(args[row].types) for row in rows]))
-        self.operators.append(np.array(([first_row + row for row in rows], dims, types), np.int64))
-        libraries = {name: found for name in {names[row] for row in rows} if (found := _LIBRARY.match(name))}
-        for row in rows if libraries else ():
-            if names[row] in libraries:
-                operation = libraries[names[row]]["op"]
-                self._library_call(first_row + row, operation, _text(args[row].dims), _text(args[row].types))
+        dims = [self._texts[bytes(args.dims)] for _, _, args in given]
+        types = [self._texts[bytes(args.types)] for _, _, args in given]
+        self.operators.append(np.array(([first_row + row for row, _, _ in given], dims, types), np.int64))
+        libraries = {name: found for name in {name for _, name, _ in given} if (found := _LIBRARY.match(name))}
+        for row, name, args in given if libraries else ():
+            if name in libraries:
+                self._library_call(first_row + row, libraries[name]["op"], _text(args.dims), _text(args.types))
 
     def _library_call(self, row: int, op: str, dims: str, types: str) -> None:
         """A collective of a library that states no arguments (gloo): its size is that of its input tensors."""
@@ -145,6 +153,10 @@ class ArgumentTables:
         self.memory.append(np.stack((ts_ns, device, allocated, reserved))[:, ts_ns != NULL])
 
 
+def _with_rows(rows: Array, events: Callable[[Array], Sequence[Event]]) -> Iterable[tuple[int, Event]]:
+    return zip(rows.tolist(), events(rows), strict=True) if len(rows) else ()
+
+
 def _peer_and_tag(operator: str, values: Any) -> tuple[int, int]:
     """What a c10d operator was called with; NULL where the trace does not say (inputs are recorded with shapes)."""
     try:
@@ -175,6 +187,8 @@ def _tensor_bytes(dims: str, types: str) -> tuple[int, str]:
     try:
         shapes, names = json.loads(dims), json.loads(types)
     except ValueError:
+        return NULL, ""
+    if not isinstance(shapes, list) or not isinstance(names, list):
         return NULL, ""
     total, dtype = 0, ""
     for shape, name in zip(shapes, names, strict=False):

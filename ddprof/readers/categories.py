@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from enum import IntEnum
 
 import numpy as np
 
@@ -13,6 +14,12 @@ from ddprof.tables import Array
 UNKNOWN = 255  # stands for a kind where the category is not known: the event's arguments decide
 _PYTHON = frozenset({"python_function", "Python"})
 _DROPPED = FLOWS - {"critical_path"}  # arrows, which say nothing that correlation does not
+
+
+class Route(IntEnum):
+    """As `scan.c` has it: into columns, only counted, counted if no garbage collection, or left to msgspec."""
+
+    KEEP, DROP, PYTHON, REST = range(4)
 
 
 class Categories(dict[str, int]):
@@ -38,6 +45,14 @@ class Categories(dict[str, int]):
     def numbers(self, categories: list[str]) -> Array:
         """The number of each category, int32, shape (len(categories),)."""
         return np.frombuffer(array("i", list(map(self.__getitem__, categories))), np.int32)
+
+    def route(self, number: int) -> int:
+        """What the native scanner does with the spans of a category: a Route."""
+        if self.is_python[number] and self.dropped[number]:
+            return Route.PYTHON
+        if self.dropped[number]:
+            return Route.DROP
+        return Route.REST if self.kind[number] in (UNKNOWN, Kind.OTHER) else Route.KEEP
 
     def counts(self, numbers: Array) -> dict[str, int]:
         """How often each category occurs among `numbers`, those that do not left out."""

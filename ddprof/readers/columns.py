@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import compress, islice
 from operator import attrgetter
 from typing import Any, cast
@@ -19,6 +19,7 @@ from ddprof.readers.arguments import ArgumentTables
 from ddprof.readers.categories import UNKNOWN, Categories
 from ddprof.readers.kinds import FLOWS, device_kind, wants_shapes
 from ddprof.readers.numbers import to_int64, to_ns
+from ddprof.readers.scanned import Block, Scanner, is_native
 from ddprof.readers.trace_event import NO_ARGS, Args, Event
 from ddprof.tables import NULL, Array
 
@@ -29,7 +30,7 @@ _OTHER = int(Kind.OTHER)
 _NOT_MARKS = frozenset("Xsft")
 _PH, _CATEGORY, _NAME, _PID, _TID = map(attrgetter, ("ph", "cat", "name", "pid", "tid"))
 _TS, _DUR = attrgetter("ts"), attrgetter("dur")
-_EXTERNAL, _CORRELATION = attrgetter("external_id"), attrgetter("correlation")
+_EXTERNAL, _CORRELATION, _COLLECTIVE = map(attrgetter, ("external_id", "correlation", "collective"))
 
 
 class Interned(dict[Any, int]):
@@ -62,8 +63,28 @@ class EventColumns:
         self._wants_shapes: list[bool] = []
         self._known = Categories(keep_python)
 
-    def add(self, events: list[Event | None]) -> None:
+    def scanner(self) -> Scanner | None:
+        """The scanner that numbers what it finds as these columns do; None where it was not built."""
+        return Scanner(self.strings, self.tracks, self._known) if is_native() else None
+
+    def add(self, events: Block | Sequence[Event | None]) -> None:
         """Append a block. Raises InexactFloats, before anything is changed, where the block must be decoded exactly."""
+        if isinstance(events, Block):
+            self._decoded(events.rest)
+            self._scanned(events)
+        else:
+            self._decoded(events)
+
+    def _scanned(self, block: Block) -> None:
+        """Append the ordinary spans of a scanned block."""
+        counts = zip(self._known, block.counts.tolist(), strict=False)
+        self.categories.update({category: n for category, n in counts if n})
+        if len(block.name):
+            kind = self._known.kind[block.category]
+            columns = kind, block.name, block.track, block.ts_ns, self._durations(block.dur_ns)
+            self._append((*columns, block.correlation, block.external_id), block.collectives, block.events)
+
+    def _decoded(self, events: Sequence[Event | None]) -> None:
         present, numbers = self._present(events)
         keep = self._kept(present, numbers)
         counts = self._known.counts(numbers)
@@ -85,7 +106,7 @@ class EventColumns:
         if spans:
             self._spans(spans, numbers, ts, dur)
 
-    def _present(self, events: list[Event | None]) -> tuple[list[Event], Array]:
+    def _present(self, events: Sequence[Event | None]) -> tuple[list[Event], Array]:
         """The events that are not null, and the numbers of their categories."""
         try:
             return cast("list[Event]", events), self._known.numbers(list(map(_CATEGORY, events)))
@@ -149,15 +170,24 @@ class EventColumns:
             rows = np.flatnonzero(keep).tolist()
             spans, args = [spans[r] for r in rows], [args[r] for r in rows]
             kind, ts, dur = kind[keep], ts[keep], dur[keep]
-        names = list(map(_NAME, spans))
-        name = self.strings.all(names)
+        name = self.strings.all(map(_NAME, spans))
         track = self.tracks.all(zip(map(_PID, spans), map(_TID, spans), strict=True))
-        external = self._external(args)
-        correlation = to_int64(list(map(_CORRELATION, args)))
-        self.blocks.append((kind, name, track, ts, self._durations(dur), correlation, external))
-        self._device_tracks(kind, track, spans, args)
-        self.arguments.add(self.rows, kind, names, args, self._shape_rows(kind, name))
-        self.rows += len(spans)
+        correlation, external = to_int64(list(map(_CORRELATION, args))), self._external(args)
+        named = list(map(_COLLECTIVE, args))
+        collectives = [row for row, found in enumerate(named) if found is not None] if any(named) else []
+        self._append(
+            (kind, name, track, ts, self._durations(dur), correlation, external),
+            np.array(collectives, np.int64),
+            lambda rows: [spans[row] for row in rows.tolist()],
+        )
+
+    def _append(self, block: tuple[Array, ...], collectives: Array, events: Callable[[Array], Sequence[Event]]) -> None:
+        """Append columns. `events` gives the whole events of some rows: of the few whose arguments are used."""
+        kind, name, track = block[:3]
+        self._device_tracks(kind, track, events)
+        self.arguments.add(self.rows, kind, collectives, self._shape_rows(kind, name), events)
+        self.blocks.append(block)
+        self.rows += len(kind)
 
     def _external(self, args: list[Args]) -> Array:
         external = to_int64(list(map(_EXTERNAL, args)))
@@ -190,11 +220,14 @@ class EventColumns:
         self.defects["negative durations"] += int(negative.sum())
         return np.where(dur < 0, 0, dur)
 
-    def _device_tracks(self, kind: Array, track: Array, spans: list[Event], args: list[Args]) -> None:
-        on_device = track[_IS_DEVICE[kind]]
-        for number in set(on_device.tolist()) - self.device_of.keys():
-            row = int(np.flatnonzero(_IS_DEVICE[kind] & (track == number))[0])
-            event, given = spans[row], args[row]
+    def _device_tracks(self, kind: Array, track: Array, events: Callable[[Array], Sequence[Event]]) -> None:
+        on_device = _IS_DEVICE[kind]
+        new = set(track[on_device].tolist()) - self.device_of.keys()
+        if not new:
+            return
+        first = [int(np.flatnonzero(on_device & (track == number))[0]) for number in new]
+        for number, event in zip(new, events(np.array(first)), strict=True):
+            given = event.args or NO_ARGS
             self.device_of[number] = (_index(given.device, event.pid), _index(given.stream, event.tid))
 
     def _shape_rows(self, kind: Array, name: Array) -> Array:

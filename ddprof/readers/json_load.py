@@ -24,7 +24,7 @@ def load_events(path: str, member: str | None = None) -> list[Any]:
         return salvage_events(text, lambda value: value)
 
     with open_blocks(path, member) as blocks:
-        stream: EventStream[Any] = EventStream(iter(blocks), decoder.decode, salvage)
+        stream: EventStream[list[Any], Any] = EventStream(iter(blocks), decoder.decode, salvage)
         try:
             return [event for batch in stream for event in batch]
         except NoUsableInput as error:

@@ -8,7 +8,7 @@ computed (`json_structure`); where the text itself is broken, what is sound is s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -18,7 +18,8 @@ from ddprof.errors import NoUsableInput
 from ddprof.readers.json_salvage import Salvage
 from ddprof.readers.json_structure import Structure, structure
 
-T = TypeVar("T")
+B = TypeVar("B", bound=Sized)  # what a block decodes to
+T = TypeVar("T")  # an event
 MAX_EVENT_BYTES = 64 << 20  # beyond this without an event boundary the text is not a list of events
 MAX_OPEN_BYTES = 16 << 20  # beyond this an event that does not end is taken for damage
 MAX_HEADER_BYTES = 512 << 20
@@ -49,15 +50,16 @@ class Damage:
 
 
 @dataclass
-class EventStream(Generic[T]):
+class EventStream(Generic[B, T]):
     """Decodes the events of a trace, block by block.
 
-    `decode` parses a JSON list and raises msgspec errors; `salvage` gets what it can out of text that `decode` rejects.
-    After iteration, `header` and `footer` hold the text around the event list, `damage` what was lost.
+    `decode` parses a JSON list, to a list or whatever else has a length, and raises msgspec errors; `salvage` gets what
+    it can out of text that `decode` rejects. After iteration, `header` and `footer` hold the text around the list,
+    `damage` what was lost.
     """
 
     chunks: Iterator[bytes]
-    decode: Callable[[bytes], list[T]]
+    decode: Callable[[bytes], B]
     salvage: Callable[[bytes], Salvage[T]]
     header: bytes = b""
     footer: bytes = b""
@@ -65,7 +67,7 @@ class EventStream(Generic[T]):
     is_list_root: bool = False
     _offset: int = 0
 
-    def __iter__(self) -> Iterator[list[T]]:
+    def __iter__(self) -> Iterator[B | list[T]]:
         buffer, tried = self._find_events(), 0
         for chunk in self.chunks:
             quick = self._quick(buffer, chunk) if not tried else None
@@ -83,16 +85,16 @@ class EventStream(Generic[T]):
                 tried = len(buffer)
                 continue
             before = len(buffer)
-            batch, buffer, done = self._batch(buffer, cut)
+            events, buffer, done = self._batch(buffer, cut)
             tried = before if len(buffer) == before else 0
-            if batch:
-                yield batch
+            if events:
+                yield events
             if done:
                 self._collect_footer(buffer)
                 return
         yield from self._finish(buffer)
 
-    def _quick(self, rest: bytes, chunk: bytes) -> tuple[list[T], bytes] | None:
+    def _quick(self, rest: bytes, chunk: bytes) -> tuple[B, bytes] | None:
         """The ordinary case, with one copy of the text: the new chunk holds a boundary and all before it is sound."""
         cut = last_boundary(chunk)
         if cut is None:
@@ -147,7 +149,7 @@ class EventStream(Generic[T]):
         self.chunks = _lines_to_list(_chain(buffer, self.chunks))
         return b""
 
-    def _batch(self, buffer: bytes, cut: int) -> tuple[list[T], bytes, bool]:
+    def _batch(self, buffer: bytes, cut: int) -> tuple[B | list[T], bytes, bool]:
         """Decode up to `cut`: the events, the rest of the buffer, and whether the list has ended."""
         try:
             batch = self.decode(b"".join((b"[", memoryview(buffer)[:cut], b"]")))
@@ -155,7 +157,7 @@ class EventStream(Generic[T]):
             return self._careful(buffer, cut)
         return batch, self._advance(buffer, cut), False
 
-    def _careful(self, buffer: bytes, cut: int) -> tuple[list[T], bytes, bool]:
+    def _careful(self, buffer: bytes, cut: int) -> tuple[B | list[T], bytes, bool]:
         """The guess was wrong, the list ends here, an event is odd, or the text is damaged."""
         shape = structure(buffer)
         close, last_end = shape.close(), shape.last_end()
@@ -172,7 +174,7 @@ class EventStream(Generic[T]):
         self._record(saved)
         return saved.events, self._advance(buffer, cut), False
 
-    def _sound(self, text: bytes) -> list[T] | None:
+    def _sound(self, text: bytes) -> B | list[T] | None:
         """The events of `text` if it is a list without damage (oddities of single events allowed), else None."""
         try:
             return self.decode(b"".join((b"[", text, b"]")))
@@ -193,7 +195,7 @@ class EventStream(Generic[T]):
         self._offset += len(buffer) - len(rest)
         return rest
 
-    def _finish(self, buffer: bytes) -> Iterator[list[T]]:
+    def _finish(self, buffer: bytes) -> Iterator[B | list[T]]:
         """The file has ended: the rest should be the last events, the closing bracket and the footer."""
         close = structure(buffer).close()
         if close is not None:

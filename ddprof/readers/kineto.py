@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,18 +12,21 @@ from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.assemble import assemble, missing_device_note, overlap_note
 from ddprof.readers.columns import EventColumns
 from ddprof.readers.companions import read_flight_recorder, read_sidecar
+from ddprof.readers.decoder import Decoder
 from ddprof.readers.hardware import read_hardware
 from ddprof.readers.header import Header, parse_header
 from ddprof.readers.json_stream import Damage, EventStream
 from ddprof.readers.kinds import DEVICE_FLOWS
 from ddprof.readers.names import host_in_name, rank_in_name
 from ddprof.readers.numbers import InexactFloats
+from ddprof.readers.scanned import Block
 from ddprof.readers.source import Source
 from ddprof.readers.streams import open_blocks
-from ddprof.readers.trace_event import Decoder, Event
+from ddprof.readers.trace_event import Event
 from ddprof.readers.workers import add_lanes, read_fetches, summary, workers_path
 from ddprof.tables import NULL, Table
 
+Events: TypeAlias = EventStream[Block | list[Event | None], Event | None]
 UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the header has no base
 
 
@@ -33,9 +36,10 @@ def read_kineto(source: Source, keep_python: bool = False) -> RankTrace:
 
     Raises NoUsableInput, in one line, where there is no event list; damage to it becomes health notes.
     """
-    columns, decoder = EventColumns(keep_python), Decoder()
+    columns = EventColumns(keep_python)
+    decoder = Decoder(columns.scanner())
     with open_blocks(source.path, source.member) as blocks:
-        stream: EventStream[Event | None] = EventStream(iter(blocks), decoder.decode, decoder.salvage)
+        stream: Events = EventStream(iter(blocks), decoder.decode, decoder.salvage)
         try:
             _fill(columns, stream, decoder)
         except NoUsableInput as error:
@@ -45,7 +49,7 @@ def read_kineto(source: Source, keep_python: bool = False) -> RankTrace:
     return _trace(source, columns, Header(values), _damage_notes(source.label, stream.damage, packing, whole))
 
 
-def _fill(columns: EventColumns, stream: EventStream[Event | None], decoder: Decoder) -> None:
+def _fill(columns: EventColumns, stream: Events, decoder: Decoder) -> None:
     for events in stream:
         try:
             columns.add(events)

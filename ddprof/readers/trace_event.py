@@ -6,13 +6,10 @@ accepts any JSON value, as vendors write numbers as strings; the columns (`colum
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from ddprof.readers.json_salvage import Salvage, salvage_events
 from ddprof.tables import NULL
 
 
@@ -67,35 +64,6 @@ class Event(msgspec.Struct, gc=False):
 
 
 NO_ARGS = Args()
-_LIST = list[Event | None]
-
-
-class Decoder:
-    """Decodes lists of events.
-
-    `exact` reads fractions digit by digit instead of through float64 (three times slower).
-    """
-
-    def __init__(self) -> None:
-        self._fast = msgspec.json.Decoder(_LIST)
-        self._exact = msgspec.json.Decoder(_LIST, float_hook=Decimal)
-        self.exact = False
-        self.text = b""
-
-    def decode(self, text: bytes) -> list[Event | None]:
-        """The events of a JSON list. Raises msgspec.DecodeError or UnicodeDecodeError."""
-        self.text = text
-        return (self._exact if self.exact else self._fast).decode(text)
-
-    def redecode(self) -> list[Event | None]:
-        """The last block again, and every later one, digit by digit. (Salvaged text is exact already.)"""
-        self.exact = True
-        return self._exact.decode(self.text)
-
-    def salvage(self, text: bytes) -> Salvage[Event | None]:
-        """The sound events of damaged text."""
-        accept: Callable[[Any], Event | None] = event_from_json
-        return salvage_events(text, accept)
 
 
 def event_from_json(value: Any) -> Event | None:

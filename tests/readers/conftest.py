@@ -1,8 +1,23 @@
-"""Makes the helper of this folder importable."""
+"""Makes the helper of this folder importable; readers of text are tested with and without the native scanner."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from ddprof.readers.scanned import is_native
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # `kineto_text` is a helper of this folder, not a package
+
+
+@pytest.fixture(scope="module", params=["native", "msgspec"])
+def decoding(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything twice: with the native scanner, if it was built, and without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DDPROF_NATIVE", "1" if request.param == "native" else "0")
+        if request.param == "native" and not is_native():
+            pytest.skip("the native scanner was not built (no C compiler or no Python.h)")
+        yield

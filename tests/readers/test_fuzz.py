@@ -11,6 +11,8 @@ import pytest
 from ddprof.errors import DdprofError
 from ddprof.readers import discover, read
 
+pytestmark = pytest.mark.usefixtures("decoding")
+
 INPUTS = (
     "traces/multi_rank/one_allreduce_2ranks/trace0.json",
     "traces/single_rank/amd_mi250/mi250_minitoy_train_ROCm6_2_kineto.json.gz",

@@ -24,7 +24,7 @@ JSON = st.recursive(
 EVENTS = st.lists(st.fixed_dictionaries({"ph": st.just("X"), "name": st.text(), "args": JSON}), max_size=12)
 
 
-def stream(text: bytes, block: int) -> EventStream[Any]:
+def stream(text: bytes, block: int) -> EventStream[list[Any], Any]:
     decoder = msgspec.json.Decoder(list[Any])
     chunks: Iterator[bytes] = (text[i : i + block] for i in range(0, len(text), block))
 
@@ -34,7 +34,7 @@ def stream(text: bytes, block: int) -> EventStream[Any]:
     return EventStream(chunks, decoder.decode, salvage)
 
 
-def read_all(text: bytes, block: int = 50) -> tuple[list[Any], EventStream[Any]]:
+def read_all(text: bytes, block: int = 50) -> tuple[list[Any], EventStream[list[Any], Any]]:
     events = stream(text, block)
     return [e for batch in events for e in batch], events
 

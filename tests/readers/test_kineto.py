@@ -19,6 +19,8 @@ from ddprof.readers import Source, read, streams
 from ddprof.readers.kineto import read_kineto
 from ddprof.tables import NULL
 
+pytestmark = pytest.mark.usefixtures("decoding")
+
 NAMES = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="@"), max_size=12)
 EVENT = st.builds(
     kt.span,

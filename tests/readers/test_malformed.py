@@ -12,6 +12,8 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import RankTrace
 from ddprof.readers import Source, discover, read, resolve_identities
 
+pytestmark = pytest.mark.usefixtures("decoding")
+
 FOLDER = "traces/edge_cases/malformed"
 
 

@@ -1,0 +1,159 @@
+/* One event: where its fields are, and the numbers among them, digit by digit instead of through float64. */
+#pragma once
+#include "json_text.h"
+
+#define NO_NUMBER INT64_MIN               /* ddprof.tables.NULL */
+#define MAX_NS (INT64_C(1) << 62)         /* ddprof.readers.numbers.MAX_NS */
+
+typedef struct {
+    Text at, end; /* of a string without its quotes; at == NULL: not given */
+    int is_plain; /* a string without escapes, or a number */
+} Field;
+
+typedef struct {
+    Field ph, category, name, pid, tid, ts, dur;
+    int64_t correlation, external, external_old;
+    int is_odd; /* an argument is not an integer: left to msgspec */
+    int is_collective;
+} Event;
+
+/* A whole number of at most 18 digits. 0: it is something else. */
+static int read_integer(Text at, Text end, int64_t *value) {
+    int negative = *at == '-';
+    Text first = at + negative;
+    if (end - first < 1 || end - first > 18) return 0;
+    int64_t number = 0;
+    for (at = first; at < end; at++) {
+        if (!is_digit(*at)) return 0;
+        number = 10 * number + (*at - '0');
+    }
+    *value = negative ? -number : number;
+    return 1;
+}
+
+/* Microseconds, with at most three decimals that are not zero, to nanoseconds. 0: it is something else. */
+static int read_ns(Field field, int64_t *ns) {
+    Text at = field.at, first = at;
+    if (!at || !is_digit(*at)) return 0;
+    int64_t number = 0;
+    for (; at < field.end && is_digit(*at) && at - first < 17; at++) number = 10 * number + (*at - '0');
+    if (at - first > 16 || number >= MAX_NS / 1000) return 0;
+    int64_t fraction = 0;
+    if (at < field.end) {
+        if (*at++ != '.') return 0;
+        for (int i = 0; i < 3; i++) fraction = 10 * fraction + (at < field.end && is_digit(*at) ? *at++ - '0' : 0);
+        while (at < field.end && *at == '0') at++;
+        if (at < field.end) return 0;
+    }
+    *ns = 1000 * number + fraction;
+    return 1;
+}
+
+static Text read_argument(Text at, int64_t *value, int *is_odd) {
+    Text end = skip_value(at, 2);
+    if (end && !read_integer(at, end, value)) *is_odd = 1;
+    return end;
+}
+
+#define IS(key, end, word) ((size_t)((end) - (key)) == sizeof(word) - 1 && !memcmp(key, word, sizeof(word) - 1))
+
+static Text read_arguments(Text at, Event *event) {
+    event->correlation = event->external = event->external_old = NO_NUMBER;
+    event->is_odd = event->is_collective = 0;
+    if (*at == 'n') return skip_word(at);
+    if (*at != '{') return NULL;
+    at = skip_space(at + 1);
+    if (*at == '}') return at + 1;
+    for (;;) {
+        int escaped = 0;
+        Text key = at + 1, end;
+        if (*at != '"' || !(end = skip_text(key, &escaped)) || escaped) return NULL;
+        at = skip_space(end + 1);
+        if (*at != ':') return NULL;
+        at = skip_space(at + 1);
+        if (IS(key, end, "External id"))
+            at = read_argument(at, &event->external, &event->is_odd);
+        else if (IS(key, end, "correlation"))
+            at = read_argument(at, &event->correlation, &event->is_odd);
+        else if (IS(key, end, "external id"))
+            at = read_argument(at, &event->external_old, &event->is_odd);
+        else {
+            if (IS(key, end, "Collective name")) event->is_collective = *at != 'n';
+            at = skip_value(at, 2);
+        }
+        if (!at) return NULL;
+        at = skip_space(at);
+        if (*at == '}') return at + 1;
+        if (*at != ',') return NULL;
+        at = skip_space(at + 1);
+    }
+}
+
+static Text read_string(Text at, Field *field) {
+    int escaped = 0;
+    if (*at != '"') return NULL;
+    field->at = at + 1;
+    field->end = skip_text(at + 1, &escaped);
+    field->is_plain = !escaped;
+    return field->end ? field->end + 1 : NULL;
+}
+
+/* A process or thread: a number, or a string (whose quotes are kept: "7" is not 7). */
+static Text read_identifier(Text at, Field *field) {
+    int escaped = 0, is_string = *at == '"';
+    Text end = NULL;
+    if (is_string) {
+        if ((end = skip_text(at + 1, &escaped))) end++;
+    } else if (*at == '-' || is_digit(*at)) {
+        end = skip_number(at);
+    }
+    int64_t unused;
+    field->at = at;
+    field->end = end;
+    field->is_plain = end && !escaped && (is_string || read_integer(at, end, &unused));
+    return end;
+}
+
+static Text read_any(Text at, Field *field) {
+    field->at = at;
+    return field->end = skip_value(at, 1);
+}
+
+/* From the opening brace of an event to behind its closing one; NULL where msgspec must look at the block. */
+static Text read_event(Text at, Event *event) {
+    memset(event, 0, sizeof *event);
+    event->correlation = event->external = event->external_old = NO_NUMBER;
+    at = skip_space(at + 1);
+    if (*at == '}') return at + 1;
+    for (;;) {
+        int escaped = 0;
+        Text key = at + 1, end;
+        if (*at != '"' || !(end = skip_text(key, &escaped)) || escaped) return NULL;
+        at = skip_space(end + 1);
+        if (*at != ':') return NULL;
+        at = skip_space(at + 1);
+        if (IS(key, end, "ph"))
+            at = read_string(at, &event->ph);
+        else if (IS(key, end, "cat"))
+            at = read_string(at, &event->category);
+        else if (IS(key, end, "name"))
+            at = read_string(at, &event->name);
+        else if (IS(key, end, "pid"))
+            at = read_identifier(at, &event->pid);
+        else if (IS(key, end, "tid"))
+            at = read_identifier(at, &event->tid);
+        else if (IS(key, end, "ts"))
+            at = read_any(at, &event->ts);
+        else if (IS(key, end, "dur"))
+            at = read_any(at, &event->dur);
+        else if (IS(key, end, "args"))
+            at = read_arguments(at, event);
+        else
+            at = skip_value(at, 1);
+        if (!at) return NULL;
+        at = skip_space(at);
+        if (*at == '}') return at + 1;
+        if (*at != ',') return NULL;
+        at = skip_space(at + 1);
+    }
+}

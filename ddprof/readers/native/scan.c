@@ -1,0 +1,188 @@
+/* The quick half of the Kineto reader: the ordinary events of a block of JSON text, straight into columns.
+ *
+ * Nearly all events of a trace are spans with plain numbers. Making Python objects of each costs three times what
+ * reading its text does. This scanner validates the whole block, fills columns from the ordinary spans, counts the
+ * events of categories that nobody uses, and hands back the places of all others: `trace_event` decodes those with
+ * msgspec. It gives up on the block (None) where the text is not plain ASCII JSON of the expected types, so whatever is odd or
+ * damaged has one reader. It is optional: without a compiler the package installs without it, and msgspec reads everything.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "column.h"
+#include "numbering.h"
+
+/* What is done with the events of a category: ddprof.readers.categories.Route. */
+enum { ROUTE_KEEP, ROUTE_DROP, ROUTE_PYTHON, ROUTE_REST };
+
+/* ------------------------------------------------------------------------------------------- a block */
+
+enum { CATEGORY, NAME, TRACK, TS, DUR, CORRELATION, EXTERNAL, BEGIN, END, COLLECTIVES, REST, COUNTS, COLUMNS };
+
+typedef enum { DONE, GIVE_UP, RAISED } Outcome;
+
+static int keep(Column *columns, const Event *event, Text block, Text at, Text end, int64_t numbers[3], int64_t ns[2]) {
+    int64_t external = event->external == NO_NUMBER ? event->external_old : event->external;
+    int done = 1;
+    if (event->is_collective) done &= push32(&columns[COLLECTIVES], (int64_t)(columns[NAME].used / sizeof(int32_t)));
+    done &= push32(&columns[CATEGORY], numbers[0]) & push32(&columns[NAME], numbers[1]);
+    done &= push32(&columns[TRACK], numbers[2]) & push64(&columns[TS], ns[0]) & push64(&columns[DUR], ns[1]);
+    done &= push64(&columns[CORRELATION], event->correlation) & push64(&columns[EXTERNAL], external);
+    return done & push32(&columns[BEGIN], at - block) & push32(&columns[END], end - block);
+}
+
+static int count(Column *counts, int32_t number) {
+    while (counts->used <= number * sizeof(int64_t))
+        if (!push64(counts, 0)) return 0;
+    ((int64_t *)counts->data)[number]++;
+    return 1;
+}
+
+/* Sort one event into the columns. */
+static Outcome place(Scanner *self, Column *columns, const Event *event, Text block, Text at, Text end) {
+    int64_t numbers[3], ns[2];
+    Known *category = NULL, *name;
+    int route = ROUTE_REST;
+    if (event->category.at && event->category.is_plain && event->category.at < event->category.end) {
+        category = numbered(self->kinds, FEW_SLOTS, self->categories, self->categories, event->category);
+        if (!category) return RAISED;
+        route = category->route;
+        numbers[0] = category->number;
+    }
+    Field called = event->name;
+    if (route == ROUTE_PYTHON)
+        route = called.at && called.is_plain && !IS(called.at, called.end, "Python GC") ? ROUTE_DROP : ROUTE_REST;
+    if (route == ROUTE_KEEP) {
+        int is_span = event->ph.at && event->ph.is_plain && IS(event->ph.at, event->ph.end, "X");
+        if (!is_span || event->is_odd || !called.at || !called.is_plain || !event->pid.is_plain ||
+            !event->tid.is_plain || !read_ns(event->ts, &ns[0]) || !read_ns(event->dur, &ns[1]))
+            route = ROUTE_REST;
+    }
+    int done;
+    if (route == ROUTE_REST) {
+        done = push32(&columns[REST], at - block) & push32(&columns[REST], end - block);
+        return done ? DONE : (PyErr_NoMemory(), RAISED);
+    }
+    done = count(&columns[COUNTS], category->number);
+    if (route == ROUTE_KEEP) {
+        name = numbered(self->names, NAME_SLOTS, self->strings, NULL, called);
+        if (!name) return RAISED;
+        numbers[1] = name->number;
+        numbers[2] = track(self, event->pid, event->tid);
+        if (numbers[2] < 0) return RAISED;
+        done &= keep(columns, event, block, at, end, numbers, ns);
+    }
+    return done ? DONE : (PyErr_NoMemory(), RAISED);
+}
+
+static int is_ascii(Text at, Py_ssize_t length) {
+    uint8_t any = 0;
+    for (Py_ssize_t i = 0; i < length; i++) any |= at[i];
+    return any < 0x80;
+}
+
+static Outcome scan_list(Scanner *self, Column *columns, Text block, Py_ssize_t length) {
+    Text at = skip_space(block);
+    if (length > INT32_MAX || !is_ascii(block, length) || *at != '[') return GIVE_UP;
+    at = skip_space(at + 1);
+    if (*at == ']') at++;
+    else
+        for (;;) {
+            Event event;
+            if (*at != '{') return GIVE_UP;
+            Text end = read_event(at, &event);
+            if (!end) return GIVE_UP;
+            Outcome outcome = place(self, columns, &event, block, at, end);
+            if (outcome != DONE) return outcome;
+            at = skip_space(end);
+            if (*at == ']') {
+                at++;
+                break;
+            }
+            if (*at != ',') return GIVE_UP;
+            at = skip_space(at + 1);
+        }
+    return skip_space(at) == block + length ? DONE : GIVE_UP;
+}
+
+static PyObject *Scanner_scan(Scanner *self, PyObject *block) {
+    char *text;
+    Py_ssize_t length;
+    if (PyBytes_AsStringAndSize(block, &text, &length)) return NULL;
+    Column columns[COLUMNS] = {{0}};
+    Outcome outcome = scan_list(self, columns, (Text)text, length);
+    PyObject *result = NULL;
+    if (outcome == GIVE_UP) {
+        result = Py_None;
+        Py_INCREF(result);
+    } else if (outcome == DONE && (result = PyTuple_New(COLUMNS))) {
+        for (int i = 0; i < COLUMNS; i++) {
+            PyObject *column = PyBytes_FromStringAndSize(columns[i].data, (Py_ssize_t)columns[i].used);
+            if (!column || PyTuple_SetItem(result, i, column)) {
+                Py_CLEAR(result);
+                break;
+            }
+        }
+    }
+    for (int i = 0; i < COLUMNS; i++) free(columns[i].data);
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------------- the module */
+
+static int Scanner_init(Scanner *self, PyObject *args, PyObject *kwargs) {
+    PyObject *strings, *tracks, *categories;
+    static char *names[] = {"strings", "tracks", "categories", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO", names, &strings, &tracks, &categories)) return -1;
+    if (self->strings) {
+        PyErr_SetString(PyExc_TypeError, "a Scanner is made once");
+        return -1;
+    }
+    Py_INCREF(strings);
+    Py_INCREF(tracks);
+    Py_INCREF(categories);
+    self->strings = strings;
+    self->tracks = tracks;
+    self->categories = categories;
+    return 0;
+}
+
+static void Scanner_dealloc(Scanner *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    for (int i = 0; i < NAME_SLOTS; i++) Py_XDECREF(self->names[i].text);
+    for (int i = 0; i < FEW_SLOTS; i++) Py_XDECREF(self->kinds[i].text);
+    Py_XDECREF(self->strings);
+    Py_XDECREF(self->tracks);
+    Py_XDECREF(self->categories);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+PyDoc_STRVAR(scan_doc,
+             "scan(text: bytes) -> tuple[bytes, ...] | None\n\n"
+             "The columns of a JSON list of events, in the order of `scanned.Block`; None where msgspec must read it.");
+
+static PyMethodDef methods[] = {{"scan", (PyCFunction)Scanner_scan, METH_O, scan_doc}, {NULL, NULL, 0, NULL}};
+
+static PyType_Slot slots[] = {{Py_tp_init, Scanner_init},
+                              {Py_tp_dealloc, Scanner_dealloc},
+                              {Py_tp_methods, methods},
+                              {Py_tp_doc, "Scanner(strings, tracks, categories)"},
+                              {0, NULL}};
+
+static PyType_Spec spec = {"ddprof.readers._scan.Scanner", sizeof(Scanner), 0, Py_TPFLAGS_DEFAULT, slots};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_scan", .m_doc = "Ordinary trace events to columns.", .m_size = -1};
+
+PyMODINIT_FUNC PyInit__scan(void) {
+    fill_tables();
+    PyObject *module = PyModule_Create(&definition), *type = module ? PyType_FromSpec(&spec) : NULL;
+    if (!type || PyModule_AddObject(module, "Scanner", type)) {
+        Py_XDECREF(type);
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

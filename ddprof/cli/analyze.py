@@ -63,7 +63,7 @@ def command(
     max_bytes = max_memory * 2**20 if max_memory else None
     form = chosen_format(form, output)
     if form == "html":
-        reports = [_write_pages(load_session(paths, workers, not no_cache, strict, max_bytes), output)]
+        reports = [deliver_pages(load_session(paths, workers, not no_cache, strict, max_bytes), output)]
     else:
         reports = load_reports(paths, workers, not no_cache, strict, max_bytes)
         deliver(reports, form, output, next_commands(paths, reports))
@@ -72,7 +72,7 @@ def command(
     check_gates(gates, reports)
 
 
-def _write_pages(session: Session, output: Path | None) -> Report:
+def deliver_pages(session: Session, output: Path | None) -> Report:
     """The file that `ddprof report` writes, on stdout where no file is named."""
     from ddprof.dashboard.onefile.document import render as render_pages
 

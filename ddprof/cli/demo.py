@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from ddprof.cli.analyze import deliver
-from ddprof.cli.load import load_reports, say
+from ddprof.cli.analyze import deliver, deliver_pages
+from ddprof.cli.load import load_reports, load_session, say
 from ddprof.cli.output import FORMATS, chosen_format
 from ddprof.errors import NoUsableInput, UsageError
 
@@ -34,8 +34,12 @@ def command(name: str | None, list_only: bool, form: str | None, output: Path | 
         return
     chosen = choose(samples, name)
     say(f"sample {chosen}: {describe(samples[chosen])}")
-    reports = load_reports([str(root / chosen)], cache=False)
-    deliver(reports, chosen_format(form, output), output, ["ddprof demo --list", "ddprof run -- torchrun train.py"])
+    paths, form = [str(root / chosen)], chosen_format(form, output)
+    if form == "html":
+        deliver_pages(load_session(paths, cache=False), output)
+    else:
+        reports = load_reports(paths, cache=False)
+        deliver(reports, form, output, ["ddprof demo --list", "ddprof run -- torchrun train.py"])
 
 
 def sample_root() -> Path:

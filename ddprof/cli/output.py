@@ -26,7 +26,7 @@ def chosen_format(stated: str | None, output: Path | None) -> str:
 
 
 def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> str:
-    """All reports as one document of the format. HTML holds one run: raises UsageError for several."""
+    """All reports as one document of the format; HTML is made of a session, which has the events to draw."""
     if form == "json":
         from ddprof.report.contract import to_document
 
@@ -35,13 +35,6 @@ def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = 
         from ddprof.report.markdown import render_markdown
 
         return "\n".join(render_markdown(report, next_commands) for report in reports)
-    if form == "html":
-        from ddprof.dashboard.onefile.document import render as render_pages
-        from ddprof.dashboard.session import Session
-
-        if len(reports) > 1:
-            raise UsageError(f"an HTML report holds one run, but {len(reports)} were found; name one of them")
-        return render_pages(Session(reports[0]))
     from ddprof.report.text import render_text
 
     return "\n".join(render_text(report, next_commands) for report in reports)

@@ -131,7 +131,8 @@ class TraceWindow:
         """Compression runs beside the training; a process that dies meanwhile leaves the plain file, which is as
         good."""
         thread = threading.Thread(target=self._compress, args=(path,), name="ddprof-compress", daemon=True)
-        self._compressors.append(thread)
+        # Those that have ended are let go: `--every N` opens windows for as long as the job runs.
+        self._compressors = [*filter(threading.Thread.is_alive, self._compressors), thread]
         thread.start()
         return path.with_name(path.name + ".gz")
 

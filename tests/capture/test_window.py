@@ -1,0 +1,33 @@
+"""Trace windows opened again and again: what a long job with `--every N` keeps of them."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ddprof.capture.annotate import Annotator
+from ddprof.capture.window import TraceWindow
+
+pytestmark = pytest.mark.torch
+
+
+def test_windows_leave_no_threads_behind(tmp_path: Path) -> None:
+    pytest.importorskip("torch.profiler")
+    notes: list[str] = []
+    window = TraceWindow(Annotator(), notes.append, record_shapes=False)
+    for number in range(4):
+        assert window.open(number)
+        record = window.close(tmp_path / f"rank0.{number}", number)
+        assert record is not None and record["trace_path"] == f"rank0.{number}.pt.trace.json.gz"
+        deadline = time.monotonic() + 60
+        while window.compressing and time.monotonic() < deadline:
+            time.sleep(0.01)
+    gc.collect()
+    kept = [thing for thing in gc.get_objects() if isinstance(thing, threading.Thread)]
+    assert sum(thread.name == "ddprof-compress" for thread in kept) == 1
+    assert len(list(tmp_path.glob("*.gz"))) == 4
+    assert notes == []

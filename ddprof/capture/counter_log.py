@@ -2,7 +2,8 @@
 
 Two files of JSON lines. One sample per second for the last one to two hours, and for the last week one line per minute
 with what the seconds came to. Both are cut by writing what is kept under a temporary name and renaming it, so that a
-reader finds whole lines at any moment.
+reader finds whole lines at any moment. A job that is started again in the same run folder continues the files of its
+earlier starts, so the bound holds for all of them together.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.layout import COUNTERS_BY_MINUTE_SUFFIX, COUNTERS_SUFFIX
+from ddprof.capture.liveness import runs_here
 
 KEPT_SECONDS = 3_600  # lines; cut back to this at twice as many
 KEPT_MINUTES = 7 * 24 * 60  # lines; cut back to this a day later
@@ -83,22 +85,73 @@ class _Lines:
 
     def __init__(self, path: Path, kept: int, limit: int) -> None:
         self._path, self._kept, self._limit = path, kept, limit
-        self._count = 0
+        self._count: int | None = None  # before the first line: what earlier starts left is not counted yet
 
     def append(self, line: dict[str, Any]) -> None:
+        if self._count is None:
+            self._count = self._take_over()
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line, separators=(",", ":")) + "\n")
         self._count += 1
         if self._count >= self._limit:
-            self._cut()
+            self._count = self._keep_last(self._path.read_bytes().splitlines())
 
-    def _cut(self) -> None:
-        lines = self._path.read_bytes().splitlines(keepends=True)[-self._kept :]
+    def _take_over(self) -> int:
+        """Continue what ended starts of this job wrote on this host. Returns the number of lines kept.
+
+        Their files go only once their lines are in this one: a kill in between leaves lines twice, which the next
+        start takes for one. A last line cut off by a kill is dropped.
+        """
+        ended = [path for path in self._path.parent.glob(_same_host(self._path.name)) if self._has_ended(path)]
+        if not ended:
+            return 0
+        lines: dict[bytes, int] = {}  # line -> when, unix ns
+        for path in ended:
+            for line in _read_lines(path):
+                at_ns = _time_of(line)
+                if at_ns is not None:
+                    lines[line] = at_ns
+        count = self._keep_last(sorted(lines, key=lines.__getitem__))
+        for path in ended:
+            if path != self._path:
+                path.unlink(missing_ok=True)
+        return count
+
+    def _has_ended(self, path: Path) -> bool:
+        """Whether nobody but us writes to `path`: in a container every start may get the same process id."""
+        pid = path.name.split(".")[2]
+        return path == self._path or (pid.isdigit() and not runs_here(int(pid)))
+
+    def _keep_last(self, lines: Sequence[bytes]) -> int:
+        """Write the last `kept` of some lines in place of the file. Returns how many."""
+        lines = lines[-self._kept :]
         temporary = self._path.with_name(f".{self._path.name}.tmp")
         try:
-            temporary.write_bytes(b"".join(lines))
+            temporary.write_bytes(b"".join(line + b"\n" for line in lines))
             os.replace(temporary, self._path)
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        self._count = len(lines)
+        return len(lines)
+
+
+def _same_host(name: str) -> str:
+    """The pattern of files named as `name` is (host.LABEL.PID.SUFFIX), whatever their process id."""
+    host, label, _, suffix = name.split(".", 3)
+    return f"{host}.{label}.*.{suffix}"
+
+
+def _read_lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []  # another launcher of this host, started at the same moment, took it over
+
+
+def _time_of(line: bytes) -> int | None:
+    """When a sample or a minute ended, unix ns; None for a line that is not whole."""
+    try:
+        content = json.loads(line)
+        return int(content["to_ns"] if "to_ns" in content else content["at_ns"])
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -16,6 +16,7 @@ from typing import Any
 from ddprof.capture import sidecar
 from ddprof.capture.files import write_json
 from ddprof.capture.layout import MANIFEST, RING_SUFFIX, SCHEMA, SIDECAR_SUFFIX, TRACE_SUFFIX, host_label, parse_stem
+from ddprof.capture.liveness import runs_here
 from ddprof.capture.ring import read_ring
 
 LATEST = "latest"
@@ -117,13 +118,7 @@ def _dead_here(name: str) -> bool:
     fields = parse_stem(name)
     if fields is None or fields["host"] != host_label():
         return False
-    try:
-        os.kill(int(fields["pid"] or 0), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    return not runs_here(int(fields["pid"] or 0))
 
 
 def _complete(path: Path, ring_path: Path) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +75,47 @@ def test_both_files_stop_growing_and_keep_the_newest(tmp_path: Path, monkeypatch
         "host.h.1.counters-by-minute.jsonl",
         "host.h.1.counters.jsonl",
     ]
+
+
+NO_PROCESS = 2**22 + 7  # above what Linux gives
+
+
+def started_again(folder: Path, pid: int, seconds: range) -> None:
+    """One start of the job: a launcher with `pid` that logs for some seconds."""
+    log = CounterLog(folder / f"host.h.{pid}")
+    for second in seconds:
+        log.add(sample(second))
+
+
+@pytest.mark.parametrize("pids", [[1] * 12, range(NO_PROCESS, NO_PROCESS + 12)], ids=["same pid", "other pids"])
+def test_the_bound_holds_over_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pids: Sequence[int]) -> None:
+    monkeypatch.setattr(counter_log, "KEPT_SECONDS", 200)
+    monkeypatch.setattr(counter_log, "KEPT_MINUTES", 4)
+    monkeypatch.setattr(counter_log, "_MINUTES_SLACK", 2)
+    for start, pid in enumerate(pids):
+        started_again(tmp_path, pid, range(start * 130, start * 130 + 130))
+        (seconds,) = tmp_path.glob("*.counters.jsonl")
+        (minutes,) = tmp_path.glob("*.counters-by-minute.jsonl")
+        kept = [json.loads(line)["at_ns"] for line in seconds.read_text().splitlines()]
+        ended = start * 130 + 130
+        assert kept == [BEGIN_NS + second * SECOND_NS for second in range(ended - len(kept), ended)]
+        assert min(ended, 200) <= len(kept) < 400
+        times = [json.loads(line)["to_ns"] for line in minutes.read_text().splitlines()]
+        assert times == sorted(times)
+        assert min(2 * start + 1, 4) <= len(times) < 6
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_start_leaves_files_of_others_and_half_lines_alone(tmp_path: Path) -> None:
+    started_again(tmp_path, NO_PROCESS, range(3))
+    killed = tmp_path / f"host.h.{NO_PROCESS}.counters.jsonl"
+    killed.write_bytes(killed.read_bytes() + b'{"at_ns":17')
+    other_host, running = tmp_path / "host.g.7.counters.jsonl", tmp_path / f"host.h.{os.getpid()}.counters.jsonl"
+    for path in (other_host, running):
+        path.write_text(json.dumps(sample(0)) + "\n")
+    started_again(tmp_path, 1, range(3, 6))
+    kept = [line["at_ns"] for line in lines(tmp_path, ".counters.jsonl")]
+    assert kept == [BEGIN_NS + second * SECOND_NS for second in range(6)]
+    assert not killed.exists()
+    for path in (other_host, running):
+        assert len(path.read_text().splitlines()) == 1

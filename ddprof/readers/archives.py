@@ -5,8 +5,9 @@ from __future__ import annotations
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from typing import IO
 
-from ddprof.readers.streams import open_blocks, open_file, open_raw
+from ddprof.readers.streams import ARCHIVE_DAMAGE, one_line, open_blocks, open_file, open_raw
 
 _TAR_MAGIC = b"ustar"
 _TAR_MAGIC_AT = 257
@@ -25,21 +26,24 @@ def is_archive(path: str) -> bool:
 def members(path: str) -> Iterator[tuple[str, int]]:
     """Name and size in bytes of every regular file in an archive, hidden ones left out.
 
-    Raises OSError where it is damaged.
+    Raises OSError, in one line, where it is damaged.
     """
-    with open_file(path) as outer:
-        if zipfile.is_zipfile(outer):
-            outer.seek(0)
-            with zipfile.ZipFile(outer) as archive:
-                listed = [(i.filename, i.file_size) for i in archive.infolist() if not i.is_dir()]
-        else:
-            outer.seek(0)
-            try:
-                with tarfile.open(fileobj=outer) as tar:
-                    listed = [(m.name, m.size) for m in tar if m.isfile()]
-            except (tarfile.TarError, EOFError) as error:
-                raise OSError(f"{path}: damaged archive ({error})") from error
+    try:
+        with open_file(path) as outer:
+            listed = _listed(outer)
+    except ARCHIVE_DAMAGE as error:
+        raise OSError(f"{path}: damaged archive ({one_line(error)})") from error
     yield from ((name, size) for name, size in sorted(listed) if not _hidden(name))
+
+
+def _listed(outer: IO[bytes]) -> list[tuple[str, int]]:
+    is_zip = zipfile.is_zipfile(outer)
+    outer.seek(0)
+    if is_zip:
+        with zipfile.ZipFile(outer) as archive:
+            return [(i.filename, i.file_size) for i in archive.infolist() if not i.is_dir()]
+    with tarfile.open(fileobj=outer) as tar:
+        return [(m.name, m.size) for m in tar if m.isfile()]
 
 
 def _hidden(name: str) -> bool:

@@ -29,6 +29,9 @@ _DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
     (b"\xfd7zXZ\x00", lzma.LZMADecompressor),
 )
 _ZSTD = b"\x28\xb5\x2f\xfd"
+# What damage raises in an archive; RuntimeError: a member with a password, or packed in a way unknown to zipfile.
+ARCHIVE_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
+_UNREADABLE = (OSError, ValueError, ImportError, KeyError, *ARCHIVE_DAMAGE)
 
 
 class ByteStream:
@@ -127,8 +130,8 @@ def open_raw(path: str, member: str | None = None) -> Iterator[IO[bytes]]:
                 return
             with _open_member(outer, member) as inner:
                 yield inner
-    except (OSError, ValueError, ImportError, KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise NoUsableInput(f"{path}: cannot be read: {_one_line(error)}") from error
+    except _UNREADABLE as error:
+        raise NoUsableInput(f"{path}: cannot be read: {one_line(error)}") from error
 
 
 @contextmanager
@@ -154,6 +157,7 @@ def open_blocks(path: str, member: str | None = None) -> Iterator[ByteStream]:
         yield ByteStream(raw, path if member is None else f"{path}!{member}")
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """What the error says, its first line: those of tarfile have one for each kind of packing."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(text).splitlines()[0]

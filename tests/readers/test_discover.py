@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import pickle
 import tarfile
 import zipfile
 from pathlib import Path
+from random import Random
 
 import fsspec
 import kineto_text as kt
@@ -52,6 +54,28 @@ def test_unrelated_folders_are_separate_runs_and_hosts_are_one(tmp_path: Path) -
     rank_file(tmp_path / "second" / "node0" / "rank0.json", 0)
     rank_file(tmp_path / "second" / "node1" / "rank1.json", 1)
     assert ranks_of(discover([tmp_path])) == [("first", 1), ("second", 2)]
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"])
+def test_damaged_archives_are_one_line(tmp_path: Path, kind: str) -> None:
+    sound, random = io.BytesIO(), Random(kind)
+    if kind == "zip":
+        with zipfile.ZipFile(sound, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("rank0.json", random.randbytes(4000))
+    else:
+        with tarfile.open(fileobj=sound, mode=f"w:{kind.partition('.')[2]}") as tar:
+            member = tarfile.TarInfo("rank0.json")
+            member.size = 4000
+            tar.addfile(member, io.BytesIO(random.randbytes(4000)))
+    path = tmp_path / "archive"
+    for _ in range(60):
+        broken = bytearray(sound.getvalue())
+        for _ in range(random.choice((1, 20))):
+            broken[-random.randrange(1, random.choice((100, len(broken))))] = random.randrange(256)
+        path.write_bytes(broken[: random.randrange(len(broken) // 2, len(broken) + 1)])
+        with pytest.raises(NoUsableInput) as refused:
+            discover([path])
+        assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])

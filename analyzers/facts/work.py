@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from ddprof.analyzers.facts.gaps import busy
-from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.facts.model import CAUSE, Phase, RankFacts, Work
 
 from ddprof import intervals
 from ddprof.intervals import Intervals
@@ -16,6 +16,12 @@ FULL_QUEUE_NS = 300_000  # a launch call normally takes ~3 us; this long means t
 def host_work(facts: RankFacts) -> Intervals:
     """When an operator runs on the training threads of a CPU rank; nothing on a device rank."""
     return facts.host_work["start_ns"], facts.host_work["end_ns"]
+
+
+def free_host(facts: RankFacts) -> Intervals:
+    """When the host of a CPU rank runs between operators, neither waiting nor loading, collecting or saving."""
+    mine = facts.gaps["cause"] == CAUSE["host_launch"]
+    return facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine]
 
 
 def compute_work(facts: RankFacts) -> Intervals:

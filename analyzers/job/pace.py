@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import blocked_launches, host_work
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.work import blocked_launches, free_host, host_work
 from ddprof.analyzers.job.model import Pipeline
 
 from ddprof import intervals
@@ -256,8 +256,7 @@ def host_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
 def _free_host(facts: RankFacts) -> Array:
     lo, hi = facts.steps["start_ns"], facts.steps["end_ns"]
     if not facts.is_device_rank:
-        mine = facts.gaps["cause"] == CAUSE["host_launch"]
-        return intervals.overlap((facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine]), lo, hi)
+        return intervals.overlap(free_host(facts), lo, hi)
     spans = facts.host_spans
     ops = facts.device_ops
     slow = blocked_launches(ops)

@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.work import blocked_launches
 from ddprof.analyzers.replay.model import NEVER, Anchor, Anchors
 
 from ddprof import intervals
-from ddprof.tables import Array
+from ddprof.tables import NULL, Array
 
 _FREE = re.compile(r"^(cuda|hip)Free(Host)?$")  # waits for everything launched before (CUDA runtime documentation)
 _WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
@@ -28,13 +28,19 @@ SLACK_NS = 20_000  # a blocked call may return this long before the timestamp of
 # may be stamped first, as the end is stamped by a thread of the backend.
 WAKE_NS = 300_000
 WAKE_SHARE = 50  # 1 / 50 of a long wait
+# The backend's thread releases the waiting one first and stamps the end after it. Where more ranks than cores run, it
+# was seen to be descheduled in between for 12 ms of a wait of 100 ms (four gloo ranks on two busy cores).
+LATE_STAMP_SHARE = 5  # 1 / 5 of the wait, and only where the wait outlasted the arrival of the last member
 MIN_WAIT_NS = 30_000  # shorter idle pieces beside a communication are Python between operators
 
 
-def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int) -> Anchors:
-    """Anchors of one rank in time order, none nested in another."""
+def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int, arrived_ns: Array) -> Anchors:
+    """Anchors of one rank in time order, none nested in another.
+
+    `arrived_ns`: when the last member of each of the rank's comms had arrived at the latest, own clock; shape (comms,).
+    """
     end = base["start"] + base["dur"]
-    spans = [_syncs(facts), _loader_waits(facts), _full_queue(facts), _host_comm_waits(facts)]
+    spans = [_syncs(facts), _loader_waits(facts), _full_queue(facts), _host_comm_waits(facts, arrived_ns)]
     kind = np.concatenate([np.full(len(s), k) for k, s, _ in spans])
     start = np.concatenate([s for _, s, _ in spans])
     stop = np.concatenate([e for _, _, e in spans])
@@ -45,7 +51,10 @@ def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int) -> Ancho
     outer = np.ones(len(start), bool)
     outer[1:] = start[1:] >= reach[:-1]
     kind, start, stop = kind[outer], start[outer], stop[outer]
-    slack = np.full(len(start), SLACK_NS) if facts.is_device_rank else _wake(start, stop)
+    if facts.is_device_rank:
+        slack = np.full(len(start), SLACK_NS)
+    else:
+        slack = np.maximum(_wake(start, stop), _late_stamps(facts, start, stop, arrived_ns) - stop)
     target = np.array(
         [
             _target(base, end, s, latest) if k == Anchor.SYNC else -1
@@ -87,7 +96,7 @@ def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     return Anchor.SYNC, ops["launch_ns"][slow], ops["launch_end_ns"][slow]
 
 
-def _host_comm_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
+def _host_comm_waits(facts: RankFacts, arrived_ns: Array) -> tuple[Anchor, Array, Array]:
     """CPU ranks: idle host time that lasts until a communication ends is a wait for it."""
     if facts.is_device_rank or not len(facts.exposed):
         return Anchor.SYNC, np.empty(0, np.int64), np.empty(0, np.int64)
@@ -97,8 +106,29 @@ def _host_comm_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     at = np.searchsorted(ends, end + _wake(start, end), side="right") - 1
     released = np.where(at >= 0, ends[np.maximum(at, 0)], NEVER)
     woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // 5))
+    woken |= _late_stamps(facts, start, end, arrived_ns) != NEVER
     waits = woken & (end - start > MIN_WAIT_NS)
     return Anchor.SYNC, start[waits], end[waits]
+
+
+def _late_stamps(facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
+    """The recorded end of the communication that each wait was for, where it was stamped after the wait; else NEVER.
+
+    That is the next one to end, if it was launched before the wait, all members arrived during it, and the stamp is not
+    far. Idle time that ended before the last member came waited for something else.
+    """
+    comms = facts.comms
+    order = np.argsort(comms["end_ns"], kind="stable")
+    at = np.searchsorted(comms["end_ns"][order], end, side="right")
+    found = np.full(len(end), NEVER)
+    some = np.flatnonzero(at < len(order))
+    comm = order[at[some]]
+    launch = np.where(comms["launch_ns"] == NULL, comms["start_ns"], comms["launch_ns"])[comm]
+    stamp, arrived = comms["end_ns"][comm], arrived_ns[comm]
+    ours = (launch <= start[some]) & (start[some] < arrived) & (arrived <= end[some])
+    ours &= stamp - end[some] <= (end - start)[some] // LATE_STAMP_SHARE
+    found[some[ours]] = stamp[ours]
+    return found
 
 
 def _target(base: dict[str, Array], end: Array, start: int, latest: int) -> int:

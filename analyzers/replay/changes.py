@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.work import host_work
+from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
 from ddprof.analyzers.replay.communication_changes import RETIMING
 from ddprof.analyzers.replay.graph import host_cause
 from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
+from ddprof.analyzers.replay.stretches import Scaled, as_peers
 
 from ddprof import intervals
 from ddprof.findings import Change
@@ -67,15 +68,30 @@ def _chosen(change: Change, graph: Graph, measures: Measures) -> list[tuple[Rank
 
 
 def _scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Kernels of the ranks take 1 / value of their time; on a CPU rank its operators do."""
+    """Kernels of the ranks take 1 / value of their time; on a CPU rank its operators do.
+
+    Target "peers": on a CPU rank its operators take their peers' time wherever ranks can be compared.
+    """
     dur, host = {}, {}
     for rank, factor in _chosen(change, graph, measures):
         if rank.facts.is_device_rank:
             ops = rank.ops
             dur[rank.position] = np.where(ops.is_comm, ops.dur_ns, np.round(ops.dur_ns / factor)).astype(np.int64)
         else:
-            host[rank.position] = ((host_work(rank.facts), 1.0 / factor),)
+            alike = _as_peers(change, rank, graph, measures, host_work)
+            host[rank.position] = alike or ((host_work(rank.facts), 1.0 / factor),)
     return Scenario(dur_ns=dur, host_scale=host)
+
+
+def _as_peers(
+    change: Change, rank: RankGraph, graph: Graph, measures: Measures, busy: Callable[[RankFacts], intervals.Intervals]
+) -> Scaled | None:
+    """What the change means on this rank where it says "peers"; None where one factor must do."""
+    if change.target != "peers" or rank.facts.is_device_rank:
+        return None
+    group = next(group for group in _peer_groups(graph, measures) if rank.position in group)
+    others = [r for r in graph.ranks if r.position in group and measures.job.rank_ids[r.position] not in change.ranks]
+    return as_peers(rank.facts, [r.facts for r in others], busy)
 
 
 def _balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
@@ -208,10 +224,14 @@ def _instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenari
 
 
 def _scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The host works value times faster whenever it is free to run."""
+    """The host works value times faster whenever it is free to run; target "peers" as in `_scale_compute`."""
     host = {}
     for rank, factor in _chosen(change, graph, measures):
         facts = rank.facts
+        alike = _as_peers(change, rank, graph, measures, free_host)
+        if alike:
+            host[rank.position] = alike
+            continue
         lo, hi = rank.origin_ns, int(rank.marks_ns[-1])
         taken = intervals.union(facts.host_spans["start_ns"], facts.host_spans["end_ns"])
         if not facts.is_device_rank:

@@ -24,7 +24,8 @@ NO_LIMIT = np.iinfo(np.int64).max
 
 def build_graph(job: JobFacts) -> Graph:
     """The reduced graph of the whole job. Ranks without steps are left out of the rendezvous."""
-    ranks = tuple(_rank_graph(job, p) for p, facts in enumerate(job.ranks) if len(facts.steps))
+    arrived = _last_arrivals(job)
+    ranks = tuple(_rank_graph(job, p, arrived) for p, facts in enumerate(job.ranks) if len(facts.steps))
     members = np.zeros(len(job.instances), np.int64)
     for rank in ranks:
         for instances in rank.links.values():
@@ -47,11 +48,26 @@ def measured_span_ns(rank: RankGraph) -> int:
     return max([last, *([int(ends.max())] if len(ends) else [])]) - rank.origin_ns
 
 
-def _rank_graph(job: JobFacts, position: int) -> RankGraph:
+def _last_arrivals(job: JobFacts) -> Array:
+    """Per member of an instance, when the last member had arrived at the latest: own clock, its error included."""
+    members, positions = job.members, range(len(job.ranks))
+    offset = np.array([job.clock.offset_ns(p) for p in positions], np.int64)[members["rank"]]
+    errors = [job.clock.domains[job.clock.domain_of[p]].error_ns for p in positions]
+    error = np.array([NO_LIMIT // 2 if e is None else e for e in errors], np.int64)[members["rank"]]
+    arrival = np.full(len(job.instances), NEVER)
+    np.maximum.at(arrival, members["instance"], members["start_ns"] - offset)
+    latest: Array = arrival[members["instance"]] + offset + error
+    return latest
+
+
+def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
     facts = job.ranks[position]
     origin = int(facts.steps["start_ns"][0])
     base = _device_base(facts, origin) if facts.is_device_rank else _host_base(facts, origin)
-    anchors = find_anchors(facts, base, origin)
+    mine = job.members["rank"] == position
+    arrived = np.full(len(facts.comms), NEVER)
+    np.maximum.at(arrived, job.members["comm"][mine], arrived_ns[mine])
+    anchors = find_anchors(facts, base, origin, arrived)
     begins = np.concatenate(([origin], anchors.end_ns))
     segment = np.maximum(np.searchsorted(begins, base["launch"], side="right") - 1, 0)
     dep = find_dependencies(facts, base)

@@ -83,7 +83,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         summary=f"{what} on {format_ranks(numbers)} take {max(factors) - 1:.0%} longer than on their peers",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
-        changes=(Change("scale_compute", numbers, tuple(factors)),),
+        changes=(Change("scale_compute", numbers, tuple(factors), "peers"),),
         confidence=0.95 if steps >= 3 else 0.8 if steps == 2 else 0.6,
         evidence=(
             Evidence(

@@ -77,7 +77,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         summary=f"the host of {format_ranks(numbers)} needs {max(factors):.2f} x the time of its peers to issue a step",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
-        changes=(Change("scale_host", numbers, factors),),
+        changes=(Change("scale_host", numbers, factors, "peers"),),
         confidence=0.9 if measures.steps >= 3 else 0.7,
         evidence=(
             Evidence(

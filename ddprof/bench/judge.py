@@ -19,8 +19,8 @@ class Judgement:
     """A pair, judged. Steps in milliseconds by the workload's own clock, outside the trace window.
 
     `found`: a finding above "info" with an accepted identifier and exactly the right ranks. `leads`: it is the first.
-    `predicted_ms`: the faulted run's step times the share of it that its report predicts to remain; None where the
-    fault was not found or is not about step time. `traced_*`: the same inside the trace windows. `also_said`: other
+    `predicted_ms`: the faulted run's step less what its report says the fix wins; None where the fault was not found or
+    is not about step time. `traced_*`: the same inside the trace windows. `also_said`: other
     findings above "info". `gone`: the finding is not above "info" in the fixed run.
     """
 
@@ -125,11 +125,16 @@ def judge(pair: Pair, faulted: Outcome, fixed: Outcome) -> Judgement:
 
 
 def _prediction(finding: Finding, wall_us: float, step_ms: float) -> dict[str, float]:
-    """The step after the fix, from shares of the traced step: the profiler's own cost cancels out."""
+    """The step after the fix, outside the trace window.
+
+    The profiler costs time per operator, and most fixes leave the operators and take waiting, sleeping or loading away:
+    the gain outside is the gain inside. Where steps outside took longer, the machine was slower then, gain and all.
+    """
     gain = finding.recoverable_us
-    left = {"predicted_ms": wall_us - gain.value, "low_ms": wall_us - gain.high, "high_ms": wall_us - gain.low}
-    found = {name: max(0.0, us) / wall_us * step_ms for name, us in left.items()}
-    return {**found, "traced_predicted_ms": max(0.0, left["predicted_ms"]) / 1e3}
+    slower = max(1.0, step_ms * 1e3 / wall_us)
+    won_us = {"predicted_ms": gain.value, "low_ms": gain.high, "high_ms": gain.low}
+    found = {name: max(0.0, step_ms - us * slower / 1e3) for name, us in won_us.items()}
+    return {**found, "traced_predicted_ms": max(0.0, wall_us - gain.value) / 1e3}
 
 
 def merged(trials: Sequence[Judgement]) -> Judgement:

@@ -76,15 +76,20 @@ def test_steps_outside_the_window_count_and_a_hiccup_does_not() -> None:
     assert typical_ms([1.0] * 3) is None
 
 
-def test_a_prediction_is_scaled_to_the_steps_without_profiler() -> None:
-    judged = judge(PAIR, outcome("", 100.0, report(125.0, finding(1, 50.0))), outcome("host", 62.0, report(80.0)))
+def test_a_gain_holds_for_the_steps_without_profiler() -> None:
+    judged = judge(PAIR, outcome("", 100.0, report(125.0, finding(1, 50.0))), outcome("host", 52.0, report(80.0)))
     assert judged.found and judged.leads and judged.gone
-    assert judged.predicted_ms == pytest.approx(60.0)
-    assert (judged.low_ms, judged.high_ms) == (pytest.approx(56.0), pytest.approx(64.0))
+    assert judged.predicted_ms == pytest.approx(50.0)
+    assert (judged.low_ms, judged.high_ms) == (pytest.approx(45.0), pytest.approx(55.0))
     assert judged.covered
-    assert judged.error == pytest.approx(2.0 / 62.0)
+    assert judged.error == pytest.approx(2.0 / 52.0)
     assert judged.traced_error == pytest.approx(5.0 / 80.0)
-    assert judged.gains == (pytest.approx(0.40), pytest.approx(0.38))
+    assert judged.gains == (pytest.approx(0.50), pytest.approx(0.48))
+
+
+def test_a_gain_grows_where_the_machine_was_slower_outside_the_window() -> None:
+    judged = judge(PAIR, outcome("", 150.0, report(125.0, finding(1, 50.0))), outcome("host", 90.0, report(80.0)))
+    assert judged.predicted_ms == pytest.approx(150.0 - 60.0)
 
 
 def test_the_wrong_rank_and_a_failed_run_are_not_right() -> None:
@@ -113,14 +118,14 @@ def test_kendall_tau_counts_pairs_in_order() -> None:
 
 
 def test_the_table_replaces_what_was_between_the_marks(tmp_path: Path) -> None:
-    judged = judge(PAIR, outcome("", 100.0, report(125.0, finding(1, 50.0))), outcome("host", 62.0, report(80.0)))
+    judged = judge(PAIR, outcome("", 100.0, report(125.0, finding(1, 50.0))), outcome("host", 52.0, report(80.0)))
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
     put_into(page, markdown([judged], summarize([judged], [], 1), "2026-01-01", "2 cores"))
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     assert "| mnist_ddp, slow-host, host | straggler.host [1] | right | 100.0 ms |" in text
-    assert "| 60.0 (56.0 to 64.0) ms | 62.0 ms | 3.2% |" in text
+    assert "| 50.0 (45.0 to 55.0) ms | 52.0 ms | 3.8% |" in text
     page.write_text("no marks", encoding="utf-8")
     with pytest.raises(UsageError):
         put_into(page, text)

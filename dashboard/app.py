@@ -15,6 +15,7 @@ from ddprof.dashboard.pages import live, what_if
 from ddprof.dashboard.pages.catalogue import PAGES, page_at
 from ddprof.dashboard.routes import routes
 from ddprof.dashboard.runs import Runs
+from ddprof.dashboard.uploads import upload_route
 from ddprof.dashboard.view import View, parse_query, run_number
 
 from ddprof.errors import DdprofError
@@ -41,8 +42,11 @@ _PAGE = """<!DOCTYPE html>
 </html>"""
 
 
-def create_app(runs: Runs, token: str | None = None) -> Dash:
-    """The application for some runs. With `token`, requests without it are refused."""
+def create_app(runs: Runs, token: str | None = None, upload_bytes: int = 0) -> Dash:
+    """The application for some runs. With `token`, requests without it are refused.
+
+    `upload_bytes`: the largest upload that may add runs; 0: none.
+    """
     app = Dash(
         "ddprof.dashboard",
         title="ddprof",
@@ -53,9 +57,11 @@ def create_app(runs: Runs, token: str | None = None) -> Dash:
         index_string=_PAGE.replace("__STYLE__", STYLE),
     )
     app.layout = _frame()
-    _callbacks(app, runs)
+    _callbacks(app, runs, upload_bytes)
     app.server.register_blueprint(routes(runs))
-    protect(app.server, token, app.csp_hashes())
+    if upload_bytes:
+        app.server.register_blueprint(upload_route(runs, upload_bytes))
+    protect(app.server, token, app.csp_hashes(), upload_bytes)
     return app
 
 
@@ -74,7 +80,7 @@ def _frame() -> Component:
     )
 
 
-def _callbacks(app: Dash, runs: Runs) -> None:
+def _callbacks(app: Dash, runs: Runs, upload_bytes: int) -> None:
     @app.callback(Output("version", "data"), Input("clock", "n_intervals"), State("version", "data"))
     def look(_: int | None, shown: int) -> int:
         version = runs.refresh()
@@ -91,7 +97,7 @@ def _callbacks(app: Dash, runs: Runs) -> None:
         Input("version", "data"),
     )
     def draw(path: str | None, search: str | None, _: int) -> tuple[Any, Any, Any]:
-        view = make_view(runs, search or "")
+        view = make_view(runs, search or "", upload_bytes)
         return _top(view, runs), _navigation(view, path or "/"), page_content(view, path or "/")
 
     @app.callback(
@@ -124,13 +130,16 @@ def _callbacks(app: Dash, runs: Runs) -> None:
     client.clientside_callback(
         ClientsideFunction("ddprof", "controls"), Output("what-if-mounted", "children"), Input("what-if-config", "data")
     )
+    client.clientside_callback(
+        ClientsideFunction("ddprof", "uploadForm"), Output("upload-mounted", "children"), Input("upload-config", "data")
+    )
 
 
-def make_view(runs: Runs, search: str) -> View:
+def make_view(runs: Runs, search: str, upload_bytes: int = 0) -> View:
     """What an address asks for, in the theme of the browser that asks."""
     query = parse_query(search)
     dark = flask.has_request_context() and flask.request.cookies.get(THEME_COOKIE) == "dark"
-    return View(runs.sessions[run_number(query, len(runs.sessions))], query, runs.sessions, dark)
+    return View(runs.sessions[run_number(query, len(runs.sessions))], query, runs.sessions, dark, upload_bytes)
 
 
 def page_content(view: View, path: str) -> list[Component]:

@@ -6,10 +6,11 @@ import hmac
 import ipaddress
 from collections.abc import Sequence
 
-from flask import Flask, Response, abort, redirect, request
+from flask import Flask, Request, Response, abort, redirect, request
 
 COOKIE = "ddprof_token"
-MAX_REQUEST_BYTES = 1_000_000  # callbacks send a few hundred bytes; nothing can be uploaded
+MAX_REQUEST_BYTES = 1_000_000  # callbacks send a few hundred bytes
+UPLOAD_PATH = "/data/upload"  # the one route that takes more
 
 
 def is_loopback(host: str) -> bool:
@@ -22,9 +23,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def protect(server: Flask, token: str | None, script_hashes: Sequence[str]) -> None:
+def protect(server: Flask, token: str | None, script_hashes: Sequence[str], upload_bytes: int) -> None:
     """Install the checks. With a token every request must carry it, once as ?token=, then as a cookie."""
-    server.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
+    server.request_class = _limited(upload_bytes)
     policy = _policy(script_hashes)
 
     def check() -> Response | None:
@@ -53,6 +54,18 @@ def protect(server: Flask, token: str | None, script_hashes: Sequence[str]) -> N
 
     server.before_request(check)
     server.after_request(seal)
+
+
+def _limited(upload_bytes: int) -> type[Request]:
+    """Requests whose body is refused by its size before anything of it is parsed (413)."""
+
+    class Limited(Request):
+        @property  # type: ignore[misc]  # Flask can be told the limit of one request from 3.1 on only
+        def max_content_length(self) -> int:  # type: ignore[override]
+            """Bytes of the body of this request at most."""
+            return max(upload_bytes, MAX_REQUEST_BYTES) if self.path == UPLOAD_PATH else MAX_REQUEST_BYTES
+
+    return Limited
 
 
 def _policy(script_hashes: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ class Runs:
     def __init__(self, paths: Sequence[str], sessions: Sequence[Session], workers: int | None = None) -> None:
         self.paths, self.sessions, self.workers = tuple(paths), tuple(sessions), workers
         self.version, self.problem = 1, ""
+        self._added: tuple[Session, ...] = ()
         self._stamp = folder_stamp(self.paths)
         self._looked = time.monotonic()
         self._lock = threading.Lock()
@@ -43,6 +44,15 @@ class Runs:
             self._lock.release()
         return self.version
 
+    def add(self, sessions: Sequence[Session]) -> int:
+        """Serve further runs, which nobody writes any more; returns the number of the first."""
+        with self._lock:
+            first = len(self.sessions)
+            self._added += tuple(sessions)
+            self.sessions += tuple(sessions)
+            self.version += 1
+        return first
+
     def _look(self) -> None:
         self._looked = time.monotonic()
         stamp = folder_stamp(self.paths)
@@ -50,7 +60,7 @@ class Runs:
             return
         self._stamp = stamp
         try:
-            self.sessions = tuple(load(self.paths, self.workers))
+            self.sessions = (*load(self.paths, self.workers), *self._added)
             self.problem = ""
         except DdprofError as error:
             # A file may be half written: what was shown stays, and the page says that it is old.

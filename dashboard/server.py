@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 
 from ddprof.dashboard.app import create_app
+from ddprof.dashboard.guard import is_loopback
 from ddprof.dashboard.runs import Runs
 from flask import Flask, Response, request
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler
@@ -23,9 +24,14 @@ class _Quiet(WSGIRequestHandler):
         """Nothing."""
 
 
-def make_server(runs: Runs, host: str, port: int, token: str | None = None) -> BaseWSGIServer:
-    """A server that is bound but not yet serving. Raises UsageError where the address cannot be bound."""
-    app = create_app(runs, token)
+def make_server(
+    runs: Runs, host: str, port: int, token: str | None = None, max_upload_bytes: int = 0
+) -> BaseWSGIServer:
+    """A server that is bound but not yet serving. Raises UsageError where the address cannot be bound.
+
+    Uploads of up to `max_upload_bytes` are taken on loopback or with a token, from nobody else.
+    """
+    app = create_app(runs, token, max_upload_bytes if token or is_loopback(host) else 0)
     compress(app.server)
     try:
         return make_wsgi_server(host, port, app.server, threaded=True, request_handler=_Quiet)

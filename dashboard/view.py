@@ -24,6 +24,7 @@ class View:
     query: Mapping[str, str] = field(default_factory=dict)
     runs: tuple[Session, ...] = ()
     dark: bool = False
+    upload_bytes: int = 0  # the largest upload that is taken; 0: none
 
     @property
     def run(self) -> int:

@@ -10,7 +10,7 @@ from dash.development.base_component import Component
 from ddprof.dashboard.cards import exhibit_card, notice
 from ddprof.dashboard.exhibit import Exhibit
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS, Subject
-from ddprof.dashboard.pages import compare, findings, live, overview, timeline, what_if
+from ddprof.dashboard.pages import compare, data, findings, live, overview, timeline, what_if
 from ddprof.dashboard.view import View
 
 from ddprof.errors import UsageError
@@ -52,6 +52,7 @@ _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
     "/timeline": timeline.content,
     "/what-if": what_if.content,
     "/compare": compare.content,
+    "/data": data.content,
 }
 PAGES = (
     *(Page(subject, _LAYOUTS.get(subject.path)) for subject in SUBJECTS),

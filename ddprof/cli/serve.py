@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 
 import click
 
@@ -11,6 +12,7 @@ from ddprof.cli.progress import progress_bar
 from ddprof.errors import UsageError
 
 MIN_TOKEN_CHARS = 16
+DEFAULT_UPLOAD_MIB = 256  # some tens of ranks of a few steps, packed; more is better served from where it lies
 
 
 @click.command("serve")
@@ -23,7 +25,17 @@ MIN_TOKEN_CHARS = 16
     "--token", envvar="DDPROF_TOKEN", help="Secret that every visitor must bring (default beyond loopback: a new one)."
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU).")
-def command(paths: tuple[str, ...], host: str, port: int, token: str | None, workers: int | None) -> None:
+@click.option(
+    "--max-upload",
+    default=DEFAULT_UPLOAD_MIB,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="MIB",
+    help="Largest upload that the page Data takes, in MiB; 0: none.",
+)
+def command(
+    paths: tuple[str, ...], host: str, port: int, token: str | None, workers: int | None, max_upload: int
+) -> None:
     """Show runs in the browser: verdict, findings, timeline, what-if.
 
     RUN is a run folder, traces, or a saved JSON report. A folder that is still being written refreshes by itself.
@@ -45,13 +57,15 @@ def command(paths: tuple[str, ...], host: str, port: int, token: str | None, wor
         token = secrets.token_urlsafe(24)
     with progress_bar() as progress:
         sessions = load(paths, workers, progress)
-    server = make_server(Runs(paths, sessions, workers), host, port, token)
+    server = make_server(Runs(paths, sessions, workers), host, port, token, max_upload * 2**20)
     for session in sessions:
         say(session.report.verdict.headline)
     if not is_loopback(host):
         say(f"warning: {host} can be reached from other machines, unencrypted; the token is all that protects the run")
     shown = f"[{host}]" if ":" in host else host
     say(f"open http://{shown}:{server.server_port}/" + (f"?token={token}" if token else "") + "   (Ctrl+C stops)")
+    # An interpreter that a signal ends removes nothing: uploads would stay on the disk.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         server.serve_forever()
     except KeyboardInterrupt:

@@ -57,11 +57,13 @@ def view(straggler: Session) -> View:
 
 @pytest.fixture(scope="session")
 def serve() -> Iterator[Callable[..., str]]:
-    """`serve(sessions, token=None)` -> address of a server that runs until the tests end."""
+    """`serve(sessions)` -> address of a server that runs until the tests end."""
     servers = []
 
-    def start(sessions: list[Session], token: str | None = None, paths: tuple[str, ...] = ()) -> str:
-        server = make_server(Runs(paths, sessions), "127.0.0.1", 0, token)
+    def start(
+        sessions: list[Session], token: str | None = None, paths: tuple[str, ...] = (), max_upload_bytes: int = 0
+    ) -> str:
+        server = make_server(Runs(paths, sessions), "127.0.0.1", 0, token, max_upload_bytes)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}"

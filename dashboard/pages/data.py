@@ -1,0 +1,37 @@
+"""Data: what is known of the input, and where further traces are added."""
+
+from __future__ import annotations
+
+from dash import dcc, html
+from dash.development.base_component import Component
+from ddprof.dashboard.cards import exhibit_card
+from ddprof.dashboard.exhibits.data import exhibits
+from ddprof.dashboard.uploads import FIELD, HEADER, too_large_words
+from ddprof.dashboard.view import View
+
+from ddprof.units import format_bytes
+
+
+def content(view: View) -> list[Component]:
+    """The page."""
+    cards = [exhibit_card(exhibit, "/data", view) for exhibit in exhibits(view)]
+    return [html.H1("Data"), *_upload(view.upload_bytes), *cards]
+
+
+def _upload(limit_bytes: int) -> list[Component]:
+    """The place of the form, which assets/upload.js fills: Dash has no plain file input, and its own sends base64."""
+    if not limit_bytes:
+        return []
+    words = (
+        f"Trace files of one run, an archive of them, or a saved JSON report, {format_bytes(limit_bytes)} at most. "
+        "They become a further run above and are kept until the server stops."
+    )
+    config = {"limit_bytes": limit_bytes, "too_large": too_large_words(limit_bytes), "field": FIELD, "header": HEADER}
+    parts = [
+        html.H2("Look at other traces"),
+        html.P(words, className="reading", id="upload-words"),
+        html.Div(id="upload-form"),
+        dcc.Store(id="upload-config", data=config),
+        html.Div(id="upload-mounted", hidden=True),
+    ]
+    return [html.Section(parts, className="exhibit no-print", id="upload")]

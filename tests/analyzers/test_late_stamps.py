@@ -1,0 +1,68 @@
+"""CPU ranks whose backend thread stamps the end of a collective after the rank that waited for it runs again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+
+PYTHON_US, WORK_US, TRANSFER_US, SLEEP_US, STEPS = 300.0, 8_000.0, 1_000.0, 100_000.0, 5
+STEP_US = 2 * PYTHON_US + 2 * WORK_US + TRANSFER_US  # without the sleep
+
+
+def span(rank: int, thread: int, cat: str, name: str, ts_us: float, dur_us: float) -> dict[str, Any]:
+    args = {"Input Dims": [[520]], "Input type": ["float"]}
+    where = {"pid": 1 + rank, "tid": thread}
+    return {"ph": "X", "cat": cat, "name": name, **where, "ts": ts_us, "dur": dur_us, "args": args}
+
+
+def two_ranks(folder: Path, stamped_late_us: float = 0.0, idle_us: float | None = None) -> LoadedRun:
+    """Each step: Python, work, an all-reduce that is waited for, work. Rank 1 sleeps before it takes part.
+
+    Rank 0's backend thread stamps the all-reduce's end `stamped_late_us` after its host went on. With `idle_us` rank 0
+    does not wait: it is idle so long beside the all-reduce, then goes on without it.
+    """
+    folder.mkdir()
+    period_us = STEP_US + SLEEP_US
+    for rank in (0, 1):
+        events = []
+        for step in range(STEPS):
+            began = step * period_us
+            ready = began + PYTHON_US + SLEEP_US + WORK_US
+            called = ready if rank else began + PYTHON_US + WORK_US
+            ended = ready + TRANSFER_US
+            resumed = ended if rank or idle_us is None else called + idle_us
+            events += [
+                span(rank, 1, "user_annotation", f"ProfilerStep#{step}", began, period_us),
+                span(rank, 1, "cpu_op", "aten::mm", called - WORK_US, WORK_US - 100),
+                span(rank, 1, "cpu_op", "c10d::allreduce_", called - 60, 50),
+                span(rank, 1, "cpu_op", "aten::mm", resumed + PYTHON_US / 2, began + period_us - resumed - PYTHON_US),
+                span(rank, 2, "user_annotation", "gloo:all_reduce", called, ended - called),
+            ]
+            if not rank:
+                events[-1]["dur"] += stamped_late_us
+        told = {"backend": "gloo", "rank": rank, "world_size": 2, "pg_count": 1}
+        told["pg_config"] = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 2, "ranks": [0, 1]}]
+        content = {"distributedInfo": told, "host_name": "one", "baseTimeNanoseconds": 10**18, "traceEvents": events}
+        (folder / f"rank{rank}.pt.trace.json").write_text(json.dumps(content), encoding="utf-8")
+    (run,) = load_runs([str(folder)], Options(cache=False, workers=1))
+    return run
+
+
+@pytest.mark.parametrize("late_us", [0.0, 1_000.0, 12_000.0])
+def test_a_late_stamp_does_not_hide_what_a_slow_host_costs(tmp_path: Path, late_us: float) -> None:
+    run = two_ranks(tmp_path / "run", late_us)
+    found = run.report.findings[0]
+    assert (found.id, found.ranks) == ("straggler.host", (1,))
+    assert found.recoverable_us.value == pytest.approx(SLEEP_US, rel=0.1)
+
+
+def test_idle_time_that_ends_before_the_last_rank_came_is_no_wait(tmp_path: Path) -> None:
+    waits, idles = two_ranks(tmp_path / "waits"), two_ranks(tmp_path / "idles", idle_us=0.95 * SLEEP_US)
+    anchors = [run.pricer.graph.ranks[0].anchors for run in (waits, idles)]
+    longest_ns = [max(a.end_ns - a.start_ns, default=0) for a in anchors]
+    assert longest_ns[0] > 0.9e3 * SLEEP_US
+    assert longest_ns[1] < 0.1e3 * SLEEP_US

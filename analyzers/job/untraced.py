@@ -74,5 +74,5 @@ def untraced_notes(job: JobFacts) -> list[HealthNote]:
 
 
 def _own(times: Mapping[str, int]) -> dict[str, int]:
-    rest = times["step_ns"] - sum(times.get(phase, 0) for phase in _PHASES)
+    rest = times.get("rest_ns", times["step_ns"] - sum(times.get(phase, 0) for phase in _PHASES))
     return {**{phase: times.get(phase, 0) for phase in _WHERE if phase != "rest_ns"}, "rest_ns": max(0, rest)}

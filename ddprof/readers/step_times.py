@@ -10,8 +10,8 @@ from ddprof.readers.companions import read_manifest
 
 
 def read_step_times(manifests: Iterable[str]) -> Mapping[int, Mapping[str, int]]:
-    """rank -> `{step_ns, data_ns, forward_ns, backward_ns, optimizer_ns, collective_ns}`, medians of steps outside
-    windows. {} where no manifest has them."""
+    """rank -> `{step_ns, data_ns, forward_ns, backward_ns, optimizer_ns, collective_ns, rest_ns}`, medians of steps
+    outside windows. {} where no manifest has them."""
     found: dict[int, dict[str, int]] = {}
     for path in manifests:
         given = read_manifest(path).get("step_times")

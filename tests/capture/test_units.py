@@ -444,6 +444,17 @@ def test_tensorflow_profiles_become_chrome_traces(tmp_path: Path, monkeypatch: p
     assert spans == [{"ph": "X", "name": "MatMul", "pid": 7, "tid": 0, "ts": 6.5, "dur": 1.0}]
 
 
+def test_time_outside_phases_is_taken_step_by_step(tmp_path: Path) -> None:
+    phases = ("data_ns", "forward_ns", "backward_ns")
+    steps = [
+        {"start_ns": 100 * n, "end_ns": 100 * n + 30, **{name: 29 * (n % 3 == i) for i, name in enumerate(phases)}}
+        for n in range(12)
+    ]
+    write_json(tmp_path / "rank0.h.7.0.sidecar.json", {"rank": 0, "host": "h", "steps": steps})
+    times = run_folder.summarize(tmp_path).step_times[0]
+    assert (times["step_ns"], times["data_ns"], times["rest_ns"]) == (30, 0, 1)
+
+
 def test_a_job_too_short_for_its_window_is_told_so(tmp_path: Path) -> None:
     write_json(tmp_path / "rank0.h.7.0.sidecar.json", {"rank": 0, "host": "h", "world_size": 1, "steps_total": 4})
     summary = run_folder.summarize(tmp_path)

@@ -19,9 +19,20 @@ def host_work(facts: RankFacts) -> Intervals:
 
 
 def free_host(facts: RankFacts) -> Intervals:
-    """When the host of a CPU rank runs between operators, neither waiting nor loading, collecting or saving."""
-    mine = facts.gaps["cause"] == CAUSE["host_launch"]
-    return facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine]
+    """When the host is free to run: neither blocked, loading, collecting, allocating nor saving; on a CPU rank, between
+    its operators.
+    """
+    if not facts.is_device_rank:
+        mine = facts.gaps["cause"] == CAUSE["host_launch"]
+        return facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine]
+    if not len(facts.steps):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    spans, ops = facts.host_spans, facts.device_ops
+    slow = blocked_launches(ops)
+    start = np.concatenate((spans["start_ns"], ops["launch_ns"][slow]))
+    end = np.concatenate((spans["end_ns"], ops["launch_end_ns"][slow]))
+    lo, hi = int(facts.steps["start_ns"][0]), int(facts.steps["end_ns"][-1])
+    return intervals.complement(intervals.union(start, end), lo, hi)
 
 
 def compute_work(facts: RankFacts) -> Intervals:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import blocked_launches, free_host, host_work
+from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.job.model import Pipeline
 
 from ddprof import intervals
@@ -254,15 +254,7 @@ def host_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
 
 
 def _free_host(facts: RankFacts) -> Array:
-    lo, hi = facts.steps["start_ns"], facts.steps["end_ns"]
-    if not facts.is_device_rank:
-        return intervals.overlap(free_host(facts), lo, hi)
-    spans = facts.host_spans
-    ops = facts.device_ops
-    slow = blocked_launches(ops)
-    start = np.concatenate((spans["start_ns"], ops["launch_ns"][slow]))
-    end = np.concatenate((spans["end_ns"], ops["launch_end_ns"][slow]))
-    return (hi - lo) - intervals.overlap(intervals.union(start, end), lo, hi)
+    return intervals.overlap(free_host(facts), facts.steps["start_ns"], facts.steps["end_ns"])
 
 
 def contention(ranks: Sequence[RankFacts]) -> float:

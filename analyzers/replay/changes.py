@@ -87,7 +87,7 @@ def _as_peers(
     change: Change, rank: RankGraph, graph: Graph, measures: Measures, busy: Callable[[RankFacts], intervals.Intervals]
 ) -> Scaled | None:
     """What the change means on this rank where it says "peers"; None where one factor must do."""
-    if change.target != "peers" or rank.facts.is_device_rank:
+    if change.target != "peers":
         return None
     group = next(group for group in _peer_groups(graph, measures) if rank.position in group)
     others = [r for r in graph.ranks if r.position in group and measures.job.rank_ids[r.position] not in change.ranks]

@@ -1,4 +1,4 @@
-"""A slow CPU rank given the pace of its peers, stretch by stretch between two communications.
+"""A slow rank's host given the pace of its peers, stretch by stretch between two communications.
 
 A rank is rarely slow everywhere alike: what holds it (a hook, a layer, a neighbour that wakes at the same place) sits
 somewhere in the step. Ranks meet at each collective, so time taken away in a stretch where this rank is last shortens
@@ -14,54 +14,49 @@ from ddprof.analyzers.facts.model import RankFacts
 
 from ddprof import intervals
 from ddprof.intervals import Intervals
-from ddprof.tables import Array
+from ddprof.tables import NULL, Array
 
 MAX_STRETCHES = 256  # per step; beyond it neighbours are taken together
 MAX_FACTOR = 2.0  # a stretch in which the peers take longer grows by this much at most
+FACTORS = 20  # told apart between 0 and 1; stretches of about one factor are scaled together
 
 Scaled = tuple[tuple[Intervals, float], ...]
 
 
 def as_peers(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> Scaled | None:
-    """Parts of the rank's busy time, each with the factor that brings it to its peers' typical time (lower median).
+    """Parts of the rank's busy time, each with the factor that brings it to its peers' typical time.
 
-    Medians over steps on both sides. None where the ranks do not make the same number of calls in every step.
+    Typical: the lower median over peers of the median over their steps. None where the ranks do not make the same number
+    of calls in every step.
     """
-    places = [_places(facts) for facts in (slow, *peers)]
-    if not peers or any(place is None or place.shape[1] != _width(places[0]) for place in places):
+    places = [place for facts in (slow, *peers) if (place := _places(facts)) is not None]
+    if not peers or len(places) <= len(peers) or any(place.shape[1] != places[0].shape[1] for place in places):
         return None
-    own, *others = [
-        np.median(_times(busy(facts), place), axis=0)
-        for facts, place in zip((slow, *peers), places, strict=True)
-        if place is not None
-    ]
+    own = _times(busy(slow), places[0])
+    others = [np.median(_times(busy(f), place), axis=0) for f, place in zip(peers, places[1:], strict=True)]
     typical = np.sort(np.array(others), axis=0)[(len(others) - 1) // 2]
-    factor = np.ones(len(own))
-    np.divide(typical, own, out=factor, where=own > 0)
-    factor = np.minimum(factor, MAX_FACTOR)
-    mine = places[0]
+    wanted = np.minimum(np.broadcast_to(typical, own.shape), MAX_FACTOR * own)
+    level = np.rint(FACTORS * wanted / np.maximum(own, 1.0))
     work = busy(slow)
-    if mine is None:
-        return None
-    return tuple(
-        (_within(work, mine[:, at], mine[:, at + 1]), float(factor[at])) for at in range(len(factor)) if own[at] > 0
-    )
-
-
-def _width(place: Array | None) -> int:
-    return -1 if place is None else place.shape[1]
+    scaled = []
+    for value in np.unique(level[own > 0]):
+        mine = (level == value) & (own > 0)
+        stretches = places[0][:, :-1][mine], places[0][:, 1:][mine]
+        scaled.append((intervals.intersect(work, stretches), float(wanted[mine].sum() / own[mine].sum())))
+    return tuple(scaled)
 
 
 def _places(facts: RankFacts) -> Array | None:
     """Where the stretches of each step begin and end, ns, shape (steps, stretches + 1).
 
-    The step's own bounds, and the calls of communication between them; None where steps differ in how many they make.
+    The step's own bounds, and the calls of communication between them; None where steps differ in how many they make or
+    the trace does not show them.
     """
-    calls = np.sort(facts.comms["start_ns"])
+    calls = np.sort(facts.comms["launch_ns" if facts.is_device_rank else "start_ns"])
     lo, hi = facts.steps["start_ns"], facts.steps["end_ns"]
     first, last = np.searchsorted(calls, lo, side="left"), np.searchsorted(calls, hi, side="left")
     counts = last - first
-    if not len(counts) or (counts != counts[0]).any():
+    if not len(counts) or (counts != counts[0]).any() or (facts.is_device_rank and (calls == NULL).any()):
         return None
     inner = calls[first[:, None] + np.arange(counts[0])[None, :]]
     bounds = np.concatenate((lo[:, None], inner, hi[:, None]), axis=1)
@@ -74,7 +69,3 @@ def _times(busy: Intervals, places: Array) -> Array:
     """Busy time in each stretch, ns, shape (steps, stretches)."""
     covered = intervals.covered(busy, places.ravel()).reshape(places.shape)
     return np.asarray(np.diff(covered, axis=1), float)
-
-
-def _within(work: Intervals, lo_ns: Array, hi_ns: Array) -> Intervals:
-    return intervals.intersect(work, (lo_ns, hi_ns))

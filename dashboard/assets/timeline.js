@@ -1,5 +1,5 @@
 /* The timeline: state, keys, mouse. Rows: timeline_rows.js, what is said of a slice or a range: timeline_panel.js, drawing:
-   timeline_draw.js, data: timeline_data.js. */
+   timeline_draw.js, paper: timeline_paper.js, data: timeline_data.js. */
 (function () {
   "use strict";
   const ddprof = (window.ddprof = window.ddprof || {});
@@ -65,14 +65,15 @@
       this.scroller.append(this.canvas, this.spacer);
       this.tip = element("div", "", { class: "tl-tip", hidden: "" });
       this.panel = element("div", "", { class: "tl-panel" });
-      this.root.replaceChildren(bar, this.say, this.scroller, this.tip, element("p", HELP, { class: "quiet" }), this.panel);
+      this.sheets = element("div", "", { class: "tl-paper" });
+      this.root.replaceChildren(bar, this.say, this.scroller, this.tip, element("p", HELP, { class: "quiet" }), this.sheets, this.panel);
     }
 
     resize() {
       this.ratio = window.devicePixelRatio || 1;
       this.width = this.scroller.clientWidth;
       const room = window.innerHeight - (this.scroller.getBoundingClientRect().top + window.scrollY) - 64;
-      this.height = Math.min(this.paper ? Infinity : Math.max(260, room), this.tall + ddprof.AXIS + 4);
+      this.height = Math.min(Math.max(260, room), this.tall + ddprof.AXIS + 4);
       this.scroller.style.height = this.height + "px";
       this.spacer.style.height = Math.max(0, this.tall + ddprof.AXIS - this.height) + "px";
       this.canvas.width = this.width * this.ratio;

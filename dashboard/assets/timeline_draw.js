@@ -213,6 +213,7 @@
 
     span(span, focused) {
       const s = this.state, pen = this.context, place = s.rankPlace(span.rank);
+      if (!place && span.rank !== null) return;
       const x = this.x(span.lo), width = Math.max(3, this.x(span.hi) - x);
       const top = place ? place.y : AXIS, height = place ? place.height : s.height;
       pen.fillStyle = pen.strokeStyle = this.ink.critical;

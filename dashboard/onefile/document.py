@@ -24,7 +24,7 @@ _HERE = Path(__file__).parent
 _ASSETS = _HERE.parent / "assets"
 _STYLES = (_ASSETS / "timeline.css", _HERE / "page_style.css")
 # In the order in which they build on one another.
-_TIMELINE = ("timeline.js", "timeline_data.js", "timeline_draw.js", "timeline_panel.js", "timeline_rows.js")
+_TIMELINE = tuple(f"timeline{part}.js" for part in ("", "_data", "_draw", "_panel", "_paper", "_rows"))
 
 
 def render(session: Session, before: Session | None = None, redact: bool = False) -> str:

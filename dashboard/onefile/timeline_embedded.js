@@ -69,6 +69,7 @@
   ddprof.timelineData = {
     lanes: async () => info,
     tile: async () => tile,
+    tileNow: () => tile,
     slice: async (of, row) => details(row),
     statistics: async (of, lanes, lo, hi) => statistics(lanes, lo / 1e3, hi / 1e3),
     search: async (of, text) => search(text),
@@ -76,13 +77,12 @@
     path: async () => held.path,
   };
 
-  /* Drawn when it is first seen: a hidden page has no width. On paper all rows are drawn, there is nothing to scroll. */
-  function draw(paper) {
+  /* Drawn when it is first seen: a hidden page has no width. */
+  function draw() {
     if (!ddprof.timeline) {
       ddprof.timeline = new ddprof.Timeline(root, held.config, info);
       ddprof.timeline.tile = tile;
     }
-    ddprof.timeline.paper = paper;
     ddprof.timeline.resize();
     ddprof.timeline.painter.theme();
     ddprof.timeline.painter.paint();
@@ -97,9 +97,13 @@
   const seen = async (event) => {
     await loaded;
     if (page.hidden) return;
-    draw(false);
+    draw();
     if (event.detail) ddprof.timeline.jump(Number(event.detail));
   };
   page.addEventListener("ddprof-shown", (event) => seen(event).catch((error) => { root.textContent = String(error.message); }));
-  page.addEventListener("ddprof-print", () => { if (tile) draw(true); });
+  page.addEventListener("ddprof-print", () => {
+    if (!tile) return;
+    draw();
+    ddprof.timeline.drawPaper();
+  });
 })();

@@ -8,7 +8,7 @@ the finding says which transport NCCL chose and which settings narrow it; socket
 shared memory between GPUs that NVLink joins, come first.
 Limits: whether the link itself is below its rate needs its peak; waiting for late ranks is never counted here.
 Waiting for ranks without a trace would be: nothing is said where one of them may be late (analyzers/job/untraced.py).
-Sources: torch.distributed.algorithms.ddp_comm_hooks; science.md E1, E4.
+Sources: torch.distributed.algorithms.ddp_comm_hooks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             why="half the bytes take half the transfer"
             if gradients
             else "these transfers cannot overlap: only the link helps",
-            source="torch.distributed.algorithms.ddp_comm_hooks; science.md E1",
+            source="torch.distributed.algorithms.ddp_comm_hooks",
         )
         yield Candidate(
             id=RULE.id,

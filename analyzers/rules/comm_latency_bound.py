@@ -7,7 +7,7 @@ How the gain is priced: the run is replayed with consecutive calls gathered into
 bucket.
 How to fix: a larger bucket_cap_mb, fewer or larger FSDP units.
 Limits: with a single message size latency and bandwidth cannot be separated; then only very slow small messages count.
-Sources: PyTorch DDP (VLDB'20) section 5 on bucket size; science.md F1, F2.
+Sources: PyTorch DDP (VLDB'20) section 5 on bucket size.
 """
 
 from __future__ import annotations

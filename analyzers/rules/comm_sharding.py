@@ -8,7 +8,7 @@ How the gain is priced: the run is replayed without the transfers of one of the 
 exposure.
 How to fix: reshard_after_forward=False (ZeRO-2), a hybrid shard inside the node, more prefetch.
 Limits: memory is judged only where the trace or the capture reports it.
-Sources: ZeRO paper (2 Psi against 3 Psi); torch.distributed.fsdp documentation; science.md E2.
+Sources: ZeRO paper (2 Psi against 3 Psi); torch.distributed.fsdp documentation.
 """
 
 from __future__ import annotations

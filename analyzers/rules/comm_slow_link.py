@@ -8,7 +8,7 @@ How to fix: the link or transport there: cable, NIC, PCIe width, NCCL transport,
 the finding says what differs there: NCCL's transport, a port that is down or slower, a GPU with fewer PCIe lanes.
 Limits: needs at least two groups to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours). In one
 world-wide ring all members see the slow link alike, so nobody can be named.
-Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow; science.md B4.
+Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                     patch="NCCL_DEBUG=INFO torchrun ...   # which transport; then ibstat, lspci -vv, nvidia-smi "
                     "topo -m",
                     why="the same messages are fast in every group without them",
-                    source="science.md B4 (Holmes rule)",
+                    source="Holmes (NSDI'25)",
                 ),
             ),
             band=0.2,

@@ -8,7 +8,7 @@ recorded it (an upper bound: an asynchronous save still copies).
 How to fix: asynchronous checkpoints, less often, sharded over the ranks.
 Limits: the price is for the traced steps where a save fell into them; how often it happens over the run is known only
 where ddprof captured it.
-Sources: torch.distributed.checkpoint.async_save documentation; science.md E3 (Daly-Young interval).
+Sources: torch.distributed.checkpoint.async_save documentation; Daly-Young interval.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ How the gain is priced: the run is replayed with launches costing next to nothin
 is the busiest stream.
 How to fix: torch.compile, CUDA graphs, a larger batch, fused optimizers.
 Limits: a bound: dynamic shapes and graph breaks keep some launches.
-Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait; science.md E3.
+Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 setting="batch size",
                 suggested="larger, if memory allows",
                 why="longer kernels hide the launches",
-                source="science.md E3",
+                source="HTA documentation on kernel wait",
             ),
         ),
         ceiling_us=typical + float(measures.cause_us("comm_wait").min()),

@@ -79,7 +79,7 @@ def workers_fix(measures: Measures, waited_us: float, position: int | None = Non
         suggested=str(suggested),
         patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor=4, persistent_workers=True, pin_memory=True)",
         why=why,
-        source="torch.utils.data.DataLoader documentation; science.md F4",
+        source="torch.utils.data.DataLoader documentation",
     )
 
 

@@ -5,7 +5,7 @@ Why it costs: their step starts late, and everybody else waits for them in the f
 How the gain is priced: the run is replayed with those ranks' batches already in the prefetch queue.
 How to fix: the shard, storage path or CPU of those ranks.
 Limits: which file or worker is slow needs ddprof's own capture (worker spans).
-Sources: TraceML diagnosis of input stragglers; science.md B4.
+Sources: TraceML diagnosis of input stragglers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 suggested="move the shard to local storage, rebalance shards by size, free the CPU of that host",
                 why=f"its loader takes {format_us(float(loader_us[worst]))} per step, the typical one "
                 f"{format_us(typical)}",
-                source="science.md B4",
+                source="TraceML diagnosis of input stragglers",
             ),
             workers_fix(measures, float(loader_us[worst]), worst),
         ),

@@ -6,7 +6,7 @@ larger batch or less sharding would use the device better.
 How the gain is priced: allocator calls inside steps are priced by replay; headroom itself has no price ("info").
 How to fix: ZeRO / FSDP stage, activation checkpointing, batch size.
 Limits: needs memory events in the trace (profile_memory) or ddprof's capture.
-Sources: TensorBoard plugin rule (> 90 %); science.md E2.
+Sources: TensorBoard plugin rule (> 90 %); ZeRO paper (memory per rank by stage).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 suggested="activation checkpointing, a higher ZeRO / FSDP stage, or a smaller microbatch",
                 patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                 why="a full allocator has to free and map memory inside steps, and the next longer batch fails",
-                source="PyTorch CUDA memory management notes; science.md E2",
+                source="PyTorch CUDA memory management notes",
             ),
         ),
         ceiling_us=None if churn else 0.0,

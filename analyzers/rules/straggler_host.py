@@ -7,7 +7,7 @@ How the gain is priced: the run is replayed with those hosts as fast as their pe
 costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue.
-Sources: OSDI'25 section 5; NVRx; science.md B4.
+Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _late(measures: Measures) -> Iterator[Candidate]:
                 suggested="compare its host timeline with a peer's: extra work on one rank, CPU contention, a "
                 "slower start",
                 why="the others are ready and wait for it",
-                source="science.md B4: binomial test of 'last in k of n'",
+                source="binomial test of 'last in k of n'; OSDI'25 section 5",
             ),
         ),
         band=1.0 if unseen else 0.3,

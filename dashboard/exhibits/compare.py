@@ -21,9 +21,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     yield _causes(comparison)
     rows = [("gone", f.id, phrases.who_words(f), phrases.clean(f.summary)) for f in comparison.gone]
     rows += [("new", f.id, phrases.who_words(f), phrases.clean(f.summary)) for f in comparison.new]
-    reading = (
-        f"{len(comparison.gone)} findings are gone, {len(comparison.new)} are new." if rows else "The same findings."
-    )
+    reading = f"Findings gone: {len(comparison.gone)}; new: {len(comparison.new)}." if rows else "The same findings."
     yield Exhibit(
         "found", "Which findings went, which came?", reading, sheet(("change", "finding", "who", "what"), rows)
     )
@@ -49,7 +47,7 @@ def _causes(comparison: Comparison) -> Exhibit:
     reading = "No cause changed beyond the noise of the steps."
     if sure:
         change = f"{sure[0].change_us / 1e3:+.3g} ms per step"
-        reading = f"{_words(sure[0])} changed most: {change}, beyond the noise of the steps."
+        reading = f"The largest change: {_words(sure[0])}, {change}, beyond the noise of the steps."
     return Exhibit(
         "compare-causes",
         "Which cause changed, and is it more than noise?",

@@ -74,7 +74,8 @@ def figure(colors: Palette, x_title: str, y_title: str, height: int = 300) -> go
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": colors.text, "family": "system-ui, sans-serif", "size": 13},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        # Plotly lists the parts of stacked bars from the last to the first otherwise.
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         "hoverlabel": {"bgcolor": colors.ground, "font": {"color": colors.text}, "bordercolor": colors.grid},
         "xaxis": {**axis, "title": {"text": x_title, "font": small}},
         "yaxis": {**axis, "title": {"text": y_title, "font": small}},

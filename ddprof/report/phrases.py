@@ -84,7 +84,7 @@ def run_words(report: Report) -> str:
     parts = [
         run.name,
         ranks + (f" on {hosts} hosts" if hosts > 1 else ""),
-        run.device_name or run.device,
+        run.device_name or run.device.replace("unknown", ""),
         " + ".join(run.framework) + (f" over {run.backend}" if run.backend else ""),
         f"{_count(steps.count, 'step')} of {time_words(steps.wall_us)}" if steps.count else "no steps",
     ]

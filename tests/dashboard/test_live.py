@@ -17,6 +17,7 @@ from ddprof.dashboard.view import View
 from ddprof.capture.ring import StepRing
 from ddprof.capture.steps import Step
 from ddprof.errors import NoUsableInput
+from ddprof.report.phrases import run_words
 
 MS = 1_000_000
 STEPS = 30
@@ -39,6 +40,7 @@ def running(tmp_path: Path) -> Iterator[Path]:
 def test_a_run_without_a_trace_yet_is_watched(running: Path) -> None:
     (session,) = load([str(running)])
     assert "no trace yet" in session.report.verdict.headline and not session.has_traces
+    assert "unknown" not in run_words(session.report)
     shown = {e.id: e for e in live.exhibits(View(session, {}, (session,)))}
     assert "Rank 1 is 5 ms late per step, in data" in shown["live-now"].reading
     assert [row[0] for row in shown["live-now"].sheet.rows] == [0, 1]

@@ -126,10 +126,9 @@ def _metric(name: str, value: object) -> list[tuple[str, object]]:
 
 def _abstentions(view: View) -> Exhibit:
     report = view.session.report
-    rows = [(a.id, "not judged", clean(a.reason)) for a in report.abstentions] + [
-        (c, "checked, not found", "") for c in report.checked
-    ]
-    rows += [(f.id, "found", "") for f in report.ranked_findings()]
+    rows = [(f.id, "found", "") for f in report.ranked_findings()]
+    rows += [(a.id, "not judged", clean(a.reason)) for a in report.abstentions]
+    rows += [(c, "checked, not found", "") for c in report.checked]
     reading = (
         f"{len(report.findings)} found, {len(report.checked)} checked and not found, {len(report.abstentions)} not "
         "judged."

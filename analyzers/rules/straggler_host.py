@@ -6,7 +6,8 @@ Why it costs: the device idles until the next launch, and every other rank waits
 How the gain is priced: the run is replayed with those hosts as fast as their peers'. A slow host behind a busy device
 costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
-Limits: without a blocking call in the step, host time includes waiting for a full launch queue.
+Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
+the trace a rank is named only where four fifths of all waiting are for it.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
@@ -24,7 +25,7 @@ from ddprof.analyzers.rules.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import MIN_EXCESS_CPU, slow_positions
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
-from ddprof.tables import Array
+from ddprof.tables import NULL, Array
 from ddprof.units import format_ranks, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
@@ -32,6 +33,8 @@ MIN_EXCESS_OF_STEP = 0.01
 HOST_CAUSES = ("host_launch", "host_sync", "allocator", "other", "unknown")
 MIN_CHARGED_SHARE = 0.5  # of all waiting, for one rank to be named
 SURE_CHARGED_SHARE = 0.25  # the same where it is last more often than chance
+UNSEEN_CHARGED_SHARE = 0.8  # where no calls were recorded, so that a busy host looks like one that waits
+NO_CALLS = "no launch calls were recorded: a busy host cannot be told from one that waits"
 MIN_COST_SHARE = 0.03
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
 FEW_WAITS = 4
@@ -59,6 +62,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
         return
+    if not _sees_calls(measures):
+        yield from _late(measures, UNSEEN_CHARGED_SHARE) or [Abstention(RULE.id, NO_CALLS)]
+        return
     share = MIN_EXCESS_OF_STEP if measures.job.ranks[0].is_device_rank else MIN_EXCESS_OF_STEP_CPU
     chosen, typical = slow_hosts(measures.host, share * measures.step_us)
     if not measures.job.ranks[0].is_device_rank:  # operators and Python run on one core: both slow is one cause
@@ -67,7 +73,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             return
         chosen = chosen[~told]
     if not len(chosen):
-        yield from _late(measures)
+        yield from _late(measures, SURE_CHARGED_SHARE)
         return
     numbers = measures.ranks(chosen)
     factors = tuple(float(measures.host.time_us[p] / typical) for p in chosen)
@@ -100,23 +106,33 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-def _late(measures: Measures) -> Iterator[Candidate]:
-    """No host is slow on the whole, but one rank is last far more often than chance, for reasons of its host."""
+def _sees_calls(measures: Measures) -> bool:
+    """Does every device rank's trace say when its work was launched? (One of communication alone need not.)"""
+    job = measures.job
+    alone = out_of_scope(job) is not None
+    return alone or all(not f.is_device_rank or (f.device_ops["launch_ns"] != NULL).any() for f in job.ranks)
+
+
+def _late(measures: Measures, sure_share: float) -> list[Candidate]:
+    """No host is slow on the whole, but one rank is last far more often than chance, for reasons of its host.
+
+    `sure_share`: of all waiting, what must be charged to a rank that is last more often than chance.
+    """
     job = measures.job
     found = latest_rank(job, HOST_CAUSES)
     if found is None:
-        return
+        return []
     sure = found.is_sure
-    if found.charged_ns < (SURE_CHARGED_SHARE if sure else MIN_CHARGED_SHARE) * found.total_ns:
-        return
+    if found.charged_ns < (sure_share if sure else max(sure_share, MIN_CHARGED_SHARE)) * found.total_ns:
+        return []
     cost_us = found.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
     if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * measures.step_us:
-        return
+        return []
     if not sure and found.waits >= FEW_WAITS:
-        return  # enough operations to judge, and chance explains them
+        return []  # enough operations to judge, and chance explains them
     rank = job.rank_ids[found.position]
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
-    yield Candidate(
+    late = Candidate(
         id=RULE.id,
         summary=f"rank {rank} arrives last in {found.last} of {found.waits} operations that others wait in",
         ranks=(rank,),
@@ -140,6 +156,7 @@ def _late(measures: Measures) -> Iterator[Candidate]:
         ceiling_us=cost_us if unseen else None,
         is_bound=unseen,
     )
+    return [late]
 
 
 RULE = Rule("straggler.host", "Some ranks' hosts are slower", detect, bound="straggler", needs_whole_run=False)

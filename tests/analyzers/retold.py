@@ -83,6 +83,12 @@ def device_ends_early(share: float, count: int | None = None) -> Callable[[Seque
     return change
 
 
+def without_calls(ranks: Sequence[Events]) -> None:
+    """No runtime calls: neither launches nor what the host waited for."""
+    for events in ranks:
+        events[:] = [e for e in events if e.get("cat") not in ("cuda_runtime", "cuda_driver", "cuda_sync", "ac2g")]
+
+
 def last_step_lost(ranks: Sequence[Events]) -> None:
     """The first rank recorded one step less than its peers."""
     limit = max(float(e["ts"]) for e in ranks[0] if is_mark(e))

@@ -58,3 +58,11 @@ def test_a_trace_without_any_whole_step_keeps_them_and_blames_nobody(tmp_path: P
     notes = [note for note in _analyzed(told)["health"] if "no device record" in note["issue"]]
     assert notes and all(note["severity"] == "error" for note in notes)
     assert not blamed(told)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_without_runtime_calls_no_host_is_accused(fault: str, tmp_path: Path) -> None:
+    told = retold.retell(SAMPLES / fault / "traces", tmp_path / "traces", retold.without_calls)
+    said = _analyzed(told)
+    assert {f["id"] for f in said["findings"] if f["severity"] != "info"} <= set(blamed(SAMPLES / fault / "traces"))
+    assert any(a["id"] == "straggler.host" and "launch calls" in a["reason"] for a in said["abstentions"])

@@ -40,6 +40,17 @@ def test_published_runs_are_met() -> None:
     assert all(modelled(run).fits for run in RUNS)
 
 
+def test_published_utilization_follows_from_the_iteration_times() -> None:
+    """Korthikanti et al. 2022, table 5: seconds per iteration; model FLOPs by their equation 7 (appendix A)."""
+    seconds = {22e9: 1.10, 175e9: 13.75, 530e9: 37.83, 1000e9: 71.49}
+    checked = [run for run in RUNS if run.recompute == "selective"]
+    assert len(checked) == len(seconds)
+    for run in checked:
+        layers, h, s, v = run.layers, run.hidden, 2048, 51_200
+        flops = 72 * run.batch * layers * s * h**2 * (1 + s / (6 * h) + v / (12 * h * layers))
+        assert flops / seconds[run.params] / run.devices / 312e12 == pytest.approx(run.utilization, rel=0.005)
+
+
 def test_operations_are_megatrons_formula() -> None:
     """96 B s L h^2 (1 + s / 6h + V / 16 L h) with full recomputation, equation 3."""
     layers, h, s, v = 80, 12288, 2048, 51_200

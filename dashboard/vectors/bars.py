@@ -10,23 +10,20 @@ from ddprof.dashboard.vectors.frame import (
     AXIS_HEIGHT,
     RIGHT,
     WIDTH,
-    Scale,
     axis_at_left,
-    axis_below,
     box,
-    label_width,
     legend,
     line,
-    names_at_left,
     names_below,
     scale,
     svg,
 )
+from ddprof.dashboard.vectors.rows import rows
 
 from ddprof.report.bar import LOOKS
 from ddprof.report.markup import Markup, join, tag
 
-ROW, BAR = 24.0, 17.0
+BAR = 17.0  # height of a lying bar
 UPRIGHT_HEIGHT, UPRIGHT_LEFT = 250.0, 66.0
 LEAST_LETTER_WIDTH = 13.0
 MAX_TITLED_BARS = 400  # more would make the file large: one path per part, the numbers are in the table
@@ -49,14 +46,11 @@ def _letter(part: Part) -> str:
 
 
 def _lying(chart: Stacked, parts: Sequence[Part], totals: Sequence[float], words: str) -> Markup:
-    left, most = label_width(chart.labels), max(totals, default=0.0) or 1.0
-    bottom = 4 + ROW * len(chart.labels)
-    x = scale(0.0, most * 1.02, left, WIDTH - RIGHT)
+    place = rows(chart.labels, 0.0, (max(totals, default=0.0) or 1.0) * 1.02)
+    x = place.x
     spans = [(i, part, at, at + part.values[i]) for i in range(len(totals)) for part, at in _starts(parts, i)]
-    bars = [_bar(chart, part, i, x(a), 4 + ROW * i + (ROW - BAR) / 2, x(b) - x(a), BAR) for i, part, a, b in spans]
-    names = names_at_left(chart.labels, left, lambda i: 4 + ROW * (i + 0.5))
-    axis = axis_below(0.0, most * 1.02, x, bottom, chart.unit)
-    return svg(bottom + AXIS_HEIGHT, words, *axis, *_thinned(bars), *names)
+    bars = [_bar(chart, part, i, x(a), place.middle(i) - BAR / 2, x(b) - x(a), BAR) for i, part, a, b in spans]
+    return place.picture(words, _thinned(bars), chart.unit)
 
 
 def _standing(chart: Stacked, parts: Sequence[Part], totals: Sequence[float], words: str) -> Markup:
@@ -120,21 +114,18 @@ def _fill(color: str) -> str:
 
 def ranges(chart: Ranges, words: str) -> Markup:
     """One bar per label with a whisker from low to high."""
-    left = label_width(chart.labels)
-    most = max((*chart.high, *chart.value, 0.0)) * 1.02 or 1.0
-    bottom = 4 + ROW * len(chart.labels)
-    x: Scale = scale(0.0, most, left, WIDTH - RIGHT)
-    marks: list[Markup] = []
+    place = rows(chart.labels, 0.0, max((*chart.high, *chart.value, 0.0)) * 1.02 or 1.0)
+    x, marks = place.x, list[Markup]()
     for i, (name, low, value, high) in enumerate(zip(chart.labels, chart.low, chart.value, chart.high, strict=True)):
-        middle = 4 + ROW * (i + 0.5)
+        middle = place.middle(i)
         title = tag("title", f"{name}: {value:.4g} ({low:.4g} to {high:.4g}) {chart.unit}")
-        bar = {"x": left, "y": middle - BAR / 2, "width": max(0.0, x(max(value, 0.0)) - left), "height": BAR}
+        length = max(0.0, x(max(value, 0.0)) - place.left)
+        bar = {"x": place.left, "y": middle - BAR / 2, "width": length, "height": BAR}
         marks.append(tag("rect", title, **{k: round(v, 1) for k, v in bar.items()}, class_="amount"))
         if high > low:
             ends = (line(x(end), middle - 5, x(end), middle + 5, "whisker") for end in (low, high))
             marks += [line(x(low), middle, x(high), middle, "whisker"), *ends]
-    names = names_at_left(chart.labels, left, lambda i: 4 + ROW * (i + 0.5))
-    return svg(bottom + AXIS_HEIGHT, words, *axis_below(0.0, most, x, bottom, chart.unit), *marks, *names)
+    return place.picture(words, marks, chart.unit)
 
 
 def columns(chart: Columns, words: str) -> Markup:

@@ -14,23 +14,21 @@ from ddprof.dashboard.vectors.frame import (
     Scale,
     axis_at_left,
     axis_below,
-    label_width,
     legend,
     line,
-    names_at_left,
     names_below,
     scale,
     svg,
     text,
 )
+from ddprof.dashboard.vectors.rows import TOP, rows
 
 from ddprof.report.markup import Markup, join, tag
 
-LEFT, TOP = 66.0, 10.0
+LEFT = 66.0
 HEIGHT, TALL = 190.0, 280.0  # of the plot, to its lower edge
 MAX_TITLED_DOTS = 400  # more would make the file large
 MAX_POINTS = 800  # of one series
-ROW = 24.0
 _MARKS = "●■◆▲✚✖★"
 
 
@@ -139,17 +137,15 @@ def intervals(chart: Intervals, words: str) -> Markup:
     """One point per label with its error to both sides, zero marked."""
     ends = [m + side * h for m, h in zip(chart.middle, chart.half, strict=True) for side in (-1, 1)]
     low, high = _padded(min((0.0, *ends)), max((0.0, *ends)))
-    left, bottom = label_width(chart.labels), TOP + ROW * len(chart.labels)
-    x = scale(low, high, left, WIDTH - RIGHT)
-    marks = [line(x(0.0), TOP, x(0.0), bottom, "median")]
+    place = rows(chart.labels, low, high)
+    x = place.x
+    marks = [line(x(0.0), TOP, x(0.0), place.bottom, "median")]
     for i, (name, middle, half) in enumerate(zip(chart.labels, chart.middle, chart.half, strict=True)):
-        at = TOP + ROW * (i + 0.5)
+        at = place.middle(i)
         title = tag("title", f"{name}: {middle:.4g} ± {half:.4g} {chart.unit}")
         marks.append(line(x(middle - half), at, x(middle + half), at, "whisker"))
         marks.append(tag("circle", title, cx=round(x(middle), 1), cy=at, r=4.5, class_="dot"))
-    names = names_at_left(chart.labels, left, lambda i: TOP + ROW * (i + 0.5))
-    axis = axis_below(low, high, x, bottom, chart.unit, TOP)
-    return svg(bottom + AXIS_HEIGHT, words, *axis, *marks, *names)
+    return place.picture(words, marks, chart.unit)
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
@@ -159,19 +155,15 @@ def _padded(low: float, high: float) -> tuple[float, float]:
 
 def dumbbells(chart: Dumbbells, words: str) -> Markup:
     """Two joined points per label: an open circle before, a filled diamond after."""
-    most = max((*chart.before, *chart.after, 0.0)) * 1.04 or 1.0
-    left, bottom = label_width(chart.labels), TOP + ROW * len(chart.labels)
-    x = scale(0.0, most, left, WIDTH - RIGHT)
-    marks: list[Markup] = []
+    place = rows(chart.labels, 0.0, max((*chart.before, *chart.after, 0.0)) * 1.04 or 1.0)
+    x, marks = place.x, list[Markup]()
     for i, (name, before, after) in enumerate(zip(chart.labels, chart.before, chart.after, strict=True)):
-        at = TOP + ROW * (i + 0.5)
+        at = place.middle(i)
         title = tag("title", f"{name}: {before:.4g} before, {after:.4g} after, {chart.unit}")
         marks.append(line(x(before), at, x(after), at, "joined"))
         marks.append(tag("circle", title, cx=round(x(before), 1), cy=at, r=5.0, class_="open-dot"))
         marks.append(tag("path", title, d=_diamond(x(after), at, 5.5), class_="dot"))
-    names = names_at_left(chart.labels, left, lambda i: TOP + ROW * (i + 0.5))
-    picture = svg(bottom + AXIS_HEIGHT, words, *axis_below(0.0, most, x, bottom, chart.unit, TOP), *marks, *names)
-    return join(picture, legend([("accent", "○", "before"), ("accent", "◆", "after")]))
+    return join(place.picture(words, marks, chart.unit), legend([("accent", "○", "before"), ("accent", "◆", "after")]))
 
 
 def curves(chart: Curves, words: str) -> Markup:

@@ -20,7 +20,7 @@ from ddprof.analyzers.rules.evidence import largest_gap
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
-MIN_SHARE = 0.03  # of the step idle before launches; the microsecond between queued kernels is not counted
+MIN_SHARE = 0.015  # of the step idle before launches, healthy runs 0.1 %; queued kernels start within a microsecond
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import pickle
 import zipfile
@@ -19,6 +20,8 @@ from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.server import make_server
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.uploads import FIELD, HEADER, stored_names
+
+from ddprof.report.contract import to_contract
 
 LIMIT_BYTES = 3_000_000
 FROM_OUR_PAGE = {HEADER: "1"}
@@ -68,6 +71,19 @@ def test_files_become_a_further_run(post: Post, runs: Runs, straggler_traces: Pa
     assert (answer.status_code, answer.json) == (200, {"run": 1})
     assert [s.report.verdict for s in runs.sessions] == [straggler.report.verdict] * 2
     assert runs.sessions[1].report.run.ranks == straggler.report.run.ranks and runs.version == 2
+
+
+def test_a_saved_report_and_an_archive_are_taken(
+    post: Post, runs: Runs, straggler_traces: Path, straggler: Session
+) -> None:
+    assert post(("saved.json", json.dumps(to_contract(straggler.report)).encode())).json == {"run": 1}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in traces(straggler_traces):
+            archive.writestr(f"../run/{name}", content)
+    assert post(("run.zip", packed.getvalue())).json == {"run": 2}
+    assert [s.has_traces for s in runs.sessions] == [True, False, True]
+    assert {s.report.verdict for s in runs.sessions} == {straggler.report.verdict}
 
 
 def test_a_run_that_was_added_stays_when_folders_change(

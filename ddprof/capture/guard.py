@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -19,10 +20,16 @@ _MAX_KEPT = 8  # enough to diagnose; a fault in a hook would otherwise repeat on
 
 
 class Guard:
-    """Wraps the tool's own functions. `enabled` is False after the first fault or `disable`."""
+    """Wraps the tool's own functions. `enabled` is False after the first fault or `disable`.
+
+    It also knows what they cost: between `time_hooks(True)` and `time_hooks(False)` the time inside them is added to
+    `spent_ns`. All other calls pay nothing for that: they read `_plain`, which stands for both questions.
+    """
 
     def __init__(self) -> None:
         self.enabled = True
+        self.spent_ns = 0
+        self._plain = True  # on, and not timed
         self.swallowed = 0
         self.faults: list[str] = []
 
@@ -31,13 +38,13 @@ class Guard:
 
         @functools.wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            if not self.enabled:
-                return None
-            try:
-                return function(*args, **kwargs)
-            except Exception as error:
-                self.fault(function.__qualname__, error)
-                return None
+            if self._plain:
+                try:
+                    return function(*args, **kwargs)
+                except Exception as error:
+                    self.fault(function.__qualname__, error)
+                    return None
+            return self._timed(function, *args, **kwargs) if self.enabled else None
 
         return guarded
 
@@ -48,15 +55,29 @@ class Guard:
         """
 
         def guarded(first: Any, second: Any = None) -> R | None:
-            if not self.enabled:
-                return None
-            try:
-                return function(first, second)
-            except Exception as error:
-                self.fault(function.__qualname__, error)
-                return None
+            if self._plain:
+                try:
+                    return function(first, second)
+                except Exception as error:
+                    self.fault(function.__qualname__, error)
+                    return None
+            return self._timed(function, first, second) if self.enabled else None
 
         return guarded
+
+    def time_hooks(self, wanted: bool) -> None:
+        """Add up the cost of the functions from now on, or stop; a call under way ends as it began."""
+        self._plain = self.enabled and not wanted
+
+    def _timed(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
+        started_ns = time.perf_counter_ns()
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            self.fault(function.__qualname__, error)
+            return None
+        finally:
+            self.spent_ns += time.perf_counter_ns() - started_ns
 
     def attempt(self, what: str, function: Callable[[], R]) -> R | None:
         """Run an optional piece of work (a description, a dump): its error is kept, and capture goes on without it."""
@@ -70,12 +91,12 @@ class Guard:
         """Book an error of the tool and switch capture off."""
         self._keep(where, error)
         if self.enabled:
-            self.enabled = False
+            self.disable()
             say(f"capture is off in this process, the job goes on: {self.faults[-1]}")
 
     def disable(self) -> None:
         """Stop doing anything, without an error."""
-        self.enabled = False
+        self.enabled = self._plain = False
 
     def _keep(self, where: str, error: BaseException) -> None:
         self.swallowed += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -35,7 +34,6 @@ class Journal:
         self._batches: deque[list[int]] = deque(maxlen=_RECENT_BATCHES)  # [step, batches, samples, elements]
         self.fetches: deque[list[int]] = deque(maxlen=_RECENT_FETCHES)  # loaders without workers
         self.gradient_ready: dict[str, Any] | None = None
-        self.boundary_ns: deque[int] = deque(maxlen=512)  # our own time between two steps
         self._bare_ns: deque[int] = deque(maxlen=512)
         self._profiled_ns: deque[int] = deque(maxlen=512)
         self._said: set[str] = set()
@@ -86,13 +84,9 @@ class Journal:
         self._said.add(what)
         return True
 
-    def overhead(self, timer_pair_ns: int, calls: int) -> dict[str, int | None]:
-        """Bare against profiled steps, and our own time per step where no window is open (median, ns)."""
-        per_step = calls / self.step_count if self.step_count else 0.0
-        quiet = [ns for ns in islice(self.boundary_ns, 1, None) if ns < 200_000]
-        boundary = median(quiet) if quiet else 0.0
+    def step_medians(self) -> dict[str, int | None]:
+        """Bare against profiled steps (median, ns)."""
         return {
             "bare_step_ns": int(median(self._bare_ns)) if self._bare_ns else None,
             "profiled_step_ns": int(median(self._profiled_ns)) if self._profiled_ns else None,
-            "own_ns_per_step": int(timer_pair_ns * per_step + boundary) if self.step_count else None,
         }

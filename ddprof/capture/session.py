@@ -24,6 +24,7 @@ from ddprof.capture.identity import RankIdentity, identify
 from ddprof.capture.journal import Journal
 from ddprof.capture.layout import FLIGHT_RECORDER_SUFFIX, RING_SUFFIX, SIDECAR_SUFFIX
 from ddprof.capture.observed import Observed
+from ddprof.capture.own_cost import OwnCost
 from ddprof.capture.plan import WindowPlan
 from ddprof.capture.ring import StepRing
 from ddprof.capture.steps import Step, StepTracker
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _JOIN_S = 20.0  # longest wait for our own compression at exit
 _SETTLED_STEP = 2  # by then the roots are known
+_HEAVY_NS = 200_000  # a boundary that takes longer is kept out of the next step, and says nothing about the others
 
 
 class Session:
@@ -48,6 +50,7 @@ class Session:
         self.config = config
         self.guard = Guard()
         self.annotator = Annotator()
+        self.own_cost = OwnCost(self.guard)
         self.observed = Observed(self.guard)
         self.journal = Journal()
         self.control = ControlReader(Path(config.run_dir), self.guard.wrap(self._stuck))
@@ -133,7 +136,6 @@ class Session:
     def _boundary(self, step: Step | None, next_index: int) -> bool:
         """Book the step that ended; close and open windows. True if that took long enough to be kept out of the next
         step."""
-        started = time.perf_counter_ns()
         disturbed = bool(self.journal.windows) and self.window.compressing
         if (  # nearly always there is nothing to do but to book the step: asked first, without a call
             self.control.waiting is None
@@ -144,8 +146,11 @@ class Session:
             and step is not None
         ):
             self._book(step, disturbed)
-            self.journal.boundary_ns.append(time.perf_counter_ns() - started)
+            if next_index >= self.own_cost.next_step:
+                self.own_cost.step_begins(next_index, usable=not disturbed)
             return False
+        started = time.perf_counter_ns()
+        profiled = self.window.is_open
         if self.window.is_open and self.gradients is not None and step is not None:
             self.gradients.step_ended(step.number)
         if self.window.is_open and self.plan.closes_at(next_index):
@@ -164,9 +169,10 @@ class Session:
         self.clock.step_boundary(self.identity)
         if self.forward is not None and next_index <= _SETTLED_STEP:
             self.forward.step_done()
-        own_ns = time.perf_counter_ns() - started
-        self.journal.boundary_ns.append(own_ns)
-        return own_ns > 200_000
+        heavy = time.perf_counter_ns() - started > _HEAVY_NS
+        if next_index >= self.own_cost.next_step:
+            self.own_cost.step_begins(next_index, not (heavy or disturbed or profiled or self.window.is_open))
+        return heavy
 
     def _requested(self, request: Request) -> bool:
         """Obey a request. True if capture has ended."""
@@ -276,6 +282,8 @@ class Session:
         self.ring = self.nccl_log = None
         self.finished = self.flushed = False
         self.journal = Journal()
+        self.guard.time_hooks(False)
+        self.own_cost = OwnCost(self.guard)
         self.window.rebind(self.journal.note)
         self.tracker.restart()
         self.control.abandon()

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddprof.capture import nccl_log
-from ddprof.capture.annotate import Annotator
 from ddprof.capture.describe import environment
 from ddprof.capture.files import write_json
 from ddprof.capture.identity import RankIdentity
 from ddprof.capture.layout import SCHEMA
-from ddprof.capture.steps import FORWARD, Step, StepTracker
+from ddprof.capture.steps import Step
 
 if TYPE_CHECKING:
     from ddprof.capture.session import Session
 
-_CALIBRATION_ROUNDS = 200
 _MAX_SYNC_LINES = 256
 _MAX_SOURCE_CHARACTERS = 160
 FETCH_FIELDS = ("start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
@@ -59,7 +57,7 @@ def build(session: Session, state: str) -> dict[str, Any]:
         "gradient_ready": journal.gradient_ready,
         "allocator": guard.attempt("allocator", environment.allocator),
         "skipped_optimizer_steps": journal.skipped_optimizer_steps,
-        "overhead": journal.overhead(timer_pair_ns(), session.tracker.calls),
+        "overhead": {**journal.step_medians(), "own_ns_per_step": session.own_cost.per_step_ns()},
         "notes": [*journal.notes, *guard.faults],
     }
 
@@ -94,17 +92,3 @@ def _who(identity: RankIdentity) -> dict[str, Any]:
     fields = dataclasses.asdict(identity)
     fields["rank_source"] = fields.pop("source")
     return fields
-
-
-_pair_ns: list[int] = []
-
-
-def timer_pair_ns() -> int:
-    """What one phase timer costs here with no window open (ns), measured once per process on a tracker of its own."""
-    if not _pair_ns:
-        tracker = StepTracker(lambda step, index: False, Annotator())
-        started = time.perf_counter_ns()
-        for _ in range(_CALIBRATION_ROUNDS):
-            tracker.end(FORWARD, tracker.begin(FORWARD))
-        _pair_ns.append((time.perf_counter_ns() - started) // _CALIBRATION_ROUNDS)
-    return _pair_ns[0]

@@ -64,7 +64,6 @@ class StepTracker:
         self.thread: int | None = None
         self.index = 0
         self.start_ns = 0
-        self.calls = 0  # timer pairs so far: the measure of our own time on the step path
         self.last_end_ns = 0
         self._depth = [0] * len(PHASE_NAMES)
         self._spent_ns = [0] * len(PHASE_NAMES)
@@ -122,7 +121,6 @@ class StepTracker:
             self._spent_ns[phase] += spent_ns
             if depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):
                 self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's
-            self.calls += 1
 
     def optimizer_stepped(self, optimizer_id: int) -> None:
         """Book that an optimizer has stepped, or that its GradScaler skipped it."""

@@ -1,0 +1,100 @@
+"""What ddprof itself costs a step where no window is open, measured in a sample of the steps.
+
+In those steps every hook is timed where it runs, with the caches as cold as the training leaves them: calls in a row
+take half of that (benchmarks/README.md). What surrounds the hooks (the functions put around the user's calls, the entry
+of the guard) cannot be timed from inside. Its share is calibrated in a row, once, and taken to suffer from cold caches
+as much as the hooks do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from ddprof.capture.annotate import Annotator
+from ddprof.capture.guard import Guard
+from ddprof.capture.steps import FORWARD, StepTracker
+
+FIRST_STEP = 3  # by then the roots are known, and the learning is over
+PERIOD_STEPS = 17  # a prime: what the job does every second, fourth or tenth step falls into the sample as often
+_EARLY_STEPS = 8  # up to there every third one, so that a short run has some
+_KEPT_SAMPLES = 256
+_CALIBRATION_ROUNDS, _CALIBRATION_CALLS = 100, 10
+
+
+class OwnCost:
+    """Told of every step that begins. Times in ns."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._samples_ns: deque[int] = deque(maxlen=_KEPT_SAMPLES)  # time in the hooks of one step
+        self._measuring = False
+        self._measured = False
+        self.next_step = FIRST_STEP  # `step_begins` has nothing to do before it
+
+    def step_begins(self, index: int, usable: bool) -> None:
+        """Step `index` begins, in a hook. `usable`: neither the step that ended nor this one is beside a window."""
+        guard = self._guard
+        self.next_step = index + 1
+        if self._measuring:
+            guard.time_hooks(False)
+            self._measuring, self._measured = False, usable
+        elif self._measured:  # its last hook, the boundary at its end, has ended since
+            self._samples_ns.append(guard.spent_ns)
+            self._measured = False
+            self.next_step = _next_sampled(index)
+        elif usable:
+            guard.spent_ns = 0
+            guard.time_hooks(True)
+            self._measuring = True
+
+    def per_step_ns(self) -> int | None:
+        """The median sample; None without one."""
+        return int(median(self._samples_ns) * whole_share()) if self._samples_ns else None
+
+
+def _next_sampled(index: int) -> int:
+    return index + 1 if index < _EARLY_STEPS else index + PERIOD_STEPS - index % PERIOD_STEPS
+
+
+_whole_share: list[float] = []
+
+
+def whole_share() -> float:
+    """A phase timer with all that surrounds it, over the timer alone: measured once per process, on one of its own."""
+    if not _whole_share:
+        guard, tracker = Guard(), StepTracker(lambda step, index: False, Annotator())
+        begin, end = guard.wrap_hook(tracker.begin), guard.wrap_hook(tracker.end)
+
+        def timed(*args: Any, **kwargs: Any) -> None:
+            token = begin(FORWARD)
+            try:
+                _nothing(*args, **kwargs)
+            finally:
+                end(FORWARD, token)
+
+        def timer() -> None:
+            tracker.end(FORWARD, tracker.begin(FORWARD))
+
+        nothing_ns = _per_call_ns(_nothing)
+        whole_ns, alone_ns = _per_call_ns(timed) - nothing_ns, _per_call_ns(timer) - nothing_ns
+        _whole_share.append(max(1.0, whole_ns / alone_ns) if alone_ns > 0 else 1.0)
+    return _whole_share[0]
+
+
+def _per_call_ns(function: Callable[[], None]) -> float:
+    """The fastest round's: on a busy machine the others hold what the kernel ran in between."""
+    rounds_ns = []
+    for _ in range(_CALIBRATION_ROUNDS):
+        started_ns = time.perf_counter_ns()
+        for _ in range(_CALIBRATION_CALLS):
+            function()
+        rounds_ns.append(time.perf_counter_ns() - started_ns)
+    return min(rounds_ns) / _CALIBRATION_CALLS
+
+
+def _nothing() -> None:
+    return None

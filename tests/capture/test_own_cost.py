@@ -1,0 +1,79 @@
+"""What ddprof says it costs: hooks timed in a sample of steps, and nothing of it in the others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from ddprof.capture import guard as guarding
+from ddprof.capture.guard import Guard
+from ddprof.capture.own_cost import FIRST_STEP, PERIOD_STEPS, OwnCost, whole_share
+
+HOOK_NS, HOOKS = 2_000_000, 3  # of a step; the first one holds the boundary
+
+
+class Job:
+    """Steps of a job, on a clock that only its hooks move."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns = 0
+        self.guard = Guard()
+        self.cost = OwnCost(self.guard)
+        self.timed: list[int] = []
+        monkeypatch.setattr(guarding, "time", SimpleNamespace(perf_counter_ns=lambda: self.now_ns))
+
+    def play(self, steps: int, unusable: tuple[int, ...] = ()) -> int | None:
+        """Run some steps and return what they cost each."""
+
+        def work(step: int, is_first: bool) -> None:
+            if is_first and step >= self.cost.next_step:
+                self.cost.step_begins(step, usable=step not in unusable)
+            self.now_ns += HOOK_NS
+
+        hook = self.guard.wrap_hook(work)
+        for step in range(steps):
+            for number in range(HOOKS):
+                hook(step, number == 0)
+            if self.guard.spent_ns == (HOOKS - 1) * HOOK_NS:  # all but the one that began it
+                self.timed.append(step)
+        return self.cost.per_step_ns()
+
+
+def test_a_sample_holds_the_hooks_of_one_step_and_one_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(monkeypatch)
+    found_ns = job.play(2 * PERIOD_STEPS + 3)
+    assert job.timed == [FIRST_STEP, FIRST_STEP + 3, PERIOD_STEPS, 2 * PERIOD_STEPS]
+    assert found_ns == int(HOOKS * HOOK_NS * whole_share())
+
+
+def test_steps_beside_a_window_are_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(monkeypatch)
+    assert job.play(12, unusable=(FIRST_STEP, FIRST_STEP + 2)) is not None
+    assert job.timed == [FIRST_STEP + 1, FIRST_STEP + 3]  # the first one is dropped: a window opened at its end
+
+
+def test_a_job_too_short_for_a_sample_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Job(monkeypatch).play(FIRST_STEP + 2) is None
+
+
+def test_hooks_stay_guarded_while_they_are_timed() -> None:
+    guard = Guard()
+    calls = []
+
+    def broken(number: int, rest: object) -> None:
+        calls.append(number)
+        raise KeyError(number)
+
+    hook, other = guard.wrap_hook(broken), guard.wrap(calls.append)
+    guard.time_hooks(True)
+    assert hook(1) is None
+    assert (guard.enabled, guard.swallowed) == (False, 1)
+    assert guard.spent_ns > 0
+    guard.time_hooks(False)
+    assert (hook(2), other(3)) == (None, None)
+    assert calls == [1]
+
+
+def test_what_surrounds_a_hook_is_part_of_its_cost() -> None:
+    assert 1 < whole_share() < 3

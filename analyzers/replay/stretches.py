@@ -26,7 +26,7 @@ Scaled = tuple[tuple[Intervals, float], ...]
 def as_peers(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> Scaled | None:
     """Parts of the rank's busy time, each with the factor that brings it to its peers' typical time.
 
-    Typical: the lower median over peers of the median over their steps. None where the ranks do not make the same number
+    Typical: the lower median over peers of the median over their steps. None where ranks do not make the same number
     of calls in every step.
     """
     places = [place for facts in (slow, *peers) if (place := _places(facts)) is not None]

@@ -33,6 +33,7 @@ class DataLoading(Instrumentor):
         self._last: int | None = None  # the loader of the latest batch
         self.trains: int | None = None  # the loader that feeds the training, once known
         self._wanted: set[int] = set()  # samplers whose indices are still kept
+        self._tensor: Any = sys.modules["torch"].Tensor
         fetch: Any = source._BaseDataLoaderIter.__next__
         iterate: Any = source.DataLoader.__iter__
         begins = session.guard.wrap(self._begins)
@@ -116,8 +117,8 @@ class DataLoading(Instrumentor):
             self._last = self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), self._last)
         if journal.batch is None:
             self._describe(batch)
-        tensor, samples, elements, seen = sys.modules["torch"].Tensor, 0, 0, 0
-        for item in _items(batch):
+        tensor, samples, elements, seen = self._tensor, 0, 0, 0
+        for item in batch if type(batch) is list else _items(batch):
             if isinstance(item, tensor):
                 elements += item.numel()
                 if not samples and item.dim():
@@ -130,7 +131,10 @@ class DataLoading(Instrumentor):
     def _describe(self, batch: Any) -> None:
         """Shapes, types and fingerprints of the first batch."""
         attempt = self.session.guard.attempt
-        tensors = [item for item in _items(batch) if isinstance(item, sys.modules["torch"].Tensor)][:_MAX_TENSORS]
+        found = [item for item in _items(batch) if isinstance(item, self._tensor)][:_MAX_TENSORS]
+        tensors = [tensor for tensor in found if not tensor.is_nested]
+        if len(tensors) < len(found):
+            self.session.journal.note("nested tensors of the first batch are not described: they have no one shape")
         self.session.journal.batch = {
             "tensors": [
                 {**_described(tensor), "fingerprint": attempt("fingerprint", partial(_fingerprint, tensor))}

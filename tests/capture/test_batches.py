@@ -1,0 +1,50 @@
+"""What a batch holds: samples and elements, whatever kind of tensors it is made of."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ddprof.capture.guard import Guard
+from ddprof.capture.instruments.dataloader import DataLoading
+from ddprof.capture.journal import Journal
+
+pytestmark = pytest.mark.torch
+
+
+def seen(batch: Any) -> Journal:
+    """The journal after a batch was handed out."""
+    guard, journal = Guard(), Journal()
+    observed = SimpleNamespace(saw_loader=lambda loader: None, trains_with=lambda loader: None)
+    session: Any = SimpleNamespace(
+        guard=guard, journal=journal, observed=observed, tracker=SimpleNamespace(index=0), begin=None, end=None
+    )
+    loading = DataLoading(session)
+    loading.install(sys.modules["torch"])
+    loading.uninstall()
+    loading.saw_batch(None, batch)
+    return journal
+
+
+def test_samples_and_elements_of_lists_and_mappings() -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)
+    for batch in ([x, y], (x, y), {"x": x, "label": "a", "y": y}):
+        journal = seen(batch)
+        assert journal.batches() == [{"step": 0, "batches": 1, "samples": 4, "elements": 16}]
+        assert [tensor["shape"] for tensor in (journal.batch or {})["tensors"]] == [[4, 3], [4]]
+
+
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+@pytest.mark.filterwarnings("ignore:.*prototype:UserWarning")
+def test_nested_tensors_are_counted_and_not_described(layout: str) -> None:
+    torch = pytest.importorskip("torch")
+    parts = [torch.ones(3, 2), torch.ones(5, 2)]
+    nested = torch.nested.nested_tensor(parts, layout=getattr(torch, layout))
+    journal = seen([nested, torch.zeros(2)])
+    assert journal.batches() == [{"step": 0, "batches": 1, "samples": 2, "elements": 18}]
+    assert [tensor["shape"] for tensor in (journal.batch or {})["tensors"]] == [[2]]
+    assert "nested" in journal.notes[0]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import flask
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
+from ddprof.dashboard.bundle import ASSETS, add_scripts, address, styles
 from ddprof.dashboard.cards import aria, notice
 from ddprof.dashboard.guard import protect
 from ddprof.dashboard.pages import live, what_if
@@ -37,7 +37,7 @@ _PAGE = """<!DOCTYPE html>
 </head>
 <body>
 {%app_entry%}
-<footer class="dash-footer">{%config%}{%scripts%}{%renderer%}</footer>
+<footer class="dash-footer">{%config%}<script src="__SCRIPTS__"></script>{%scripts%}{%renderer%}</footer>
 </body>
 </html>"""
 
@@ -51,14 +51,16 @@ def create_app(runs: Runs, token: str | None = None, upload_bytes: int = 0) -> D
         "ddprof.dashboard",
         title="ddprof",
         update_title="",
-        assets_folder=str(Path(__file__).parent / "assets"),
+        assets_folder=str(ASSETS),
+        assets_ignore=".*",  # they come as one file
         serve_locally=True,
         suppress_callback_exceptions=True,
-        index_string=_PAGE.replace("__STYLE__", STYLE),
+        index_string=_PAGE.replace("__STYLE__", STYLE + styles()).replace("__SCRIPTS__", address()),
     )
     app.layout = _frame()
     _callbacks(app, runs, upload_bytes)
     app.server.register_blueprint(routes(runs))
+    add_scripts(app.server)
     if upload_bytes:
         app.server.register_blueprint(upload_route(runs, upload_bytes))
     protect(app.server, token, app.csp_hashes(), upload_bytes)

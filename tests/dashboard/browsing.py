@@ -25,6 +25,7 @@ def wait_for(chromium: Any, script: str) -> Any:
 
 def visit(chromium: Any, address: str, path: str) -> list[str]:
     """Open a page and wait until it is drawn; the console's complaints and every request to elsewhere."""
+    chromium.get("about:blank")  # the page before asks its own server every few seconds
     chromium.get_log("performance")
     chromium.get_log("browser")
     chromium.get(address + path)

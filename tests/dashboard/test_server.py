@@ -45,7 +45,7 @@ def test_loopback_answers_to_its_own_names_only(client: Any) -> None:
 
 
 def test_a_token_is_demanded_on_every_route(locked: Any) -> None:
-    for path in ("/", "/data/report.json", "/_dash-layout", "/assets/timeline.js"):
+    for path in ("/", "/data/report.json", "/_dash-layout", "/data/dashboard.js"):
         assert locked.get(path).status_code == 401
         assert locked.get(path + "?token=wrong").status_code == 401
         assert locked.get(path + "?token=ÿ").status_code == 401

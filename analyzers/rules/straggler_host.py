@@ -63,7 +63,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, unknown)
         return
     if not _sees_calls(measures):
-        yield from _late(measures, UNSEEN_CHARGED_SHARE) or [Abstention(RULE.id, NO_CALLS)]
+        late = _late(measures, UNSEEN_CHARGED_SHARE)
+        yield from late
+        if not late:
+            yield Abstention(RULE.id, NO_CALLS)
         return
     share = MIN_EXCESS_OF_STEP if measures.job.ranks[0].is_device_rank else MIN_EXCESS_OF_STEP_CPU
     chosen, typical = slow_hosts(measures.host, share * measures.step_us)

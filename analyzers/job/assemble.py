@@ -9,6 +9,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.blame import charge
 from ddprof.analyzers.job.clock import align
 from ddprof.analyzers.job.common_steps import common_steps
+from ddprof.analyzers.job.cores import crowding_note
 from ddprof.analyzers.job.groups import comm_group_ids, groups_table
 from ddprof.analyzers.job.ledger import build_ledger
 from ddprof.analyzers.job.matching import match
@@ -48,7 +49,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         ledger=ledger,
         blame=charge(ranks, instances, members, clock),
         pipeline=pipeline,
-        health=(*uncommon, *notes, *matched.notes, *_health(ranks, missing, world_size)),
+        health=(*uncommon, *notes, *matched.notes, *_health(ranks, missing, world_size), *crowding_note(ranks)),
         step_ns=round(float(np.mean(per_step))) if per_step else 0,
         per_step_ns=tuple(per_step),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
+from ddprof.analyzers.job.cores import core_contention
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pace import contention
 from ddprof.analyzers.replay.anchors import find_anchors
@@ -31,7 +32,10 @@ def build_graph(job: JobFacts) -> Graph:
         for instances in rank.links.values():
             members[list(instances)] += 1
     spans = [measured_span_ns(rank) for rank in ranks]
-    return Graph(ranks, members, float(np.mean(spans)) if spans else 0.0, contention([rank.facts for rank in ranks]))
+    facts = [rank.facts for rank in ranks]
+    return Graph(
+        ranks, members, float(np.mean(spans)) if spans else 0.0, max(contention(facts), core_contention(facts))
+    )
 
 
 def _beside(facts: RankFacts, base: dict[str, Array]) -> Array:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes import combined
-from ddprof.analyzers.replay.model import Graph, Scenario
+from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.analyzers.replay.pacing import PACES
 from ddprof.analyzers.replay.simulate import Outcome, simulate
+from ddprof.analyzers.replay.stretches import Scaled
 
+from ddprof import intervals
 from ddprof.findings import Candidate, Change, Recoverable
 
 MIN_CONTENTION = 0.005
@@ -66,15 +69,19 @@ class Pricer:
     def _relieved(self, scenario: Scenario, outcome: Outcome) -> Scenario:
         """Kernels speed up where communication beside them, waiting included, became shorter."""
         durations = dict(scenario.dur_ns)
+        host = dict(scenario.host_scale)
         share = self.graph.contention / (1 + self.graph.contention)
         for index, rank in enumerate(self.graph.ranks):
+            if not rank.facts.is_device_rank:
+                host[rank.position] = (*host.get(rank.position, ()), *_relieved_host(rank, scenario, share))
+                continue
             before, after = self.baseline.comm_busy_ns[index], outcome.comm_busy_ns[index]
             if before <= 0 or after >= before:
                 continue
             dur = durations.get(rank.position, rank.ops.dur_ns)
             relief = share * rank.beside * (1 - after / before)
             durations[rank.position] = np.round(dur * (1 - relief)).astype(np.int64)
-        return replace(scenario, dur_ns=durations)
+        return replace(scenario, dur_ns=durations, host_scale=host)
 
     def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
         """Step time the candidate's changes win on top of `given`; never negative, never above its ceiling."""
@@ -111,6 +118,18 @@ class Pricer:
     def _step_spread_us(self) -> float:
         steps = np.array(self.measures.job.per_step_ns, float) / 1e3
         return float(steps.std(ddof=1)) if len(steps) > 1 else 0.0
+
+
+def _relieved_host(rank: RankGraph, scenario: Scenario, share: float) -> Scaled:
+    """Operators of a CPU rank beside transfers that became shorter: these need a core only while they move data."""
+    ops = rank.ops
+    before, new = int(ops.transfer_ns.sum()), scenario.transfer_ns.get(rank.position)
+    if new is None or before <= 0 or new.sum() >= before:
+        return ()
+    end_ns = ops.start_ns + ops.dur_ns
+    moving = intervals.union(end_ns - ops.transfer_ns, end_ns)
+    beside = intervals.intersect(host_work(rank.facts), moving)
+    return ((beside, 1.0 - share * (1.0 - float(new.sum()) / before)),)
 
 
 def pricer(graph: Graph, measures: Measures) -> Pricer:

@@ -82,6 +82,7 @@ def upload_route(runs: Runs, limit_bytes: int) -> Blueprint:
     blueprint, uploads = Blueprint("upload", __name__), Uploads(runs, limit_bytes)
 
     def receive() -> Response:
+        """The request's files, analyzed; a refusal names its reason."""
         if HEADER not in request.headers:
             return _refused("uploads are taken from the dashboard's own page only", 403)
         try:

@@ -55,6 +55,14 @@ static Text read_argument(Text at, int64_t *value, int *is_odd) {
     return end;
 }
 
+/* From the quote of a key to its value, and where the key ends; NULL where it is none, or none that can be compared. */
+static inline Text skip_key(Text at, Text *end) {
+    int escaped = 0;
+    if (*at != '"' || !(*end = skip_text(at + 1, &escaped)) || escaped) return NULL;
+    at = skip_space(*end + 1);
+    return *at == ':' ? skip_space(at + 1) : NULL;
+}
+
 #define IS(key, end, word) ((size_t)((end) - (key)) == sizeof(word) - 1 && !memcmp(key, word, sizeof(word) - 1))
 
 static Text read_arguments(Text at, Event *event) {
@@ -65,12 +73,8 @@ static Text read_arguments(Text at, Event *event) {
     at = skip_space(at + 1);
     if (*at == '}') return at + 1;
     for (;;) {
-        int escaped = 0;
         Text key = at + 1, end;
-        if (*at != '"' || !(end = skip_text(key, &escaped)) || escaped) return NULL;
-        at = skip_space(end + 1);
-        if (*at != ':') return NULL;
-        at = skip_space(at + 1);
+        if (!(at = skip_key(at, &end))) return NULL;
         if (IS(key, end, "External id"))
             at = read_argument(at, &event->external, &event->is_odd);
         else if (IS(key, end, "correlation"))
@@ -126,12 +130,8 @@ static Text read_event(Text at, Event *event) {
     at = skip_space(at + 1);
     if (*at == '}') return at + 1;
     for (;;) {
-        int escaped = 0;
         Text key = at + 1, end;
-        if (*at != '"' || !(end = skip_text(key, &escaped)) || escaped) return NULL;
-        at = skip_space(end + 1);
-        if (*at != ':') return NULL;
-        at = skip_space(at + 1);
+        if (!(at = skip_key(at, &end))) return NULL;
         if (IS(key, end, "ph"))
             at = read_string(at, &event->ph);
         else if (IS(key, end, "cat"))

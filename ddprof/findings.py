@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-CRITICAL_SHARE = 0.10  # of the step recoverable (REPORT_CONTRACT.md)
+CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
 WARNING_SHARE = 0.03
 
 

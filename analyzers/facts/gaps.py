@@ -1,9 +1,8 @@
 """Where a device's time went that no kernel claims: exposed communication, copies, idle gaps with their host cause.
 
-An idle gap belongs to what the host did before the launch that ends it (REPORT_CONTRACT.md, science.md A3): explicit
-occupants first, innermost first (collection, allocation, saving, loading); after a blocking call the rest of the gap is
-host_sync; the remainder of the host part is host_launch. Time after the launch is launch latency, or unexplained where
-it is long.
+An idle gap belongs to what the host did before the launch that ends it: explicit occupants first, innermost first
+(collection, allocation, saving, loading); after a blocking call the rest of the gap is host_sync; the remainder of the
+host part is host_launch. Time after the launch is launch latency, or unexplained where it is long.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from ddprof import intervals
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table, concat
 
-# From launch call to kernel start on an idle device: <= 10 us is normal, 100 us happens under contention (science.md
-# A3).
+# From launch call to kernel start on an idle device: <= 10 us is normal, 100 us happens under contention.
 MAX_LAUNCH_LATENCY_NS = 200_000
 EXPLICIT = ("gc", "allocator", "checkpoint", "dataloader")
 

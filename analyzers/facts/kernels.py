@@ -81,7 +81,7 @@ def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
 
 
 def _flops(trace: RankTrace, operator: int, shape: int) -> float:
-    """FLOPs of a call: 2 * m * n * k for products (science.md E5); NaN where the operator or its shapes do not say."""
+    """FLOPs of a call: 2 * m * n * k for products; NaN where the operator or its shapes do not say."""
     if operator == NO_STRING or shape == NO_STRING:
         return math.nan
     try:

@@ -30,7 +30,7 @@ COLLECTIVE_OPS = (
 )
 OP_CODE = {name: code for code, name in enumerate(COLLECTIVE_OPS)}
 POINT_TO_POINT = tuple(OP_CODE[name] for name in ("send", "recv", "send_recv"))
-# Root semantics or unequal bytes: the shortest member's duration is not the transfer (science.md B3).
+# A member may leave before the others are done: the shortest member's duration is not the transfer.
 ROOTED = tuple(OP_CODE[name] for name in ("broadcast", "reduce", "gather", "scatter"))
 
 # Order matters: the first pattern that matches wins.

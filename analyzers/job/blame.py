@@ -1,9 +1,9 @@
 """Blame: every exposed wait is charged to the rank that came late, and to what made it late.
 
 Between the last instant both ranks were released together and their arrivals, the late rank's timeline is longer than
-the victim's by exactly the wait. What it spent more time on is the cause (Scalasca's delay analysis, science.md A2 and
-B4). If that is waiting for a third rank in another group, the charge passes on to whom that wait was charged: recursion
-to the first cause. Charged time over all culprits and causes equals the waited time, exactly.
+the victim's by exactly the wait. What it spent more time on is the cause (Scalasca's delay analysis). If that is
+waiting for a third rank in another group, the charge passes on to whom that wait was charged: recursion to the first
+cause. Charged time over all culprits and causes equals the waited time, exactly.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 allows.
 
 Members of a synchronising collective leave it together, so differences of their end times estimate clock differences;
-and no member can end before the last one started, which bounds them (science.md B1). Ranks of one host share a clock
-unless the data says otherwise.
+and no member can end before the last one started, which bounds them. Ranks of one host share a clock unless the data
+says otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ddprof.analyzers.job.model import Clock, HostClock
 from ddprof.model import HealthNote
 from ddprof.tables import Array
 
-MIN_DRIFT_SPAN_NS = 1_000_000_000  # below a second, drift drowns in the spread of end times (capture.md §4)
+MIN_DRIFT_SPAN_NS = 1_000_000_000  # below a second, drift drowns in the spread of end times
 # Ranks of one host whose clocks differ by more than this and more than causality allows do not share a clock.
 SAME_HOST_TOLERANCE_NS = 1_000_000
 

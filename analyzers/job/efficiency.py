@@ -1,7 +1,7 @@
-"""POP efficiencies, overlap, bus bandwidth and MFU of a job (science.md A2, E4, E5).
+"""POP efficiencies, overlap, bus bandwidth and MFU of a job.
 
-parallel efficiency = load balance x communication efficiency; communication efficiency = serialisation x transfer,
-where the transfer-free time comes from replaying the run with instant transfers.
+POP's standard metrics: parallel efficiency = load balance x communication efficiency, and communication efficiency =
+serialisation x transfer, where the transfer-free time comes from replaying the run with instant transfers.
 """
 
 from __future__ import annotations

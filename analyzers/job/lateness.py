@@ -65,7 +65,7 @@ def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:
 
 
 def _tail(successes: int, trials: int, probability: float) -> float:
-    """P(X >= successes) of a binomial; the test of "last in k of n" against 1/N (science.md B4)."""
+    """P(X >= successes) of a binomial; the test of "last in k of n" against 1/N."""
     if trials > 400:  # normal approximation: the exact sum adds nothing there
         mean, spread = trials * probability, (trials * probability * (1 - probability)) ** 0.5
         return float(0.5 * np.exp(-(max(0.0, (successes - mean) / spread) ** 2) / 2))

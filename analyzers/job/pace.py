@@ -260,7 +260,7 @@ def _free_host(facts: RankFacts) -> Array:
 def contention(ranks: Sequence[RankFacts]) -> float:
     """How much longer kernels take beside communication than alone, relative; 0 where too few kernels ran both ways.
 
-    Communication kernels take SMs and bandwidth even while they wait (Proteus' gamma, science.md F2).
+    Communication kernels take SMs and bandwidth even while they wait (the gamma of Proteus, TPDS'24).
     """
     ratios: list[float] = []
     weights: list[float] = []

@@ -1,7 +1,7 @@
 """Pipelines found in the point-to-point traffic, and the wait their schedule makes unavoidable.
 
 The bubble of GPipe and 1F1B is (p - 1) slots of one microbatch's forward + backward, (p - 1) / m of the ideal compute
-time; interleaving v chunks divides it by v (science.md E5).
+time; interleaving v chunks divides it by v (Megatron-LM section 2.2).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Wait and transfer: when had the last member arrived?
 
-Default needs no clock: the shortest member's duration is the transfer, the rest of every other member's is waiting
-(science.md B3), so the LATE rank shows the SHORT kernel. Rooted operations and messages between two ranks have no
-common end; for them the partner's arrival is read on the aligned clock. Where a member's window had not yet opened, the
-rest cannot show how long the transfer was: communications alike that are complete do.
+Default needs no clock: the shortest member's duration is the transfer, the rest of every other member's is waiting (the
+rule of PyTorch's TensorBoard profiler plugin), so the LATE rank shows the SHORT kernel. Rooted operations and messages
+between two ranks have no common end; for them the partner's arrival is read on the aligned clock. Where a member's
+window had not yet opened, the rest cannot show how long the transfer was: communications alike that are complete do.
 """
 
 from __future__ import annotations

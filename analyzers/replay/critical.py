@@ -3,7 +3,7 @@
 Walked backwards through the replay's graph as it was recorded: an operation was bound by its launch, by the operation
 before it on its stream or by one on another stream; a communication by the last of its members; a host that blocked by
 what it waited for. Pieces follow one another without gap or overlap, so their lengths sum to the span of the run.
-Whatever is not on the path can be removed without making the step shorter (science.md F3).
+Whatever is not on the path can be removed without making the step shorter.
 """
 
 from __future__ import annotations

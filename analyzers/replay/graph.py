@@ -1,6 +1,6 @@
 """JobFacts to Graph: dependencies of every rank, contracted.
 
-Method: science.md F3, Lumos (inter-stream edges), OSDI'25 (rendezvous).
+Method: Lumos (MLSys'25) for edges between streams, OSDI'25 for communication that starts when its last member has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Prices: what a change wins, by replaying the recorded run with it, as an interval and never as a sum.
 
-Predictions are bias-cancelled: T_measured * T_whatif / T_replayed (science.md F5). The interval holds the change's own
-uncertainty, the spread of the steps and the replay's error.
+Predictions are bias-cancelled: T_measured * T_whatif / T_replayed, so what the replay gets wrong both times cancels.
+The interval holds the change's own uncertainty, the spread of the steps and the replay's error.
 """
 
 from __future__ import annotations

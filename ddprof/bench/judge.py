@@ -20,8 +20,8 @@ class Judgement:
 
     `found`: a finding above "info" with an accepted identifier and exactly the right ranks. `leads`: it is the first.
     `predicted_ms`: the faulted run's step less what its report says the fix wins; None where the fault was not found or
-    is not about step time. `traced_*`: the same inside the trace windows. `also_said`: other
-    findings above "info". `gone`: the finding is not above "info" in the fixed run.
+    is not about step time. `traced_*`: the same inside the trace windows. `also_said`: other findings above "info".
+    `gone`: the finding is not above "info" in the fixed run.
     """
 
     pair: str

@@ -1,8 +1,7 @@
-"""Named ranges in the trace while a window is open: user annotations for torch.profiler, NVTX (domain "ddprof") for
-Nsight.
+"""Named ranges while a window is open: user annotations for torch.profiler, NVTX (domain "ddprof") for Nsight.
 
-Closed windows pay nothing: a `record_function` costs about 6 us even when no profiler listens (reference/capture.md
-§2). Open ones go through the binding below it, which makes the same event for a fifth of its time: 5 us against 24.
+Closed windows pay nothing: a `record_function` costs about 6 us (torch 2.13) even when no profiler listens. Open ones
+go through the binding below it, which makes the same event for a fifth of its time: 5 us against 24.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """This host's clock against rank 0's: pings over a socket of our own, never over the job's store or process groups.
 
 Ranks that run under the same kernel share one clock: their offset is 0 by construction. Across hosts, local rank 0 of
-each host asks
-a thread of rank 0 for its time 24 times and keeps the answer with the shortest round trip; half of it bounds the error.
-Only rank 0's address goes through the job's store: one key, set once after `init_process_group`.
+each host asks a thread of rank 0 for its time 24 times and keeps the answer with the shortest round trip; half of it
+bounds the error. Only rank 0's address goes through the job's store: one key, set once after `init_process_group`.
 """
 
 from __future__ import annotations

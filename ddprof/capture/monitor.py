@@ -1,8 +1,9 @@
 """Monitor mode: `ddprof run` itself watches the step rings and asks for one trace window when something goes wrong.
 
 All of it runs in the launching process: the training processes only write their ring. Rules and their numbers: an
-outlier is a step above median + max(8 MAD, 50 %) (reference/capture.md §6); a slow-down is 20 steps whose median is
-20 % above the run's early median; a straggler is the same rank late by a tenth of the step for 20 steps.
+outlier is a step above median + max(8 MAD, 50 %), so that neither a steady nor a restless job asks all the time; a
+slow-down is 20 steps whose median is 20 % above the run's early median; a straggler is the same rank late by a tenth of
+the step for 20 steps.
 """
 
 from __future__ import annotations

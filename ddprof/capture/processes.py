@@ -1,7 +1,7 @@
 """Forked children: they inherit our hooks and must either start a life of their own or do nothing.
 
-A child of multiprocessing leaves by `os._exit`, so `atexit` never runs there; its own finalizers do
-(reference/capture.md §1).
+A child of multiprocessing leaves by `os._exit`, so `atexit` never runs there; finalizers of `multiprocessing.util` do
+(CPython: multiprocessing/popen_fork.py, process.py).
 """
 
 from __future__ import annotations

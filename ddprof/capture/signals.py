@@ -1,10 +1,8 @@
 """What was captured survives SIGTERM and SIGHUP, also while the training thread is blocked in a collective.
 
-A Python signal handler runs only when the main thread returns to the interpreter, and under `ddprof run` a hanging
-rank would then
-outlive the signal that ends it today. So a watchdog thread wakes up by the wakeup descriptor, flushes, and lets the
-signal kill the
-process exactly as it would have. A handler of the script's own is left in place and in charge.
+A Python signal handler runs only when the main thread returns to the interpreter, and under `ddprof run` a hanging rank
+would then outlive the signal that ends it today. So a watchdog thread wakes up by the wakeup descriptor, flushes, and
+lets the signal kill the process exactly as it would have. A handler of the script's own is left in place and in charge.
 """
 
 from __future__ import annotations

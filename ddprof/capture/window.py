@@ -1,8 +1,8 @@
 """A trace window: torch.profiler from one step boundary to another, exported per rank.
 
-Traps met on the way are numbered as in reference/capture.md: T1 a second profiler steals the session and the export
-of the first
-crashes the process; T2 stopping from another thread; a full disk makes the export fail without an exception.
+Three traps of torch.profiler shape it. A second profiler steals the session, and the export of the first one then
+crashes the process. Stopped from a thread that it does not record, a profiler loses everything, and its export crashes
+too. On a full disk the export fails without an exception.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TraceWindow:
         return self._profiler is not None
 
     def open(self, first_step: int) -> bool:
-        """Start recording at a step boundary. False, with a note, where another profiler is already running (T1)."""
+        """Start recording at a step boundary. False, with a note, where another profiler is already running."""
         torch = sys.modules["torch"]
         if torch.autograd._profiler_enabled():
             self._note(f"no trace window at step {first_step}: the script's own profiler was running")
@@ -167,7 +167,7 @@ class TraceWindow:
 
 
 def _experimental_config(torch: Any) -> Any:
-    """Record all threads, so that a watchdog may stop the profiler while the training thread is blocked (T2)."""
+    """Record all threads, so that a watchdog may stop the profiler while the training thread is blocked."""
     config = torch._C._profiler._ExperimentalConfig
     try:
         return config(profile_all_threads=True)

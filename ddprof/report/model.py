@@ -162,8 +162,3 @@ class Report:
     def ranked_findings(self) -> tuple[Finding, ...]:
         """Findings, the largest recoverable time first (ties: more confident, then by id)."""
         return tuple(sorted(self.findings, key=lambda f: (-f.recoverable_us.value, -f.confidence, f.id)))
-
-    def job_share(self, cause: str) -> float:
-        """Share of the job's step booked to one cause, 0 where there is no ledger."""
-        wall = self.ledger.job.get("wall_us", 0.0)
-        return self.ledger.job.get(cause, 0.0) / wall if wall > 0 else 0.0

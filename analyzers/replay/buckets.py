@@ -1,8 +1,6 @@
 """Communication with other bucket sizes: merging what was split, hiding what was exposed.
 
-Times come from the trace's own size -> transfer points, log-log interpolated; alpha-beta only extrapolates: on
-published all-reduce sweeps (ml-engineering, 1 MiB to 1 GiB) one (alpha, B) pair errs by 8-15 %, interpolation by 4.5-8
-%.
+A bucket costs what a line of latency and bandwidth through the trace's own size -> transfer points says.
 """
 
 from __future__ import annotations
@@ -12,8 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.job.cost import CostModel, fit_cost
-from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
+from ddprof.analyzers.replay.model import Graph, RankGraph
 
 from ddprof.tables import NULL, Array
 
@@ -24,25 +21,21 @@ VOLUME_SHARE = 0.1
 MOST_PER_BUCKET, FEWEST_BUCKETS = 25, 3
 
 
-def merged_transfers(
-    graph: Graph, measures: Measures, chosen: Mapping[int, Array], cap_bytes: float
-) -> dict[int, Array]:
-    """New transfer per operation when consecutive chosen ones share buckets of `cap_bytes`: the last of a bucket
-    carries it all.
+def merged_transfers(graph: Graph, chosen: Mapping[int, Array], cap_bytes: float) -> dict[int, Array]:
+    """New transfer (ns) per operation when consecutive chosen ones of a step share buckets of `cap_bytes`.
 
-    A bucket pays the latency once; its volume costs what the trace's own points say.
+    The last of a bucket carries it all: the latency once, and the volume at the cost of the trace's own points.
     """
     result = {}
     for rank in graph.ranks:
         transfer = rank.ops.transfer_ns.astype(np.float64).copy()
         rows = np.flatnonzero(chosen[rank.position])
-        rows = rows[np.argsort(rank.ops.launch_ns[rows], kind="stable")]
-        sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
-        sizes[sizes == NULL] = 0.0
+        rows = rows[np.argsort(rank.ops.issued_ns[rows], kind="stable")]
+        sizes = _sizes_bytes(rank, rows)
         if not sizes.any():
             calls = len(rows) / max(1, len(rank.marks_ns))
             sizes[:] = cap_bytes / min(MOST_PER_BUCKET, max(2, calls // FEWEST_BUCKETS))
-        step = np.searchsorted(rank.marks_ns, rank.ops.launch_ns[rows], side="right")
+        step = np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right")
         model = fit_cost(sizes, transfer[rows])
         for bucket in _buckets(sizes, step, cap_bytes):
             members = rows[bucket]
@@ -51,6 +44,12 @@ def merged_transfers(
             transfer[members[-1]] = min(before, _bucket_ns(model, sizes[bucket], before))
         result[rank.position] = np.round(transfer).astype(np.int64)
     return result
+
+
+def _sizes_bytes(rank: RankGraph, rows: Array) -> Array:
+    """What each of the operations carries; 0 where that was not recorded."""
+    sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
+    return np.where(sizes == NULL, 0.0, sizes)
 
 
 def _bucket_ns(model: CostModel | None, sizes: Array, before_ns: float) -> float:
@@ -79,24 +78,18 @@ def _buckets(sizes: Array, step: Array, cap_bytes: float) -> list[Array]:
     return [np.array(b) for b in buckets]
 
 
-def overlapped_transfers(
-    graph: Graph, measures: Measures, chosen: Mapping[int, Array], tail_bytes: float
-) -> dict[int, Array]:
-    """New transfers when communication could start with the first gradient: per step, what exceeds the backward pass,
-    and a tail.
+def overlapped_transfers(graph: Graph, chosen: Mapping[int, Array], tail_bytes: float) -> dict[int, Array]:
+    """New transfer (ns) per operation when communication could start with the first gradient.
 
-    The tail is the last bucket (`tail_bytes`; where no sizes were recorded, one of the fewest that overlap at all),
-    which nothing can hide.
+    Of each step, what exceeds the backward pass is left, and at least the last bucket, which nothing can hide
+    (`tail_bytes`; where no sizes were recorded, one of the fewest that overlap at all).
     """
     result = {}
     for rank in graph.ranks:
         transfer = rank.ops.transfer_ns.astype(np.float64).copy()
         rows = np.flatnonzero(chosen[rank.position])
-        step = np.searchsorted(
-            rank.marks_ns, np.where(rank.ops.launch_ns == NEVER, rank.ops.start_ns, rank.ops.launch_ns)[rows], "right"
-        )
-        sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
-        sizes[sizes == NULL] = 0.0
+        step = np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right")
+        sizes = _sizes_bytes(rank, rows)
         for s in np.unique(step):
             members = rows[step == s]
             total, volume = float(transfer[members].sum()), float(sizes[step == s].sum())
@@ -108,20 +101,19 @@ def overlapped_transfers(
 
 
 def _backward_ns(rank: RankGraph, step: int) -> float:
-    """Device time of the backward pass of a step: from the phase ranges, else two thirds of the compute."""
+    """Device time of the backward pass of a step: from phase ranges and launches, else two thirds of the compute."""
     lo = rank.origin_ns if step == 0 else int(rank.marks_ns[step - 1])
     hi = int(rank.marks_ns[min(step, len(rank.marks_ns) - 1)])
-    inside = (rank.ops.launch_ns >= lo) & (rank.ops.launch_ns < hi) & ~rank.ops.is_comm
-    phases = rank.facts.phases
-    forward = phases["phase"] == Phase.FORWARD
-    ends = phases["end_ns"][forward & (phases["start_ns"] >= lo) & (phases["start_ns"] < hi)]
-    starts = phases["start_ns"][
-        (phases["phase"] == Phase.OPTIMIZER) & (phases["start_ns"] >= lo) & (phases["start_ns"] < hi)
-    ]
     if not rank.facts.is_device_rank:
         return float((hi - lo) * 0.5)
-    if not len(ends):
+    issued = rank.ops.issued_ns
+    inside = (issued >= lo) & (issued < hi) & ~rank.ops.is_comm
+    phases = rank.facts.phases
+    of_step = (phases["start_ns"] >= lo) & (phases["start_ns"] < hi)
+    ends = phases["end_ns"][of_step & (phases["phase"] == Phase.FORWARD)]
+    if not len(ends) or not rank.has_host:  # without launches a phase of the host says nothing about when kernels ran
         return float(rank.ops.dur_ns[inside].sum()) * 2 / 3
+    starts = phases["start_ns"][of_step & (phases["phase"] == Phase.OPTIMIZER)]
     until = int(starts.max()) if len(starts) else hi
-    backward = inside & (rank.ops.launch_ns >= ends.max()) & (rank.ops.launch_ns < until)
+    backward = inside & (issued >= ends.max()) & (issued < until)
     return float(rank.ops.dur_ns[backward].sum())

@@ -13,7 +13,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
 from ddprof.analyzers.replay.communication_changes import RETIMING
 from ddprof.analyzers.replay.graph import host_cause
-from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
+from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph, Scenario
 from ddprof.analyzers.replay.stretches import Scaled, as_peers
 
 from ddprof import intervals
@@ -118,8 +118,7 @@ def _peer_groups(graph: Graph, measures: Measures) -> list[set[int]]:
 
 def _step_of_ops(rank: RankGraph) -> Array:
     """Position of the step each operation was launched in."""
-    when = np.where(rank.ops.launch_ns == NEVER, rank.ops.start_ns, rank.ops.launch_ns)
-    return np.clip(np.searchsorted(rank.marks_ns, when, side="right"), 0, len(rank.marks_ns) - 1)
+    return np.clip(np.searchsorted(rank.marks_ns, rank.ops.issued_ns, side="right"), 0, len(rank.marks_ns) - 1)
 
 
 def _compute_per_step(graph: Graph) -> Array:
@@ -309,7 +308,7 @@ def _speed_groups(change: Change, graph: Graph, measures: Measures) -> Scenario:
 def _merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Consecutive collectives of the role gathered into buckets of `values[0]` bytes."""
     roles = {rank.position: _has_role(rank, measures, change.target) for rank in graph.ranks}
-    transfers = merged_transfers(graph, measures, roles, change.values[0])
+    transfers = merged_transfers(graph, roles, change.values[0])
     host = {}
     for rank in graph.ranks:
         comms = rank.facts.comms
@@ -324,7 +323,7 @@ def _merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario
 def _overlap(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Collectives of the role start as soon as their gradients exist: what compute can hide is hidden."""
     roles = {rank.position: _has_role(rank, measures, change.target) for rank in graph.ranks}
-    return Scenario(transfer_ns=overlapped_transfers(graph, measures, roles, change.values[0]))
+    return Scenario(transfer_ns=overlapped_transfers(graph, roles, change.values[0]))
 
 
 def _scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:

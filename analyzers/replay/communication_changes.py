@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from ddprof.analyzers.facts.names import OP_CODE
-from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.transfer_curve import TransferCurve, transfer_curve
+from ddprof.analyzers.job.transfer_curve import TransferCurve
 from ddprof.analyzers.replay.gradient_buckets import Backward, Schedule, backwards, gradient_curve, scheduled
-from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
+from ddprof.analyzers.replay.model import Graph, RankGraph
 
 from ddprof.findings import Change
 from ddprof.tables import Array
@@ -97,7 +96,7 @@ def kept_parameters(change: Change, graph: Graph, measures: Measures, others: Se
     for rank in graph.ranks:
         ops = rank.ops
         rows = np.flatnonzero(ops.is_comm & (rank.facts.comms["op"][np.maximum(ops.comm, 0)] == gather))
-        when = np.where(ops.launch_ns == NEVER, ops.start_ns, ops.launch_ns)[rows]
+        when = ops.issued_ns[rows]
         rows = rows[np.argsort(when, kind="stable")]
         step = np.searchsorted(rank.marks_ns, np.sort(when, kind="stable"), side="right")
         again = [rows[step == s][(int((step == s).sum()) + 1) // 2 :] for s in np.unique(step)]
@@ -116,18 +115,11 @@ def prefetched(change: Change, graph: Graph, measures: Measures, others: Sequenc
         rows = rows[np.argsort(ops.start_ns[rows], kind="stable")]
         if len(rows) < 2:
             continue
-        step = np.searchsorted(
-            rank.marks_ns, np.where(ops.launch_ns == NEVER, ops.start_ns, ops.launch_ns)[rows], "right"
-        )
+        step = np.searchsorted(rank.marks_ns, ops.issued_ns[rows], side="right")
         between = np.maximum(ops.start_ns[rows][1:] - (ops.start_ns + ops.dur_ns)[rows][:-1], 0)
         room = np.concatenate(([0], np.where(step[1:] == step[:-1], between, 0)))
         result[rank.position] = Retimed(rows, np.maximum(ops.transfer_ns[rows] - room, 0))
     return result
-
-
-def traffic_curve(traffic: Traffic, is_device: bool) -> TransferCurve | None:
-    """What one kind of communication costs by size."""
-    return transfer_curve(traffic.sizes_bytes, traffic.times_us * 1e3, is_device)
 
 
 Retime = Callable[[Change, Graph, Measures, Sequence[Change]], dict[int, Retimed]]

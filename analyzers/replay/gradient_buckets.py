@@ -17,7 +17,7 @@ from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.transfer_curve import TransferCurve, transfer_curve
 from ddprof.analyzers.replay.backward import Gradients, backward_start_ns, gradients_ready
-from ddprof.analyzers.replay.model import NEVER, Graph, RankGraph
+from ddprof.analyzers.replay.model import Graph, RankGraph
 
 from ddprof.tables import NULL, Array
 
@@ -93,8 +93,7 @@ def _groups(graph: Graph, measures: Measures, role: str) -> Iterator[list[tuple[
 
 
 def _in_step(rank: RankGraph, rows: Array, step: int) -> Array:
-    launch = np.where(rank.ops.launch_ns == NEVER, rank.ops.start_ns, rank.ops.launch_ns)[rows]
-    chosen: Array = rows[np.searchsorted(rank.marks_ns, launch, side="right") == step]
+    chosen: Array = rows[np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right") == step]
     return chosen
 
 
@@ -121,13 +120,13 @@ def _backward(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> Ba
 def _ready_ns(rank: RankGraph, rows: Array) -> Array:
     """When each bucket was full on this rank: the end of the compute it waited for, on a CPU rank the call."""
     ops = rank.ops
-    called = np.where(ops.launch_ns[rows] == NEVER, ops.start_ns[rows], ops.launch_ns[rows])
+    called = ops.issued_ns[rows]
     if not rank.facts.is_device_rank:
         return called
     dep = ops.dep[rows]
     held = dep >= 0
     ends = (ops.start_ns + ops.dur_ns)[np.maximum(dep, 0)]
-    return np.where(held, np.maximum(ends, called), np.where(ops.launch_ns[rows] == NEVER, ops.start_ns[rows], called))
+    return np.where(held, np.maximum(ends, called), called)
 
 
 def filled(backward: Backward) -> tuple[Array, Array]:

@@ -46,6 +46,11 @@ class Ops:
     segment: Array  # host segment of the launch
     node: Array  # chain (or communication) it belongs to
 
+    @property
+    def issued_ns(self) -> Array:
+        """When each was launched; where no launch is known, when it started."""
+        return np.where(self.launch_ns == NEVER, self.start_ns, self.launch_ns)
+
 
 @dataclass(frozen=True)
 class Anchors:

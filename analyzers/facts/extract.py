@@ -42,7 +42,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     tables = _device_tables(trace, steps, main) if is_device else _host_tables(trace, steps, main)
     if (is_device and not (whole and len(tables["device_ops"]))) or trace.top.get("records") == "communication":
         tables["gaps"] = unexplained(tables["gaps"])
-    threads = _training_threads(trace, tables["device_ops"], main)
+    threads = _launching_threads(tables["device_ops"], main)
     notes += _outside_note(tables["device_ops"], steps)
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
@@ -69,7 +69,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     )
 
 
-def _training_threads(trace: RankTrace, ops: Table, main: int | None) -> Array:
+def _launching_threads(ops: Table, main: int | None) -> Array:
     """Host tracks that launch device work, and the one that carries the step marks."""
     tracks = np.unique(ops["thread"][ops["thread"] != NULL]) if len(ops) else np.empty(0, np.int64)
     return np.union1d(tracks, [] if main is None else [main]).astype(np.int64)
@@ -79,7 +79,7 @@ def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str
     ops, rows = device_ops(trace)
     ops, comms, messages = device_comms(trace, ops, rows)
     comms, messages = describe_early(comms, messages, steps, early_comms(comms, ops))
-    spans = host_spans(trace, _training_threads(trace, ops, main), ops)
+    spans = host_spans(trace, _launching_threads(ops, main), ops)
     tables = {
         "device_ops": ops,
         "comms": comms,

@@ -194,7 +194,6 @@ def _instances(rows: dict[str, Array], key: Array) -> dict[str, Array]:
 
 def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> dict[str, Array]:
     """One row per payload and side; `src`, `dst` are rank numbers, `side` 1 for the sender."""
-    numbers = {f.identity.rank for f in ranks}
     columns: dict[str, list[Array]] = {
         n: [] for n in ("rank", "comm", "group", "tag", "step", "op", "size_bytes", "side", "src", "dst")
     }
@@ -204,7 +203,7 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
             continue
         me = facts.identity.rank if facts.identity.rank is not None else position
         group = group_ids[position][messages["comm"]]
-        peer = _global_peer(messages["peer"], group, keys, me, numbers)
+        peer = _global_peer(messages["peer"], group, keys, me)
         order, step = _in_launch_order(facts, messages["comm"])
         is_send = messages["is_send"][order]
         columns["rank"].append(np.full(len(order), position))
@@ -220,7 +219,7 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
     return {n: np.concatenate(c) if c else np.empty(0, np.int64) for n, c in columns.items()}
 
 
-def _global_peer(peer: Array, group: Array, keys: Sequence[GroupKey], me: int, numbers: set[int | None]) -> Array:
+def _global_peer(peer: Array, group: Array, keys: Sequence[GroupKey], me: int) -> Array:
     """Peers as global rank numbers.
 
     Traces write them global or relative to the group; members that include us decide.

@@ -78,7 +78,7 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
                 blocked.add(index)
         if not blocked:
             break
-        _break_deadlock(blocked, waiting, needed, arrived, ready)
+        _break_deadlock(waiting, needed, arrived, ready)
     last_origin = max((run.origin for run in runs), default=0)
     counted = tuple(run.rank.position not in scenario.on_time for run in runs)
     return Outcome(
@@ -90,9 +90,7 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     )
 
 
-def _break_deadlock(
-    blocked: set[int], waiting: dict[int, list[int]], needed: list[int], arrived: list[int], ready: deque[int]
-) -> None:
+def _break_deadlock(waiting: dict[int, list[int]], needed: list[int], arrived: list[int], ready: deque[int]) -> None:
     """Members that never arrive (a truncated window) must not hold the others for ever: the smallest instance goes."""
     instance = min(i for i, who in waiting.items() if who)
     needed[instance] = arrived[instance]

@@ -116,7 +116,7 @@ def test_keeping_parameters_gives_the_generators_step(labelled: Runs) -> None:
 
 
 def test_prefetching_gives_the_generators_step(tmp_path: Path) -> None:
-    base = corpus.job("prefetch", parallel=Parallel("fsdp", dp=4, prefetch=False))
+    base = corpus.job(kind="prefetch", parallel=Parallel("fsdp", dp=4, prefetch=False))
     base = replace(base, cluster=replace(base.cluster, intra_gbps=base.cluster.intra_gbps / 4))
     truth_us = step_time(replace(base, parallel=replace(base.parallel, prefetch=True)))
     run = Labelled("prefetch", write(simulate(base), tmp_path), tmp_path / "traces")

@@ -63,34 +63,37 @@ static inline Text skip_key(Text at, Text *end) {
     return *at == ':' ? skip_space(at + 1) : NULL;
 }
 
-#define IS(key, end, word) ((size_t)((end) - (key)) == sizeof(word) - 1 && !memcmp(key, word, sizeof(word) - 1))
+typedef Text ReadMember(Text key, Text end, Text at, Event *event); /* from a value to behind it; NULL: not ours */
 
-static Text read_arguments(Text at, Event *event) {
-    event->correlation = event->external = event->external_old = NO_NUMBER;
-    event->is_odd = event->is_collective = 0;
-    if (*at == 'n') return skip_word(at);
-    if (*at != '{') return NULL;
+/* From an opening brace to behind its closing one. Inlined with its reader: a call per member would cost. */
+static inline Text read_object(Text at, ReadMember *read_member, Event *event) {
     at = skip_space(at + 1);
     if (*at == '}') return at + 1;
     for (;;) {
         Text key = at + 1, end;
-        if (!(at = skip_key(at, &end))) return NULL;
-        if (IS(key, end, "External id"))
-            at = read_argument(at, &event->external, &event->is_odd);
-        else if (IS(key, end, "correlation"))
-            at = read_argument(at, &event->correlation, &event->is_odd);
-        else if (IS(key, end, "external id"))
-            at = read_argument(at, &event->external_old, &event->is_odd);
-        else {
-            if (IS(key, end, "Collective name")) event->is_collective = *at != 'n';
-            at = skip_value(at, 2);
-        }
-        if (!at) return NULL;
+        if (!(at = skip_key(at, &end)) || !(at = read_member(key, end, at, event))) return NULL;
         at = skip_space(at);
         if (*at == '}') return at + 1;
         if (*at != ',') return NULL;
         at = skip_space(at + 1);
     }
+}
+
+#define IS(key, end, word) ((size_t)((end) - (key)) == sizeof(word) - 1 && !memcmp(key, word, sizeof(word) - 1))
+
+static inline Text read_argument_member(Text key, Text end, Text at, Event *event) {
+    if (IS(key, end, "External id")) return read_argument(at, &event->external, &event->is_odd);
+    if (IS(key, end, "correlation")) return read_argument(at, &event->correlation, &event->is_odd);
+    if (IS(key, end, "external id")) return read_argument(at, &event->external_old, &event->is_odd);
+    if (IS(key, end, "Collective name")) event->is_collective = *at != 'n';
+    return skip_value(at, 2);
+}
+
+static Text read_arguments(Text at, Event *event) {
+    event->correlation = event->external = event->external_old = NO_NUMBER;
+    event->is_odd = event->is_collective = 0;
+    if (*at == 'n') return skip_word(at);
+    return *at == '{' ? read_object(at, read_argument_member, event) : NULL;
 }
 
 static Text read_string(Text at, Field *field) {
@@ -123,37 +126,21 @@ static Text read_any(Text at, Field *field) {
     return field->end = skip_value(at, 1);
 }
 
+static inline Text read_event_member(Text key, Text end, Text at, Event *event) {
+    if (IS(key, end, "ph")) return read_string(at, &event->ph);
+    if (IS(key, end, "cat")) return read_string(at, &event->category);
+    if (IS(key, end, "name")) return read_string(at, &event->name);
+    if (IS(key, end, "pid")) return read_identifier(at, &event->pid);
+    if (IS(key, end, "tid")) return read_identifier(at, &event->tid);
+    if (IS(key, end, "ts")) return read_any(at, &event->ts);
+    if (IS(key, end, "dur")) return read_any(at, &event->dur);
+    if (IS(key, end, "args")) return read_arguments(at, event);
+    return skip_value(at, 1);
+}
+
 /* From the opening brace of an event to behind its closing one; NULL where msgspec must look at the block. */
 static Text read_event(Text at, Event *event) {
     memset(event, 0, sizeof *event);
     event->correlation = event->external = event->external_old = NO_NUMBER;
-    at = skip_space(at + 1);
-    if (*at == '}') return at + 1;
-    for (;;) {
-        Text key = at + 1, end;
-        if (!(at = skip_key(at, &end))) return NULL;
-        if (IS(key, end, "ph"))
-            at = read_string(at, &event->ph);
-        else if (IS(key, end, "cat"))
-            at = read_string(at, &event->category);
-        else if (IS(key, end, "name"))
-            at = read_string(at, &event->name);
-        else if (IS(key, end, "pid"))
-            at = read_identifier(at, &event->pid);
-        else if (IS(key, end, "tid"))
-            at = read_identifier(at, &event->tid);
-        else if (IS(key, end, "ts"))
-            at = read_any(at, &event->ts);
-        else if (IS(key, end, "dur"))
-            at = read_any(at, &event->dur);
-        else if (IS(key, end, "args"))
-            at = read_arguments(at, event);
-        else
-            at = skip_value(at, 1);
-        if (!at) return NULL;
-        at = skip_space(at);
-        if (*at == '}') return at + 1;
-        if (*at != ',') return NULL;
-        at = skip_space(at + 1);
-    }
+    return read_object(at, read_event_member, event);
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ddprof.cli.plan_loader import buckets, loader
 from ddprof.cli.plan_scale import scale, sharding
+from ddprof.cli.plan_settings import buckets, loader
 
 
 @click.group("plan", context_settings={"help_option_names": ["-h", "--help"]})

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddprof.cli.load import load_run, no_cache_option
-from ddprof.cli.plan_loader import FORMAT
-from ddprof.cli.plan_text import as_json
+from ddprof.cli.plan_text import as_json, format_option, print_plan
 from ddprof.errors import UsageError
 from ddprof.units import format_bytes, format_us
 
@@ -48,7 +47,7 @@ def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("run", required=False)
 @click.option("--world", type=click.IntRange(2), help="Devices, where there is no run.")
 @shape_options
-@click.option("--format", "form", type=FORMAT, default="text", show_default=True)
+@format_option
 @no_cache_option
 def sharding(run: str | None, world: int | None, form: str, no_cache: bool, **given: Any) -> None:
     """Choose among DDP, ZeRO-1/2/3, FSDP and HSDP: memory by formula, step time for each.
@@ -65,9 +64,7 @@ def sharding(run: str | None, world: int | None, form: str, no_cache: bool, **gi
     from ddprof.analyzers.planning.sharding import plan_sharding
 
     loaded = load_run(run, cache=not no_cache)
-    plan = plan_sharding(loaded.pricer)
-    text = as_json("ddprof.plan.sharding/1", loaded.label, plan) if form == "json" else "\n".join(sharding_text(plan))
-    click.echo(text)
+    print_plan("ddprof.plan.sharding/1", loaded.label, plan_sharding(loaded.pricer), form, sharding_text)
 
 
 @click.command("scale")
@@ -76,7 +73,7 @@ def sharding(run: str | None, world: int | None, form: str, no_cache: bool, **gi
 @click.option("--node-factor", type=click.FloatRange(1.0), default=4.0, show_default=True, help="With a run: how many "
               "times slower than its links the network between nodes is.")  # fmt: skip
 @shape_options
-@click.option("--format", "form", type=FORMAT, default="text", show_default=True)
+@format_option
 @no_cache_option
 def scale(run: str | None, world: int, node_factor: float, form: str, no_cache: bool, **given: Any) -> None:
     """Predict a world of N: a run's data parallelism scaled, or the best DP x TP x PP layout of a model's shape.
@@ -94,7 +91,7 @@ def scale(run: str | None, world: int, node_factor: float, form: str, no_cache: 
     loaded = load_run(run, cache=not no_cache)
     worlds = (*(w for w in WORLDS if w < world), world)
     plan = scale_out(loaded.pricer, worlds, given["per_node"] or 8, node_factor)
-    click.echo(as_json("ddprof.plan.scale/1", loaded.label, plan) if form == "json" else "\n".join(scale_text(plan)))
+    print_plan("ddprof.plan.scale/1", loaded.label, plan, form, scale_text)
 
 
 def _search(world: int | None, given: dict[str, Any]) -> tuple[Shape, Cluster, int, list[Estimate]]:

@@ -1,17 +1,22 @@
-"""What all plans print alike: a curve as a table with bars, and any plan as JSON."""
+"""What all plans print alike: a curve as a table with bars, any plan as text or JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from ddprof.units import format_us
 
 if TYPE_CHECKING:
     from ddprof.analyzers.planning.curve import Curve
 
+format_option = click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+Plan = TypeVar("Plan")
 _BAR = 36
 _CLIPPED = 2.5  # bars longer than so many times the best one say nothing more
 
@@ -45,6 +50,11 @@ def flat_words(curve: Curve) -> str:
     if len(flat) > 2 and at[-1] - at[0] == len(at) - 1:
         return f"{flat[0]:g} to {flat[-1]:g} are"
     return f"{', '.join(f'{value:g}' for value in flat)} {'is' if len(flat) == 1 else 'are'}"
+
+
+def print_plan(schema: str, label: str, plan: Plan, form: str, text: Callable[[Plan], list[str]]) -> None:
+    """A plan on stdout: as JSON where `form` says so, else in the lines that `text` makes of it."""
+    click.echo(as_json(schema, label, plan) if form == "json" else "\n".join(text(plan)))
 
 
 def as_json(schema: str, label: str, plan: Any) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ddprof.cli.load import load_run, no_cache_option, pairs
-from ddprof.cli.plan_text import as_json, curve_lines, flat_words
+from ddprof.cli.plan_text import curve_lines, flat_words, format_option, print_plan
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.units import format_share, format_us
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ddprof.analyzers.planning.facts import Present
     from ddprof.analyzers.planning.loader import LoaderPlan
 
-FORMAT = click.Choice(("text", "json"))
 _KINDS = {
     "cpu": "bound by the CPU (decoding, transforms): more workers help as far as there are cores",
     "wait": "mostly waiting (storage, network): more workers help beyond the cores too",
@@ -31,32 +31,30 @@ _SOURCES = {
 }
 
 
+def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
+    """What every command here takes: a run, what its recording does not say, and the form of the answer."""
+    now_option = click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
+    return click.argument("run")(now_option(format_option(no_cache_option(command))))
+
+
 @click.command("buckets")
-@click.argument("run")
-@click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
-@click.option("--format", "form", type=FORMAT, default="text", show_default=True)
-@no_cache_option
+@_of_a_run
 def buckets(run: str, now: tuple[str, ...], form: str, no_cache: bool) -> None:
     """Plan DDP's bucket_cap_mb and first bucket from the run's gradient times and message costs."""
     from ddprof.analyzers.planning.buckets import plan_buckets
 
     loaded, present = _loaded(run, now, no_cache)
-    plan = plan_buckets(loaded.pricer, present)
-    click.echo(as_json("ddprof.plan.buckets/1", loaded.label, plan) if form == "json" else "\n".join(bucket_text(plan)))
+    print_plan("ddprof.plan.buckets/1", loaded.label, plan_buckets(loaded.pricer, present), form, bucket_text)
 
 
 @click.command("loader")
-@click.argument("run")
-@click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
-@click.option("--format", "form", type=FORMAT, default="text", show_default=True)
-@no_cache_option
+@_of_a_run
 def loader(run: str, now: tuple[str, ...], form: str, no_cache: bool) -> None:
     """Plan num_workers and prefetch_factor from what a batch costs."""
     from ddprof.analyzers.planning.loader import plan_loader
 
     loaded, present = _loaded(run, now, no_cache)
-    plan = plan_loader(loaded.pricer, present)
-    click.echo(as_json("ddprof.plan.loader/1", loaded.label, plan) if form == "json" else "\n".join(loader_text(plan)))
+    print_plan("ddprof.plan.loader/1", loaded.label, plan_loader(loaded.pricer, present), form, loader_text)
 
 
 def _loaded(run: str, now: tuple[str, ...], no_cache: bool) -> tuple[LoadedRun, Present]:

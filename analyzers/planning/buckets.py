@@ -70,15 +70,15 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
     firsts = [v for v in FIRST_MB if v <= advised.value]
     first = Curve("first_bucket_mb", tuple(Point(v, predicted(advised.value, v)) for v in firsts), now.first_bucket_mb)
     doubt = GUESSED_DOUBT if cost.is_prior else MEASURED_DOUBT
-    margin = prices.margin_us(step_us - advised.step_us, doubt)
+    low_us, high_us = prices.range_us(advised.step_us, doubt * abs(step_us - advised.step_us))
     return BucketPlan(
         caps=caps,
         firsts=first,
         step_us=step_us,
         advised_mb=advised.value,
         advised_us=advised.step_us,
-        low_us=max(0.0, advised.step_us - margin),
-        high_us=advised.step_us + margin,
+        low_us=low_us,
+        high_us=high_us,
         gradient_mb=gradient_bytes / MIB,
         recorded_buckets=sum(len(p.sizes_bytes) for p in passes) / len(passes),
         latency_us=cost.line.alpha_ns / 1e3,

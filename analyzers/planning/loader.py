@@ -68,15 +68,15 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
         now.prefetch_factor,
     )
     step_us = prices.step_us(())
-    margin = prices.margin_us(step_us - advised.step_us, DOUBT)
+    low_us, high_us = prices.range_us(advised.step_us, DOUBT * abs(step_us - advised.step_us))
     return LoaderPlan(
         workers=curve,
         prefetch=deep,
         step_us=step_us,
         advised_workers=int(advised.value),
         advised_us=advised.step_us,
-        low_us=max(0.0, advised.step_us - margin),
-        high_us=advised.step_us + margin,
+        low_us=low_us,
+        high_us=high_us,
         batch_us=slowest.mean_ns / 1e3,
         ready_us=ready_us,
         kind=_kind(slowest),

@@ -67,12 +67,12 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
         ranks = f" @ {','.join(map(str, setting.ranks))}" if setting.ranks else ""
         levels.append(Level(knob.key, f"{knob.key} = {setting.value}{ranks}", knob.assumption, step_us))
         reached = step_us
-    margin_us = doubt_us + prices.margin_us(before_us - reached, 0.0)
+    low_us, high_us = prices.range_us(reached, doubt_us)
     return Prediction(
         before_us=before_us,
         after_us=reached,
-        low_us=max(0.0, reached - margin_us),
-        high_us=reached + margin_us,
+        low_us=low_us,
+        high_us=high_us,
         levels=tuple(levels),
         changes=applied,
         replay_error=prices.error,

@@ -67,8 +67,8 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
         late_us = jitter_us * (_expected_maximum(world) - _expected_maximum(now))
         reached = prices.step_us((Change("scale_transfer", (), (factor,), traffic.role),)) if world != now else step_us
         reached = max(reached + late_us, 1e-9)
-        band = (FAR_BAND if leaves else NEAR_BAND) * abs(reached - step_us) + prices.margin_us(reached - step_us, 0.0)
-        points.append(WorldPoint(world, reached, max(0.0, reached - band), reached + band, step_us / reached, factor))
+        low_us, high_us = prices.range_us(reached, (FAR_BAND if leaves else NEAR_BAND) * abs(reached - step_us))
+        points.append(WorldPoint(world, reached, low_us, high_us, step_us / reached, factor))
     return ScalePlan(
         points=tuple(points),
         world=now,

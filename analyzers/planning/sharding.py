@@ -103,12 +103,9 @@ def plan_sharding(prices: Pricer) -> ShardingPlan:
     for name, formula, parts in _formulas(element, optimizer, ranks):
         state = params * parts
         reached = compute_us + exposed[name] - now_us + (whole_us if name == "DDP" else whole_us / ranks)
-        is_now = name == now
-        margin = prices.margin_us(reached - step_us, 0.0) + BAND * exposed[name]
+        low_us, high_us = prices.range_us(reached, BAND * exposed[name])
         fits = None if memory is None or other is None else state + other <= USABLE * memory
-        options.append(
-            Option(name, formula, state, fits, reached, reached - margin, reached + margin, exposed[name], is_now)
-        )
+        options.append(Option(name, formula, state, fits, reached, low_us, high_us, exposed[name], is_now=name == now))
     return ShardingPlan(
         tuple(options), params, ranks, element, optimizer, other, memory, step_us, compute_us, units,
         _compression(prices),

@@ -99,10 +99,15 @@ class Pricer:
         """The gain with the range it is believed in."""
         if candidate.ceiling_us == 0:
             return Recoverable(0.0, 0.0, 0.0)
-        margin = self.margin_us(gain_us, candidate.band) + self._drift_us(gain_us)
+        margin = self._margin_us(gain_us, candidate.band) + self._drift_us(gain_us)
         return Recoverable(gain_us, max(0.0, gain_us - margin), min(self.measures.step_us, gain_us + margin))
 
-    def margin_us(self, gain_us: float, band: float) -> float:
+    def range_us(self, reached_us: float, doubt_us: float) -> tuple[float, float]:
+        """Least and most (us) that a predicted step is believed to be; `doubt_us`: that of the change itself."""
+        margin = doubt_us + self._margin_us(self.measures.step_us - reached_us, 0.0)
+        return max(0.0, reached_us - margin), reached_us + margin
+
+    def _margin_us(self, gain_us: float, band: float) -> float:
         """Half the width of what a predicted gain (or loss) is believed in; `band`: relative doubt of the change."""
         error = (self.error or 0.0) * self.measures.step_us
         spread = self._step_spread_us() / np.sqrt(max(1, self.measures.steps))

@@ -83,3 +83,12 @@ def test_a_curve_keeps_what_is_as_good_as_the_best() -> None:
     assert Curve("k", points, now=50).advised((25.0,)).value == 50
     assert Curve("k", points, now=1).advised((100.0, 10.0)).value == 10
     assert Curve("k", points).advised(()).value == 25
+
+
+def test_a_range_grows_with_the_doubt_of_the_change_and_never_goes_below_nothing(labelled: Runs) -> None:
+    prices = labelled("clean.ddp").pricer
+    step_us = prices.step_us(())
+    narrow, wide = (prices.range_us(step_us / 2, doubt_us) for doubt_us in (0.0, 100.0))
+    assert narrow[0] < step_us / 2 < narrow[1]
+    assert (narrow[0] - wide[0], wide[1] - narrow[1]) == pytest.approx((100.0, 100.0))
+    assert prices.range_us(step_us / 2, step_us)[0] == 0.0

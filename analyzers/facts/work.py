@@ -40,6 +40,11 @@ def compute_work(facts: RankFacts) -> Intervals:
     return busy(facts.device_ops, Work.COMPUTE) if facts.is_device_rank else host_work(facts)
 
 
+def issued_ns(table: Table) -> Array:
+    """When each operation or communication was launched; where no launch is known, when it started."""
+    return np.asarray(np.where(table["launch_ns"] == NULL, table["start_ns"], table["launch_ns"]))
+
+
 def blocked_launches(ops: Table) -> Array:
     """Which operations were launched by a call that blocked for a full queue, bool of shape (device_ops,)."""
     return np.asarray((ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > FULL_QUEUE_NS))

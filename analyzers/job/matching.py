@@ -9,6 +9,7 @@ import numpy as np
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
+from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.groups import GroupKey
 
 from ddprof.model import HealthNote
@@ -83,10 +84,8 @@ def _in_launch_order(facts: RankFacts, rows: Array) -> tuple[Array, Array]:
 
     Where the host runs ahead, the window opens on work launched before it: that comes first, and is of no step.
     """
-    comms = facts.comms
-    launch, start = comms["launch_ns"][rows], comms["start_ns"][rows]
-    when = np.where(launch != NULL, launch, start)
-    early = early_comms(comms, facts.device_ops)[rows]
+    when = issued_ns(facts.comms)[rows]
+    early = early_comms(facts.comms, facts.device_ops)[rows]
     order = np.lexsort((when, ~early))
     return order, np.where(early, BEFORE, _step_label(facts, when))[order]
 

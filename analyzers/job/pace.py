@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import free_host, host_work
+from ddprof.analyzers.facts.work import free_host, host_work, issued_ns
 from ddprof.analyzers.job.model import Pipeline
 
 from ddprof import intervals
-from ddprof.tables import NULL, Array
+from ddprof.tables import Array
 
 # Kernels compare only alone with alone and beside communication with beside it; those partly beside it not at all.
 ALONE, BESIDE = 0.05, 0.8
@@ -86,8 +86,7 @@ def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]
     A kernel belongs to the step it was launched in.
     """
     ops = facts.device_ops
-    when = np.where(ops["launch_ns"] == NULL, ops["start_ns"], ops["launch_ns"])
-    step = np.searchsorted(facts.steps["start_ns"], when, side="right") - 1
+    step = np.searchsorted(facts.steps["start_ns"], issued_ns(ops), side="right") - 1
     mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
     share = _contended(facts, mine)
     pure = (share < ALONE) | (share > BESIDE)
@@ -235,8 +234,7 @@ def _step_compute(facts: RankFacts, steps: int) -> Array:
     if not facts.is_device_rank:
         return _host_busy(facts)[:steps]
     ops = facts.device_ops
-    when = np.where(ops["launch_ns"] == NULL, ops["start_ns"], ops["launch_ns"])
-    step = np.searchsorted(facts.steps["start_ns"], when, side="right") - 1
+    step = np.searchsorted(facts.steps["start_ns"], issued_ns(ops), side="right") - 1
     mine = (ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps)
     return np.bincount(step[mine], weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=steps)
 

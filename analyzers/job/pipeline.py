@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.analyzers.facts.work import host_work, launched_in
+from ddprof.analyzers.facts.work import host_work, issued_ns, launched_in
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import Pipeline
 
 from ddprof import intervals
-from ddprof.tables import NULL, Array
+from ddprof.tables import Array
 
 
 def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | None:
@@ -63,9 +63,7 @@ def _launched_in_steps(ranks: Sequence[RankFacts], matched: Matched) -> Array:
         if not len(facts.steps) or not len(mine):
             continue
         comm = matched.comm[mine]
-        launch, start = facts.comms["launch_ns"][comm], facts.comms["start_ns"][comm]
-        early = early_comms(facts.comms, facts.device_ops)[comm]
-        when = np.where(launch != NULL, launch, start)
+        early, when = early_comms(facts.comms, facts.device_ops)[comm], issued_ns(facts.comms)[comm]
         inside[mine] = ~early & (when >= facts.steps["start_ns"][0]) & (when < facts.steps["end_ns"][-1])
     return inside
 

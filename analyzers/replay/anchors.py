@@ -9,11 +9,11 @@ import re
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, RankFacts
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.facts.work import blocked_launches
+from ddprof.analyzers.facts.work import blocked_launches, issued_ns
 from ddprof.analyzers.replay.model import NEVER, Anchor, Anchors
 
 from ddprof import intervals
-from ddprof.tables import NULL, Array
+from ddprof.tables import Array
 
 _FREE = re.compile(r"^(cuda|hip)Free(Host)?$")  # waits for everything launched before (CUDA runtime documentation)
 _WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
@@ -22,12 +22,11 @@ _WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
 BLOCKED_FETCH_NS = 500_000
 BLOCKED_FETCH_SHARE = 0.05
 SLACK_NS = 20_000  # a blocked call may return this long before the timestamp of the end it waited for
-
-
 # Between the end of a communication of CPU ranks and the thread that waited for it running again, on busy cores; either
 # may be stamped first, as the end is stamped by a thread of the backend.
 WAKE_NS = 300_000
 WAKE_SHARE = 50  # 1 / 50 of a long wait
+WOKEN_SHARE = 5  # 1 / 5 of a wait: the most a host idles on after the communication it waited for
 # The backend's thread releases the waiting one first and stamps the end after it. Where more ranks than cores run, it
 # was seen to be descheduled in between for 12 ms of a wait of 100 ms (four gloo ranks on two busy cores).
 LATE_STAMP_SHARE = 5  # 1 / 5 of the wait, and only where the wait outlasted the arrival of the last member
@@ -105,7 +104,7 @@ def _host_comm_waits(facts: RankFacts, arrived_ns: Array) -> tuple[Anchor, Array
     ends = np.sort(facts.comms["end_ns"])
     at = np.searchsorted(ends, end + _wake(start, end), side="right") - 1
     released = np.where(at >= 0, ends[np.maximum(at, 0)], NEVER)
-    woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // 5))
+    woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // WOKEN_SHARE))
     woken |= _late_stamps(facts, start, end, arrived_ns) != NEVER
     waits = woken & (end - start > MIN_WAIT_NS)
     return Anchor.SYNC, start[waits], end[waits]
@@ -123,8 +122,7 @@ def _late_stamps(facts: RankFacts, start: Array, end: Array, arrived_ns: Array) 
     found = np.full(len(end), NEVER)
     some = np.flatnonzero(at < len(order))
     comm = order[at[some]]
-    launch = np.where(comms["launch_ns"] == NULL, comms["start_ns"], comms["launch_ns"])[comm]
-    stamp, arrived = comms["end_ns"][comm], arrived_ns[comm]
+    launch, stamp, arrived = issued_ns(comms)[comm], comms["end_ns"][comm], arrived_ns[comm]
     ours = (launch <= start[some]) & (start[some] < arrived) & (arrived <= end[some])
     ours &= stamp - end[some] <= (end - start)[some] // LATE_STAMP_SHARE
     found[some[ours]] = stamp[ours]

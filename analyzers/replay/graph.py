@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
+from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.cores import core_contention
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pace import contention
@@ -138,7 +139,7 @@ def _host_base(facts: RankFacts, origin: int) -> dict[str, Array]:
         "start": comms["start_ns"][rows],
         "dur": (comms["end_ns"] - comms["start_ns"])[rows],
         "track": comms["track"][rows].astype(np.int64),
-        "launch": np.where(comms["launch_ns"][rows] == NULL, comms["start_ns"][rows], comms["launch_ns"][rows]),
+        "launch": issued_ns(comms)[rows],
         "is_comm": np.ones(len(rows), bool),
         "is_copy": np.zeros(len(rows), bool),
         "comm": rows,

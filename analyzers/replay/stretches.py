@@ -32,12 +32,12 @@ def as_peers(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[RankFa
     places = [place for facts in (slow, *peers) if (place := _places(facts)) is not None]
     if not peers or len(places) <= len(peers) or any(place.shape[1] != places[0].shape[1] for place in places):
         return None
-    own = _times(busy(slow), places[0])
+    work = busy(slow)
+    own = _times(work, places[0])
     others = [np.median(_times(busy(f), place), axis=0) for f, place in zip(peers, places[1:], strict=True)]
     typical = np.sort(np.array(others), axis=0)[(len(others) - 1) // 2]
     wanted = np.minimum(np.broadcast_to(typical, own.shape), MAX_FACTOR * own)
     level = np.rint(FACTORS * wanted / np.maximum(own, 1.0))
-    work = busy(slow)
     scaled = []
     for value in np.unique(level[own > 0]):
         mine = (level == value) & (own > 0)

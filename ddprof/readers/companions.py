@@ -29,14 +29,19 @@ def read_sidecar(path: str | None) -> tuple[Mapping[str, Any], list[HealthNote]]
 
 def read_manifest(path: str) -> Mapping[str, Any]:
     """A manifest of the run; {} where it cannot be used. Not to be changed: every rank of a host reads the same one."""
-    if not os.path.exists(path):  # elsewhere, or gone
-        return _parsed_manifest.__wrapped__(path, 0, 0)
-    status = os.stat(path)
-    return _parsed_manifest(path, status.st_size, status.st_mtime_ns)
+    try:
+        status = os.stat(path)
+    except OSError:  # not on this file system, or gone
+        return _parsed_manifest(path)
+    return _remembered_manifest(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
-def _parsed_manifest(path: str, size_bytes: int, mtime_ns: int) -> Mapping[str, Any]:
+def _remembered_manifest(path: str, size_bytes: int, mtime_ns: int) -> Mapping[str, Any]:
+    return _parsed_manifest(path)
+
+
+def _parsed_manifest(path: str) -> Mapping[str, Any]:
     try:
         value = json.loads(_content(path))
     except (ValueError, NoUsableInput):

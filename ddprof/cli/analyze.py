@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import load_reports, load_session, no_cache_option, require_complete, say
-from ddprof.cli.output import FORMATS, chosen_format, render, show, write_file
-from ddprof.errors import GateFailed
+from ddprof.cli.gates import FAIL_ON_HELP, check_gates
+from ddprof.cli.load import load_reports, load_session, no_cache_option, require_complete
+from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
 from ddprof.report import phrases
-from ddprof.report.gate import Gate, parse_gate
+from ddprof.report.gate import parse_gate
 from ddprof.report.model import Report
-
-if TYPE_CHECKING:
-    from ddprof.dashboard.session import Session
-
-FAIL_ON_HELP = (
-    "Exit with 3 if the run has this: warning, critical, 'straggler.*', 'comm_wait>20%', 'step>120ms'. Repeatable."
-)
 
 
 @click.command("analyze")
@@ -70,45 +62,6 @@ def command(
     if strict:
         require_complete(reports)
     check_gates(gates, reports)
-
-
-def deliver_pages(session: Session, output: Path | None) -> Report:
-    """The file that `ddprof report` writes, on stdout where no file is named."""
-    from ddprof.dashboard.onefile.document import render as render_pages
-
-    text = render_pages(session)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_file(output, text)
-        say(session.report.verdict.headline)
-        say(f"wrote {output}")
-    return session.report
-
-
-def deliver(reports: Sequence[Report], form: str, output: Path | None, following: Sequence[str]) -> None:
-    """Print the reports or, with a file, write them there and say the headline on stderr."""
-    if output is None:
-        show(reports, form, following)
-        return
-    write_file(output, render(reports, form, following))
-    for report in reports:
-        say(report.verdict.headline)
-    say(f"wrote {output}")
-
-
-def check_gates(gates: Sequence[Gate], reports: Sequence[Report]) -> None:
-    """Raise GateFailed, naming the first violation, where a gate finds what it was told to look for."""
-    fail(violation.text for gate in gates for report in reports for violation in gate.violations(report))
-
-
-def fail(violations: Iterable[str]) -> None:
-    """Raise GateFailed with the first violation, the others said before it; nothing where there is none."""
-    found = list(violations)
-    for violation in found[1:]:
-        say(f"gate failed: {violation}")
-    if found:
-        raise GateFailed(f"gate failed: {found[0]}")
 
 
 def next_commands(paths: Sequence[str], reports: Sequence[Report]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.analyze import FAIL_ON_HELP, fail
+from ddprof.cli.gates import FAIL_ON_HELP, fail
 from ddprof.cli.load import load_one, no_cache_option, say
 from ddprof.cli.output import FORMATS, chosen_format, write_file
 from ddprof.errors import NoUsableInput, UsageError

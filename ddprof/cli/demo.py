@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from ddprof.cli.analyze import deliver, deliver_pages
 from ddprof.cli.load import load_reports, load_session, say
-from ddprof.cli.output import FORMATS, chosen_format
+from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
 from ddprof.errors import NoUsableInput, UsageError
 
 TRUTH = "truth.json"

@@ -8,11 +8,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from ddprof.cli.load import say
 from ddprof.errors import UsageError
 from ddprof.report.model import Report
+
+if TYPE_CHECKING:
+    from ddprof.dashboard.session import Session
 
 FORMATS = ("text", "json", "markdown", "html")
 _SUFFIXES = {".txt": "text", ".json": "json", ".md": "markdown", ".html": "html", ".htm": "html"}
@@ -23,6 +28,26 @@ def chosen_format(stated: str | None, output: Path | None) -> str:
     if stated:
         return stated
     return _SUFFIXES.get(output.suffix.lower(), "text") if output else "text"
+
+
+def deliver(reports: Sequence[Report], form: str, output: Path | None, following: Sequence[str]) -> None:
+    """Print the reports or, with a file, write them there and say the headlines on stderr."""
+    if output is None:
+        show(reports, form, following)
+    else:
+        write_reports(output, render(reports, form, following), reports)
+
+
+def deliver_pages(session: Session, output: Path | None) -> Report:
+    """The file that `ddprof report` writes, on stdout where no file is named. Returns the report in it."""
+    from ddprof.dashboard.onefile.document import render as render_pages
+
+    text = render_pages(session)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_reports(output, text, [session.report])
+    return session.report
 
 
 def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> str:
@@ -52,6 +77,14 @@ def show(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()
     console = Console()
     for report in reports:
         print_report(console, report, next_commands)
+
+
+def write_reports(path: Path, text: str, reports: Sequence[Report]) -> None:
+    """Write a document of the reports and say their headlines on stderr. Raises UsageError where it cannot."""
+    write_file(path, text)
+    for report in reports:
+        say(report.verdict.headline)
+    say(f"wrote {path}")
 
 
 def write_file(path: Path, text: str) -> None:

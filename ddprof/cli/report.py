@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.load import load_one, load_session, no_cache_option, say
-from ddprof.cli.output import chosen_format, render, write_file
+from ddprof.cli.load import load_one, load_session, no_cache_option
+from ddprof.cli.output import chosen_format, render, write_reports
 from ddprof.errors import UsageError
 
 
@@ -53,6 +53,4 @@ def command(path: str, output: Path, against: str | None, redact: bool, workers:
 
             report = redacted(report)
         text = render([report], form)
-    write_file(output, text)
-    say(report.verdict.headline)
-    say(f"wrote {output}")
+    write_reports(output, text, [report])

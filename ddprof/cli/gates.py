@@ -1,0 +1,28 @@
+"""What `--fail-on` and its like do with a command: exit code 3, one line for each thing that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ddprof.cli.load import say
+from ddprof.errors import GateFailed
+from ddprof.report.gate import Gate
+from ddprof.report.model import Report
+
+FAIL_ON_HELP = (
+    "Exit with 3 if the run has this: warning, critical, 'straggler.*', 'comm_wait>20%', 'step>120ms'. Repeatable."
+)
+
+
+def check_gates(gates: Sequence[Gate], reports: Sequence[Report]) -> None:
+    """Raise GateFailed, naming the first violation, where a gate finds what it was told to look for."""
+    fail(violation.text for gate in gates for report in reports for violation in gate.violations(report))
+
+
+def fail(violations: Iterable[str]) -> None:
+    """Raise GateFailed with the first violation, the others said before it; nothing where there is none."""
+    found = list(violations)
+    for violation in found[1:]:
+        say(f"gate failed: {violation}")
+    if found:
+        raise GateFailed(f"gate failed: {found[0]}")

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.comm_cause import GRADIENT_ROLES, certainty, doubtful, of_reason
+from ddprof.analyzers.rules.examples import exposed_transfer
 from ddprof.analyzers.rules.transport import of_job
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -66,6 +67,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                     f" {format_share(traffic.hidden_share)} hidden"
                 ),
                 *moved_by,
+                *exposed_transfer(measures, traffic),
             ),
             fixes=(*faster, fix),
             band=0.25,

@@ -18,6 +18,7 @@ import numpy as np
 from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, of_reason
+from ddprof.analyzers.rules.examples import exposed_transfer
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
@@ -37,7 +38,10 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             lost_us=traffic.exposed_us,
             changes=(Change("merge_buckets", (), (float(DEFAULT_BUCKET_BYTES),), traffic.role),),
             confidence=0.9 if known else 0.6,
-            evidence=(Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),),
+            evidence=(
+                Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),
+                *exposed_transfer(measures, traffic),
+            ),
             fixes=(
                 Fix(
                     setting="bucket_cap_mb",

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.buckets import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, certainty, doubtful, of_reason
+from ddprof.analyzers.rules.examples import exposed_transfer
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -45,6 +46,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                     f"{format_us(traffic.transfer_us)} of transfer per step, {format_share(traffic.hidden_share)} "
                     "beside compute"
                 ),
+                *exposed_transfer(measures, traffic),
             ),
             fixes=(
                 Fix(

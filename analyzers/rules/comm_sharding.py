@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.comm_cause import certainty, doubtful, of_reason
+from ddprof.analyzers.rules.examples import exposed_transfer
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -50,12 +51,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=exposed,
         changes=(Change("scale_transfer", (), (ONE_PASS_LEFT,), "fsdp_shard"),),
         confidence=(0.8 if memory else 0.7) * min(map(certainty, found)),
-        evidence=tuple(
-            Evidence(
-                f"{e.traffic.op}: {format_us(e.traffic.exposed_us)} of {format_us(e.traffic.transfer_us)} exposed "
-                "per step"
-            )
-            for e in found
+        evidence=(
+            *(
+                Evidence(
+                    f"{e.traffic.op}: {format_us(e.traffic.exposed_us)} of {format_us(e.traffic.transfer_us)} exposed "
+                    "per step"
+                )
+                for e in found
+            ),
+            *exposed_transfer(measures, found[0].traffic),
         ),
         fixes=(
             Fix(

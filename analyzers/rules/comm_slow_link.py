@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from ddprof.analyzers.job.links import SlowGroups, slow_groups
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.examples import slowest_transfer
 from ddprof.analyzers.rules.transport import of_ranks
 
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -49,6 +50,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                     numbers[0],
                 ),
                 *of_ranks(measures, numbers),
+                *slowest_transfer(measures, slow.groups, numbers[0]),
             ),
             fixes=(
                 Fix(

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
+from ddprof.analyzers.rules.examples import longest_fp32_gemm
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
@@ -43,6 +44,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 f"{format_us(fp32)} of fp32 matrix kernels per step of "
                 f"{format_us(float(np.median(measures.gemm_us)))} in all"
             ),
+            *longest_fp32_gemm(measures),
         ),
         fixes=(
             Fix(

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
+from ddprof.analyzers.rules.examples import optimizer_step
 from ddprof.analyzers.rules.settings import setting, text
 
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
@@ -38,7 +39,10 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         lost_us=time_us * (1 - FUSED_DEVICE_SHARE),
         changes=(Change("scale_kernels", (), (FUSED_DEVICE_SHARE, FUSED_HOST_SHARE), "optimizer"),),
         confidence=0.85,
-        evidence=(Evidence(f"{kernels:.0f} optimizer kernels of {format_us(time_us / kernels)} on average"),),
+        evidence=(
+            Evidence(f"{kernels:.0f} optimizer kernels of {format_us(time_us / kernels)} on average"),
+            *optimizer_step(measures),
+        ),
         fixes=(
             Fix(
                 setting="fused",

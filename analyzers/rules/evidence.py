@@ -61,7 +61,7 @@ def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]
 
 
 def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
-    """The wait charged to a rank that cost most: who waited, where."""
+    """The wait charged to a rank that cost most: what that rank did meanwhile, where it came last, and who waited."""
     job = measures.job
     rows = np.flatnonzero(job.blame["culprit"] == culprit)
     if not len(rows):
@@ -75,7 +75,23 @@ def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
         f"rank {job.rank_ids[victim]} waited {format_us((ready - start) / 1e3)} in {op} for rank "
         f"{job.rank_ids[culprit]}"
     )
-    return [at(measures, victim, start, ready, text, op)]
+    waited = at(measures, victim, start, ready, text, op)
+    if int(job.instances["late"][instance]) != culprit:
+        return [waited]
+    shift = job.clock.offset_ns(culprit) - job.clock.offset_ns(victim)
+    return [_late_work(measures, culprit, start + shift, ready + shift), waited]
+
+
+def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) -> Evidence:
+    """A rank while another already waits for it, on its own clock; the event is its longest operation in that time."""
+    facts = measures.job.ranks[position]
+    ops = facts.device_ops
+    held = np.minimum(ops["end_ns"], end_ns) - np.maximum(ops["start_ns"], start_ns)
+    event = facts.strings[int(ops["name"][held.argmax()])] if len(held) and held.max() > 0 else None
+    text = f"rank {measures.job.rank_ids[position]} is still at work, others wait" + (
+        f"; longest in {event[:80]}" if event else ""
+    )
+    return at(measures, position, start_ns, end_ns, text, event)
 
 
 def charged_us(measures: Measures, culprits: list[int]) -> float:

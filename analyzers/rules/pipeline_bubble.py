@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.examples import longest_stage_wait
 from ddprof.analyzers.rules.stages import unmatched_messages
 
 from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
@@ -53,7 +54,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=bubble,
         changes=(),
         confidence=0.85,
-        evidence=(Evidence(f"{stages} stages, {count} microbatches, {pipeline.interleave} chunk(s) per stage"),),
+        evidence=(
+            Evidence(f"{stages} stages, {count} microbatches, {pipeline.interleave} chunk(s) per stage"),
+            *longest_stage_wait(measures),
+        ),
         fixes=(
             Fix(
                 setting="microbatches",

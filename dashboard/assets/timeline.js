@@ -143,7 +143,9 @@
       if (!this.spans.length) return;
       this.focus = this.spans[(number + this.spans.length) % this.spans.length];
       const around = Math.max((this.focus.hi - this.focus.lo) * 0.6, 2000);
-      if (this.focus.rank !== null) { this.open.add(this.focus.rank); this.layout(); }
+      const shown = this.focus.rank === null ? this.focus.culprits : [this.focus.rank, ...this.focus.culprits];
+      shown.filter((rank) => this.info.lanes.some((l) => l.rank === rank)).forEach((rank) => this.open.add(rank));
+      if (shown.length) this.layout();
       this.show(this.focus.lo - around, this.focus.hi + around);
       this.reveal(this.focus.rank);
       this.say.textContent = this.focus.text;

@@ -25,7 +25,15 @@ def configuration(view: View) -> dict[str, Any]:
                 focus = len(spans)
             end = evidence.end_us if evidence.end_us is not None else evidence.start_us
             text = phrases.clean(f"{number + 1}. {finding.summary}: {evidence.text}")
-            spans.append({"rank": evidence.rank, "lo_us": evidence.start_us, "hi_us": end, "text": text})
+            spans.append(
+                {
+                    "rank": evidence.rank,
+                    "culprits": list(finding.ranks[:FEW_RANKS]),
+                    "lo_us": evidence.start_us,
+                    "hi_us": end,
+                    "text": text,
+                }
+            )
     report = view.session.report
     shown = [r for r in report.run.ranks if view.shows(r)]
     return {

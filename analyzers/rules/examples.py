@@ -1,0 +1,123 @@
+"""Examples for findings that accuse no span by themselves: one transfer, kernel or wait of the kind, to jump to.
+
+Each comes from the first rank that has one: such findings are of the whole job, and its ranks are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS
+from ddprof.analyzers.facts.work import launched_in
+from ddprof.analyzers.job.comm_stats import Traffic
+from ddprof.analyzers.job.ledger import cause_intervals
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.analyzers.rules.evidence import at
+
+from ddprof import intervals
+from ddprof.findings import Evidence
+from ddprof.tables import NULL, Array
+from ddprof.units import format_bytes, format_us
+
+
+def exposed_transfer(measures: Measures, traffic: Traffic) -> list[Evidence]:
+    """The transfer of this kind that keeps its rank's device from compute longest; [] where all is hidden."""
+    job = measures.job
+    code = COLLECTIVE_OPS.index(traffic.op)
+    of_kind = (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == traffic.role)
+    for position, facts in enumerate(job.ranks):
+        comms = job.members["comm"][(job.members["rank"] == position) & of_kind[job.members["instance"]]]
+        comms = comms[_inside(facts, facts.comms["start_ns"][comms])]
+        if not len(comms):
+            continue
+        ready = ready_by_comm(job.members, position, facts)
+        end = facts.comms["end_ns"]
+        held = intervals.overlap(cause_intervals(facts, ready)["comm_transfer"], ready, end)[comms]
+        if not held.any():
+            continue
+        comm = int(comms[np.argmax(held)])
+        took_us, size = (end[comm] - ready[comm]) / 1e3, int(facts.comms["size_bytes"][comm])
+        what = traffic.op if size == NULL else f"{traffic.op} of {format_bytes(size)}"
+        text = f"longest exposed: {what} took {format_us(took_us)}, {format_us(held.max() / 1e3)} beside no compute"
+        return [at(measures, position, int(ready[comm]), int(end[comm]), text, traffic.op)]
+    return []
+
+
+def slowest_transfer(measures: Measures, groups: Collection[int], rank: int) -> list[Evidence]:
+    """The longest transfer of a rank in some groups (rows of JobFacts.groups)."""
+    job = measures.job
+    if rank not in job.rank_ids:
+        return []
+    position, members = job.rank_ids.index(rank), job.members
+    group = job.instances["group"][members["instance"]]
+    rows = np.flatnonzero((members["rank"] == position) & np.isin(group, list(groups)))
+    rows = rows[_inside(job.ranks[position], members["start_ns"][rows])]
+    if not len(rows):
+        return []
+    row = int(rows[np.argmax((members["end_ns"] - members["ready_ns"])[rows])])
+    ready, end, instance = int(members["ready_ns"][row]), int(members["end_ns"][row]), int(members["instance"][row])
+    op, size = COLLECTIVE_OPS[int(job.instances["op"][instance])], int(job.instances["size_bytes"][instance])
+    what = op if size == NULL else f"{op} of {format_bytes(size)}"
+    text = f"slowest: {what} took {format_us((end - ready) / 1e3)} once every member was there"
+    return [at(measures, position, ready, end, text, op)]
+
+
+def longest_stage_wait(measures: Measures) -> list[Evidence]:
+    """The longest wait of a pipeline stage for a message of another."""
+    job, members = measures.job, measures.job.members
+    wait = np.where(job.instances["is_message"][members["instance"]], members["ready_ns"] - members["start_ns"], 0)
+    for position, facts in enumerate(job.ranks):
+        wait[members["rank"] == position] *= _inside(facts, members["start_ns"][members["rank"] == position])
+    if not len(wait) or wait.max() <= 0:
+        return []
+    row = int(wait.argmax())
+    position, start, ready = (int(members[name][row]) for name in ("rank", "start_ns", "ready_ns"))
+    op = COLLECTIVE_OPS[int(job.instances["op"][members["instance"][row]])]
+    text = f"longest wait for another stage: {format_us((ready - start) / 1e3)} in {op}"
+    return [at(measures, position, start, ready, text, op)]
+
+
+def longest_fp32_gemm(measures: Measures) -> list[Evidence]:
+    """The longest matrix kernel on single precision operands; [] on CPU ranks, whose operators are no device work."""
+    for position, facts in enumerate(measures.job.ranks):
+        groups, ops = facts.kernel_groups, facts.device_ops
+        fp32 = groups.take(np.flatnonzero(groups["is_fp32"]))
+        kind = {(int(n), int(s)) for n, s in zip(fp32["name"], fp32["shape"], strict=True)}
+        named = np.flatnonzero(np.isin(ops["name"], fp32["name"]) & _inside(facts, ops["start_ns"]))
+        rows = [i for i in named.tolist() if (int(ops["name"][i]), int(ops["shape"][i])) in kind]
+        if not rows:
+            continue
+        row = max(rows, key=lambda i: int(ops["end_ns"][i] - ops["start_ns"][i]))
+        start, end, name = int(ops["start_ns"][row]), int(ops["end_ns"][row]), facts.strings[int(ops["name"][row])]
+        return [at(measures, position, start, end, f"longest: {format_us((end - start) / 1e3)} in one kernel", name)]
+    return []
+
+
+def optimizer_step(measures: Measures) -> list[Evidence]:
+    """One step's kernels of the optimizer, from the first to the last: of the step in which they take longest."""
+    for position, facts in enumerate(measures.job.ranks):
+        ops = facts.device_ops
+        if not len(ops) or not len(facts.steps):
+            continue
+        mine = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE)
+        mine &= _inside(facts, ops["start_ns"])
+        step = np.searchsorted(facts.steps["start_ns"], ops["start_ns"][mine], side="right") - 1
+        spans = []
+        for number in np.unique(step).tolist():
+            start, end = ops["start_ns"][mine][step == number], ops["end_ns"][mine][step == number]
+            spans.append((int(end.max() - start.min()), int(start.min()), int(end.max()), len(start)))
+        if spans:
+            length, first, last, count = max(spans)
+            text = f"longest: {count} kernels one after another for {format_us(length / 1e3)}"
+            return [at(measures, position, first, last, text, None)]
+    return []
+
+
+def _inside(facts: RankFacts, start_ns: Array) -> Array:
+    """Which of some moments of a rank lie between its first step mark and the end of its last step."""
+    if not len(facts.steps):
+        return np.zeros(len(start_ns), bool)
+    return np.asarray((start_ns >= facts.steps["start_ns"][0]) & (start_ns < facts.steps["end_ns"][-1]))

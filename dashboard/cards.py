@@ -148,7 +148,7 @@ def gain_words(view: View, finding: Finding) -> str:
     if gain.value < LEAST_GAIN_SHARE * step:
         return "none of its own that the replay can see: fixing it alone does not shorten the step"
     share = f" (−{format_share(gain.value / step)})" if step > 0 else ""
-    return f"up to −{format_us(gain.value)} per step{share}; range {format_us(gain.low)} to {format_us(gain.high)}"
+    return f"−{format_us(gain.value)} per step{share}; range {format_us(gain.low)} to {format_us(gain.high)}"
 
 
 def _links(view: View, number: int, finding: Finding, full: bool) -> list[Component]:

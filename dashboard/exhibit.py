@@ -10,6 +10,7 @@ from typing import Any
 
 from ddprof.dashboard.charts import Chart
 
+SHORT_CHARS = 24  # of a text in a table that is kept in one line
 # A spreadsheet runs a cell that begins with one of these; names from a trace must stay text.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -52,7 +53,9 @@ def cell(value: object) -> tuple[str, str]:
         return "–", ""
     if isinstance(value, float):
         return (f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"), ""
-    return str(value), "text" if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value, "text short" if len(value) <= SHORT_CHARS else "text"
+    return str(value), ""
 
 
 def column_kind(sheet: Sheet, column: int) -> str:

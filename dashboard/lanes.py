@@ -154,9 +154,14 @@ def _causes(facts: RankFacts, ready: Array, names: _Names) -> Slices:
 
 def _steps(facts: RankFacts, names: _Names) -> Slices:
     index = facts.steps["index"]
-    words = np.array([names.code(f"step {i}") for i in index.tolist()], np.int32)
+    words = np.array([names.code(_step_words(i, mark)) for i, mark in enumerate(index.tolist())], np.int32)
     category = np.full(len(index), CATEGORY["step"])
     return _sorted(facts.steps["start_ns"], facts.steps["end_ns"], category, words, index)
+
+
+def _step_words(number: int, mark: int) -> str:
+    """The step's number on every other page, and the one that the trace marks it with."""
+    return f"step {number}" if number == mark else f"step {number} (marked {mark})"
 
 
 def _phases(facts: RankFacts, codes: Array) -> Iterator[Slices]:

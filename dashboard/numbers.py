@@ -17,6 +17,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.tables import NULL, Array
 
 MAX_LINES = 32  # ranks in one picture; its table has all of them
+LEAST_MS = 0.1
 DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
 
 
@@ -33,6 +34,12 @@ def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
 def shown_words(shown: int, of: int) -> str:
     """Says that a picture holds only some of the ranks; "" where it holds all."""
     return f" Drawn: the {shown} of {of} ranks that differ most; the table has all." if shown < of else ""
+
+
+def readable_times(times_ms: Array) -> tuple[Array, str]:
+    """Times and their unit for a picture: µs where none reaches 0.1 ms, else ms."""
+    known = np.abs(times_ms[np.isfinite(times_ms)])
+    return (times_ms * 1e3, "µs") if known.max(initial=0.0) < LEAST_MS else (times_ms, "ms")
 
 
 def step_count(job: JobFacts) -> int:
@@ -62,6 +69,7 @@ def lateness_us(job: JobFacts) -> Array:
         mine = (members["rank"] == position) & (seen[members["instance"]] > 1)
         step = np.searchsorted(facts.steps["start_ns"], members["start_ns"][mine], side="right") - 1
         inside = (step >= 0) & (step < steps)
+        inside[inside] = members["start_ns"][mine][inside] < facts.steps["end_ns"][step[inside]]
         np.add.at(total[position], step[inside], late[mine][inside])
         np.add.at(count[position], step[inside], 1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -99,7 +107,10 @@ def charged_us(job: JobFacts) -> Array:
 
 @dataclass(frozen=True)
 class GroupTime:
-    """Communication of one group, per step and member: waiting for the last, and moving data (hidden or not)."""
+    """Communication of one group inside the steps, per step and member: waiting for the last, and moving data.
+
+    Both hold what compute hides.
+    """
 
     name: str
     size: int
@@ -110,29 +121,44 @@ class GroupTime:
 
 
 def group_times(job: JobFacts) -> list[GroupTime]:
-    """All groups that communicate, longest first."""
-    members, instances, steps = job.members, job.instances, max(1, step_count(job))
+    """All groups that communicate inside the steps, longest first."""
+    instances, steps = job.instances, max(1, step_count(job))
+    members = job.members.take(np.flatnonzero(_inside_steps(job)))
     group = instances["group"][members["instance"]] if len(members) else np.empty(0, np.int64)
     found = []
     for row in np.unique(group).tolist():
         mine = group == row
         ranks = max(1, len(np.unique(members["rank"][mine])))
-        of_group = instances["group"] == row
+        of_group = np.unique(members["instance"][mine])
         size = instances["size_bytes"][of_group]
         scale = 1e3 * steps * ranks
-        name = str(job.groups["name"][row]) or f"group {row}"
+        name = str(job.groups["name"][row]) or str(row)
+        name = f"group {name}" if name.isdigit() else name  # torch numbers its groups
         role = str(job.groups["role"][row])
         found.append(
             GroupTime(
                 f"{name} ({role})" if role else name,
                 int(job.groups["size"][row]),
-                float(of_group.sum()) / steps,
+                len(of_group) / steps,
                 float((members["ready_ns"] - members["start_ns"])[mine].sum()) / scale,
                 float((members["end_ns"] - members["ready_ns"])[mine].sum()) / scale,
                 float(np.where(size == NULL, 0, size).sum()) / steps,
             )
         )
     return sorted(found, key=lambda g: -(g.wait_us + g.transfer_us))
+
+
+def _inside_steps(job: JobFacts) -> Array:
+    """Which members of collectives run while their rank is in a step, shape (members,)."""
+    members = job.members
+    inside = np.zeros(len(members), bool)
+    for position, facts in enumerate(job.ranks):
+        if not len(facts.steps):
+            continue
+        mine = members["rank"] == position
+        first, last = facts.steps["start_ns"][0], facts.steps["end_ns"][-1]
+        inside[mine] = (members["end_ns"][mine] > first) & (members["start_ns"][mine] < last)
+    return inside
 
 
 def bandwidths(traffic: Traffic) -> tuple[Array, Array]:

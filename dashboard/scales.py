@@ -9,6 +9,7 @@ from ddprof.dashboard.charts import Dots
 
 SERIES_COLORS = ("compute", "comm-transfer", "gc", "allocator", "dataloader", "memcpy", "checkpoint")
 CURVE_COLORS = ("compute", "allocator", "gc", "comm-transfer")
+_LEAST_DECADES = 0.65  # of a logarithmic axis: always two ticks that are round numbers
 _DOT_ROOM = 0.7  # of the distance between two steps that the dots of one step share
 
 
@@ -26,6 +27,8 @@ def linear_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
     """Range of a logarithmic axis, as powers of ten, and its ticks: few, round numbers. `values` are positive."""
     low, high = math.log10(min(values)) - 0.1, math.log10(max(values)) + 0.1
+    room = max(0.0, _LEAST_DECADES - (high - low)) / 2
+    low, high = low - room, high + room
     steps: tuple[float, ...] = (1,) if high - low > 3 else (1, 2, 5) if high - low > 1 else (1, 1.5, 2, 3, 4, 5, 7)
     ticks = [k * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for k in steps]
     return low, high, [t for t in ticks if low <= math.log10(t) <= high]

@@ -16,7 +16,7 @@
     place.source = source;
     const [columns, rows] = JSON.parse(source);
     const table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();
-    columns.forEach((name, i) => head.append(cell("th", name, i && !rows.some((row) => row[i][1] === "text") ? "" : "text")));
+    columns.forEach((name, i) => head.append(cell("th", name, i && !rows.some((row) => row[i][1].startsWith("text")) ? "" : "text")));
     rows.forEach((row) => {
       const line = body.insertRow();
       row.forEach(([text, className]) => line.append(cell("td", text, className)));

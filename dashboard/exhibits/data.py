@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from ddprof.dashboard.charts import Intervals
+from ddprof.dashboard.checks import check_words
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.numbers import MAX_LINES
 from ddprof.dashboard.view import View
 
+from ddprof.report import phrases
 from ddprof.report.phrases import clean
 from ddprof.units import format_ranks, format_us
 
@@ -24,13 +26,13 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _health(view: View) -> Exhibit:
-    items = view.session.report.health
     rows = [
-        (h.severity, "the run" if h.rank is None else f"rank {h.rank}", clean(h.issue), clean(h.effect)) for h in items
+        (severity, format_ranks(ranks) if ranks else "the run", clean(issue), clean(effect))
+        for (severity, issue, effect), ranks in phrases.health_groups(view.session.report).items()
     ]
-    worst = sum(1 for h in items if h.severity != "info")
+    worst = sum(1 for row in rows if row[0] != "info")
     reading = (
-        f"Defects that limit conclusions: {worst}; remarks: {len(items) - worst}." if items else "No defect was found."
+        f"Defects that limit conclusions: {worst}; remarks: {len(rows) - worst}." if rows else "No defect was found."
     )
     return Exhibit(
         "health", "What is wrong with the input?", reading, sheet(("severity", "where", "defect", "effect"), rows)
@@ -90,7 +92,8 @@ def _clocks(view: View) -> Exhibit:
         if errors
         else f"By {clock.method}; the error is not known."
     )
-    drawn = sorted(rows, key=lambda r: -(r[3] or 0.0))[:MAX_LINES]
+    worst = sorted(range(len(rows)), key=lambda i: -(rows[i][3] or 0.0))[:MAX_LINES]
+    drawn = [rows[i] for i in sorted(worst)]
     if len(drawn) < len(rows):
         reading += f" Drawn: the {len(drawn)} of {len(rows)} clocks that are known worst."
     half = [r[3] or 0.0 for r in drawn]
@@ -126,11 +129,11 @@ def _metric(name: str, value: object) -> list[tuple[str, object]]:
 
 def _abstentions(view: View) -> Exhibit:
     report = view.session.report
-    rows = [(f.id, "found", "") for f in report.ranked_findings()]
-    rows += [(a.id, "not judged", clean(a.reason)) for a in report.abstentions]
-    rows += [(c, "checked, not found", "") for c in report.checked]
+    rows = [(f.id, check_words(f.id), "found", "") for f in report.ranked_findings()]
+    rows += [(a.id, check_words(a.id), "not judged", clean(a.reason)) for a in report.abstentions]
+    rows += [(c, check_words(c), "checked, not found", "") for c in report.checked]
     reading = (
         f"{len(report.findings)} found, {len(report.checked)} checked and not found, {len(report.abstentions)} not "
         "judged."
     )
-    return Exhibit("checks", "What was looked for?", reading, sheet(("check", "outcome", "why"), rows))
+    return Exhibit("checks", "What was looked for?", reading, sheet(("check", "what it is", "outcome", "why"), rows))

@@ -26,7 +26,7 @@ def exhibits(view: View) -> list[Exhibit]:
         "Gains overlap: they are not to be added."
     )
     low, value, high = ([row[i] for row in rows] for i in (4, 3, 5))
-    chart = Ranges([f"{r[0]} · {r[2]}" for r in rows], low, value, high, "ms per step")
+    chart = Ranges([f"{i}. {r[0]} · {r[2]}" for i, r in enumerate(rows, 1)], low, value, high, "ms per step")
     return [Exhibit("findings", "What do I fix first?", reading, sheet(columns, rows), chart)]
 
 

@@ -15,6 +15,7 @@ from ddprof.dashboard.numbers import (
     gap_histogram,
     launch_delays,
     most_different,
+    readable_times,
     shown_words,
     step_count,
 )
@@ -48,14 +49,16 @@ def _loader(view: View) -> Exhibit:
     )
     question = "Does the device wait for data?"
     if not waits.any():
-        return Exhibit("loader", question, "No: no rank's device stood still for the data loader.", table)
+        words = "No: no rank's device stood still for the data loader."
+        return Exhibit("loader", question, words, sheet(table.columns, []))
     worst = int(waits.mean(axis=1).argmax())
     reading = (
         f"On average {format_us(waits.mean() * 1e3)} per step; most on {names[worst]}, "
         f"{format_us(waits[worst].mean() * 1e3)} per step."
     )
     drawn = most_different(waits)
-    chart = Heat(waits[drawn], [str(s) for s in steps], [names[i] for i in drawn], "ms", axis="step")
+    shown, unit = readable_times(waits[drawn])
+    chart = Heat(shown, [str(s) for s in steps], [names[i] for i in drawn], unit, axis="step")
     return Exhibit("loader", question, reading + shown_words(len(drawn), len(names)), table, chart)
 
 
@@ -79,7 +82,7 @@ def _host_spans(view: View) -> Exhibit:
             "host-spans",
             question,
             "No loading, blocking, allocating, collecting or saving was seen on any host thread.",
-            sheet(columns, rows),
+            sheet(columns, []),
         )
     most = max(total, key=lambda c: total[c])
     reading = (

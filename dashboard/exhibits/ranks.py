@@ -9,7 +9,15 @@ from ddprof.analyzers.facts.model import CAUSES
 from ddprof.dashboard.charts import Heat, Stacked, cause_parts
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.overview import rank_causes
-from ddprof.dashboard.numbers import charged_us, lateness_us, most_different, shown_words, step_causes_us, step_count
+from ddprof.dashboard.numbers import (
+    charged_us,
+    lateness_us,
+    most_different,
+    readable_times,
+    shown_words,
+    step_causes_us,
+    step_count,
+)
 from ddprof.dashboard.view import View
 
 from ddprof.report.phrases import CAUSE_WORDS
@@ -46,7 +54,7 @@ def _lateness(view: View) -> Exhibit:
     )
     if not np.isfinite(late).any():
         reading = "No collective was seen on two ranks: who comes late cannot be judged."
-        return Exhibit("lateness", question, reading, table)
+        return Exhibit("lateness", question, reading, sheet(table.columns, []))
     # nanmedian warns on rows without any value; those are ranks that took part in nothing.
     median = np.array([np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else -np.inf for row in late])
     worst = int(median.argmax())
@@ -56,7 +64,8 @@ def _lateness(view: View) -> Exhibit:
         f"over steps), late in {behind} of {len(steps)} steps."
     )
     drawn = most_different(late)
-    chart = Heat(late[drawn], [str(s) for s in steps], [names[i] for i in drawn], "ms", diverging=True, axis="step")
+    shown, unit = readable_times(late[drawn])
+    chart = Heat(shown, [str(s) for s in steps], [names[i] for i in drawn], unit, diverging=True, axis="step")
     return Exhibit("lateness", question, reading + shown_words(len(drawn), len(names)), table, chart)
 
 
@@ -72,7 +81,7 @@ def _blame(view: View) -> Exhibit:
     rows = [(n, *map(float, line), float(line.sum())) for n, line in zip(names, charged, strict=True)]
     question = "Who makes the others wait, and with what?"
     if not charged.any():
-        return Exhibit("blame", question, "No exposed waiting is charged to any of these ranks.", sheet(columns, rows))
+        return Exhibit("blame", question, "No exposed waiting is charged to any of these ranks.", sheet(columns, []))
     most = int(charged.sum(axis=1).argmax())
     cause = CAUSES[int(charged[most].argmax())]
     reading = (

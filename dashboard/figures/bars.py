@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 from ddprof.dashboard.charts import Columns, Ranges, Stacked
-from ddprof.dashboard.figures.base import PATTERNS, Palette, figure, label
+from ddprof.dashboard.figures.base import PATTERNS, Palette, figure, label, name_lines
 
 BAR_HEIGHT = 26
 
@@ -17,29 +17,27 @@ def stacked(chart: Stacked, colors: Palette) -> go.Figure:
     height = max(180, BAR_HEIGHT * len(chart.labels) + 110) if chart.horizontal else 320
     titles = (chart.unit, chart.axis) if chart.horizontal else (chart.axis, chart.unit)
     drawn = figure(colors, *titles, min(height, 900))
-    shown = [label(text) for text in chart.labels]
+    names = name_lines(drawn, chart.labels) if chart.horizontal else [label(text) for text in chart.labels]
     for part in chart.drawn_parts:
-        x, y = (list(part.values), shown) if chart.horizontal else (shown, list(part.values))
+        x, y = (list(part.values), list(range(len(names)))) if chart.horizontal else (names, list(part.values))
         pattern = {"shape": PATTERNS.get(part.key, ""), "solidity": 0.25, "fillmode": "overlay"}
         drawn.add_bar(
             x=x,
             y=y,
+            customdata=names,
             orientation="h" if chart.horizontal else "v",
             name=label(part.words),
             marker={"color": colors.value(part.color), "pattern": pattern},
             hovertemplate=_hover(chart.unit, chart.horizontal),
         )
     drawn.update_layout(barmode="stack", bargap=0.25)
-    if chart.horizontal:
-        drawn.update_yaxes(autorange="reversed", type="category")
-    else:
+    if not chart.horizontal:
         drawn.update_xaxes(type="category")
     return drawn
 
 
 def _hover(unit: str, horizontal: bool) -> str:
-    amount, name = ("x", "y") if horizontal else ("y", "x")
-    return f"%{{fullData.name}}: %{{{amount}:.4g}} {unit}<extra>%{{{name}}}</extra>"
+    return f"%{{fullData.name}}: %{{{'x' if horizontal else 'y'}:.4g}} {unit}<extra>%{{customdata}}</extra>"
 
 
 def ranges(chart: Ranges, colors: Palette) -> go.Figure:
@@ -47,7 +45,8 @@ def ranges(chart: Ranges, colors: Palette) -> go.Figure:
     drawn = figure(colors, chart.unit, "", max(160, 34 * len(chart.labels) + 70))
     drawn.add_bar(
         x=list(chart.value),
-        y=[label(text) for text in chart.labels],
+        y=list(range(len(chart.labels))),
+        customdata=name_lines(drawn, chart.labels),
         orientation="h",
         marker={"color": colors.accent},
         error_x={
@@ -57,9 +56,8 @@ def ranges(chart: Ranges, colors: Palette) -> go.Figure:
             "arrayminus": [v - lo for v, lo in zip(chart.value, chart.low, strict=True)],
             "color": colors.text,
         },
-        hovertemplate="%{x:.4g} " + chart.unit + "<extra>%{y}</extra>",
+        hovertemplate="%{x:.4g} " + chart.unit + "<extra>%{customdata}</extra>",
     )
-    drawn.update_yaxes(autorange="reversed", type="category")
     return drawn
 
 

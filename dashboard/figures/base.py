@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -10,6 +12,7 @@ from ddprof.report.bar import LOOKS
 from ddprof.report.phrases import clean
 
 MAX_LABEL_CHARS = 60
+LINE_CHARS = 40  # of a name at the left of a bar: two lines of it leave room for the bar on a narrow window
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,29 @@ def figure(colors: Palette, x_title: str, y_title: str, height: int = 300) -> go
 
 def label(text: str) -> str:
     """A name from a trace as plotly text: plotly reads a few HTML tags, so `<` must not reach it."""
-    shown = clean(text)
-    shown = shown if len(shown) <= MAX_LABEL_CHARS else shown[: MAX_LABEL_CHARS - 1] + "…"
-    return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _plain(_cut(clean(text), MAX_LABEL_CHARS))
+
+
+def name_lines(drawn: go.Figure, names: Sequence[str]) -> list[str]:
+    """Names the lines of a picture, 0 at the top; returns what to call them on hover.
+
+    Lines have numbers for places: plotly draws what has one name, or one name once it is cut, on one line, and would
+    stack two bars there.
+    """
+    words = ["<br>".join(_plain(part) for part in _two_lines(clean(name))) for name in names]
+    places = list(range(len(names)))
+    drawn.update_yaxes(tickmode="array", tickvals=places, ticktext=words, range=[len(names) - 0.5, -0.5])
+    return [label(name) for name in names]
+
+
+def _two_lines(name: str) -> list[str]:
+    parts = textwrap.wrap(name, LINE_CHARS, break_long_words=False, break_on_hyphens=False) or [""]
+    return [_cut(part, LINE_CHARS) for part in parts[:1] + [" ".join(parts[1:])] * (len(parts) > 1)]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _plain(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -23,7 +23,7 @@ def heatmap(chart: Heat, colors: Palette) -> go.Figure:
     values, lines, columns = chart.values, chart.lines, chart.columns
     slanted = SLANTED_PX if len(columns) > 3 and max(map(len, columns)) > SHORT_CHARS else 0
     height = min(MAX_HEIGHT_PX, max(150, LINE_PX * len(lines) + 80)) + slanted
-    drawn = figure(colors, chart.axis, "", int(height))
+    drawn = figure(colors, "", "", int(height))
     shown = values if chart.shade is None else chart.shade
     known = np.abs(shown[np.isfinite(shown)])
     most = chart.full_shade or (float(known.max()) if len(known) else 1.0) or 1.0
@@ -44,6 +44,8 @@ def heatmap(chart: Heat, colors: Palette) -> go.Figure:
         xgap=1,
         ygap=1,
     )
+    title = f"{chart.axis}; cells: {chart.unit}".removeprefix("; ") if written else chart.axis
+    drawn.update_xaxes(title_text=title)
     if written:
         _write(drawn, values, _takes_black((shown - low) / (most - low), chart.diverging, colors.dark), heads, names)
     drawn.update_layout(showlegend=False)

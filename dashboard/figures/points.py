@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 from ddprof.dashboard.charts import Bandwidths, Curves, Dots, Dumbbells, Intervals
-from ddprof.dashboard.figures.base import Palette, figure, label
+from ddprof.dashboard.figures.base import Palette, figure, label, name_lines
 from ddprof.dashboard.scales import CURVE_COLORS, SERIES_COLORS, dot_words, log_ticks, short_number, spread
 
 MAX_POINTS = 2000
@@ -60,12 +60,10 @@ def size_against_bandwidth(chart: Bandwidths, colors: Palette) -> go.Figure:
             hovertemplate="%{x:.3s}B at %{y:.3g} GB/s<extra>%{fullData.name}</extra>",
         )
     # A trace, not add_hline: on a logarithmic axis plotly places a shape's annotation at 10 to the power of y.
-    ends = [size for sizes, _ in chart.series.values() for size in (min(sizes), max(sizes))]
-    line = {"color": colors.quiet, "dash": "dash"}
-    drawn.add_scatter(
-        x=[min(ends), max(ends)], y=[chart.reference] * 2, mode="lines", name=label(chart.words), line=line
-    )
-    drawn.update_xaxes(_log_axis([v for sizes, _ in chart.series.values() for v in sizes]))
+    below = _log_axis([v for sizes, _ in chart.series.values() for v in sizes])
+    ends, line = [10.0**power for power in below["range"]], {"color": colors.quiet, "dash": "dash"}
+    drawn.add_scatter(x=ends, y=[chart.reference] * 2, mode="lines", name=label(chart.words), line=line)
+    drawn.update_xaxes(below)
     drawn.update_yaxes(_log_axis([v for _, rates in chart.series.values() for v in rates]))
     drawn.update_layout(showlegend=True)
     return drawn
@@ -83,36 +81,36 @@ def intervals(chart: Intervals, colors: Palette) -> go.Figure:
     drawn = figure(colors, chart.unit, "", max(150, 26 * len(chart.labels) + 80))
     drawn.add_scatter(
         x=list(chart.middle),
-        y=[label(text) for text in chart.labels],
+        y=list(range(len(chart.labels))),
+        customdata=name_lines(drawn, chart.labels),
         mode="markers",
         marker={"size": 9, "color": colors.accent},
         error_x={"type": "data", "array": list(chart.half), "color": colors.text},
-        hovertemplate="%{x:.4g} " + chart.unit + "<extra>%{y}</extra>",
+        hovertemplate="%{x:.4g} " + chart.unit + "<extra>%{customdata}</extra>",
     )
     drawn.add_vline(x=0, line={"color": colors.quiet, "dash": "dash"})
-    drawn.update_yaxes(autorange="reversed", type="category")
     return drawn
 
 
 def dumbbells(chart: Dumbbells, colors: Palette) -> go.Figure:
     """Two points per label, joined: an open circle before, a filled diamond after."""
     drawn = figure(colors, chart.unit, "", max(180, 28 * len(chart.labels) + 100))
-    names = [label(text) for text in chart.labels]
-    for name, first, second in zip(names, chart.before, chart.after, strict=True):
+    names, places = name_lines(drawn, chart.labels), list(range(len(chart.labels)))
+    for place, first, second in zip(places, chart.before, chart.after, strict=True):
         line = {"color": colors.grid, "width": 4}
         drawn.add_scatter(
-            x=[first, second], y=[name, name], mode="lines", line=line, showlegend=False, hoverinfo="skip"
+            x=[first, second], y=[place, place], mode="lines", line=line, showlegend=False, hoverinfo="skip"
         )
     for words, values, symbol in (("before", chart.before, "circle-open"), ("after", chart.after, "diamond")):
         drawn.add_scatter(
             x=list(values),
-            y=names,
+            y=places,
+            customdata=names,
             mode="markers",
             name=words,
             marker={"size": 11, "symbol": symbol, "color": colors.accent, "line": {"width": 2}},
-            hovertemplate=f"{words}: %{{x:.4g}} {chart.unit}<extra>%{{y}}</extra>",
+            hovertemplate=f"{words}: %{{x:.4g}} {chart.unit}<extra>%{{customdata}}</extra>",
         )
-    drawn.update_yaxes(autorange="reversed", type="category")
     return drawn
 
 

@@ -42,4 +42,5 @@ def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
 
 
 def _cell(value: object, kind: str | None) -> Markup:
-    return tag("td", cell(value)[0], class_=kind)
+    words, own = cell(value)
+    return tag("td", words, class_=own or kind)

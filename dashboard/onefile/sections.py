@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ddprof.dashboard.checks import check_words
 from ddprof.dashboard.exhibit import Exhibit
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS, Subject
 from ddprof.dashboard.exhibits.compare import comparison_of
@@ -72,7 +73,7 @@ def _overview(edition: Edition, subject: Subject) -> Iterator[Markup]:
     else:
         yield tag("section", tag("h2", "Findings"), tag("p", phrases.nothing_found_words(report)))
     yield from _exhibits(edition, subject)
-    yield html.limits(report)
+    yield html.limits(report, check_words)
 
 
 def _findings(edition: Edition, subject: Subject) -> Iterator[Markup]:

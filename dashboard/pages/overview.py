@@ -5,12 +5,13 @@ from __future__ import annotations
 from dash import dcc, html
 from dash.development.base_component import Component
 from ddprof.dashboard.cards import exhibit_card, finding_card, step_bar
+from ddprof.dashboard.checks import check_words
 from ddprof.dashboard.exhibits.overview import exhibits
 from ddprof.dashboard.view import View
 
 from ddprof.report import phrases
 from ddprof.report.model import Report
-from ddprof.units import format_ranks, format_us
+from ddprof.units import format_us
 
 
 def content(view: View) -> list[Component]:
@@ -51,23 +52,29 @@ def _findings(view: View) -> list[Component]:
     return [html.H2("What to do first"), html.P(words, className="quiet"), *shown, *link]
 
 
+def _check(name: str) -> Component:
+    """What was looked for, in words, and the identifier that findings carry."""
+    words = check_words(name)
+    return html.Span(html.Code(name) if words == name else [words, " ", html.Code(name)])
+
+
 def _limits(view: View) -> list[Component]:
     report = view.session.report
-    judged = [html.Li([html.Code(a.id), f": {phrases.clean(a.reason)}"]) for a in report.abstentions]
+    judged = [html.Li([_check(a.id), f": {phrases.clean(a.reason)}"]) for a in report.abstentions]
+    checked = [html.Li(_check(name)) for name in report.checked]
     health = [html.Li(f"{severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
-    missing = [html.Li(f"{format_ranks(report.run.missing_ranks)}: not traced")] if report.run.missing_ranks else []
     clock = phrases.clock_words(report)
     return [
         html.Section(
             [
-                html.Div([html.H2("Checked and not found"), html.P(phrases.checked_words(report) or "nothing")]),
+                html.Div([html.H2("Checked and not found"), html.Ul(checked) if checked else html.P("Nothing.")]),
                 html.Div(
                     [html.H2("Could not be judged"), html.Ul(judged) if judged else html.P("Everything was judged.")]
                 ),
                 html.Div(
                     [
                         html.H2("Quality of the data"),
-                        html.Ul([*missing, *health]) if missing or health else html.P("No defect found."),
+                        html.Ul(health) if health else html.P("No defect found."),
                         html.P(clock, className="quiet") if clock else None,
                     ]
                 ),

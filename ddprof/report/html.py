@@ -5,6 +5,8 @@ Every name from a trace is escaped.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ddprof.findings import Finding
 from ddprof.report import phrases
 from ddprof.report.markup import Markup, join, tag
@@ -78,17 +80,24 @@ def card(report: Report, finding: Finding, links: Markup | None = None, full: bo
     return tag("article", title, facts, *patches, links, class_=f"card {severity}")
 
 
-def limits(report: Report) -> Markup:
-    """What was checked and not found, what could not be judged, and the quality of the data."""
+def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:
+    """What was checked and not found, what could not be judged, and the quality of the data.
+
+    `check_words`: what the check of an identifier looks for.
+    """
     items = [join("Not judged: ", tag("code", ids), f", {reason}") for ids, reason in phrases.abstention_words(report)]
     items += [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
     if clock := phrases.clock_words(report):
         items.append(join(clock))
-    checked = phrases.checked_words(report) or "nothing"
+    checked = [tag("li", _check(name, check_words(name))) for name in report.checked]
     return tag(
         "section",
         tag("h2", "What was checked and not found"),
-        tag("p", checked),
+        tag("ul", *checked) if checked else tag("p", "Nothing."),
         tag("h2", "What could not be judged, and the quality of the data"),
         tag("ul", *(tag("li", item) for item in items)) if items else tag("p", "Nothing to report."),
     )
+
+
+def _check(name: str, words: str) -> Markup:
+    return tag("code", name) if words == name else join(f"{words} ", tag("code", name))

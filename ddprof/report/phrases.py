@@ -195,15 +195,18 @@ def checked_words(report: Report) -> str:
 
 def health_words(report: Report) -> list[tuple[str, str]]:
     """(severity, sentence) of every defect of the input; the same defect of several ranks is said once."""
+    return [
+        (severity, clean(f"{format_ranks(ranks) + ': ' if ranks else ''}{issue}; {effect}"))
+        for (severity, issue, effect), ranks in health_groups(report).items()
+    ]
+
+
+def health_groups(report: Report) -> dict[tuple[str, str, str], list[int]]:
+    """(severity, issue, effect) of every defect of the input -> its ranks; none where it is the run's."""
     ranks: dict[tuple[str, str, str], list[int | None]] = {}
     for h in report.health:
         ranks.setdefault((h.severity, h.issue, h.effect), []).append(h.rank)
-    found = []
-    for (severity, issue, effect), where in ranks.items():
-        known = [r for r in where if r is not None]
-        whose = f"{format_ranks(known)}: " if known and len(known) == len(where) else ""
-        found.append((severity, clean(f"{whose}{issue}; {effect}")))
-    return found
+    return {defect: [r for r in where if r is not None] if None not in where else [] for defect, where in ranks.items()}
 
 
 def clock_words(report: Report) -> str:

@@ -49,7 +49,7 @@ code,pre{{font-family:ui-monospace,SFMono-Regular,Consolas,monospace;font-size:1
 .two{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(380px,100%),1fr));gap:8px 28px}}
 .scroll{{overflow-x:auto}} table{{border-collapse:collapse;font-size:14px}}
 th,td{{padding:3px 10px;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}}
-th:first-child,td:first-child,td.text,th.text{{text-align:left;white-space:normal}}
+th:first-child,td:first-child,td.text,th.text{{text-align:left;white-space:normal}} td.short{{white-space:nowrap}}
 svg{{display:block;width:100%;height:auto}} svg text{{fill:var(--text);font:12px system-ui,sans-serif}}
 svg .on-bar{{fill:var(--on-bar);font-weight:700}} svg .axis{{stroke:var(--line)}} svg .dot{{fill:var(--accent)}}
 svg .median{{stroke:var(--quiet);stroke-dasharray:4 4}} summary{{cursor:pointer}}

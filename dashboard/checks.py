@@ -1,0 +1,11 @@
+"""What a check looks for, in a reader's words."""
+
+from __future__ import annotations
+
+from ddprof.analyzers.catalogue import catalogue
+
+
+def check_words(rule_id: str) -> str:
+    """The title of a rule; the identifier itself where a report comes from a rule that is not installed here."""
+    rule = catalogue().get(rule_id)
+    return rule.title if rule else rule_id

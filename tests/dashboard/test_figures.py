@@ -1,0 +1,60 @@
+"""The plotly figures: one line per name whatever the names are, units where the numbers stand, a line that is seen."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from ddprof.dashboard.charts import Bandwidths, Chart, Dumbbells, Heat, Intervals, Part, Ranges, Stacked
+from ddprof.dashboard.figures.base import LIGHT, LINE_CHARS, MAX_LABEL_CHARS
+from ddprof.dashboard.figures.draw import draw
+
+LONG = "comm.bandwidth_bound: link of the tp groups -> keep these groups inside NVLink, all {} of them"
+SAME = ["twice", "twice", "<b>once</b>"]
+ALMOST = [LONG.format(i) for i in range(3)]
+VALUES = [3.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("names", [SAME, ALMOST], ids=["equal", "equal once they are cut"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda names: Ranges(names, VALUES, VALUES, VALUES, "ms"),
+        lambda names: Stacked(names, [Part("compute", "compute", "compute", VALUES)], "ms"),
+        lambda names: Intervals(names, VALUES, VALUES, "µs"),
+        lambda names: Dumbbells(names, VALUES, VALUES, "ms"),
+    ],
+    ids=["Ranges", "Stacked", "Intervals", "Dumbbells"],
+)
+def test_every_name_has_its_own_line(make: Callable[[Sequence[str]], Chart], names: list[str]) -> None:
+    drawn = draw(make(names), LIGHT)
+    marks = [trace for trace in drawn.data if trace.to_plotly_json().get("mode") != "lines"]
+    assert all(list(trace.y) == [0, 1, 2] and list(trace.x) == VALUES for trace in marks) and marks
+    assert list(drawn.layout.yaxis.tickvals) == [0, 1, 2]
+    assert list(drawn.layout.yaxis.range) == [2.5, -0.5]  # the first on top
+    lines = [html.unescape(line) for words in drawn.layout.yaxis.ticktext for line in words.split("<br>")]
+    assert max(len(line) for line in lines) <= LINE_CHARS
+    assert all(words.count("<br>") <= 1 and "<b>" not in words for words in drawn.layout.yaxis.ticktext)
+    assert all(len(html.unescape(words)) <= MAX_LABEL_CHARS for words in marks[0].customdata)
+
+
+def test_numbers_on_cells_have_their_unit() -> None:
+    values = np.array([[1.0, 2.0]])
+    drawn = draw(Heat(values, ["0", "1"], ["rank 0"], "µs", axis="step"), LIGHT)
+    assert drawn.layout.xaxis.title.text == "step; cells: µs" and drawn.data[0].showscale is False
+    assert draw(Heat(values, ["a", "b"], ["rank 0"], "%"), LIGHT).layout.xaxis.title.text == "cells: %"
+    many = draw(Heat(np.ones((40, 40)), [str(i) for i in range(40)], [str(i) for i in range(40)], "ms"), LIGHT)
+    assert many.data[0].colorbar.title.text == "ms" and many.data[0].showscale is True
+
+
+def test_the_reference_is_seen_where_all_messages_have_one_size() -> None:
+    drawn = draw(Bandwidths({"all_reduce": ([1e6, 1e6], [10.0, 10.0])}, 10.0, "best"), LIGHT)
+    line = next(trace for trace in drawn.data if trace.mode == "lines")
+    low, high = drawn.layout.xaxis.range
+    assert [math.log10(x) for x in line.x] == pytest.approx([low, high])
+    assert high - low > 0.5
+    for axis in (drawn.layout.xaxis, drawn.layout.yaxis):
+        assert len(axis.tickvals) >= 2

@@ -5,14 +5,13 @@ for.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from gloo_traces import Events, annotation, operator, write
 
 TRANSFER_US, CALL_US, PYTHON_US, OPTIMIZER_US = 300.0, 40.0, 100.0, 500.0
-WORLD = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cpu:gloo"}
 Message = tuple[int, bool]  # peer, is it sent
 
 
@@ -32,7 +31,7 @@ class Stage:
     rank: int
     program: Generator[list[Work], None, None]
     now_us: float = 0.0
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: Events = field(default_factory=list)
     waits: list[Work] = field(default_factory=list)
     done: bool = False
 
@@ -56,14 +55,7 @@ class Pipeline:
 
     def write(self, folder: Path) -> Path:
         """One trace per rank."""
-        folder.mkdir(parents=True, exist_ok=True)
-        world = len(self.stages)
-        for stage in self.stages:
-            told = {"backend": "gloo", "rank": stage.rank, "world_size": world, "pg_count": 1}
-            told["pg_config"] = [{**WORLD, "pg_size": world, "ranks": list(range(world))}]
-            content = {"distributedInfo": told, "baseTimeNanoseconds": 10**18, "traceEvents": stage.events}
-            (folder / f"rank{stage.rank}.pt.trace.json").write_text(json.dumps(content), encoding="utf-8")
-        return folder
+        return write(folder, [stage.events for stage in self.stages])
 
     def _advance(self, stage: Stage) -> None:
         """Play until a message is waited for whose other side is not posted yet."""
@@ -75,7 +67,8 @@ class Pipeline:
                 stage.now_us = max(stage.now_us, work.posted_us + TRANSFER_US, (other or 0.0) + TRANSFER_US)
                 name = "gloo:send" if work.is_send else "gloo:recv"
                 opened = work.posted_us + 0.8 * CALL_US
-                self._span(stage, name, opened, stage.now_us - opened, "user_annotation", sizes=[[[8, 64]], ["float"]])
+                sizes = {"Input Dims": [[8, 64]], "Input type": ["float"]}
+                stage.events.append(annotation(stage.rank, name, opened, stage.now_us - opened, **sizes))
             stage.waits = []
             stage.now_us += PYTHON_US
             try:
@@ -115,13 +108,13 @@ class Pipeline:
                 yield self._post(me, send_back)
                 backwards += 1
             self._operator(me, "Optimizer.step#AdamW.step", OPTIMIZER_US)
-            self._span(me, f"ProfilerStep#{step}", began, me.now_us - began, "user_annotation")
+            me.events.append(annotation(rank, f"ProfilerStep#{step}", began, me.now_us - began))
 
     def _compute(self, stage: Stage, rank: int, share: float) -> None:
         self._operator(stage, "aten::mm", self._work_us[rank] * share)
 
     def _operator(self, stage: Stage, name: str, dur_us: float) -> None:
-        self._span(stage, name, stage.now_us, dur_us)
+        stage.events.append(operator(stage.rank, name, stage.now_us, dur_us))
         stage.now_us += dur_us
 
     def _post(self, stage: Stage, messages: Sequence[Message]) -> list[Work]:
@@ -132,29 +125,11 @@ class Pipeline:
             self._numbers[src, dst, is_send] = number + 1
             work = Work((src, dst, number), is_send, stage.now_us)
             self._posted[work.key, is_send] = stage.now_us
-            sizes = [[[[8, 64]], [], [], []], ["TensorList", "", "Scalar", "Scalar"]]
+            given = {"Input Dims": [[[8, 64]], [], [], []], "Input type": ["TensorList", "", "Scalar", "Scalar"]}
+            if self._inputs:
+                given["Concrete Inputs"] = ["", "", str(peer), "0"]
             name = "c10d::send" if is_send else "c10d::recv_"
-            values = ["", "", str(peer), "0"] if self._inputs else None
-            self._span(stage, name, stage.now_us, CALL_US, sizes=sizes, values=values)
+            stage.events.append(operator(stage.rank, name, stage.now_us, CALL_US, **given))
             stage.now_us += CALL_US
             works.append(work)
         return works
-
-    def _span(
-        self,
-        stage: Stage,
-        name: str,
-        ts_us: float,
-        dur_us: float,
-        cat: str = "cpu_op",
-        sizes: list[Any] | None = None,
-        values: list[str] | None = None,
-    ) -> None:
-        args: dict[str, Any] = {}
-        if sizes is not None:
-            args |= {"Input Dims": sizes[0], "Input type": sizes[1]}
-        if values is not None:
-            args["Concrete Inputs"] = values
-        where = {"pid": 1 + stage.rank, "tid": 1 + stage.rank}
-        span = {"ph": "X", "cat": cat, "name": name, **where, "ts": round(ts_us, 3), "dur": round(dur_us, 3)}
-        stage.events.append({**span, "args": args} if args else span)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 
 PYTHON_US, WORK_US, TRANSFER_US, SLEEP_US, STEPS = 300.0, 8_000.0, 1_000.0, 100_000.0, 5
 STEP_US = 2 * PYTHON_US + 2 * WORK_US + TRANSFER_US  # without the sleep
-
-
-def span(rank: int, thread: int, cat: str, name: str, ts_us: float, dur_us: float) -> dict[str, Any]:
-    args = {"Input Dims": [[520]], "Input type": ["float"]}
-    where = {"pid": 1 + rank, "tid": thread}
-    return {"ph": "X", "cat": cat, "name": name, **where, "ts": ts_us, "dur": dur_us, "args": args}
 
 
 def two_ranks(folder: Path, stamped_late_us: float = 0.0, idle_us: float | None = None) -> LoadedRun:
@@ -25,30 +18,24 @@ def two_ranks(folder: Path, stamped_late_us: float = 0.0, idle_us: float | None 
     Rank 0's backend thread stamps the all-reduce's end `stamped_late_us` after its host went on. With `idle_us` rank 0
     does not wait: it is idle so long beside the all-reduce, then goes on without it.
     """
-    folder.mkdir()
     period_us = STEP_US + SLEEP_US
-    for rank in (0, 1):
-        events = []
+    ranks: list[Events] = [[], []]
+    for rank, events in enumerate(ranks):
         for step in range(STEPS):
             began = step * period_us
             ready = began + PYTHON_US + SLEEP_US + WORK_US
             called = ready if rank else began + PYTHON_US + WORK_US
             ended = ready + TRANSFER_US
             resumed = ended if rank or idle_us is None else called + idle_us
+            stamped = ended if rank else ended + stamped_late_us
             events += [
-                span(rank, 1, "user_annotation", f"ProfilerStep#{step}", began, period_us),
-                span(rank, 1, "cpu_op", "aten::mm", called - WORK_US, WORK_US - 100),
-                span(rank, 1, "cpu_op", "c10d::allreduce_", called - 60, 50),
-                span(rank, 1, "cpu_op", "aten::mm", resumed + PYTHON_US / 2, began + period_us - resumed - PYTHON_US),
-                span(rank, 2, "user_annotation", "gloo:all_reduce", called, ended - called),
+                annotation(rank, f"ProfilerStep#{step}", began, period_us),
+                operator(rank, "aten::mm", called - WORK_US, WORK_US - 100, **TENSOR),
+                operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
+                operator(rank, "aten::mm", resumed + PYTHON_US / 2, began + period_us - resumed - PYTHON_US, **TENSOR),
+                transfer(rank, "gloo:all_reduce", called, stamped - called, **TENSOR),
             ]
-            if not rank:
-                events[-1]["dur"] += stamped_late_us
-        told = {"backend": "gloo", "rank": rank, "world_size": 2, "pg_count": 1}
-        told["pg_config"] = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 2, "ranks": [0, 1]}]
-        content = {"distributedInfo": told, "host_name": "one", "baseTimeNanoseconds": 10**18, "traceEvents": events}
-        (folder / f"rank{rank}.pt.trace.json").write_text(json.dumps(content), encoding="utf-8")
-    (run,) = load_runs([str(folder)], Options(cache=False, workers=1))
+    (run,) = load_runs([write(folder, ranks)], Options(cache=False, workers=1))
     return run
 
 

@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ddprof.analyzers.engine import Options, load_runs
+from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 
 TRANSFER_US, CALL_US, STEPS = 200.0, 50.0, 6
 Work = Sequence[Sequence[float]]  # per rank and stretch: microseconds of operators before the collective that ends it
 
 
-def write(folder: Path, work_us: Work, host_us: Work | None = None) -> float:
+def written(folder: Path, work_us: Work, host_us: Work | None = None) -> float:
     """One trace per rank; a step ends with its last collective. `host_us`: time without operators. Returns the step."""
     host_us = host_us or [[0.0] * len(row) for row in work_us]
     ranks = range(len(work_us))
     now = [0.0 for _ in ranks]
-    events: list[list[dict[str, Any]]] = [[] for _ in ranks]
-
-    def add(rank: int, name: str, ts: float, dur: float, cat: str = "cpu_op", tid: int = 1, **args: Any) -> None:
-        where = {"pid": 100 + rank, "tid": 100 + rank + (1000 if tid == 2 else 0)}
-        span = {"ph": "X", "cat": cat, "name": name, **where, "ts": round(ts, 3), "dur": round(dur, 3)}
-        events[rank].append({**span, "args": args})
-
-    shape = {"Input Dims": [[1000]], "Input type": ["float"]}
+    events: list[Events] = [[] for _ in ranks]
     for step in range(STEPS):
         began = list(now)
         for stretch in range(len(work_us[0])):
             for rank in ranks:
                 now[rank] += host_us[rank][stretch]
-                add(rank, "aten::mm", now[rank], work_us[rank][stretch])
+                events[rank].append(operator(rank, "aten::mm", now[rank], work_us[rank][stretch]))
                 now[rank] += work_us[rank][stretch]
-                add(rank, "c10d::_allgather_base_", now[rank], CALL_US, **shape)
+                events[rank].append(operator(rank, "c10d::_allgather_base_", now[rank], CALL_US, **TENSOR))
             ended = max(now) + CALL_US + TRANSFER_US
             for rank in ranks:
-                add(rank, "gloo:all_gather", now[rank] + 10, ended - now[rank] - 10, "user_annotation", 2, **shape)
+                events[rank].append(transfer(rank, "gloo:all_gather", now[rank] + 10, ended - now[rank] - 10, **TENSOR))
             now = [ended for _ in ranks]
         for rank in ranks:
-            add(rank, f"ProfilerStep#{step}", began[rank], now[rank] - began[rank], "user_annotation")
-    for rank in ranks:
-        group = {"pg_name": "0", "pg_size": len(work_us), "ranks": list(ranks), "backend_config": "cpu:gloo"}
-        told = {"backend": "gloo", "rank": rank, "world_size": len(work_us), "pg_count": 1, "pg_config": [group]}
-        content = {"distributedInfo": told, "baseTimeNanoseconds": 10**18, "traceEvents": events[rank]}
-        (folder / f"rank{rank}.pt.trace.json").write_text(json.dumps(content), encoding="utf-8")
+            events[rank].append(annotation(rank, f"ProfilerStep#{step}", began[rank], now[rank] - began[rank]))
+    write(folder, events)
     return now[0] / STEPS
 
 
@@ -60,8 +48,8 @@ def predicted(folder: Path, rule: str) -> tuple[float, tuple[int, ...]]:
 def test_extra_operators_in_one_place_are_priced_there(tmp_path: Path, place: int) -> None:
     even = [5000.0, 2000.0, 8000.0, 3000.0]
     slow = [us + (9000.0 if at == place else 0.0) for at, us in enumerate(even)]
-    without = write(tmp_path, [even, even])
-    write(tmp_path, [even, slow])
+    without = written(tmp_path, [even, even])
+    written(tmp_path, [even, slow])
     step_us, ranks = predicted(tmp_path, "straggler.compute")
     assert ranks == (1,)
     assert step_us == pytest.approx(without, rel=0.02)
@@ -71,8 +59,8 @@ def test_extra_operators_in_one_place_are_priced_there(tmp_path: Path, place: in
 def test_a_host_that_stalls_in_one_place_is_priced_there(tmp_path: Path, place: int) -> None:
     even, host = [5000.0, 2000.0, 8000.0, 3000.0], [300.0] * 4
     slow = [us + (9000.0 if at == place else 0.0) for at, us in enumerate(host)]
-    without = write(tmp_path, [even, even], [host, host])
-    write(tmp_path, [even, even], [host, slow])
+    without = written(tmp_path, [even, even], [host, host])
+    written(tmp_path, [even, even], [host, slow])
     step_us, ranks = predicted(tmp_path, "straggler.host")
     assert ranks == (1,)
     assert step_us == pytest.approx(without, rel=0.02)
@@ -80,7 +68,7 @@ def test_a_host_that_stalls_in_one_place_is_priced_there(tmp_path: Path, place: 
 
 def test_the_slow_rank_may_be_quicker_elsewhere(tmp_path: Path) -> None:
     """Where the peer is last anyway, the slow rank's own haste wins nothing."""
-    write(tmp_path, [[4000.0, 6000.0], [14000.0, 2000.0]])
+    written(tmp_path, [[4000.0, 6000.0], [14000.0, 2000.0]])
     step_us, ranks = predicted(tmp_path, "straggler.compute")
     assert ranks == (1,)
     assert step_us == pytest.approx(4000 + 6000 + 2 * (CALL_US + TRANSFER_US), rel=0.02)

@@ -1,11 +1,12 @@
 """What capture costs a job: two gloo ranks on CPU, hooks installed and removed in turn within the same processes.
 
-    python benchmarks/capture_overhead.py [--blocks 40] [--output benchmarks/results/capture_overhead.json]
+    python benchmarks/capture_overhead.py [--cycles 600] [--output benchmarks/results/capture_overhead.json]
 
-Blocks of steps alternate between "bare" (every instrumentor uninstalled) and "hooks" (monitor mode: phase timers,
-ring, no window), in random order within each pair, so that drift of the machine hits both alike. CPU time of the
-training thread is compared, because wall time on a shared machine measures the neighbours. Trace windows are measured
-the same way, with a window over the whole block.
+Short blocks of steps alternate between "bare" (every patch taken out) and "hooks" (monitor mode: phase
+timers, ring, no window), in random order within each cycle, so that drift of the machine hits both alike. CPU time of
+the training thread is compared, because wall time on a shared machine measures the neighbours. The first steps of a
+block are not counted: patching a class costs the interpreter its caches, bare or not. Every few cycles a trace window
+is measured the same way, over a block of its own.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from statistics import median
 from typing import Any
 
 REPO = Path(__file__).resolve().parent.parent
-BLOCK_STEPS = 25
+SETTLING_STEPS = 3  # of each block, not counted
+BLOCK_STEPS = 5
 WINDOW_STEPS = 5
+SIZES = ("cycles", "window_every", "width", "batch")
 
 
 def job(options: argparse.Namespace) -> None:
@@ -36,6 +39,7 @@ def job(options: argparse.Namespace) -> None:
 
     from ddprof.capture.bootstrap import start
     from ddprof.capture.config import CaptureConfig
+    from ddprof.capture.instruments.optimizer import OptimizerSteps
 
     torch.set_num_threads(1)
     config = Path(options.folder) / f"config.{os.environ['RANK']}.json"
@@ -61,30 +65,39 @@ def job(options: argparse.Namespace) -> None:
         optimizer.step()
 
     def hooked(on: bool) -> None:
+        """Put all patches in place, or what they replaced: as many classes change, and lose their caches, either way.
+        Nothing is learnt anew."""
         for instrumentor in session.instrumentors:
-            if not on:
-                instrumentor.uninstall()
-            elif instrumentor.module == "torch":
-                instrumentor.install(torch)
+            if isinstance(instrumentor, OptimizerSteps):  # registered with torch, not patched in
+                instrumentor.install(torch) if on else instrumentor.uninstall()
+            for patch in instrumentor.patches._patches:
+                patch.install() if on else patch.uninstall()
 
     def cpu_of(steps: int) -> tuple[float, float]:
-        cpu, wall = time.thread_time(), time.perf_counter()
+        """Medians over the steps: CPU and wall seconds of one."""
+        cpus, step_walls = [], []
         for _ in range(steps):
+            cpu, wall = time.thread_time(), time.perf_counter()
             step()
-        return (time.thread_time() - cpu) / steps, (time.perf_counter() - wall) / steps
+            cpus.append(time.thread_time() - cpu)
+            step_walls.append(time.perf_counter() - wall)
+        return median(cpus), median(step_walls)
 
     for _ in range(20):
         step()
     chooser = random.Random(1)  # the same order on every rank
     pairs: list[dict[str, float]] = []
     walls: list[float] = []
-    for _ in range(options.blocks):
+    for cycle in range(options.cycles):
         pair: dict[str, float] = {}
-        for mode in chooser.sample(["bare", "hooks", "window"], 3):
+        modes = ["bare", "hooks"] if cycle % options.window_every else ["bare", "hooks", "window"]
+        for mode in chooser.sample(modes, len(modes)):
             hooked(mode != "bare")
-            step()
+            for _ in range(SETTLING_STEPS):
+                step()
             if mode == "window":
                 session.plan.request(0, WINDOW_STEPS + 1)
+                session.tracker.calm_until = 0
                 step()  # opens the window
                 pair[mode], _ = cpu_of(WINDOW_STEPS)
                 step()  # closes and exports
@@ -108,7 +121,7 @@ def direct_us(session: Any, optimizer: Any) -> float:
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
-    from ddprof.capture.steps import BACKWARD, DATA, FORWARD, OPTIMIZER
+    from ddprof.capture.step import BACKWARD, DATA, FORWARD, OPTIMIZER
 
     loader = DataLoader(TensorDataset(torch.randn(8, 8)), batch_size=8)
     batches = iter(loader)
@@ -126,6 +139,7 @@ def direct_us(session: Any, optimizer: Any) -> float:
 
 def summarize(pairs: list[dict[str, float]], mode: str) -> dict[str, float]:
     """Median relative difference to bare within a cycle, with a 90 % bootstrap interval; percent."""
+    pairs = [pair for pair in pairs if mode in pair]
     ratios = [100 * (pair[mode] / pair["bare"] - 1) for pair in pairs]
     chooser = random.Random(0)
     medians = sorted(median(chooser.choices(ratios, k=len(ratios))) for _ in range(2000))
@@ -135,12 +149,14 @@ def summarize(pairs: list[dict[str, float]], mode: str) -> dict[str, float]:
         "low_percent": round(medians[100], 3),
         "high_percent": round(medians[1900], 3),
         "us_per_step": round(median(differences), 1),
+        "cycles": len(pairs),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--blocks", type=int, default=40, help="cycles of bare, hooks, window")
+    parser.add_argument("--cycles", type=int, default=600, help="of bare and hooks in turn")
+    parser.add_argument("--window-every", type=int, default=12, help="every so many cycles have a trace window too")
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--folder", default="")
@@ -151,14 +167,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", __file__, "--folder", folder]
-        sizes = [f"--{name}={getattr(options, name)}" for name in ("blocks", "width", "batch")]
+        sizes = [f"--{name.replace('_', '-')}={getattr(options, name)}" for name in SIZES]
         environment = {**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}
         subprocess.run([*launcher, *sizes], env=environment, check=True)
         raw: dict[str, Any] = json.loads(Path(folder, "result.json").read_text())
     result = {
         "step_ms": round(raw["step_ms"], 2),
         "cpu_ms_bare": round(1e3 * median(pair["bare"] for pair in raw["pairs"]), 3),
-        "cycles": len(raw["pairs"]),
         "load_average_1m": round(os.getloadavg()[0], 1),
         "monitor_direct_us_per_step": round(raw["direct_us"], 1),
         "monitor_direct_percent_of_20_ms": round(raw["direct_us"] / 20e3 * 100, 3),

@@ -1,20 +1,24 @@
 """What the hooks of monitor mode take in a training loop, where caches are cold when they are called.
 
-    python benchmarks/monitor_hooks.py [--whole] [--steps 1500] [--stream-mib 16] [--checkout OTHER]
+    python benchmarks/monitor_hooks.py [--rounds 3] [--steps 800] [--output benchmarks/results/monitor_hooks.json]
 
-One gloo rank with DDP and a small model; between the phases of a step it streams through `--stream-mib` of memory, as
-the kernels of a real step do, which leaves nothing of the hooks in the caches. The time inside each guarded hook is
-taken and summed per step. That is more than a user pays, since each hook holds two readings of the clock, and less,
-since the wrappers around the user's calls are outside. `--whole` times the replaced functions instead, from outside and
-from inside: what lies between is ddprof, wrappers included, and two readings of the clock per function. It is set
-beside `own_us_per_step`, what a sidecar of that run would say. `--checkout` measures another version's `ddprof`.
+One gloo rank with DDP and a small model. Warm: nothing but the phases of its steps. Cold: between the phases it streams
+through 16 MiB, as the kernels of a real step do, which leaves nothing of the hooks in the caches.
+
+The functions that capture replaces are timed from outside and from inside; what lies between is ddprof, wrappers
+included, and the timing itself. That is measured the same way without ddprof ("nothing") and taken off. Each round runs
+nothing, the timers in C ("native") and those in Python, one after the other. Beside them stands `own_us`, what the
+sidecar of the same run says.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
+import platform
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,18 +44,6 @@ def timed(function: Callable[..., Any], spent_ns: list[int], sign: int = 1) -> C
             spent_ns[-1] += sign * (clock() - started)
 
     return measured
-
-
-def measure_guard(guard: Any, spent_ns: list[int]) -> None:
-    """Have every hook that a guard wraps measured."""
-    for name in ("wrap", "wrap_hook"):
-        original = getattr(guard, name, None)
-        if original is not None:
-            setattr(guard, name, _measuring(original, spent_ns))
-
-
-def _measuring(original: Callable[..., Any], spent_ns: list[int]) -> Callable[..., Any]:
-    return lambda guard, hook: timed(original(guard, hook), spent_ns)
 
 
 def batches(torch: Any) -> Iterator[Any]:
@@ -95,11 +87,25 @@ def measure_places(torch: Any, spent_ns: list[int], sign: int) -> None:
 
 
 def measure_optimizer_hooks(spent_ns: list[int]) -> None:
-    """Have what torch calls at optimizer steps measured."""
-    from ddprof.capture.instruments.optimizer import OptimizerSteps
+    """Have what is registered to be called at optimizer steps measured."""
+    source: Any = sys.modules["torch.optim.optimizer"]
+    for name in ("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"):
+        setattr(source, name, _registering(getattr(source, name), spent_ns))
 
-    for name in ("_before", "_after"):
-        setattr(OptimizerSteps, name, timed(getattr(OptimizerSteps, name), spent_ns))
+
+def _registering(register: Callable[..., Any], spent_ns: list[int]) -> Callable[..., Any]:
+    return lambda hook: register(timed(hook, spent_ns))
+
+
+def register_nothing() -> None:
+    """Hooks that do nothing at optimizer steps, in place of ddprof's."""
+    source: Any = sys.modules["torch.optim.optimizer"]
+    source.register_optimizer_step_pre_hook(_nothing)
+    source.register_optimizer_step_post_hook(_nothing)
+
+
+def _nothing(*_: Any) -> None:
+    return None
 
 
 def run(step: Callable[[], None], spent_ns: list[int], steps: int) -> dict[str, Any]:
@@ -119,48 +125,84 @@ def run(step: Callable[[], None], spent_ns: list[int], steps: int) -> dict[str, 
     }
 
 
-def own_us(session: Any) -> float | None:
-    """The figure that ddprof gives for itself; None in versions before it was sampled."""
-    cost = getattr(session, "own_cost", None)
-    ns = None if cost is None else cost.per_step_ns()
-    return None if ns is None else round(ns / 1e3, 1)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--stream-mib", type=int, default=16, help="memory streamed through between phases; 0: none")
-    parser.add_argument("--whole", action="store_true", help="with the wrappers around the user's calls")
-    parser.add_argument("--checkout", type=Path, default=REPO)
-    options = parser.parse_args()
-    sys.path.insert(0, str(options.checkout.resolve()))
+def measure(timers: str, stream_mib: int, steps: int) -> None:
+    """One run, in a process of its own, as JSON on stdout. `timers`: a key of `RUNS`."""
     import torch
 
     from ddprof.capture.bootstrap import start
     from ddprof.capture.config import CaptureConfig
-    from ddprof.capture.guard import Guard
 
     torch.set_num_threads(1)
     spent_ns = [0]
-    if options.whole:
-        measure_places(torch, spent_ns, -1)
-        measure_optimizer_hooks(spent_ns)
-    else:
-        measure_guard(Guard, spent_ns)
+    measure_places(torch, spent_ns, -1)
+    measure_optimizer_hooks(spent_ns)
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder, "config.json")
-        CaptureConfig(folder, str(options.checkout), "benchmark", mode="monitor").save(config)
-        session = start(str(config))
-        if options.whole:
-            measure_places(torch, spent_ns, 1)
+        session = None
+        if timers == "nothing":
+            register_nothing()
+        else:
+            config = Path(folder, "config.json")
+            CaptureConfig(folder, str(REPO), "benchmark", mode="monitor").save(config)
+            session = start(str(config))
+        measure_places(torch, spent_ns, 1)
         os.environ.update(RANK="0", WORLD_SIZE="1")
         torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
-        found = run(trainer(torch, options.stream_mib), spent_ns, options.steps)
-        load = round(os.getloadavg()[0], 1)
-        said = {"own_us_per_step": own_us(session)} if options.whole else {}
-        print(json.dumps({**found, **said, "load_average_1m": load}))
+        found = run(trainer(torch, stream_mib), spent_ns, steps)
+        if session is not None:
+            found["own_us"] = round(session.own_cost.per_step_ns() / 1e3, 1)
+        print(json.dumps(found))
         torch.distributed.destroy_process_group()
-        session.finish("exit")  # before its folder goes
+        if session is not None:
+            session.finish("exit")  # before its folder goes
+
+
+RUNS = {"nothing": "1", "native": "1", "python": "0"}  # timers: DDPROF_NATIVE
+CACHES = {"warm": 0, "cold": 16}  # MiB streamed through between phases
+
+
+def measured(timers: str, stream_mib: int, steps: int) -> dict[str, Any]:
+    """`measure` in a child process."""
+    command = [sys.executable, __file__, "--steps", str(steps), "--stream-mib", str(stream_mib), "--timers", timers]
+    environment = {**os.environ, "DDPROF_NATIVE": RUNS[timers], "PYTHONPATH": str(REPO)}
+    printed = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return {"timers": timers, "stream_mib": stream_mib, **found, "load_average_1m": round(os.getloadavg()[0], 1)}
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, float]:
+    """Medians over the rounds; microseconds per step, without what the timing costs."""
+    found = {}
+    for caches, stream_mib in CACHES.items():
+        of = {t: [r for r in runs if (r["timers"], r["stream_mib"]) == (t, stream_mib)] for t in RUNS}
+        timing_us = median(r["us_per_step"] for r in of["nothing"])
+        for timers in ("native", "python"):
+            found[f"{timers}_{caches}_us"] = round(median(r["us_per_step"] for r in of[timers]) - timing_us, 1)
+            found[f"{timers}_{caches}_own_us"] = round(median(r["own_us"] for r in of[timers]), 1)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--stream-mib", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--timers", choices=RUNS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.timers:
+        measure(options.timers, options.stream_mib, options.steps)
+        return
+    runs = [
+        measured(timers, stream_mib, options.steps)
+        for _ in range(options.rounds)
+        for stream_mib in CACHES.values()
+        for timers in RUNS
+    ]
+    machine = {"date": f"{datetime.date.today()}", "cores": os.cpu_count(), "python": platform.python_version()}
+    text = json.dumps({**machine, "steps": options.steps, **summary(runs), "runs": runs}, indent=1)
+    print(text)
+    if options.output:
+        options.output.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -34,8 +34,7 @@ class Range:
 
 
 class Annotator:
-    """Opens ranges while `active`. Under Nsight Systems NVTX ranges are written all the time, profiler window or
-    not."""
+    """Opens ranges while `active`; under Nsight Systems NVTX ranges are written all the time."""
 
     def __init__(self) -> None:
         self.under_nsight = "NSYS_PROFILING_SESSION_ID" in os.environ

@@ -30,8 +30,10 @@ MIN_TORCH = (2, 4)
 
 
 def start(config_path: str) -> Session:
-    """Read the settings beside the shim and install every instrumentor. Raises OSError, ValueError, TypeError on a
-    broken shim."""
+    """Read the settings beside the shim and install every instrumentor.
+
+    Raises OSError, ValueError, TypeError on a broken shim.
+    """
     session = Session(CaptureConfig.load(Path(config_path)))
     begin = session.guard.wrap(_begin)
     begin(session)

@@ -29,14 +29,16 @@ class Request(NamedTuple):
 class ControlReader:
     """Reads `control.json` twice a second; a request is new when its `id` is higher than the last.
 
-    `on_stuck` is called on the polling thread where the training thread does not come to obey a "stop": it hangs.
+    Called on the polling thread: `on_request` once a new one waits, `on_stuck` where the training thread does not come
+    to obey a "stop": it hangs.
     """
 
-    def __init__(self, run_dir: Path, on_stuck: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, run_dir: Path, on_request: Callable[[], object], on_stuck: Callable[[], object]) -> None:
         self._path = run_dir / CONTROL
+        self._on_request = on_request
         self._on_stuck = on_stuck
         self._unheard = 0  # polls since a stop was asked for that no step boundary has taken
-        self.waiting: Request | None = None  # a new one that no step has taken; the step path looks at nothing else
+        self.waiting: Request | None = None  # a new one that no step has taken
         self._seen_id = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -89,3 +91,4 @@ class ControlReader:
         if identifier > self._seen_id:
             self._seen_id = identifier
             self.waiting = request
+            self._on_request()

@@ -1,5 +1,4 @@
-"""Host counters once a second, read from /proc, /sys and NVML by the launching process: nothing runs in the
-training processes.
+"""Host counters once a second, from /proc, /sys and NVML, read by the launching process: training pays nothing.
 
 A kind of counter that this machine does not have is absent from the samples.
 """

@@ -29,8 +29,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def compress(path: Path) -> Path:
-    """Replace `path` by `path.gz` and return it. On an error (full disk) the plain file stays as it was, and OSError
-    is raised."""
+    """Replace `path` by `path.gz` and return it.
+
+    On an error (full disk) the plain file stays as it was, and OSError is raised.
+    """
     target = path.with_name(path.name + ".gz")
     temporary = path.with_name(f"{path.name}.gz.{os.getpid()}.tmp")
     try:

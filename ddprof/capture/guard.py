@@ -1,8 +1,7 @@
 """The one place where ddprof swallows its own errors: a defect of the tool must never become a defect of the job.
 
 Only the tool's own work runs under a guard, never the user's call. The first error switches capture off in this
-process, is printed
-as one line on stderr and kept for the sidecar.
+process, is printed as one line on stderr and kept for the sidecar.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,16 +18,25 @@ R = TypeVar("R")
 _MAX_KEPT = 8  # enough to diagnose; a fault in a hook would otherwise repeat on every step
 
 
+class SelfGuarded(Protocol):
+    """Hooks in C: they raise nothing, do nothing unless `enabled`, and add up their own time while `timed`."""
+
+    enabled: bool
+    timed: bool
+    spent_ns: int
+
+
 class Guard:
     """Wraps the tool's own functions. `enabled` is False after the first fault or `disable`.
 
-    It also knows what they cost: between `time_hooks(True)` and `time_hooks(False)` the time inside them is added to
-    `spent_ns`. All other calls pay nothing for that: they read `_plain`, which stands for both questions.
+    It also knows what they cost: from `time_hooks(True)` to `time_hooks(False)` the time inside them is added up. All
+    other calls pay nothing for that: they read `_plain`, which stands for both questions.
     """
 
     def __init__(self) -> None:
         self.enabled = True
-        self.spent_ns = 0
+        self._spent_ns = 0
+        self._led: SelfGuarded | None = None
         self._plain = True  # on, and not timed
         self.swallowed = 0
         self.faults: list[str] = []
@@ -65,9 +73,39 @@ class Guard:
 
         return guarded
 
+    def shield(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """`wrap` for what runs inside a hook: its time is the hook's, and it runs to its end once it is called."""
+
+        @functools.wraps(function)
+        def shielded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                self.fault(function.__qualname__, error)
+                return None
+
+        return shielded
+
+    def lead(self, hooks: SelfGuarded) -> None:
+        """Switch these on, off and timed with all others."""
+        self._led = hooks
+        hooks.enabled = self.enabled
+
     def time_hooks(self, wanted: bool) -> None:
-        """Add up the cost of the functions from now on, or stop; a call under way ends as it began."""
+        """Add up the cost of the functions from now on, beginning at nothing, or stop; a call under way ends as it
+        began."""
         self._plain = self.enabled and not wanted
+        if wanted:
+            self._spent_ns = 0
+        if self._led is not None:
+            self._led.timed = wanted
+            if wanted:
+                self._led.spent_ns = 0
+
+    @property
+    def spent_ns(self) -> int:
+        """Time inside the functions while they were timed last."""
+        return self._spent_ns + (self._led.spent_ns if self._led is not None else 0)
 
     def _timed(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
         started_ns = time.perf_counter_ns()
@@ -77,7 +115,7 @@ class Guard:
             self.fault(function.__qualname__, error)
             return None
         finally:
-            self.spent_ns += time.perf_counter_ns() - started_ns
+            self._spent_ns += time.perf_counter_ns() - started_ns
 
     def attempt(self, what: str, function: Callable[[], R]) -> R | None:
         """Run an optional piece of work (a description, a dump): its error is kept, and capture goes on without it."""
@@ -97,6 +135,8 @@ class Guard:
     def disable(self) -> None:
         """Stop doing anything, without an error."""
         self.enabled = self._plain = False
+        if self._led is not None:
+            self._led.enabled = False
 
     def _keep(self, where: str, error: BaseException) -> None:
         self.swallowed += 1

@@ -1,5 +1,4 @@
-"""Runs the user's command as a child of ours, as transparently as a parent can: same terminal, same signals, same
-exit code."""
+"""Runs the user's command as a child, as transparently as a parent can: same terminal, signals and exit code."""
 
 from __future__ import annotations
 

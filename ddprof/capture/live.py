@@ -12,7 +12,7 @@ from ddprof.capture.files import write_json
 from ddprof.capture.layout import CONTROL, RING_SUFFIX
 from ddprof.capture.ring import read_ring
 from ddprof.capture.run_folder import read_json
-from ddprof.capture.steps import Step
+from ddprof.capture.step import Step
 
 RECENT_STEPS = 64
 _REACTION_S = 1.5  # ranks look for requests twice a second; a shared file system adds its own delay

@@ -22,7 +22,7 @@ class Observed:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._roots: list[tuple[str, weakref.ref[Any]]] = []
-        self._optimizers: dict[int, weakref.ref[Any]] = {}
+        self.optimizers: dict[int, weakref.ref[Any]] = {}
         self._loaders: dict[int, weakref.ref[Any]] = {}
         self._loader_keys: dict[int, str] = {}
         self._training_loader = "dataloader"
@@ -59,8 +59,7 @@ class Observed:
 
     def saw_optimizer(self, optimizer: Any) -> None:
         """An optimizer stepped."""
-        if id(optimizer) not in self._optimizers:
-            self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+        self.optimizers.setdefault(id(optimizer), weakref.ref(optimizer))
 
     def saw_loader(self, loader: Any) -> None:
         """A DataLoader was iterated."""
@@ -85,7 +84,7 @@ class Observed:
         self._refresh("fsdp", self._first(("fsdp1",)), describe_model.fsdp1)
         self._refresh("fsdp", self._first(("fsdp2",)), describe_model.fsdp2)
         self._refresh("deepspeed", self._first(("deepspeed",)), describe_model.deepspeed)
-        optimizers = [reference() for reference in self._optimizers.values()]
+        optimizers = [reference() for reference in self.optimizers.values()]
         for index, optimizer in enumerate(optimizers):
             key = "optimizer" if index == 0 else f"optimizer.{index}"
             self._refresh(key, optimizer, describe_optimizer.describe)

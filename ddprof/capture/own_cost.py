@@ -2,21 +2,23 @@
 
 In those steps every hook is timed where it runs, with the caches as cold as the training leaves them: calls in a row
 take half of that (benchmarks/README.md). What surrounds the hooks (the functions put around the user's calls, the entry
-of the guard) cannot be timed from inside. Its share is calibrated in a row, once, and taken to suffer from cold caches
-as much as the hooks do.
+of the guard) cannot be timed from inside. Its share is calibrated in a row, once, around a phase timer in Python, and
+taken to suffer from cold caches as much as the hooks do. So the figure is an upper estimate: timing a hook costs too.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from ddprof.capture.annotate import Annotator
+from ddprof.capture.annotate import Annotator, Range
 from ddprof.capture.guard import Guard
-from ddprof.capture.steps import FORWARD, StepTracker
+from ddprof.capture.step import FORWARD
+from ddprof.capture.steps import StepTracker
 
 FIRST_STEP = 3  # by then the roots are known, and the learning is over
 PERIOD_STEPS = 17  # a prime: what the job does every second, fourth or tenth step falls into the sample as often
@@ -47,7 +49,6 @@ class OwnCost:
             self._measured = False
             self.next_step = _next_sampled(index)
         elif usable:
-            guard.spent_ns = 0
             guard.time_hooks(True)
             self._measuring = True
 
@@ -66,7 +67,7 @@ _whole_share: list[float] = []
 def whole_share() -> float:
     """A phase timer with all that surrounds it, over the timer alone: measured once per process, on one of its own."""
     if not _whole_share:
-        guard, tracker = Guard(), StepTracker(lambda step, index: False, Annotator())
+        guard, tracker = Guard(), StepTracker(lambda index: False, Annotator().open, Range.close)
         begin, end = guard.wrap_hook(tracker.begin), guard.wrap_hook(tracker.end)
 
         def timed(*args: Any, **kwargs: Any) -> None:
@@ -79,21 +80,23 @@ def whole_share() -> float:
         def timer() -> None:
             tracker.end(FORWARD, tracker.begin(FORWARD))
 
-        nothing_ns = _per_call_ns(_nothing)
-        whole_ns, alone_ns = _per_call_ns(timed) - nothing_ns, _per_call_ns(timer) - nothing_ns
-        _whole_share.append(max(1.0, whole_ns / alone_ns) if alone_ns > 0 else 1.0)
+        nothing_ns, whole_ns, alone_ns = _per_call_ns(_nothing, timed, timer)
+        surroundings_ns = max(whole_ns - alone_ns, 0)
+        _whole_share.append(1 + surroundings_ns / max(alone_ns - nothing_ns, 1))
     return _whole_share[0]
 
 
-def _per_call_ns(function: Callable[[], None]) -> float:
-    """The fastest round's: on a busy machine the others hold what the kernel ran in between."""
-    rounds_ns = []
+def _per_call_ns(*functions: Callable[[], None]) -> list[float]:
+    """Of each function the fastest round's: on a busy machine the others hold what the kernel ran in between. In turn,
+    so that slow phases of the machine hit all alike."""
+    fastest_ns = [math.inf] * len(functions)
     for _ in range(_CALIBRATION_ROUNDS):
-        started_ns = time.perf_counter_ns()
-        for _ in range(_CALIBRATION_CALLS):
-            function()
-        rounds_ns.append(time.perf_counter_ns() - started_ns)
-    return min(rounds_ns) / _CALIBRATION_CALLS
+        for index, function in enumerate(functions):
+            started_ns = time.perf_counter_ns()
+            for _ in range(_CALIBRATION_CALLS):
+                function()
+            fastest_ns[index] = min(fastest_ns[index], time.perf_counter_ns() - started_ns)
+    return [ns / _CALIBRATION_CALLS for ns in fastest_ns]
 
 
 def _nothing() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 
 class WindowPlan:
-    """Windows of `window_steps` steps: the first after `skip_steps`, then every `every_steps` (0: only one), and on
-    request."""
+    """Windows of `window_steps` steps.
+
+    The first after `skip_steps`, then every `every_steps` (0: only one), and on request.
+    """
 
     def __init__(self, skip_steps: int, window_steps: int, every_steps: int = 0, automatic: bool = True) -> None:
         self._window_steps = max(window_steps, 1)

@@ -1,7 +1,7 @@
 """Steps in a memory-mapped file: what survives SIGKILL, a segmentation fault or a hang.
 
-The kernel keeps the pages of a dead process, so the step before death is on disk whatever killed it. Writing is one
-`struct.pack_into`; there is no lock and no system call on the step path.
+The kernel keeps the pages of a dead process, so the step before death is on disk whatever killed it. There is no lock
+and no system call on the step path. `native/step_log.h` writes the same records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.steps import Step
+from ddprof.capture.step import Step
 
 MAGIC = b"DDPROFR2"
 HEADER_BYTES = 4096
@@ -48,6 +48,11 @@ class StepRing:
         struct.pack_into("<q", self._map, _IDENTITY_AT, len(encoded))
         self._map[_IDENTITY_AT + 8 : _IDENTITY_AT + 8 + len(encoded)] = encoded
         _HEADER.pack_into(self._map, 0, MAGIC, capacity)
+
+    @property
+    def place(self) -> tuple[bytes, int, int]:
+        """For a writer in C: the file, where its records begin (bytes), how many fit."""
+        return os.fsencode(self.path), HEADER_BYTES, self._capacity
 
     def write(self, step: Step) -> None:
         """Append one closed step; the oldest is overwritten when the ring is full."""

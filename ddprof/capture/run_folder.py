@@ -95,8 +95,10 @@ def _point_latest(parent: Path, path: Path) -> None:
 
 
 def salvage(folder: Path) -> list[str]:
-    """Make readable what a killed rank left: its step ring becomes part of its sidecar, temporary files go. Returns
-    notes."""
+    """Make readable what a killed rank left; returns notes.
+
+    Its step ring becomes part of its sidecar, temporary files go.
+    """
     notes: list[str] = []
     for ring_path in sorted(folder.glob(f"*{RING_SUFFIX}")):
         if not _dead_here(ring_path.name):
@@ -122,8 +124,7 @@ def _dead_here(name: str) -> bool:
 
 
 def _complete(path: Path, ring_path: Path) -> list[str]:
-    """Add the ring's steps to a sidecar whose process did not end in order; the ring is removed once it holds nothing
-    more."""
+    """Add the ring's steps to a sidecar whose process did not end in order; a ring that holds nothing more goes."""
     content = read_json(path)
     if content is not None and content.get("state") != "running":
         ring_path.unlink()

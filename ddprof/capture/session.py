@@ -1,8 +1,7 @@
 """Capture in one process: the hub that hooks report to.
 
 Nothing is written before the process has proved to be a rank (a process group, or an optimizer step): launchers,
-DataLoader workers and
-compile workers import torch too, and leave no trace.
+DataLoader workers and compile workers import torch too, and leave no trace.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddprof.capture import flight_recorder, nccl_log, sidecar
-from ddprof.capture.annotate import Annotator
+from ddprof.capture.annotate import Annotator, Range
 from ddprof.capture.clock import ClockSync
 from ddprof.capture.config import CaptureConfig, rank_selected
 from ddprof.capture.control import ControlReader, Request
@@ -23,14 +22,16 @@ from ddprof.capture.guard import Guard, say
 from ddprof.capture.identity import RankIdentity, identify
 from ddprof.capture.journal import Journal
 from ddprof.capture.layout import FLIGHT_RECORDER_SUFFIX, RING_SUFFIX, SIDECAR_SUFFIX
+from ddprof.capture.native_steps import native_tracker
 from ddprof.capture.observed import Observed
 from ddprof.capture.own_cost import OwnCost
 from ddprof.capture.plan import WindowPlan
 from ddprof.capture.ring import StepRing
-from ddprof.capture.steps import Step, StepTracker
+from ddprof.capture.steps import StepTracker
 from ddprof.capture.window import TraceWindow
 
 if TYPE_CHECKING:
+    from ddprof.capture._phases import StepTracker as NativeStepTracker
     from ddprof.capture.instruments.base import Instrumentor
     from ddprof.capture.instruments.dataloader import DataLoading
     from ddprof.capture.instruments.forward import ForwardPasses
@@ -53,9 +54,8 @@ class Session:
         self.own_cost = OwnCost(self.guard)
         self.observed = Observed(self.guard)
         self.journal = Journal()
-        self.control = ControlReader(Path(config.run_dir), self.guard.wrap(self._stuck))
+        self.control = ControlReader(Path(config.run_dir), self._attend, self.guard.wrap(self._stuck))
         self.clock = ClockSync(config.clock)
-        self.tracker = StepTracker(self._boundary, self.annotator)
         self.window = TraceWindow(self.annotator, self.journal.note, config.record_shapes)
         self.plan = WindowPlan(config.skip_steps, config.window_steps, config.every_steps, config.mode == "trace")
         self.identity: RankIdentity | None = None
@@ -71,20 +71,34 @@ class Session:
         self.watchdog: Watchdog | None = None
         self._windows_allowed = True
         self._reason = "planned"
-        self.begin = self.guard.wrap_hook(self.tracker.begin)
-        self.end = self.guard.wrap_hook(self.tracker.end)
+        self._make_tracker()
         self.finish = self.guard.wrap(self._finish)
         self.identified = self.guard.wrap(self._identified)
         self.user_profiler_starts = self.guard.wrap(self._user_profiler_starts)
-        self.optimizer_stepped = self.guard.wrap(self._optimizer_stepped)
+        self.optimizer_stepped = self.guard.wrap_hook(self._optimizer_stepped)
         atexit.register(self.finish, "exit")
 
     # ------------------------------------------------------------------ phases
 
-    def _optimizer_stepped(self, optimizer: object) -> None:
+    def _make_tracker(self) -> None:
+        """The phase timers, and the guarded hooks `begin` and `end`: in C where they were built."""
+        shield = self.guard.shield
+        callbacks = shield(self._boundary), shield(self.annotator.open), shield(Range.close)
+        native = native_tracker(*callbacks)
+        self.tracker: StepTracker | NativeStepTracker
+        if native is not None:
+            self.guard.lead(native)
+            self.tracker, self.begin, self.end = native, native.begin, native.end
+        else:
+            self.tracker = tracker = StepTracker(*callbacks)
+            self.begin, self.end = self.guard.wrap_hook(tracker.begin), self.guard.wrap_hook(tracker.end)
+        self.tracker.listening = self.annotator.listening
+
+    def _optimizer_stepped(self, optimizer: object, _: object) -> None:
         if self.identity is None:
             self._identified()
-        self.observed.saw_optimizer(optimizer)
+        if id(optimizer) not in self.observed.optimizers:
+            self.observed.saw_optimizer(optimizer)
         if self.loading is not None and self.loading.trains is None:
             self.loading.optimizer_stepped()
         self.tracker.optimizer_stepped(id(optimizer))
@@ -110,6 +124,7 @@ class Session:
         self.ring = self.guard.attempt(
             "step ring", lambda: StepRing(self.path(RING_SUFFIX), sidecar.ring_identity(found))
         )
+        self.guard.attempt("step ring", lambda: self.tracker.write_to(self.ring))
         self.guard.attempt("clock", lambda: self.clock.announce(found))
         self.control.start()
         if self.watchdog is not None:
@@ -119,6 +134,7 @@ class Session:
     def _remove_early_files(self) -> None:
         """The rank was guessed from the environment before the process group told it: the guess leaves no file
         behind."""
+        self.tracker.write_to(None)
         if self.ring is not None:
             self.ring.close()
         for suffix in (RING_SUFFIX, SIDECAR_SUFFIX):
@@ -133,46 +149,44 @@ class Session:
 
     # ------------------------------------------------------------------ between two steps
 
-    def _boundary(self, step: Step | None, next_index: int) -> bool:
-        """Book the step that ended; close and open windows. True if that took long enough to be kept out of the next
-        step."""
-        disturbed = bool(self.journal.windows) and self.window.compressing
-        if (  # nearly always there is nothing to do but to book the step: asked first, without a call
-            self.control.waiting is None
-            and self.plan.idle
-            and not self.tracker.profiled
-            and self.clock.settled
-            and next_index > _SETTLED_STEP
-            and step is not None
-        ):
-            self._book(step, disturbed)
-            if next_index >= self.own_cost.next_step:
-                self.own_cost.step_begins(next_index, usable=not disturbed)
-            return False
+    def _boundary(self, next_index: int) -> bool:
+        """Close and open windows. True if that took long enough to be kept out of the next step."""
         started = time.perf_counter_ns()
-        profiled = self.window.is_open
-        if self.window.is_open and self.gradients is not None and step is not None:
-            self.gradients.step_ended(step.number)
-        if self.window.is_open and self.plan.closes_at(next_index):
+        tracker, window = self.tracker, self.window
+        beside_window = window.is_open or tracker.disturbed
+        if window.is_open and self.gradients is not None:
+            self.gradients.step_ended(next_index - 1)
+        if window.is_open and self.plan.closes_at(next_index):
             self._close_window(next_index - 1)
-        if step is not None:
-            self._book(step, disturbed)
         request = self.control.take()
         if request is not None and self._requested(request):
             return True
-        if self._windows_allowed and not self.window.is_open and self.plan.opens_at(next_index):
+        if self._windows_allowed and not window.is_open and self.plan.opens_at(next_index):
             self._open_window(next_index)
-        if self.window.is_open:
+        if window.is_open:
             if self.gradients is not None and self.plan.is_last(next_index):
                 self.gradients.arm()
-            self.window.mark_step(next_index)
+            window.mark_step(next_index)
         self.clock.step_boundary(self.identity)
         if self.forward is not None and next_index <= _SETTLED_STEP:
             self.forward.step_done()
+        tracker.disturbed = window.compressing
         heavy = time.perf_counter_ns() - started > _HEAVY_NS
         if next_index >= self.own_cost.next_step:
-            self.own_cost.step_begins(next_index, not (heavy or disturbed or profiled or self.window.is_open))
+            self.own_cost.step_begins(next_index, not (heavy or beside_window or window.is_open or tracker.disturbed))
+        self._rest(next_index)
         return heavy
+
+    def _rest(self, index: int) -> None:
+        """Until when there is nothing to do between two steps, as step `index` begins."""
+        calm = self.plan.idle and not self.window.is_open and self.clock.settled and index >= _SETTLED_STEP
+        self.tracker.calm_until = self.own_cost.next_step if calm and not self.tracker.disturbed else 0
+        if self.control.waiting is not None:  # asked last: it may have come while this was worked out
+            self._attend()
+
+    def _attend(self) -> None:
+        """Look at the requests as the next step begins. Called from the thread that reads them, too."""
+        self.tracker.calm_until = 0
 
     def _requested(self, request: Request) -> bool:
         """Obey a request. True if capture has ended."""
@@ -185,15 +199,10 @@ class Session:
             self._reason = request.reason
         return False
 
-    def _book(self, step: Step, disturbed: bool) -> None:
-        self.journal.step(step, disturbed)
-        if self.ring is not None:
-            self.ring.write(step)
-
     def _open_window(self, first_step: int) -> None:
         if not self.window.open(first_step):
             return
-        self.tracker.profiled = True
+        self._profiles(True)
         if self.syncs is not None:
             self.syncs.arm()
 
@@ -206,7 +215,7 @@ class Session:
         index = len(self.journal.windows)
         stem = self.path("", index)
         record = self.window.close(stem, last_step, same_thread)
-        self.tracker.profiled = self.window.is_open
+        self._profiles(self.window.is_open)
         if record is None:
             return
         record["reason"], self._reason = self._reason, "planned"
@@ -223,6 +232,10 @@ class Session:
             self.write_sidecar("running")
             self.clock.ping_again(f"window{index}")
         record["export_pause_ns"] = time.time_ns() - record["end_ns"]
+
+    def _profiles(self, profiled: bool) -> None:
+        self.tracker.profiled = profiled
+        self.tracker.listening = self.annotator.listening
 
     def _user_profiler_starts(self) -> None:
         """The script starts its own profiler: ours ends first, or neither would record (trap T1)."""
@@ -243,9 +256,7 @@ class Session:
         self.control.stop()
         if self.window.is_open:
             self._close_window(self.tracker.index, same_thread)
-        last = self.tracker.finish()
-        if last is not None:
-            self._book(last, disturbed=True)
+        self.tracker.finish()
         if reason in ("watchdog", "signal"):
             self.guard.attempt("flight recorder", lambda: flight_recorder.dump_all(self.path(FLIGHT_RECORDER_SUFFIX)))
         self.clock.stop()
@@ -286,6 +297,7 @@ class Session:
         self.own_cost = OwnCost(self.guard)
         self.window.rebind(self.journal.note)
         self.tracker.restart()
+        self._profiles(False)
         self.control.abandon()
         if self.watchdog is not None:
             self.watchdog.disarm_in_child()

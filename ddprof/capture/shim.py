@@ -31,8 +31,7 @@ def write_shim(config: CaptureConfig) -> Path:
 
 
 def child_environment(shim: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment for the child: `base` with the shim first on PYTHONPATH. Nothing else of the user's job is
-    touched."""
+    """The environment for the child: `base` with the shim first on PYTHONPATH, and nothing else changed."""
     environment = dict(base)
     inherited = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = os.pathsep.join([str(shim), inherited] if inherited else [str(shim)])

@@ -13,7 +13,8 @@ from ddprof.capture.describe import environment
 from ddprof.capture.files import write_json
 from ddprof.capture.identity import RankIdentity
 from ddprof.capture.layout import SCHEMA
-from ddprof.capture.steps import Step
+from ddprof.capture.step import Step
+from ddprof.capture.step_log import step_medians
 
 if TYPE_CHECKING:
     from ddprof.capture.session import Session
@@ -34,6 +35,7 @@ def build(session: Session, state: str) -> dict[str, Any]:
     identity, journal, guard = session.identity, session.journal, session.guard
     if identity is None:
         raise RuntimeError("a sidecar needs a rank")
+    steps = session.tracker.logged()
     return {
         "schema": SCHEMA,
         "state": state,
@@ -44,8 +46,8 @@ def build(session: Session, state: str) -> dict[str, Any]:
         "communication_environment": environment.communication_environment(),
         "nccl": guard.attempt("NCCL's log", lambda: nccl_log.read(session.nccl_log)),
         "clock_pings": session.clock.pings(),
-        "steps_total": journal.step_count,
-        "steps": [step_record(step) for step in journal.steps()],
+        "steps_total": session.tracker.booked,
+        "steps": [step_record(step) for step, _ in steps],
         "windows": list(journal.windows),
         "gc": list(journal.gc),
         "checkpoints": list(journal.checkpoints),
@@ -57,7 +59,7 @@ def build(session: Session, state: str) -> dict[str, Any]:
         "gradient_ready": journal.gradient_ready,
         "allocator": guard.attempt("allocator", environment.allocator),
         "skipped_optimizer_steps": journal.skipped_optimizer_steps,
-        "overhead": {**journal.step_medians(), "own_ns_per_step": session.own_cost.per_step_ns()},
+        "overhead": {**step_medians(steps), "own_ns_per_step": session.own_cost.per_step_ns()},
         "notes": [*journal.notes, *guard.faults],
     }
 

@@ -35,8 +35,10 @@ class Watchdog:
         self._pending: int | None = None
 
     def arm(self) -> None:
-        """Take over the signals nobody handles. Does nothing off the main thread, or where another wakeup descriptor
-        is in use."""
+        """Take over the signals nobody handles.
+
+        Does nothing off the main thread, or where another wakeup descriptor is in use.
+        """
         if self._libc is None or self._armed or threading.current_thread() is not threading.main_thread():
             return
         free = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]

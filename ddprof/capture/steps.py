@@ -1,10 +1,10 @@
 """Where a step begins and ends, and how long its phases took, seen from the training thread.
 
-A step begins at the first batch fetched after an optimizer step. Steps that fetch no batch (synthetic data, a loader
-we cannot see)
-begin at the first root forward after every optimizer in use has stepped. So gradient accumulation, several optimizers
-and steps that a
-GradScaler skips count once each (reference/capture.md §2).
+A step begins at the first batch fetched after an optimizer step. Steps that fetch no batch (synthetic data, a loader we
+cannot see) begin at the first root forward after every optimizer in use has stepped. So gradient accumulation, several
+optimizers and steps that a GradScaler skips count once each.
+
+`native/phases.c` is the same in C: a change here is a change there, and tests/capture/test_steps.py plays both.
 """
 
 from __future__ import annotations
@@ -13,59 +13,52 @@ import threading
 from _thread import get_ident  # by name: one look-up on the step path instead of two
 from collections.abc import Callable
 from time import time_ns
-from typing import NamedTuple
 
-from ddprof.capture.annotate import Annotator, Range
+from ddprof.capture.annotate import Range
+from ddprof.capture.ring import StepRing
+from ddprof.capture.step import BACKWARD, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, Step
+from ddprof.capture.step_log import StepLog
 
-DATA, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE = range(5)
-PHASE_NAMES = ("data", "forward", "backward", "optimizer", "collective")
 _RANGES = tuple(f"ddprof::{name}" for name in PHASE_NAMES)
-_NOTHING_SPENT = [0] * len(PHASE_NAMES)
-_make = tuple.__new__  # NamedTuple's own constructor is a Python function around it
-Token = int | tuple[int, Range | None]  # a phase's start in unix ns, with its range while somebody listens
+Token = bool | Range  # whether a phase is counted, or its range while somebody listens (then it is)
 
 
-class Step(NamedTuple):
-    """One closed step.
-
-    Unix nanoseconds. Phases include what ran inside them, but for the forward and backward of a closure.
-    """
-
-    number: int
-    start_ns: int
-    end_ns: int
-    data_ns: int
-    forward_ns: int
-    backward_ns: int
-    optimizer_ns: int
-    collective_ns: int
-    profiled: bool
-
-
-BoundaryHandler = Callable[[Step | None, int], bool]
+def in_main_thread() -> bool:
+    """Whether the caller runs in the main thread."""
+    return threading.current_thread() is threading.main_thread()
 
 
 class StepTracker:
     """Phase timers of the training thread.
 
-    `on_boundary(closed_step, next_index)` runs between two steps; it returns True if it did heavy work, so that the
-    next step
-    starts after it. `profiled` says whether a trace window covers the open step. Phases are named in the trace where
-    `annotator` listens.
-
-    Everything here runs several times per step with cold caches, where each function entered costs more than what it
-    does: few functions, plain attributes.
+    `on_boundary(next_index)` runs between two steps, from step `calm_until` on; True if it did heavy work, so that the
+    next step starts after it. Attributes for it to set: `profiled` (a trace window covers the open step), `disturbed`
+    (our own work runs beside it), `listening` (phases are named by `open_range`, and `close_range` ends the name).
     """
 
-    def __init__(self, on_boundary: BoundaryHandler, annotator: Annotator) -> None:
+    def __init__(
+        self,
+        on_boundary: Callable[[int], bool | None],
+        open_range: Callable[[str], Range | None],
+        close_range: Callable[[Range], object],
+        is_main_thread: Callable[[], bool] = in_main_thread,
+    ) -> None:
         self._on_boundary = on_boundary
-        self._annotator = annotator
-        self.profiled = False
-        self.thread: int | None = None
+        self._open_range = open_range
+        self._close_range = close_range
+        self._is_main_thread = is_main_thread
+        self._reset()
+
+    def _reset(self) -> None:
+        self.calm_until = 0
+        self.profiled = self.disturbed = self.listening = False
         self.index = 0
         self.start_ns = 0
         self.last_end_ns = 0
+        self.log = StepLog()
+        self._thread: int | None = None
         self._depth = [0] * len(PHASE_NAMES)
+        self._began_ns = [0] * len(PHASE_NAMES)
         self._spent_ns = [0] * len(PHASE_NAMES)
         self._stepped: set[int] = set()
         self._known: set[int] = set()
@@ -73,17 +66,17 @@ class StepTracker:
         self._forwarded = False
 
     def begin(self, phase: int, name: str | None = None) -> Token:
-        """Enter a phase (DATA, ...). Returns what `end` takes: 0 where it is not counted (another thread, nested in
+        """Enter a phase (DATA, ...). Returns what `end` takes: False where it is not counted (another thread, nested in
         itself). `name` is the range's, if it is not the phase's."""
-        if get_ident() != self.thread and not self._adopt(get_ident(), phase):
-            return 0
+        if get_ident() != self._thread and not self._adopt(get_ident(), phase):
+            return False
         depth = self._depth
         nested = depth[phase]
         depth[phase] = nested + 1
         if nested:
-            return 0
+            return False
         if phase == FORWARD and depth[BACKWARD]:
-            return 0  # recomputation of a checkpointed block is part of backward
+            return False  # recomputation of a checkpointed block is part of backward
         now = time_ns()
         if not depth[OPTIMIZER]:  # no step begins inside a closure (LBFGS, Lightning)
             if not self.start_ns:
@@ -96,40 +89,37 @@ class StepTracker:
                 if self._stepped and not self._fetched and self._stepped >= self._known:
                     now = self._boundary(now)
                 self._forwarded = True
-        if self._annotator.listening:
-            return now, self._annotator.open(name or _RANGES[phase])
-        return now
+        self._began_ns[phase] = now
+        if self.listening:
+            return self._open_range(name or _RANGES[phase]) or True
+        return True
 
     def end(self, phase: int, token: Token | None) -> None:
         """Leave a phase entered by `begin`, which returned `token`; None where `begin` failed."""
-        if type(token) is int:
-            started_ns = token
-        elif isinstance(token, tuple):
-            started_ns, opened = token
-            if opened is not None:
-                opened.close()
-        else:
+        if token is None:
             return
+        if isinstance(token, Range):
+            self._close_range(token)
         depth = self._depth
-        if get_ident() != self.thread or not depth[phase]:
+        if get_ident() != self._thread or not depth[phase]:
             return
         depth[phase] -= 1
-        if started_ns:
-            now = time_ns()
-            self.last_end_ns = now
-            spent_ns = now - started_ns if now > started_ns else 0  # the wall clock may be set back
-            self._spent_ns[phase] += spent_ns
-            if depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):
-                self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's
+        if token is False:
+            return
+        now = time_ns()
+        self.last_end_ns = now
+        spent_ns = max(now - self._began_ns[phase], 0)  # the wall clock may be set back
+        self._spent_ns[phase] += spent_ns
+        if depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):
+            self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's
 
     def optimizer_stepped(self, optimizer_id: int) -> None:
         """Book that an optimizer has stepped, or that its GradScaler skipped it."""
-        if get_ident() != self.thread:
+        if get_ident() != self._thread:
             return
         if optimizer_id in self._stepped:
             # It stepped twice on what was fetched once: batches no longer mark the steps, so the next forward does.
-            # Where no
-            # forward is seen either, this is the mark.
+            # Where no forward is seen either, this is the mark.
             self._known = set(self._stepped)
             self._fetched = False
             if not self._forwarded:
@@ -137,52 +127,55 @@ class StepTracker:
         self._stepped.add(optimizer_id)
         self._forwarded = False
 
-    def finish(self) -> Step | None:
-        """The last, still open step if an optimizer stepped in it, ended where its last phase ended."""
+    def finish(self) -> bool:
+        """Book the last, still open step if an optimizer stepped in it, ended where its last phase ended."""
         if not self._stepped or self.last_end_ns <= self.start_ns:
-            return None
-        step = self._close(self.last_end_ns)
+            return False
+        self._close(self.last_end_ns, disturbed=True)
         self._stepped.clear()
-        return step
-
-    def open_step(self) -> Step:
-        """The step under way as far as it went."""
-        return self._close(max(self.last_end_ns, self.start_ns))
+        return True
 
     def restart(self) -> None:
-        """Forget the open step: a forked child begins its own life."""
-        self.start_ns = 0
-        self._spent_ns = _NOTHING_SPENT.copy()
-        self._stepped.clear()
-        self._fetched = self.profiled = False
-        self.thread = None
-        self.index = 0
-        self._depth = [0] * len(PHASE_NAMES)
+        """Forget everything: a forked child begins its own life."""
+        self._reset()
+
+    def write_to(self, ring: StepRing | None) -> None:
+        """Book the steps in a ring file too, from the next one on; None: no longer."""
+        self.log.ring = ring
+
+    @property
+    def booked(self) -> int:
+        """How many steps have closed."""
+        return self.log.booked
+
+    def logged(self) -> list[tuple[Step, bool]]:
+        """The first and the recent steps, each with whether it was disturbed."""
+        return self.log.logged()
 
     def _adopt(self, thread: int, phase: int) -> bool:
-        """Backward and optimizer name the training thread; before the first of them the thread is not known."""
-        if self.thread is None and phase in (DATA, FORWARD, BACKWARD, OPTIMIZER):
-            if phase in (BACKWARD, OPTIMIZER) or threading.current_thread() is threading.main_thread():
-                self.thread = thread
-                return True
+        """Backward and optimizer name the training thread; before the first of them the main thread is taken for it."""
+        trains = phase in (BACKWARD, OPTIMIZER)
+        if self._thread is None and (trains or phase in (DATA, FORWARD)):
+            if not trains and not self._is_main_thread():
+                return False
+        elif trains and self.index == 0 and not self._stepped:
+            self._depth = [0] * len(PHASE_NAMES)  # the main thread only prepared; a worker thread trains
+        else:
             return False
-        if phase in (BACKWARD, OPTIMIZER) and self.index == 0 and not self._stepped:
-            self.thread = thread  # the main thread only prepared; a worker thread trains
-            self._depth = [0] * len(PHASE_NAMES)
-            return True
-        return False
+        self._thread = thread
+        return True
 
     def _boundary(self, now_ns: int) -> int:
-        step = self._close(now_ns)
+        self._close(now_ns, self.disturbed)
         self.index += 1
         self._known, self._stepped = self._stepped, set()
         self.start_ns = now_ns
-        self._spent_ns = _NOTHING_SPENT.copy()
+        self._spent_ns = [0] * len(PHASE_NAMES)
         self._fetched = False
-        if self._on_boundary(step, self.index):
-            now_ns = time_ns()
-            self.start_ns = now_ns
+        if self.index >= self.calm_until and self._on_boundary(self.index):
+            self.start_ns = now_ns = time_ns()
         return now_ns
 
-    def _close(self, end_ns: int) -> Step:
-        return _make(Step, (self.index, self.start_ns, end_ns, *self._spent_ns, self.profiled))
+    def _close(self, end_ns: int, disturbed: bool) -> None:
+        step = Step._make((self.index, self.start_ns, end_ns, *self._spent_ns, self.profiled))
+        self.log.book(step, disturbed)

@@ -128,8 +128,7 @@ class TraceWindow:
         return self._compress_later(path)
 
     def _compress_later(self, path: Path) -> Path:
-        """Compression runs beside the training; a process that dies meanwhile leaves the plain file, which is as
-        good."""
+        """Compress beside the training; a process that dies meanwhile leaves the plain file, which is as good."""
         thread = threading.Thread(target=self._compress, args=(path,), name="ddprof-compress", daemon=True)
         # Those that have ended are let go: `--every N` opens windows for as long as the job runs.
         self._compressors = [*filter(threading.Thread.is_alive, self._compressors), thread]

@@ -18,7 +18,7 @@ from ddprof.capture.gpus import GpuWatch
 from ddprof.capture.live import LiveRank, latest_late, read_ranks, request_window
 from ddprof.capture.monitor import JobMonitor, Watcher
 from ddprof.capture.ring import StepRing
-from ddprof.capture.steps import Step
+from ddprof.capture.step import Step
 from ddprof.cli import status, stop, trigger
 from ddprof.errors import NoUsableInput
 

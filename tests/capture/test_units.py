@@ -8,156 +8,26 @@ import json
 import os
 import shutil
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from ddprof.capture import manifest, run_folder
-from ddprof.capture.annotate import Annotator
 from ddprof.capture.config import CaptureConfig, rank_selected
 from ddprof.capture.files import compress, write_json
 from ddprof.capture.guard import Guard
 from ddprof.capture.identity import identify
 from ddprof.capture.import_hook import ImportHook
-from ddprof.capture.journal import Journal
 from ddprof.capture.layout import host_label, parse_stem, sidecar_of
 from ddprof.capture.patch import Patch
 from ddprof.capture.plan import WindowPlan
 from ddprof.capture.ring import StepRing, read_ring
 from ddprof.capture.shim import write_shim
-from ddprof.capture.steps import BACKWARD, DATA, FORWARD, OPTIMIZER, Step, StepTracker
+from ddprof.capture.step import Step
 from ddprof.capture.tensorflow_job import task_of_cluster
 from ddprof.capture.upload import upload
 from ddprof.capture.xplane import newest_profile, to_chrome
-
-
-class Recorder:
-    """Counts what a tracker reports."""
-
-    def __init__(self) -> None:
-        self.closed: list[Step] = []
-        self.tracker = StepTracker(self._boundary, Annotator())
-
-    def _boundary(self, step: Step | None, index: int) -> bool:
-        assert step is not None
-        self.closed.append(step)
-        return False
-
-    def phase(self, phase: int) -> None:
-        self.tracker.end(phase, self.tracker.begin(phase))
-
-    def iteration(self, *, data: int = 1, micro: int = 1, optimizers: tuple[int, ...] = (1,)) -> None:
-        for _ in range(data):
-            self.phase(DATA)
-        for optimizer in optimizers:
-            for _ in range(micro):
-                self.phase(FORWARD)
-                self.phase(BACKWARD)
-            self.phase(OPTIMIZER)
-            self.tracker.optimizer_stepped(optimizer)
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [
-        {},
-        {"data": 4, "micro": 4},
-        {"optimizers": (1, 2)},
-        {"data": 0},
-        {"data": 0, "micro": 3},
-    ],
-    ids=["plain", "accumulation", "two optimizers", "no loader", "no loader, accumulation"],
-)
-def test_each_iteration_is_one_step(shape: dict[str, int]) -> None:
-    seen = Recorder()
-    for _ in range(6):
-        seen.iteration(**shape)  # type: ignore[arg-type]
-    assert len(seen.closed) == 5
-    assert seen.tracker.finish() is not None
-    assert [step.number for step in seen.closed] == [0, 1, 2, 3, 4]
-    assert all(step.backward_ns > 0 for step in seen.closed)
-
-
-def test_training_on_one_batch_over_and_over() -> None:
-    seen = Recorder()
-    seen.phase(DATA)
-    for _ in range(10):
-        seen.iteration(data=0)
-    assert len(seen.closed) == 8  # the first step holds two, the last is still open
-    assert seen.tracker.finish() is not None
-
-
-def test_optimizer_alone_marks_steps_where_no_forward_is_seen() -> None:
-    seen = Recorder()
-    for _ in range(6):
-        seen.phase(BACKWARD)
-        seen.phase(OPTIMIZER)
-        seen.tracker.optimizer_stepped(1)
-    assert len(seen.closed) == 5
-
-
-def test_two_optimizers_without_a_loader_settle_on_one_step_per_cycle() -> None:
-    seen = Recorder()
-    for _ in range(10):
-        seen.iteration(data=0, optimizers=(1, 2))
-    assert 9 <= len(seen.closed) <= 10
-
-
-def test_recomputation_inside_backward_is_not_a_forward() -> None:
-    seen = Recorder()
-    outer = seen.tracker.begin(BACKWARD)
-    assert seen.tracker.begin(FORWARD) == 0
-    seen.tracker.end(FORWARD, 0)
-    seen.tracker.end(BACKWARD, outer)
-    assert seen.tracker.open_step().forward_ns == 0
-
-
-def test_closure_inside_the_optimizer_keeps_its_own_phases(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(100, 10_000, 100))
-    monkeypatch.setattr("ddprof.capture.steps.time_ns", lambda: next(clock))
-    seen = Recorder()
-    outer = seen.tracker.begin(OPTIMIZER)  # 100
-    seen.phase(FORWARD)  # 200 .. 300
-    seen.phase(BACKWARD)  # 400 .. 500
-    seen.tracker.end(OPTIMIZER, outer)  # 600
-    found = seen.tracker.open_step()
-    assert (found.forward_ns, found.backward_ns, found.optimizer_ns) == (100, 100, 300)
-
-
-def test_evaluation_between_epochs_belongs_to_the_step_before_it() -> None:
-    seen = Recorder()
-    seen.iteration()
-    for _ in range(5):
-        seen.phase(DATA)
-        seen.phase(FORWARD)
-    seen.iteration()
-    assert len(seen.closed) == 1
-
-
-def test_other_threads_are_not_counted() -> None:
-    seen = Recorder()
-    seen.iteration()
-    before = seen.tracker.open_step().data_ns
-    thread = threading.Thread(target=lambda: seen.phase(DATA))
-    thread.start()
-    thread.join()
-    assert seen.tracker.open_step().data_ns == before
-
-
-def test_training_in_a_thread_is_followed() -> None:
-    seen = Recorder()
-    seen.phase(FORWARD)  # the main thread only tries the model out
-
-    def train() -> None:
-        for _ in range(4):
-            seen.iteration()
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    assert len(seen.closed) == 3
 
 
 def step(number: int, dur_ns: int = 10, profiled: bool = False) -> Step:
@@ -331,16 +201,6 @@ def test_names() -> None:
     assert fields == {"rank": "3", "host": "node-a", "pid": "77", "restart": "1", "window": "0"}
     assert parse_stem("rank-70.Mar_25_20_48_12.2861.pt.trace.json.gz") is None
     assert sidecar_of(Path("/r/rank3.node-a.77.1.0.fr.json")).name == "rank3.node-a.77.1.sidecar.json"
-
-
-def test_journal_medians_leave_out_warm_up_and_what_follows_a_window() -> None:
-    journal = Journal()
-    for number, dur_ns in enumerate([900, 800, 100, 100, 100]):
-        journal.step(step(number, dur_ns), disturbed=False)
-    journal.step(step(5, 120, profiled=True), disturbed=False)
-    journal.step(step(6, 999), disturbed=False)
-    journal.step(step(7, 100), disturbed=False)
-    assert journal.step_medians() == {"bare_step_ns": 100, "profiled_step_ns": 120}
 
 
 def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ddprof.dashboard.session import Session, load
 from ddprof.dashboard.view import View
 
 from ddprof.capture.ring import StepRing
-from ddprof.capture.steps import Step
+from ddprof.capture.step import Step
 from ddprof.errors import NoUsableInput
 from ddprof.report.phrases import run_words
 

@@ -1,4 +1,3 @@
-"""What the job is made of, read from its live objects into plain JSON. Read only: nothing here calls user code or a
-device."""
+"""What the job is made of, read from its live objects into plain JSON; no user code, no device is called."""
 
 from __future__ import annotations

@@ -78,8 +78,7 @@ def precision() -> dict[str, Any]:
 
 
 def processors() -> dict[str, int | None]:
-    """CPUs this process may use, and the ranks of the job on this host that share them (null: the launcher does not
-    say)."""
+    """CPUs this process may use, and ranks of the job on this host that share them (null: not known)."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     named = (os.environ.get(name, "") for name in _LOCAL_SIZES)
     return {"usable": usable, "local_ranks": next((int(size) for size in named if size.isdigit()), None)}

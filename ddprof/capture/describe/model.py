@@ -31,9 +31,7 @@ def parameters(model: Any) -> dict[str, Any]:
 
 
 def mesh_dimensions(model: Any) -> list[str]:
-    """Names of the device-mesh dimensions its parameters are laid out on ("tp", "dp_shard", ...), in order of
-    appearance.
-    """
+    """Names of the device-mesh dimensions its parameters are laid out on ("tp", "dp_shard", ...), as they appear."""
     names: list[str] = []
     for parameter in model.parameters():
         mesh = getattr(parameter, "device_mesh", None)
@@ -44,8 +42,7 @@ def mesh_dimensions(model: Any) -> list[str]:
 
 
 def ddp(model: Any) -> dict[str, Any]:
-    """DistributedDataParallel's settings and its buckets, after the rebuild that follows the first step where there
-    was one."""
+    """DistributedDataParallel's settings and its buckets (as rebuilt after the first step, where they were)."""
     torch = sys.modules["torch"]
     first = getattr(sys.modules.get("torch.distributed"), "_DEFAULT_FIRST_BUCKET_BYTES", None)
     data = _logging_data(model)

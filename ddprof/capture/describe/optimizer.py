@@ -6,8 +6,7 @@ from typing import Any
 
 
 def describe(optimizer: Any) -> dict[str, Any]:
-    """Class, fused / foreach as set by the user (null: torch's default), number of parameter groups and of
-    parameters."""
+    """Class, fused / foreach as set by the user (null: torch's default), numbers of parameter groups and parameters."""
     groups = getattr(optimizer, "param_groups", [])
     first = groups[0] if groups else {}
     return {

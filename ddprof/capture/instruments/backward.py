@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.steps import BACKWARD
+from ddprof.capture.step import BACKWARD
 
 
 class Backward(Instrumentor):

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.steps import COLLECTIVE
+from ddprof.capture.step import COLLECTIVE
 
 _OPERATIONS = (
     "all_reduce",

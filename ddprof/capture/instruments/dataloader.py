@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.steps import DATA
+from ddprof.capture.step import DATA
 
 _MAX_TENSORS = 8
 _MAX_INDICES = 512  # per loader

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.steps import FORWARD
+from ddprof.capture.step import FORWARD
 
 
 class ForwardPasses(Instrumentor):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.steps import OPTIMIZER, Token
+from ddprof.capture.step import OPTIMIZER
+from ddprof.capture.steps import Token
+
+Hook = Callable[[Any, Any, Any], None]
 
 
 class OptimizerSteps(Instrumentor):
@@ -15,11 +19,11 @@ class OptimizerSteps(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         source: Any = sys.modules["torch.optim.optimizer"]
-        self._tokens: list[Token | None] = []
         self._stepped: set[int] = set()
+        before, after = self._hooks()
         self._handles = [
-            source.register_optimizer_step_pre_hook(self._before),
-            source.register_optimizer_step_post_hook(self._after),
+            source.register_optimizer_step_pre_hook(before),
+            source.register_optimizer_step_post_hook(after),
         ]
         grad_scaler = getattr(sys.modules.get("torch.amp.grad_scaler"), "GradScaler", None)
         if grad_scaler is not None:
@@ -29,15 +33,23 @@ class OptimizerSteps(Instrumentor):
         for handle in self._handles:
             handle.remove()
 
-    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._tokens.append(self.session.begin(OPTIMIZER))
+    def _hooks(self) -> tuple[Hook, Hook]:
+        """Functions, not methods: fewer look-ups with cold caches."""
+        session, stepped = self.session, self._stepped
+        begin, end = session.begin, session.end
+        tokens: list[Token | None] = []
 
-    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._tokens:
-            self.session.end(OPTIMIZER, self._tokens.pop())
-        if not self._tokens:  # the innermost of nested optimizers (DeepSpeed, Accelerate) is not a step of its own
-            self._stepped.add(id(optimizer))
-            self.session.optimizer_stepped(optimizer)
+        def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            tokens.append(begin(OPTIMIZER))
+
+        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if tokens:
+                end(OPTIMIZER, tokens.pop())
+            if not tokens:  # the innermost of nested optimizers (DeepSpeed, Accelerate) is not a step of its own
+                stepped.add(id(optimizer))
+                session.optimizer_stepped(optimizer)
+
+        return before, after
 
     def _watch_scaler(self, cls: Any) -> None:
         original = cls.step

@@ -1,0 +1,38 @@
+"""The phase timers in C (`native/phases.c`), where the package was built with a compiler.
+
+A step of a job then spends half as long in ddprof (benchmarks/README.md). `DDPROF_NATIVE=0` leaves them out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from ddprof.capture.annotate import Range
+from ddprof.capture.step import Step
+from ddprof.capture.steps import in_main_thread
+
+if TYPE_CHECKING:
+    from ddprof.capture._phases import StepTracker as NativeStepTracker
+
+_MODULE = "ddprof.capture._phases"
+
+
+def native_tracker(
+    on_boundary: Callable[[int], bool | None],
+    open_range: Callable[[str], Range | None],
+    close_range: Callable[[Range], object],
+) -> NativeStepTracker | None:
+    """A `steps.StepTracker` in C. None where it was not built or is not wanted, and without the GIL: it relies on it,
+    and importing it would switch it on in the job."""
+    has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil() or find_spec(_MODULE) is None:
+        return None
+    tracker: NativeStepTracker = import_module(_MODULE).StepTracker(
+        on_boundary, open_range, close_range, in_main_thread, Step
+    )
+    return tracker

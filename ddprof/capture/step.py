@@ -1,0 +1,25 @@
+"""A training step and the phases it is made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DATA, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE = range(5)
+PHASE_NAMES = ("data", "forward", "backward", "optimizer", "collective")
+
+
+class Step(NamedTuple):
+    """One closed step.
+
+    Unix nanoseconds. Phases include what ran inside them, but for the forward and backward of a closure.
+    """
+
+    number: int
+    start_ns: int
+    end_ns: int
+    data_ns: int
+    forward_ns: int
+    backward_ns: int
+    optimizer_ns: int
+    collective_ns: int
+    profiled: bool

@@ -1,6 +1,4 @@
-"""From the job's facts to ranked findings: rules propose, replay prices, overlapping explanations give way to the
-larger one.
-"""
+"""From the job's facts to ranked findings: rules propose, replay prices, the larger of two explanations stays."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
 
 
 def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:
-    """A clear cost whose removal alone would not shorten the step, as something else holds it: worth saying, at a price
-    of nothing.
-    """
+    """A clear cost that something else holds, so that its removal alone wins nothing: said, at a price of nothing."""
     share = NAMED_SHARE if candidate.ranks else LARGE_SHARE
     return candidate.lost_us >= share * measures.step_us
 
@@ -78,9 +74,7 @@ def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:
 def _explain(
     worth: Sequence[tuple[float, Candidate]], measures: Measures, pricer: Pricer
 ) -> tuple[list[Finding], list[tuple[Candidate, Finding]]]:
-    """Largest first; a later candidate whose gain is mostly gone after the earlier fixes is the same time under another
-    name.
-    """
+    """Largest first; what earlier fixes have mostly won already is the same time under another name, and left out."""
     findings: list[Finding] = []
     fixed: list[tuple[Candidate, Finding]] = []
     applied: tuple[Change, ...] = ()

@@ -37,8 +37,9 @@ SMALL_BYTES = 3_000_000  # below this in all, starting processes costs more than
 
 @dataclass(frozen=True)
 class Options:
-    """How to analyze: processes (None: one per core), whether facts are cached, and whether incomplete input is an
-    error.
+    """How to analyze.
+
+    Processes (None: one per core), whether facts are cached, and whether incomplete input is an error.
     """
 
     workers: int | None = None

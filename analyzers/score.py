@@ -1,5 +1,4 @@
-"""Score a labelled corpus: is the cause right, is the rank right, is anybody accused falsely, does the ledger agree
-with the truth.
+"""Score a labelled corpus: right cause, right rank, false accusations, and the ledger against the truth.
 
 A labelled run is a folder with `label.json` (what is true) and `traces/`. A fault counts as found where a finding above
 "info" names an accepted identifier and accepted culprits; a finding above "info" that no fault and no tolerated
@@ -85,9 +84,7 @@ class Score:
         return rows
 
     def summary(self) -> dict[str, float]:
-        """The figures that matter: share of faults right, accusations on healthy runs, ledger, clock, replay and step
-        errors.
-        """
+        """The figures that matter: faults right, healthy runs accused, errors of ledger, clock, replay and step."""
         faults = [hit for run in self.runs for hit in run.found]
         healthy = [run for run in self.runs if run.clean]
         clocks = [inside for run in self.runs for inside in run.clock_inside]

@@ -12,8 +12,9 @@ WARNING_SHARE = 0.03
 
 @dataclass(frozen=True)
 class Evidence:
-    """One observation, with enough to jump to the spot in a timeline viewer (times relative to the first step of the
-    run).
+    """One observation, with enough to jump to the spot in a timeline viewer.
+
+    Times are relative to the first step of the run.
     """
 
     text: str
@@ -56,11 +57,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a rule yields: a cause, who, the evidence and the fix. The engine prices `changes` by replay and makes it a
-    Finding.
+    """What a rule yields: a cause, who, the evidence and the fix.
 
-    `ceiling_us` bounds the gain where the replay cannot know better; `band` is the relative uncertainty of the change
-    itself.
+    The engine prices `changes` by replay and makes it a Finding. `ceiling_us` bounds the gain where the replay cannot
+    know better; `band` is the relative uncertainty of the change itself.
     """
 
     id: str

@@ -148,8 +148,9 @@ class ProcessGroup:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who wrote the trace, and how we know (`source`: "distributedInfo" | "sidecar" | "file name" | "content" |
-    "order").
+    """Who wrote the trace, and how we know.
+
+    `source`: "distributedInfo" | "sidecar" | "file name" | "content" | "order".
     """
 
     rank: int | None

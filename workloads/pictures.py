@@ -42,9 +42,7 @@ def decode(data: bytes, side: int) -> Tensor:
 
 
 class Pictures(Dataset[tuple[Tensor, int]]):
-    """`count` labelled pictures stored at `stored_side`, decoded and shrunk to `side` when read; decoded once and for
-    all where `cached`.
-    """
+    """`count` labelled pictures of `stored_side`, decoded and shrunk to `side` when read, or once if `cached`."""
 
     def __init__(self, count: int, side: int, stored_side: int, classes: int, seed: int, cached: bool = False) -> None:
         draw = np.random.default_rng(seed)

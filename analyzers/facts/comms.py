@@ -1,6 +1,4 @@
-"""Communication of one rank: each kernel with its operation, group, sequence and bytes, and the messages inside
-send/recv kernels.
-"""
+"""Communication of one rank: each kernel's operation, group, sequence and bytes, and messages of send/recv kernels."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _C10D = re.compile(r"^c10d::")
 
 
 def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Table, Table]:
-    """Communication kernels as (device_ops with their `comm` filled in, COMMS, MESSAGES); `rows` as `device_ops`
-    returns it.
-    """
+    """Communication kernels: (device_ops with `comm` filled in, COMMS, MESSAGES); `rows` as `device_ops` returns it."""
     at = np.flatnonzero(ops["work"] == Work.COMM)
     if not len(at):
         return ops, COMMS.empty(), MESSAGES.empty()
@@ -71,9 +67,7 @@ class _Arguments:
 
 
 def _argument_rows(trace: RankTrace, events: Array, launch_ns: Array, thread: Array) -> Array:
-    """Row of the collectives table for each kernel: its own, else its CPU operator's, else the operator that spans the
-    launch.
-    """
+    """Row of the collectives table of each kernel: its own, its operator's, or that of the one around the launch."""
     table = trace.collectives
     found = lookup(table["row"], np.arange(len(table)), events)
     external = trace.events["external_id"]
@@ -129,9 +123,7 @@ def _total_bytes(op: Array, column: _Arguments) -> Array:
 
 
 def _messages(trace: RankTrace, comms: Table, args: Array) -> Table:
-    """Point-to-point payloads: a coalesced batch is ONE kernel, so every send/recv call since the last such kernel
-    belongs to it.
-    """
+    """Point-to-point payloads: a coalesced batch is ONE kernel, and every call since the last such kernel is in it."""
     p2p = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
     table = trace.collectives
     if not len(p2p):

@@ -1,6 +1,4 @@
-"""Kernels grouped by name and shapes: what two ranks must share before one can be called slower, and the FLOPs behind
-MFU.
-"""
+"""Kernels by name and shapes: what ranks must share before one can be called slower, and the FLOPs behind MFU."""
 
 from __future__ import annotations
 

@@ -19,8 +19,9 @@ def host_work(facts: RankFacts) -> Intervals:
 
 
 def free_host(facts: RankFacts) -> Intervals:
-    """When the host is free to run: neither blocked, loading, collecting, allocating nor saving; on a CPU rank, between
-    its operators.
+    """When the host is free to run: not blocked, loading, collecting, allocating or saving.
+
+    On a CPU rank that is between its operators.
     """
     if not facts.is_device_rank:
         mine = facts.gaps["cause"] == CAUSE["host_launch"]

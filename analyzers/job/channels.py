@@ -53,8 +53,7 @@ def _channels(facts: RankFacts) -> list[tuple[int, Array]]:
 
 
 def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
-    """Ranks whose ends (shape (ranks, operations)) differ by a constant; by nothing at all where they share a host's
-    clock.
+    """Ranks whose ends (shape (ranks, operations)) differ by a constant: by none where they share a host's clock.
 
     The closest join first, and every member must be together with every other: of two ranks of another host that both
     keep a constant distance, only one leaves at the same time.

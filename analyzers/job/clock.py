@@ -1,5 +1,4 @@
-"""One clock for all ranks: offset and drift per host from the ends of shared operations, and the error causality
-allows.
+"""One clock for all ranks: offset and drift per host from the ends of shared operations, and causal bounds.
 
 Members of a synchronising collective leave it together, so differences of their end times estimate clock differences;
 and no member can end before the last one started, which bounds them. Ranks of one host share a clock unless the data
@@ -73,9 +72,7 @@ def _member_times(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Array, 
 
 
 def _pairs(first: Array, second: Array, matched: Matched) -> tuple[Array, Array]:
-    """Member rows (i, j) that share an instance, one i per instance from `first` and one j from `second` (boolean
-    masks).
-    """
+    """Member rows (i, j) that share an instance: one i each from `first`, one j from `second` (boolean masks)."""
     usable = ~np.isin(matched.op[matched.instance], ROOTED)
     i, j = np.flatnonzero(first & usable), np.flatnonzero(second & usable)
     _, at_i, at_j = np.intersect1d(matched.instance[i], matched.instance[j], return_indices=True)
@@ -115,9 +112,7 @@ def _causality(starts: Array, ends: Array, i: Array, j: Array) -> tuple[int, int
 
 
 def _edges(domain: list[str], matched: Matched, starts: Array, ends: Array) -> _Edges:
-    """Compare one representative pair per instance and pair of domains; bounds use every rank against the
-    representative.
-    """
+    """Compare one representative pair per instance and pair of domains; bounds use every rank against it."""
     edges = _Edges()
     names = list(dict.fromkeys(domain))
     code = np.array([names.index(d) for d in domain])[matched.rank] if len(matched.rank) else np.empty(0, np.int64)

@@ -1,6 +1,4 @@
-"""Communication of the job by kind: counts, bytes, transfer and exposure per step, and the trace's own size -> time
-points.
-"""
+"""Communication of the job by kind: counts, bytes, transfer and exposure per step, and size -> time points."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Copies from pageable host memory: named so by CUDA; elsewhere (ROCm) recognised by calls that block until the copy is
-done.
-"""
+"""Copies from pageable host memory: CUDA names them; elsewhere (ROCm) their calls block until the copy is done."""
 
 from __future__ import annotations
 

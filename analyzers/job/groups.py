@@ -85,9 +85,7 @@ def _nameless(
     everyone: GroupKey,
     ids: dict[GroupKey, int],
 ) -> np.ndarray:
-    """Group ids of communications without a named group: by the channel they run on where that was inferred, else the
-    world.
-    """
+    """Group ids of communications without a named group: their channel where it was inferred, else the world."""
     mapped = np.empty(len(rows), np.int64)
     tracks = (
         facts.device_ops["track"][facts.comms["device_op"][rows]] if facts.is_device_rank else np.zeros(len(rows), int)

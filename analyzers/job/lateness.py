@@ -17,9 +17,7 @@ MAX_CHANCE = 0.01  # for "last in k of n", whichever rank it is
 
 @dataclass(frozen=True)
 class Lateness:
-    """One rank's lateness: last in `last` of `waits` operations with exposed waiting, charged `charged_ns` of
-    `total_ns`.
-    """
+    """One rank's lateness: last in `last` of `waits` operations others wait in, charged `charged_ns` of `total_ns`."""
 
     position: int
     last: int

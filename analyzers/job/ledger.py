@@ -35,10 +35,10 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
 
 
 def build_ledger(ranks: Sequence[RankFacts], members: Table, bubble_ns: Array) -> Table:
-    """LEDGER with one row per (rank, step, cause). `bubble_ns`: unavoidable pipeline wait each rank may book per step,
-    shape (ranks,).
+    """LEDGER with one row per (rank, step, cause).
 
-    Waiting on another pipeline stage is pipeline_bubble up to that allowance and comm_wait beyond it.
+    `bubble_ns`: unavoidable pipeline wait that each rank may book per step, shape (ranks,). Waiting on another pipeline
+    stage is pipeline_bubble up to that allowance and comm_wait beyond it.
     """
     tables = [LEDGER.empty()]
     for position, facts in enumerate(ranks):

@@ -27,9 +27,7 @@ class SlowGroups:
 
 
 def slow_groups(job: JobFacts) -> list[SlowGroups]:
-    """One entry per role in which some groups are clearly slower than the typical one, for messages of the same op and
-    size.
-    """
+    """One entry per role in which some groups are clearly slower than the typical one for the same op and size."""
     ratios: dict[str, dict[int, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
     instances = job.instances
     usable = (instances["members"] > 1) & (instances["transfer_ns"] > 0) & ~instances["is_message"].astype(bool)

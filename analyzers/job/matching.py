@@ -91,8 +91,9 @@ def _in_launch_order(facts: RankFacts, rows: Array) -> tuple[Array, Array]:
 
 
 def _step_label(facts: RankFacts, when: Array) -> Array:
-    """The number a step is marked with (shared by ranks), BEFORE or AFTER outside; 0 for all where steps are not marks
-    of the profiler.
+    """The number a step is marked with (shared by ranks), BEFORE or AFTER outside.
+
+    0 for all where steps are not marks of the profiler.
     """
     if facts.step_source != "profiler_step" or not len(facts.steps):
         return np.zeros(len(when), np.int64)

@@ -240,9 +240,7 @@ def _step_compute(facts: RankFacts, steps: int) -> Array:
 
 
 def host_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
-    """Pace of the host: per step, wall time less blocking, loading, collecting, allocating, saving and (CPU ranks)
-    operators.
-    """
+    """Pace of the host: per step, the time it is free to run (`free_host`)."""
     steps = min((len(f.steps) for f in ranks), default=0)
     if not steps:
         none = np.full((len(ranks), 1), np.nan)

@@ -40,8 +40,9 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
 
 
 def _traffic(matched: Matched, counted: Array | None = None) -> Counter[tuple[int, int]]:
-    """Payloads per (sender position, receiver position); a message counts where both sides were traced (and `counted`,
-    by members, holds on both).
+    """Payloads per (sender position, receiver position).
+
+    A message counts where both sides were traced, and `counted` (by members) holds on both.
     """
     traffic: Counter[tuple[int, int]] = Counter()
     is_message = matched.is_message[matched.instance]

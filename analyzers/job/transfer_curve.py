@@ -74,8 +74,9 @@ def transfer_curve(sizes_bytes: Array, times_ns: Array, is_device: bool) -> Tran
 
 
 def _narrow_curve(sizes: Array, times: Array, is_device: bool) -> TransferCurve:
-    """Sizes of nearly one value prove latency (fit_cost), hardly bandwidth: the least slope that is significant, but
-    no flatter than a fast link's.
+    """Sizes of nearly one value prove latency (fit_cost), hardly bandwidth.
+
+    So the slope is the least that is significant, but no flatter than a fast link's.
     """
     spread = float(sizes.std())
     slope = 0.0

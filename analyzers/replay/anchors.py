@@ -1,6 +1,4 @@
-"""Where and on what the host blocked: synchronising calls, full launch queues, loaders, and on CPU ranks communication
-itself.
-"""
+"""Where and on what the host blocked: synchronising calls, full launch queues, loaders, communication of CPU ranks."""
 
 from __future__ import annotations
 

@@ -188,9 +188,7 @@ def _remove_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def _with_copies_between(facts: RankFacts, spans: intervals.Intervals) -> intervals.Intervals:
-    """Saving copies its tensors to the host between the ranges that name it: blocking copies that fill such a gap
-    belong to it.
-    """
+    """Saving copies tensors to the host between the ranges that name it: blocking copies that fill a gap are saving."""
     start, end = intervals.union(*spans)
     if len(start) < 2:
         return start, end

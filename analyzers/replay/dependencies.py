@@ -48,9 +48,7 @@ def previous_end(base: dict[str, Array]) -> Array:
 
 
 def _last_before(base: dict[str, Array], end: Array, dep: Array) -> None:
-    """Without host calls an idle operation followed whatever ended last on the rank, after host work that was not
-    traced.
-    """
+    """Without host calls an idle operation followed whatever ended last on the rank, after host work unseen."""
     previous = previous_end(base)
     idle = np.flatnonzero((dep < 0) & (base["start"] - previous > HELD_NS))
     by_end = np.argsort(end, kind="stable")
@@ -75,9 +73,7 @@ def _comm_after_compute(base: dict[str, Array], end: Array, dep: Array) -> None:
 
 
 def _compute_after_wait(facts: RankFacts, base: dict[str, Array], end: Array, dep: Array) -> None:
-    """The first compute kernel after wait calls waits for the last-ending communication launched before the last of
-    them.
-    """
+    """The first kernel after wait calls waits for the last-ending communication launched before the last of them."""
     calls = np.sort(facts.stream_waits["call_ns"])
     compute = np.flatnonzero(~base["is_comm"] & ~base["is_copy"] & (base["launch"] != NEVER))
     comm = np.flatnonzero(base["is_comm"] & (base["launch"] != NEVER))

@@ -104,9 +104,7 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
 
 
 def _device_base(facts: RankFacts, origin: int) -> dict[str, Array]:
-    """Operations in stream order (by track, then start) that start after the first mark and are launched before the
-    last.
-    """
+    """Operations by track, then start: those that start after the first mark and are launched before the last."""
     ops = facts.device_ops
     launch = np.where(ops["launch_ns"] == NULL, NEVER, ops["launch_ns"])
     rows = np.flatnonzero((ops["start_ns"] >= origin) & (launch < facts.steps["end_ns"][-1]))

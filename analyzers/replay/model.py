@@ -54,8 +54,9 @@ class Ops:
 
 @dataclass(frozen=True)
 class Anchors:
-    """Where the host blocked, in order; host segment k + 1 begins when anchor k returns, segment 0 at the first step
-    mark.
+    """Where the host blocked, in order.
+
+    Host segment k + 1 begins when anchor k returns, segment 0 at the first step mark.
     """
 
     kind: Array

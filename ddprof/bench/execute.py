@@ -29,8 +29,10 @@ OUTPUT = "output.txt"
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run. `step_ms`: of the steps outside the trace window, by the workload's own clock; None where it
-    failed, and `problem` says why.
+    """A finished run.
+
+    `step_ms`: of the steps outside the trace window, by the workload's own clock; None where it failed, and `problem`
+    says why.
     """
 
     job: Job

@@ -54,8 +54,9 @@ def _sign_right(judged: Judgement) -> bool:
 
 
 def kendall_tau(gains: Sequence[tuple[float, float]]) -> float | None:
-    """Kendall's tau-a between predicted and measured gains: pairs in the same order less those in the other, as a
-    share of all. None below two.
+    """Kendall's tau-a between predicted and measured gains; None below two.
+
+    Pairs in the same order less those in the other, as a share of all.
     """
     if len(gains) < 2:
         return None

@@ -147,8 +147,7 @@ def _name_of(command_line: tuple[str, ...]) -> str:
 def _finish(
     folder: run_folder.RunFolder, options: RunOptions, begun: dict[str, Any], seen: dict[str, Any], code: int
 ) -> None:
-    """Complete the manifest, with what was `seen` of the host, and say in one line where things are and what to do
-    next."""
+    """Complete the manifest with what was `seen` of the host, and say in one line where things are and what is next."""
     notes = run_folder.salvage(folder.path)
     summary = run_folder.summarize(folder.path)
     topology = Guard().attempt("topology", read_topology)

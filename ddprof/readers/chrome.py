@@ -1,5 +1,4 @@
-"""Other traces in Chrome's format: TensorFlow's trace viewer, rocprof's JSON, and whatever names its devices the
-usual way.
+"""Other traces in Chrome's format: TensorFlow's trace viewer, rocprof's JSON, and others that name devices alike.
 
 Devices are recognised by the names of their processes ("/device:GPU:0", "GPU2", "Ascend Hardware"), calls by the
 names of their threads and functions. Spans may be complete (X) or begin / end pairs (B, E).

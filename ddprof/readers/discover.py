@@ -35,8 +35,7 @@ class Found:
 
 
 def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
-    """Everything readable under `paths`: files, folders (recursively), .tar and .zip archives, fsspec URLs, run
-    folders.
+    """Everything readable under `paths`: files, folders (recursively), archives, fsspec URLs, run folders.
 
     Raises NoUsableInput, in one line, where a path does not exist or nothing in all of them is a trace.
     """

@@ -1,5 +1,4 @@
-"""Horovod timelines: one file of the coordinator says when each rank was ready for each collective; one RankTrace
-per rank.
+"""Horovod timelines: when each rank was ready for each collective, from the coordinator; one RankTrace per rank.
 
 A rank's collective lasts from its own mark to the end of the operation, so the last rank to be ready shows the
 shortest one, as with NCCL kernels. Only the ranks that a negotiation names are known to have waited in it; the others

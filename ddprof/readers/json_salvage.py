@@ -27,10 +27,10 @@ class Salvage(Generic[T]):
 
 
 def salvage_events(text: bytes, accept: Callable[[Any], T | None]) -> Salvage[T]:
-    """Every complete object in `text` that `accept` takes for an event (it returns None for others, such as stray
-    arguments).
+    """Every complete object in `text` that `accept` takes for an event.
 
-    Offsets are those of the bytes. An incomplete tail counts as lost; closing brackets and commas do not.
+    It returns None for others, such as stray arguments. Offsets are those of the bytes. An incomplete tail counts as
+    lost; closing brackets and commas do not.
     """
     chars = text.decode("latin-1")  # one character per byte, so that offsets are those of the bytes
     events: list[T] = []

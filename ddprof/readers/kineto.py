@@ -31,10 +31,10 @@ UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the header 
 
 
 def read_kineto(source: Source, keep_python: bool = False) -> RankTrace:
-    """Read one file. `keep_python` keeps Python frames, a fifth of the events of a trace with stacks, which nothing
-    needs.
+    """Read one file.
 
-    Raises NoUsableInput, in one line, where there is no event list; damage to it becomes health notes.
+    `keep_python` keeps Python frames, a fifth of the events of a trace with stacks, which nothing needs. Raises
+    NoUsableInput, in one line, where there is no event list; damage to it becomes health notes.
     """
     columns = EventColumns(keep_python)
     decoder = Decoder(columns.scanner())

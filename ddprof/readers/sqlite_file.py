@@ -37,9 +37,7 @@ def open_database(source: Source) -> Iterator[Database]:
 
 @lru_cache(maxsize=4)
 def _plain_path(path: str, member: str | None, mtime_ns: int) -> str:
-    """The path itself, or that of an unpacked copy that lives as long as this process (one per file, for all its
-    parts).
-    """
+    """The path itself, or an unpacked copy that lives as long as this process (one per file, for all its parts)."""
     local = Path(path)
     if member is None and local.is_file():
         with local.open("rb") as file:

@@ -1,6 +1,4 @@
-"""What every rank's own timers say of its steps, from the manifests of a run: all that is known of a rank without a
-trace.
-"""
+"""What every rank's own timers say of its steps, from a run's manifests: all there is of ranks without a trace."""
 
 from __future__ import annotations
 

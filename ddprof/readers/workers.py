@@ -54,10 +54,10 @@ def _row(fetch: Mapping[str, Any], worker: int) -> list[int] | None:
 
 
 def summary(fetches: Array) -> dict[str, Any] | None:
-    """Medians per batch (ns), and quantiles of its time, of all fetches but each worker's first (it pays for the
-    start). None without fetches.
+    """Medians per batch (ns), and quantiles of its time; None without fetches.
 
-    `cpu_ns` 0 throughout means that the file was written before CPU time was recorded: null then.
+    Of all fetches but each worker's first, which pays for the start. `cpu_ns` 0 throughout means that the file was
+    written before CPU time was recorded: null then.
     """
     if not len(fetches):
         return None

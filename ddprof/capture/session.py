@@ -238,7 +238,7 @@ class Session:
         self.tracker.listening = self.annotator.listening
 
     def _user_profiler_starts(self) -> None:
-        """The script starts its own profiler: ours ends first, or neither would record (trap T1)."""
+        """The script starts its own profiler: ours ends first, or neither would record."""
         if self.window.is_open and not self.window.starting:
             self._close_window(self.tracker.index)
             self.journal.note(
@@ -287,7 +287,7 @@ class Session:
         self.window.abandon()
         torch = sys.modules.get("torch")
         if inherited and torch is not None:
-            # A forked DataLoader worker would record every operator into memory nobody ever reads (trap T3).
+            # A forked DataLoader worker would record every operator into memory nobody ever reads.
             torch.autograd._enable_record_function(False)
         self.identity = None
         self.ring = self.nccl_log = None

@@ -1,8 +1,7 @@
 """Collectives called from Python, and the moment a process group exists.
 
 C++ collectives (DDP buckets, FSDP) are in the trace and in the flight recorder; this adds names to what the script
-itself calls and the
-time its training thread spent in the call.
+itself calls and the time its training thread spent in the call.
 """
 
 from __future__ import annotations

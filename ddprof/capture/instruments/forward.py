@@ -1,10 +1,9 @@
 """The root module's forward.
 
 Wrappers (DDP, FSDP, compiled modules) are timed by a `__call__` on their class. Instance hooks would do too, but they
-travel with the
-module: `torch.save(model)` and `copy.deepcopy` would meet our functions in the user's pickles. Where no wrapper is
-met, the first module
-called from outside any other is learnt as the root during the first step, and its class is timed from then on.
+travel with the module: `torch.save(model)` and `copy.deepcopy` would meet our functions in the user's pickles. Where no
+wrapper is met, the first module called from outside any other is learnt as the root during the first step, and its
+class is timed from then on.
 """
 
 from __future__ import annotations

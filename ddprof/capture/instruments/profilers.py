@@ -1,4 +1,4 @@
-"""A profiler the script starts itself always wins: our window ends before it begins (trap T1)."""
+"""A profiler the script starts itself always wins: our window ends before it begins."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -270,3 +271,17 @@ def test_no_path_or_host_of_a_developers_machine() -> None:
         if word in file.read_text(encoding="utf-8")
     ]
     assert found == []
+
+
+def test_documents_that_the_source_names_can_be_opened() -> None:
+    """`summary.md` and `columns.md` are what commands write; `PERFORMANCE.md` is nccl-tests' own."""
+    elsewhere = {"summary.md", "columns.md", "PERFORMANCE.md"}
+    known = {path.name for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
+    files = [*FILES.values(), *(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "ddprof").rglob("*.[ch]")]
+    lost = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in files
+        for name in re.findall(r"[\w./-]*\w\.md\b", file.read_text(encoding="utf-8"))
+        if name not in elsewhere and not ((ROOT / name).exists() if "/" in name else name in known)
+    ]
+    assert lost == []

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 PATIENCE_S = 30.0
 
@@ -42,13 +38,3 @@ def trouble(chromium: Any, address: str) -> list[str]:
     asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     complaints = [e["message"] for e in chromium.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
     return complaints + [u for u in asked if not u.startswith((address, "data:", "blob:", "about:"))]
-
-
-def serious(chromium: Any) -> list[tuple[str, str]]:
-    """What axe-core calls serious or critical on the page that is open: (rule, the first element)."""
-    script = os.environ.get("DDPROF_AXE")
-    if not script:
-        pytest.skip("set DDPROF_AXE to axe.min.js (npm package axe-core) to check accessibility")
-    chromium.execute_script(Path(script).read_text(encoding="utf-8"))
-    found = chromium.execute_async_script("const done = arguments[0]; axe.run().then(r => done(r.violations))")
-    return [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]

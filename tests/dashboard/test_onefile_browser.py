@@ -16,7 +16,8 @@ from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.session import Session, load
 
-from tests.dashboard.browsing import serious, trouble, wait_for
+from tests.dashboard.axe import serious
+from tests.dashboard.browsing import trouble, wait_for
 from tests.dashboard.keyboard import walk
 
 pytestmark = pytest.mark.browser

@@ -10,7 +10,7 @@ import pytest
 from ddprof.dashboard.session import Session
 
 from ddprof.api import analyze
-from tests.dashboard.browsing import serious, visit, wait_for
+from tests.dashboard.browsing import visit, wait_for
 from tests.dashboard.keyboard import walk
 
 pytestmark = pytest.mark.browser
@@ -78,9 +78,3 @@ def test_the_form_has_its_turn_with_tab(chromium: Any, address: str) -> None:
     assert (found.missed, found.unseen, found.stuck) == ([], [], [])
     chromium.find_element("id", "upload-send").send_keys(" ")
     assert wait_for(chromium, SAID) == "Choose one or several files first."
-
-
-def test_axe_finds_nothing_serious(chromium: Any, address: str) -> None:
-    visit(chromium, address, "/data")
-    wait_for(chromium, "return document.getElementById('upload-send')")
-    assert serious(chromium) == []

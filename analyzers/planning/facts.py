@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,12 +59,17 @@ def number(key: str, text: str, least: float, most: float = 1e9) -> float:
 
 
 def present(measures: Measures, stated: Mapping[str, float]) -> Present:
-    """The run's settings; what the user states goes before what was captured."""
-    loader, ddp, processors = (measures.settings.get(key) or {} for key in ("dataloader", "ddp", "processors"))
+    """The run's settings; what the user states goes before what was captured.
+
+    What was captured comes from a file that anybody may have written: what is no number is not known.
+    """
+    sections = (measures.settings.get(key) for key in ("dataloader", "ddp", "processors"))
+    loader, ddp, processors = (section if isinstance(section, Mapping) else {} for section in sections)
 
     def known(key: str, captured: Any) -> float | None:
         value = stated.get(key, captured)
-        return None if value is None else float(value)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        return float(value) if is_number else None
 
     def whole(key: str, captured: Any) -> int | None:
         value = known(key, captured)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from ddprof.analyzers.bottleneck import bottleneck
@@ -150,3 +152,12 @@ def test_one_size_gives_a_curve_that_says_it_guesses() -> None:
     assert curve is not None and curve.is_prior
     assert curve.time_ns(8 * MIB) == pytest.approx(1e6)
     assert transfer_curve(np.zeros(2), np.ones(2), True) is None
+
+
+@pytest.mark.parametrize("written", ["<script>", [], True, float("nan"), None])
+def test_captured_settings_that_are_no_numbers_are_not_known(labelled: Runs, written: object) -> None:
+    run = labelled("clean.ddp")
+    settings = {"dataloader": {"num_workers": written, "prefetch_factor": 3}, "ddp": written}
+    found = present(replace(run.measures, settings=settings), {})
+    assert (found.num_workers, found.prefetch_factor, found.bucket_cap_mb) == (None, 3, None)
+    assert present(replace(run.measures, settings=settings), {"num_workers": 2.0}).num_workers == 2

@@ -13,7 +13,9 @@ import pytest
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.session import Session, load
 
-from tests.dashboard.browsing import serious, trouble, visit, wait_for
+from ddprof.findings import Abstention, Fix
+from ddprof.report.model import HealthItem, HostClockInfo
+from tests.dashboard.browsing import trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -194,22 +196,86 @@ def test_the_theme_changes_and_stays(chromium: Any, address: str) -> None:
     chromium.delete_all_cookies()
 
 
-def test_names_from_a_trace_do_not_run(chromium: Any, serve: Callable[..., str], straggler: Session) -> None:
-    report = straggler.report
-    finding = replace(report.findings[0], summary=EVIL)
-    hostile = replace(
-        report, findings=(finding,), verdict=replace(report.verdict, headline=EVIL), run=replace(report.run, name=EVIL)
+def _hostile(session: Session) -> Session:
+    """The run with every name of its traces, findings, settings, hosts and files an attack."""
+    assert session.run is not None
+    report, job = session.report, session.run.job
+    evil_group = (EVIL,) * len(job.groups)
+    ranks = tuple(
+        replace(
+            facts,
+            strings=(EVIL,) * len(facts.strings),
+            path=EVIL,
+            identity=replace(facts.identity, host=EVIL),
+            sidecar={"dataloader": {EVIL: EVIL, "num_workers": EVIL}},
+        )
+        for facts in job.ranks
     )
-    where = serve([Session(hostile)])
-    for path in ("/", "/findings", "/data"):
-        assert visit(chromium, where, path) == []
-    assert chromium.title != "owned" and chromium.execute_script("return document.querySelector('img[src=x]')") is None
+    groups = job.groups.replace(name=np.array(evil_group, object))
+    fix = Fix(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL)
+    findings = tuple(
+        replace(f, summary=EVIL, evidence=tuple(replace(e, text=EVIL, event=EVIL) for e in f.evidence), fixes=(fix,))
+        for f in report.findings
+    )
+    hostile = replace(
+        report,
+        findings=findings,
+        verdict=replace(report.verdict, headline=EVIL),
+        run=replace(
+            report.run, name=EVIL, device_name=EVIL, framework=(EVIL,), hosts=dict.fromkeys(report.run.ranks, EVIL)
+        ),
+        what_if=tuple(replace(w, change=EVIL) for w in report.what_if),
+        health=(HealthItem(EVIL, EVIL, "warning"),),
+        abstentions=(Abstention(EVIL, EVIL),),
+        checked=(EVIL,),
+        clock=replace(
+            report.clock, method=EVIL, hosts={EVIL: HostClockInfo(1.0, 0.0, 1.0), "b": HostClockInfo(0.0, 0.0, 1.0)}
+        ),
+    )
+    return Session(hostile, replace(session.run, job=replace(job, ranks=ranks, groups=groups)))
 
 
-def test_axe_finds_nothing_serious(chromium: Any, address: str) -> None:
-    defects = {}
+def test_names_from_a_trace_do_not_run(chromium: Any, serve: Callable[..., str], straggler: Session) -> None:
+    hostile = _hostile(straggler)
+    where = serve([hostile, hostile])
     for page in PAGES:
-        visit(chromium, address, page.path)
-        if found := serious(chromium):
-            defects[page.path] = found
-    assert defects == {}
+        assert visit(chromium, where, page.path) == []
+        chromium.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        wait_for(chromium, "return !document.querySelector('details[open] .sheet:empty')")
+        assert chromium.title == "ddprof", page.path
+        assert chromium.execute_script("return document.querySelector('img, [onerror], #content script')") is None
+
+
+def test_names_do_not_run_in_what_the_timeline_says(
+    chromium: Any, serve: Callable[..., str], straggler: Session
+) -> None:
+    visit(chromium, serve([_hostile(straggler)]), "/timeline?finding=0")
+    assert EVIL in chromium.find_element("id", "timeline-say").text
+    open_lanes(chromium)
+    chromium.find_element("css selector", ".tl-bar input[type=search]").send_keys("onerror\n")
+    wait_for(chromium, "return document.getElementById('timeline-say').textContent.includes('slices')")
+    point = """
+      const t = ddprof.timeline;
+      for (const r of t.visibleRows())
+        for (let x = 240; x < t.width; x += 2) {
+          const found = t.at(x, r.y + r.height / 2);
+          if (found.data && t.tile.names[found.data.name[found.slice]]?.includes('onerror')) {
+            const box = t.canvas.getBoundingClientRect(), y = box.top + r.y + r.height / 2;
+            const at = { clientX: box.left + x, clientY: y };
+            t.canvas.dispatchEvent(new MouseEvent('mousemove', at));
+            t.drag = x;
+            window.dispatchEvent(new MouseEvent('mouseup', at));
+            return true;
+          }
+        }
+      return false;"""
+    wait_for(chromium, point)
+    assert EVIL in wait_for(chromium, "return document.querySelector('.tl-panel h3')?.textContent")
+    assert EVIL in wait_for(chromium, "return document.querySelector('.tl-tip:not([hidden])')?.textContent")
+    chromium.execute_script(
+        "ddprof.timeline.range = [ddprof.timeline.lo, ddprof.timeline.hi]; ddprof.timeline.statistics()"
+    )
+    wait_for(chromium, "return document.querySelectorAll('.tl-panel table').length === 2")
+    assert EVIL in chromium.find_element("css selector", ".tl-panel").text
+    assert chromium.title == "ddprof"
+    assert chromium.execute_script("return document.querySelector('img, [onerror], #content script')") is None

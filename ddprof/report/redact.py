@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from ddprof.findings import Evidence, Finding, Fix
 from ddprof.report.model import ClockInfo, Report
+from ddprof.report.step_causes import step_causes
 
 _PUBLIC = re.compile(
     r"(aten|c10d|autograd|nccl|gloo|torch|cuda|hip|cub|cudnn|cublas|cutlass|triton|flash|fmha|ampere|sm\d|volta|turing|hopper"
@@ -95,6 +96,7 @@ class Redaction:
             what_if=tuple(replace(w, change=scrub(w.change)) for w in report.what_if),
             verdict=replace(report.verdict, headline=scrub(report.verdict.headline)),
             abstentions=tuple(replace(a, reason=scrub(a.reason)) for a in report.abstentions),
+            ledger=replace(report.ledger, per_step=step_causes(report)),  # made from the tables, which hold names
             tables={},
         )
 

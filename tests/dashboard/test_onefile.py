@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import re
 import struct
@@ -11,74 +9,22 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from ddprof.dashboard.exhibit import cell
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.what_if import CONTROLS
 from ddprof.dashboard.onefile.document import render
-from ddprof.dashboard.onefile.exhibits import MAX_CELLS, MAX_ROWS
 from ddprof.dashboard.session import Session, load
 from ddprof.dashboard.view import View
 
 from ddprof.report.compare import compare
 from ddprof.report.contract import to_contract
 from ddprof.report.model import Report
+from tests.dashboard.onefile_reader import File, equal_tables
 
 EVIL = "<script>document.title='owned'</script>"
 LIMIT_BYTES = 3_000_000
-
-
-class _File(HTMLParser):
-    """Pages, scripts by id, and of each exhibit the words and the rows of its table."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[tuple[str, dict[str, str | None]]] = []
-        self.pages: list[str] = []
-        self.scripts: dict[str, str] = {}
-        self.attributes: list[tuple[str, str | None]] = []
-        self.words: dict[str, str] = {}
-        self.rows: dict[str, list[list[str]]] = {}
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += attrs
-        self.open.append((tag, dict(attrs)))
-        if tag == "section" and dict(attrs).get("class") == "page":
-            self.pages.append(dict(attrs)["id"] or "")
-        if tag == "tr" and (name := self._exhibit()):
-            self.rows.setdefault(name, []).append([])
-        if tag in ("td", "th") and (name := self._exhibit()):
-            self.rows[name][-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += attrs
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop()[0] == tag
-
-    def handle_data(self, data: str) -> None:
-        tag, attributes = self.open[-1] if self.open else ("", {})
-        if tag == "script":
-            self.scripts[attributes.get("id") or "code"] = data
-        elif name := self._exhibit():
-            self.words[name] = self.words.get(name, "") + data
-            if tag in ("td", "th"):
-                self.rows[name][-1][-1] += data
-
-    def _exhibit(self) -> str:
-        """Page and id of the exhibit that is open, "" outside of one."""
-        ids = [(a.get("class"), a.get("id") or "") for _, a in self.open]
-        page = next((name for kind, name in ids if kind == "page"), "")
-        return next((f"{page}/{name.removeprefix('exhibit-')}" for kind, name in ids if kind == "exhibit"), "")
-
-    def unpacked(self, name: str) -> bytes:
-        return gzip.decompress(base64.b64decode(self.scripts[name]))
 
 
 @pytest.fixture(scope="module")
@@ -88,36 +34,21 @@ def text(straggler: Session) -> str:
 
 
 @pytest.fixture(scope="module")
-def file(text: str) -> _File:
+def file(text: str) -> File:
     """The same, read."""
-    return _File(text)
+    return File(text)
 
 
-def _equal_tables(file: _File, view: View) -> int:
-    """Compare every exhibit of every page with its table in the file; how many cells were equal."""
-    seen = 0
-    for subject in SUBJECTS:
-        for exhibit in subject.exhibits(view):
-            name = f"{subject.anchor}/{exhibit.id}"
-            assert exhibit.question in file.words[name] and exhibit.reading in file.words[name]
-            wanted = [[cell(value)[0] for value in row] for row in exhibit.sheet.rows]
-            if wanted:
-                limit = min(MAX_ROWS, MAX_CELLS // len(exhibit.sheet.columns))
-                assert file.rows[name] == [list(exhibit.sheet.columns), *wanted[:limit]], name
-                seen += sum(map(len, wanted))
-    return seen
-
-
-def test_every_table_is_the_dashboards(file: _File, straggler: Session) -> None:
+def test_every_table_is_the_dashboards(file: File, straggler: Session) -> None:
     assert file.pages == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
-    assert _equal_tables(file, View(straggler, {}, (straggler,))) > 500
+    assert equal_tables(file, View(straggler, {}, (straggler,))) > 500
 
 
 def test_a_pipeline_has_its_page(pipeline: Session) -> None:
-    assert _equal_tables(_File(render(pipeline)), View(pipeline, {}, (pipeline,))) > 300
+    assert equal_tables(File(render(pipeline)), View(pipeline, {}, (pipeline,))) > 300
 
 
-def test_the_numbers_are_the_json_reports(file: _File, straggler: Session) -> None:
+def test_the_numbers_are_the_json_reports(file: File, straggler: Session) -> None:
     document = json.loads(file.scripts["report"])
     assert document == json.loads(json.dumps(to_contract(straggler.report)))
     per_step = [us / 1e3 for us in document["steps"]["per_step_us"]]
@@ -134,21 +65,21 @@ def test_the_numbers_are_the_json_reports(file: _File, straggler: Session) -> No
         assert float(row[1]) == pytest.approx(ledger["compute"] / ledger["wall_us"] * 100, rel=1e-3)
 
 
-def test_every_control_is_replayed_alone(file: _File, straggler: Session) -> None:
+def test_every_control_is_replayed_alone(file: File, straggler: Session) -> None:
     rows = file.rows["what-if/what-if-alone"][1:]
     assert len(rows) == len(CONTROLS)
     alone = {row[0]: float(row[1]) for row in rows}
     assert alone["No straggler"] < straggler.report.steps.wall_us / 1e3 * 0.99
 
 
-def test_the_file_asks_for_nothing(file: _File, text: str) -> None:
+def test_the_file_asks_for_nothing(file: File, text: str) -> None:
     links = [value for name, value in file.attributes if name in {"src", "href", "action", "background", "poster"}]
     assert links and all(value and value.startswith("#") for value in links)
     assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org)", text)
     assert "default-src &#x27;none&#x27;" in text
 
 
-def test_the_timeline_is_in_the_file(file: _File, straggler: Session) -> None:
+def test_the_timeline_is_in_the_file(file: File, straggler: Session) -> None:
     held = json.loads(file.unpacked("timeline-held"))
     assert len(held["info"]["lanes"]) == len(straggler.timeline.lanes) and held["info"]["fixed"] is True
     tile = file.unpacked("timeline-tile")
@@ -164,7 +95,7 @@ def test_the_timeline_is_in_the_file(file: _File, straggler: Session) -> None:
 def test_many_slices_are_merged_and_said_so(straggler: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddprof.dashboard.onefile.timeline.EXACT_SLICES", 200)
     text = render(straggler)
-    tile = _File(text).unpacked("timeline-tile")
+    tile = File(text).unpacked("timeline-tile")
     header = json.loads(tile[8 : 8 + struct.unpack("<I", tile[4:8])[0]])
     assert sum(header["counts"]) <= 200 and len(header["binned"]) > 0
     assert "Lanes with many slices are merged in this file" in text
@@ -175,7 +106,7 @@ def test_eight_ranks_stay_small(shared_copy: Callable[[str], Path]) -> None:
     text = render(session)
     assert len(session.report.run.ranks) == 8
     assert len(text.encode()) < LIMIT_BYTES
-    assert _equal_tables(_File(text), View(session, {}, (session,))) > 300
+    assert equal_tables(File(text), View(session, {}, (session,))) > 300
 
 
 def _with_names(session: Session, name: str) -> Session:
@@ -191,7 +122,7 @@ def _with_names(session: Session, name: str) -> Session:
 def test_names_from_traces_stay_text(straggler: Session) -> None:
     evil = _with_names(straggler, EVIL + "\x1b[31m")
     text = render(evil)
-    file = _File(text)
+    file = File(text)
     assert set(file.scripts) == {"report", "timeline-held", "timeline-tile", "code"}
     assert EVIL not in text and "\x1b" not in text
     assert EVIL.encode() in file.unpacked("timeline-tile")  # drawn on the canvas and as text content only
@@ -206,7 +137,7 @@ def test_redaction_reaches_every_page(straggler: Session) -> None:
     session = Session(named.report, replace(named.run, job=replace(job, ranks=ranks)))
     assert "secret_kernel_of_acme" in render(session)
     text = render(session, redact=True)
-    file = _File(text)
+    file = File(text)
     whole = text.encode() + file.unpacked("timeline-held") + file.unpacked("timeline-tile")
     assert b"acme" not in whole
     assert all(Path(f.path).name.encode() not in whole for f in ranks)
@@ -217,7 +148,7 @@ def test_redaction_reaches_every_page(straggler: Session) -> None:
 
 
 def test_two_runs_have_a_compare_page(straggler: Session, pipeline: Session) -> None:
-    file = _File(render(straggler, before=pipeline))
+    file = File(render(straggler, before=pipeline))
     assert "compare" in file.pages
     comparison = compare(pipeline.report, straggler.report)
     step = next(row for row in file.rows["compare/compare-causes"] if row[0] == "step")
@@ -226,7 +157,7 @@ def test_two_runs_have_a_compare_page(straggler: Session, pipeline: Session) -> 
 
 def test_a_saved_report_says_what_it_does_not_hold(straggler_report: Report) -> None:
     text = render(Session(straggler_report))
-    file = _File(text)
+    file = File(text)
     assert file.pages == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
     assert text.count("A saved report does not hold what this page shows") == sum(s.needs_traces for s in SUBJECTS)
     assert set(file.scripts) == {"report", "code"}

@@ -1,0 +1,87 @@
+"""The HTML file of every shipped sample: small, the app's numbers, the same verdict with hashed names, read from disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ddprof.dashboard.exhibits.catalogue import SUBJECTS
+from ddprof.dashboard.onefile.document import render
+from ddprof.dashboard.session import Session, load
+from ddprof.dashboard.view import View
+
+from ddprof.report import phrases
+from ddprof.report.contract import to_contract
+from tests.dashboard.browsing import trouble, wait_for
+from tests.dashboard.onefile_reader import File, equal_tables
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+NAMES = [file.parent.name for file in sorted(SAMPLES.glob("*/truth.json"))]
+LIMIT_BYTES = 3_000_000
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Session, str]]:
+    """`sample(name)` -> the run and its file; of a copy, for facts are kept beside traces."""
+    folder = tmp_path_factory.mktemp("samples")
+
+    @cache
+    def made(name: str) -> tuple[Session, str]:
+        session = load([str(shutil.copytree(SAMPLES / name, folder / name))])[0]
+        return session, render(session)
+
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_has_the_apps_numbers(sample: Callable[[str], tuple[Session, str]], name: str) -> None:
+    session, text = sample(name)
+    file = File(text)
+    assert len(text.encode()) < LIMIT_BYTES
+    assert equal_tables(file, View(session, {}, (session,))) > 100
+    assert json.loads(file.scripts["report"]) == json.loads(json.dumps(to_contract(session.report)))
+    gains = [float(row[3]) for row in file.rows.get("findings/findings", [[]])[1:]]
+    priced = [f.recoverable_us.value / 1e3 for f in session.report.ranked_findings()]
+    assert gains == pytest.approx(priced, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hashed_names_leave_the_verdict(sample: Callable[[str], tuple[Session, str]], name: str) -> None:
+    session, text = sample(name)
+    plain = json.loads(File(text).scripts["report"])
+    hashed_text = render(session, redact=True)
+    hashed = json.loads(File(hashed_text).scripts["report"])
+    for part in ("verdict", "ledger", "steps"):
+        assert hashed[part] == plain[part]
+    assert [(f["id"], f["ranks"], f["recoverable_us"]) for f in hashed["findings"]] == [
+        (f["id"], f["ranks"], f["recoverable_us"]) for f in plain["findings"]
+    ]
+    private = {host for host in plain["run"]["hosts"].values() if host} | {Path(p).name for p in plain["run"]["paths"]}
+    assert [word for word in private if word in hashed_text] == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", NAMES)
+def test_it_opens_from_disk(
+    chromium: Any, tmp_path: Path, sample: Callable[[str], tuple[Session, str]], name: str
+) -> None:
+    session, text = sample(name)
+    (tmp_path / "x.html").write_text(text, encoding="utf-8")
+    where = (tmp_path / "x.html").as_uri()
+    chromium.get("about:blank")
+    trouble(chromium, "about:")
+    chromium.get(where)
+    for subject in (s for s in SUBJECTS if s.anchor != "compare"):
+        chromium.execute_script(f"location.hash = '{subject.anchor}'")
+        title = f"document.querySelector('#{subject.anchor} h1')"
+        wait_for(chromium, f"return {title}?.checkVisibility()")
+        if subject.anchor == "overview":
+            assert chromium.execute_script(f"return {title}.textContent") == phrases.headline(session.report)
+        if subject.anchor == "timeline":
+            wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
+    assert trouble(chromium, where) == []

@@ -1,4 +1,4 @@
-"""The HTML file of every shipped sample: small, the app's numbers, the same verdict with hashed names, read from disk."""
+"""The HTML file of every shipped sample: small, the app's numbers, the same verdict with hashed names, offline."""
 
 from __future__ import annotations
 

@@ -77,6 +77,17 @@ def tile_times(timeline: Timeline) -> dict[str, Any]:
     return found
 
 
+def chromium() -> Any:
+    """A headless Chromium of 1280 x 900."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
+        options.add_argument(argument)
+    # Named, so that selenium does not go and look for one in the network.
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+
+
 def browser_times(timeline: Timeline) -> dict[str, Any]:
     """Navigation to first picture, and the zooms, in headless Chromium."""
     from ddprof.analyzers.engine import LoadedRun
@@ -84,7 +95,6 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     from ddprof.dashboard.runs import Runs
     from ddprof.dashboard.server import make_server
     from ddprof.dashboard.session import Session
-    from selenium import webdriver
 
     from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 
@@ -95,11 +105,7 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     session = Session(report, nothing, _timelines=known, _critical=CRITICAL.empty())
     server = make_server(Runs([], [session]), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
-        options.add_argument(argument)
-    # Named, so that selenium does not go and look for one in the network.
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    driver = chromium()
     try:
         first = [_first_picture(driver, server.server_port) for _ in range(3)]
         # Every lane open; without the pause that waits for the hand to rest.

@@ -134,7 +134,9 @@ def _event_blocks(item: RankSlices) -> Iterator[str]:
 def _flow(number: int, arrow: Arrow) -> tuple[dict[str, Any], dict[str, Any]]:
     common = {"cat": "wait", "name": "waits for", "id": number}
     start = {"ph": "s", "pid": arrow.from_rank + 1, "tid": arrow.from_track + 1, "ts": arrow.from_ns / 1e3}
-    end = {"ph": "f", "bp": "e", "pid": arrow.to_rank + 1, "tid": arrow.to_track + 1, "ts": arrow.to_ns / 1e3}
+    # Two clocks agree to within their error only, and Perfetto drops an arrow that ends before it starts.
+    to_ns = max(arrow.from_ns, arrow.to_ns)
+    end = {"ph": "f", "bp": "e", "pid": arrow.to_rank + 1, "tid": arrow.to_track + 1, "ts": to_ns / 1e3}
     return {**start, **common}, {**end, **common}
 
 

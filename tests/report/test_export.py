@@ -16,7 +16,7 @@ from ddprof.cli.export import parse_ranks
 from ddprof.errors import UsageError
 from ddprof.report.columns import report_tables, write_tables
 from ddprof.report.model import CAUSES, Report
-from ddprof.report.perfetto import FINDINGS_PROCESS
+from ddprof.report.perfetto import FINDINGS_PROCESS, Arrow, _flow
 from ddprof.tables import from_arrow
 
 SAMPLE = "04_slow_gpu_tp2dp2_clock_skew"
@@ -74,9 +74,17 @@ def test_arrows_join_slices_of_two_ranks(exported: list[dict[str, Any]]) -> None
     assert ends
     for start, end in ends.values():
         assert start["pid"] != end["pid"]
+        assert (start["ph"], end["ph"]) == ("s", "f") and start["ts"] <= end["ts"]
         for event in (start, end):
             track = slices[event["pid"], event["tid"]]
             assert any(first - 0.01 <= event["ts"] <= last + 0.01 for first, last in track)
+
+
+def test_an_arrow_never_runs_backwards() -> None:
+    """The clocks of its two ranks differ by their error."""
+    start, end = _flow(1, Arrow(0, 3, 2_000, 1, 4, 1_500))
+    assert (start["ts"], end["ts"]) == (2.0, 2.0)
+    assert _flow(1, Arrow(0, 3, 2_000, 1, 4, 2_500))[1]["ts"] == 2.5
 
 
 def test_findings_are_tracks(exported: list[dict[str, Any]]) -> None:

@@ -85,6 +85,9 @@ def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
 def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) -> Evidence:
     """A rank while another already waits for it, on its own clock; the event is its longest operation in that time."""
     facts = measures.job.ranks[position]
+    first_ns = int(facts.steps["start_ns"][0]) if len(facts.steps) else start_ns
+    if first_ns < end_ns:  # before it, nothing of this rank was recorded
+        start_ns = max(start_ns, first_ns)
     ops = facts.device_ops
     held = np.minimum(ops["end_ns"], end_ns) - np.maximum(ops["start_ns"], start_ns)
     event = facts.strings[int(ops["name"][held.argmax()])] if len(held) and held.max() > 0 else None

@@ -73,11 +73,12 @@ def workers_fix(measures: Measures, waited_us: float, position: int | None = Non
             suggested = int(workers)
         if short or suggested == workers:
             why += f"; the {cost.cores} cores of this rank cannot make a batch per step: make the batch cheaper too"
+    pinned = ", pin_memory=True" if measures.job.ranks[0].is_device_rank else ""  # there is no copy to a CPU
     return Fix(
         setting="num_workers",
         current=text(workers),
         suggested=str(suggested),
-        patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor=4, persistent_workers=True, pin_memory=True)",
+        patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor=4, persistent_workers=True{pinned})",
         why=why,
         source="torch.utils.data.DataLoader documentation",
     )

@@ -71,8 +71,9 @@ def _perfetto(session: Session, file: Path, ranks: str | None, progress: Progres
     waits = wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns))
     file.parent.mkdir(parents=True, exist_ok=True)
     slices = _slices(session, chosen, shifts_ns, progress)
-    count = write_perfetto(file, session.report, slices, arrows_of(waits, job.rank_ids, shifts_ns, chosen))
-    say(f"wrote {count} slices and {len(waits)} waits to {file}; open it at https://ui.perfetto.dev")
+    arrows = list(arrows_of(waits, job.rank_ids, shifts_ns, chosen))
+    count = write_perfetto(file, session.report, slices, arrows)
+    say(f"wrote {count} slices and {len(arrows)} waits to {file}; open it at https://ui.perfetto.dev")
 
 
 def _slices(

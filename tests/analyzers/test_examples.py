@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from corpus import FAULTY
@@ -63,6 +65,17 @@ def test_the_culprit_works_while_the_other_waits(labelled: Runs) -> None:
     held = np.minimum(ops["end_ns"], end) - np.maximum(ops["start_ns"], start)
     assert measures.job.ranks[position].strings[ops["name"][held.argmax()]] == work.event
     assert held.max() > 0
+
+
+def test_the_culprits_work_is_shown_from_its_first_step_on(labelled: Runs) -> None:
+    measures = labelled("straggler.compute").measures
+    _, start, end = _own_clock_ns(measures, largest_wait(measures, 2)[0])
+    ranks = list(measures.job.ranks)
+    middle = (start + end) // 2
+    steps = ranks[2].steps.replace(start_ns=np.maximum(ranks[2].steps["start_ns"], middle))
+    ranks[2] = replace(ranks[2], steps=steps)
+    late = replace(measures, job=replace(measures.job, ranks=tuple(ranks)))
+    assert _own_clock_ns(late, largest_wait(late, 2)[0])[1:] == pytest.approx((middle, end), abs=2)
 
 
 def test_the_example_of_a_transfer_is_one_and_is_exposed(labelled: Runs) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from ddprof.analyzers.rules.input_starved import workers_fix
 from labelled_runs import Runs, abstains, fires
 
 ID = "input.straggler"
@@ -25,3 +28,10 @@ def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
 
 def test_abstains_with_one_rank(labelled: Runs) -> None:
     assert "only one rank" in abstains(ID, labelled(ID).only(0))
+
+
+def test_memory_is_pinned_only_for_a_device(labelled: Runs) -> None:
+    measures = labelled(ID).measures
+    assert "pin_memory=True" in str(workers_fix(measures, 1_000.0).patch)
+    on_cpu = replace(measures.job, ranks=tuple(replace(f, is_device_rank=False) for f in measures.job.ranks))
+    assert "pin_memory" not in str(workers_fix(replace(measures, job=on_cpu), 1_000.0).patch)

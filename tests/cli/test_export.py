@@ -1,0 +1,22 @@
+"""`ddprof export` says what it wrote."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+Invoke = Callable[..., tuple[int, str, str]]
+
+
+def test_only_the_arrows_of_the_chosen_ranks_are_counted(ddprof: Invoke, repo_root: Path, tmp_path: Path) -> None:
+    shutil.copytree(repo_root / "sample_traces" / "slow_gpu", tmp_path / "run")
+    for ranks, least in (("0-3", 1), ("0", 0)):
+        code, _, err = ddprof("export", str(tmp_path / "run"), "--ranks", ranks, "-o", str(tmp_path / "x.json.gz"))
+        assert code == 0
+        document = json.loads(gzip.decompress((tmp_path / "x.json.gz").read_bytes()))
+        arrows = sum(event["ph"] == "s" for event in document["traceEvents"])
+        assert f" and {arrows} waits to " in err
+        assert (arrows > 0) is bool(least)

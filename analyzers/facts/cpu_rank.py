@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 from ddprof.analyzers.facts.cpu_messages import cpu_messages, holding
+from ddprof.analyzers.facts.cpu_waits import LIBRARY, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
 from ddprof.analyzers.facts.model import CAUSE, COMMS, DEVICE_OPS, HOST_WORK, NO_STRING
@@ -36,10 +37,12 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
     """comms, messages, exposed, gaps, host_spans and host_work of a rank without device events."""
     threads = _training_threads(trace, main)
     spans = host_spans(trace, threads, DEVICE_OPS.empty())
-    comms, messages = cpu_messages(trace, *_comms(trace, threads))
+    collectives, call = _comms(trace, threads)
+    comms, messages = cpu_messages(trace, collectives, call)
     taken = np.isin(spans["cause"], [CAUSE[c] for c in EXPLICIT])
     occupied = intervals.union(spans["start_ns"][taken], spans["end_ns"][taken])
-    work = intervals.subtract(_operators(trace, threads), occupied)
+    work = _operators(trace, threads, collectives, call)
+    work = intervals.subtract(work, occupied)
     held, of = holding(comms, work)
     exposed = exposed_comm(held, work)
     return {
@@ -65,13 +68,25 @@ def _training_threads(trace: RankTrace, main: int) -> Array:
     return np.union1d(np.setdiff1d(busy, backend), [main]).astype(np.int64)
 
 
-def _operators(trace: RankTrace, threads: Array) -> Intervals:
-    """When an operator runs on a training thread, calls into the communication library left out."""
+def _operators(trace: RankTrace, threads: Array, comms: Table, call: Array) -> Intervals:
+    """When an operator runs on a training thread, calls into the communication library left out.
+
+    While an operator waits in such a call it computes nothing, but for what the library itself runs on the thread, a
+    copy say.
+    """
     events = trace.events
-    mine = (events["kind"] == Kind.CPU_OP) & np.isin(events["track"], threads)
-    mine &= ~matches(re.compile(r"^c10d::|^record_param_comms$"), trace.strings)[events["name"]]
-    start = events["ts_ns"][mine]
-    return intervals.union(start, start + events["dur_ns"][mine])
+    operators = (events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[events["name"]]
+    start, end = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
+    computing = []
+    for thread in threads.tolist():
+        mine = operators & (events["track"] == thread)
+        waits = waits_of(trace, thread, comms, call)
+        at = np.searchsorted(waits[0], start, side="right") - 1
+        within = np.append(waits[1], NULL)[at] >= end  # of the last wait that began before; -1: there is none
+        around, inside = np.flatnonzero(mine & ~within), np.flatnonzero(mine & within)
+        computing.append(intervals.subtract(intervals.union(start[around], end[around]), waits))
+        computing.append((start[inside], end[inside]))
+    return intervals.union(*(np.concatenate(ends) for ends in zip(*computing, strict=True)))
 
 
 def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:

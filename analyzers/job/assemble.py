@@ -84,6 +84,12 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
                 f"ranks hold {min(counts)} to {max(counts)} steps", "means are over each rank's own steps", "info"
             )
         )
+    if len(ranks) > 1 and not any(f.is_device_rank or len(f.comms) for f in ranks):
+        notes.append(
+            HealthNote(
+                "no communication was recorded between the ranks", "time they wait for each other counts as the host's"
+            )
+        )
     sources = {f.step_source for f in ranks}
     if "inferred" in sources:
         notes.append(HealthNote("no step marks in the trace", "the whole window counts as one step"))

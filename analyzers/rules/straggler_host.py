@@ -35,6 +35,7 @@ MIN_CHARGED_SHARE = 0.5  # of all waiting, for one rank to be named
 SURE_CHARGED_SHARE = 0.25  # the same where it is last more often than chance
 UNSEEN_CHARGED_SHARE = 0.8  # where no calls were recorded, so that a busy host looks like one that waits
 NO_CALLS = "no launch calls were recorded: a busy host cannot be told from one that waits"
+NO_COMMUNICATION = "no communication was recorded: a CPU rank that waits for its peers cannot be told from a busy one"
 MIN_COST_SHARE = 0.03
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
 FEW_WAITS = 4
@@ -61,6 +62,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
+        return
+    if not measures.job.ranks[0].is_device_rank and not len(measures.job.instances):
+        yield Abstention(RULE.id, NO_COMMUNICATION)
         return
     if not _sees_calls(measures):
         late = _late(measures, UNSEEN_CHARGED_SHARE)

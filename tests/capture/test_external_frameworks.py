@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from ddprof.analyzers.engine import Options, analyze
 from runs import SCRIPTS, TORCHRUN, Captured, ddprof_run
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = pytest.mark.torch
 
 STEPS = 12
 PER_WINDOW = {"data": 6, "forward": 6, "backward": 6, "optimizer": 3}  # three steps of two accumulated batches
@@ -31,8 +32,7 @@ PER_WINDOW = {"data": 6, "forward": 6, "backward": 6, "optimizer": 3}  # three s
     ids=lambda value: "-".join(value) if isinstance(value, list) else value,
 )
 def test_steps_and_phases_are_exact(tmp_path: Path, package: str, arguments: list[str]) -> None:
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")
+    _needs(package)
     launcher = [sys.executable] if package == "lightning" else TORCHRUN  # Lightning starts its second rank itself
     command = [*launcher, str(SCRIPTS / "external.py"), *arguments]
     run = ddprof_run(tmp_path, command, "--skip", "3", "--steps", "3", DS_ACCELERATOR="cpu")
@@ -58,3 +58,46 @@ def _is_analyzed(run: Captured, unsharded: bool) -> None:
     assert report.steps.count == 3
     assert not [note for note in report.health if note.severity == "error"]
     assert any(finding.id == "input.unsharded" for finding in report.findings) == unsharded
+
+
+def test_megatron_core_in_tensor_parallel(tmp_path: Path) -> None:
+    """GPTModel of Megatron-core; it has no CPU path, so the script answers for three calls of torch.cuda."""
+    _needs("megatron.core")
+    command = [*TORCHRUN, str(SCRIPTS / "megatron_gpt.py")]
+    run = ddprof_run(tmp_path, command, "--skip", "3", "--steps", "4")
+    assert run.code == 0, run.output
+    for rank, sidecar in enumerate(run.sidecars):
+        assert (sidecar["steps_total"], sidecar["notes"]) == (STEPS, [])
+        names = Counter(run.names(rank))
+        assert [names[f"ddprof::{phase}"] for phase in ("data", "forward", "backward", "optimizer")] == [0, 4, 4, 4]
+        assert names["ddprof::collective.all_reduce"] == names["gloo:all_reduce"] == 13 * 4
+    (report,) = analyze([run.folder], Options(cache=False))
+    ledger = report.ledger.job
+    assert ledger["comm_transfer"] + ledger["comm_wait"] > 0.02 * ledger["wall_us"]  # waits inside autograd functions
+
+
+def test_horovod_counts_steps_and_accuses_nobody(tmp_path: Path) -> None:
+    """Horovod moves its data itself: what ranks wait for is not in the trace, and the report says so."""
+    _needs("horovod")
+    command = ["horovodrun", "-np", "2", "--gloo", sys.executable, str(SCRIPTS / "horovod_loop.py")]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    run = ddprof_run(tmp_path, command, "--skip", "3", "--steps", "4", PATH=path)
+    assert run.code == 0, run.output
+    for rank, sidecar in enumerate(run.sidecars):
+        assert (sidecar["rank"], sidecar["world_size"], sidecar["rank_source"]) == (rank, 2, "HOROVOD_RANK")
+        assert sidecar["steps_total"] == STEPS
+        names = Counter(run.names(rank))
+        assert [names[f"ddprof::{phase}"] for phase in ("data", "forward", "backward", "optimizer")] == [4, 4, 4, 4]
+    (report,) = analyze([run.folder], Options(cache=False))
+    assert report.steps.count == 4
+    assert any("no communication was recorded" in note.issue for note in report.health)
+    assert "straggler.host" in {item.id for item in report.abstentions}
+
+
+def _needs(module: str) -> None:
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        pytest.skip(f"{module} is not installed")

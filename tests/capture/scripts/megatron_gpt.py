@@ -1,7 +1,7 @@
 """A Megatron-core GPT, tensor parallel over two CPU ranks, for `STEPS` steps on generated tokens.
 
-Megatron-core has no CPU path. What it asks of torch.cuda is answered here: the current device, the device's random state,
-and synchronization. Its own code, model and parallel layers run as they are.
+Megatron-core has no CPU path. What it asks of torch.cuda is answered here: the current device, its random state, and
+synchronization. Its own code, model and parallel layers run as they are.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 
 from ddprof.dashboard.guard import UPLOAD_PATH
@@ -70,10 +71,11 @@ class Uploads:
 def stored_names(stated: Sequence[str]) -> list[str]:
     """Names to keep uploaded files under: no folder, no hidden file, plain characters, each name once."""
     found: list[str] = []
-    for number, text in enumerate(stated):
+    for text in stated:
         last = text.replace("\\", "/").rpartition("/")[2]
         name = _OTHER_THAN_NAME.sub("_", last)[-MAX_NAME_CHARS:].lstrip(".") or "file"
-        found.append(f"{number}-{name}" if name in found else name)
+        numbered = (f"{number}-{name}" for number in count(1))
+        found.append(name if name not in found else next(free for free in numbered if free not in found))
     return found
 
 

@@ -23,8 +23,6 @@ from ddprof.report.redact import Redaction
 _HERE = Path(__file__).parent
 _ASSETS = _HERE.parent / "assets"
 _STYLES = (_ASSETS / "timeline.css", _HERE / "page_style.css")
-# In the order in which they build on one another.
-_TIMELINE = tuple(f"timeline{part}.js" for part in ("", "_data", "_draw", "_panel", "_paper", "_rows"))
 
 
 def render(session: Session, before: Session | None = None, redact: bool = False) -> str:
@@ -34,7 +32,8 @@ def render(session: Session, before: Session | None = None, redact: bool = False
     shown = subjects(edition)
     sections = [page_section(edition, subject) for subject in shown]
     has_timeline = session.has_traces
-    scripts = [_ASSETS / name for name in _TIMELINE] + [_HERE / "timeline_embedded.js"] if has_timeline else []
+    # By name: each builds on those before it in the alphabet, as in `bundle`.
+    scripts = [*sorted(_ASSETS.glob("timeline*.js")), _HERE / "timeline_embedded.js"] if has_timeline else []
     return page(
         f"ddprof: {report.run.name or 'report'}",
         phrases.run_words(report),

@@ -156,6 +156,7 @@ def test_names_are_plain(stated: str, kept: str) -> None:
 
 def test_names_are_kept_apart() -> None:
     assert stored_names(["a/x.json", "b/x.json", "x.json"]) == ["x.json", "1-x.json", "2-x.json"]
+    assert stored_names(["1-x.json", "x.json", "x.json"]) == ["1-x.json", "x.json", "2-x.json"]
 
 
 def test_hostile_names_stay_inside_the_private_folder(

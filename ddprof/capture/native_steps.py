@@ -32,7 +32,9 @@ def native_tracker(
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil() or find_spec(_MODULE) is None:
         return None
-    tracker: NativeStepTracker = import_module(_MODULE).StepTracker(
-        on_boundary, open_range, close_range, in_main_thread, Step
-    )
+    try:
+        make = import_module(_MODULE).StepTracker
+    except ImportError:
+        return None  # built on a machine of another kind: the folder of the package may be shared
+    tracker: NativeStepTracker = make(on_boundary, open_range, close_range, in_main_thread, Step)
     return tracker

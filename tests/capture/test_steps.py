@@ -422,5 +422,12 @@ def test_python_takes_over_where_the_timers_in_c_are_not_wanted(monkeypatch: pyt
     monkeypatch.setenv("DDPROF_NATIVE", "0")
     assert native_tracker(nothing, nothing, nothing) is None
     monkeypatch.delenv("DDPROF_NATIVE")
+
+    def of_another_machine(name: str) -> Any:
+        raise ImportError(f"{name}: wrong ELF class")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ddprof.capture.native_steps.import_module", of_another_machine)
+        assert native_tracker(nothing, nothing, nothing) is None
     monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
     assert native_tracker(nothing, nothing, nothing) is None

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,15 @@ import numpy as np
 from ddprof.readers.trace_event import Event
 from ddprof.tables import Array
 
-_scan: Any = import_module("ddprof.readers._scan") if find_spec("ddprof.readers._scan") else None
+
+def _built() -> Any:
+    try:
+        return import_module("ddprof.readers._scan")
+    except ImportError:
+        return None  # not built, or on a machine of another kind
+
+
+_scan = _built()
 # In the scanner's order; all but "rest" are fields of Block.
 _DTYPES = {
     **dict.fromkeys(("category", "name", "track"), "int32"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
 from ddprof.analyzers.job.measures import Measures
@@ -14,6 +13,7 @@ from ddprof.report.model import CAUSES, Verdict
 from ddprof.units import format_ranks, format_share, format_us
 
 CLEARLY_LARGER = 1.25
+CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
 UNSHARDED, SURE_ENOUGH = "input.unsharded", 0.75
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still win does not bound it
 _BOUND_OF_CAUSE = {
@@ -105,12 +105,15 @@ def _healthy(measures: Measures) -> Verdict:
     if late is not None:
         return Verdict("none", f"Not judged: {late.words}")
     ledger = measures.ledger_us.mean(axis=0)
-    names = list(CAUSES)
-    largest = names[int(np.argmax(ledger))] if ledger.any() else "unknown"
-    share = float(ledger.max() / ledger.sum()) if ledger.any() else 0.0
+    shares = dict(zip(CAUSES, ledger / ledger.sum() if ledger.any() else ledger, strict=True))
+    first, second = sorted(shares, key=lambda cause: shares[cause], reverse=True)[:2]
+    largest, share = (first, shares[first]) if ledger.any() else ("unknown", 0.0)
     bound = _BOUND_OF_CAUSE.get(largest, "none")
-    if largest == "compute":
+    if largest == "compute" and shares[second] < CLEAR_SHARE:
         text = f"{_busy(measures)}; no cause of lost time above 3 %"
+    elif largest == "compute":
+        lost = f"{format_share(shares[second])} is {CAUSES[second]}"
+        text = f"{_busy(measures)}, {lost}; no rule found a fix above 3 %"
     else:
         text = (
             f"{format_share(share)} of each {format_us(measures.step_us)} step is {CAUSES[largest]}; no rule "

@@ -68,6 +68,8 @@ def exposures(measures: Measures) -> list[Exposure]:
             continue
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
         reason = _reason(traffic, model, measures)
+        if reason == "latency" and traffic.role not in GRADIENT_ROLES:
+            continue  # activations between layers (tensor, expert parallel): each call waits for the one before
         if reason in VOLUME and 0 < traffic.mean_bytes < TINY_BYTES:
             continue  # a few tiny messages: neither their bytes nor their number can be what holds the step
         if floor == MIN_SHARE_CPU and reason in VOLUME and not _is_volume_cpu(traffic, measures):

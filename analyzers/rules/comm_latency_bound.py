@@ -5,8 +5,9 @@ points.
 Why it costs: K calls pay K latencies, whatever their size.
 How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per
 bucket.
-How to fix: a larger bucket_cap_mb, fewer or larger FSDP units.
-Limits: with a single message size latency and bandwidth cannot be separated; then only very slow small messages count.
+How to fix: a larger bucket_cap_mb.
+Limits: gradients only; small messages of tensor or expert parallel ranks depend on one another and cannot be merged.
+With a single message size latency and bandwidth cannot be separated; then only very slow small messages count.
 Sources: PyTorch DDP (VLDB'20) section 5 on bucket size.
 """
 

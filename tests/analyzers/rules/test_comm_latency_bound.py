@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from ddprof.analyzers.rules.comm_cause import exposures
 from labelled_runs import Runs, fires
 
 ID = "comm.latency_bound"
@@ -24,6 +27,13 @@ def test_merged_buckets_give_the_step_of_the_larger_setting(labelled: Runs) -> N
 @pytest.mark.parametrize("name", ["comm.no_overlap", "comm.bandwidth_bound"])
 def test_large_messages_are_not_latency(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+def test_messages_between_layers_cannot_be_merged(labelled: Runs) -> None:
+    measures = labelled(ID).measures
+    assert [exposure.reason for exposure in exposures(measures)] == ["latency"]
+    traffic = tuple(replace(t, role="tp") for t in measures.comm.traffic)
+    assert exposures(replace(measures, comm=replace(measures.comm, traffic=traffic))) == []
 
 
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])

@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="torch is not installed"))
 
 
-@pytest.fixture(scope="session")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+@pytest.fixture(scope="session", params=["1", "0"], ids=["timers in C", "timers in Python"])
+def healthy(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Captured:
     """Fourteen steps of the small DDP loop on two ranks."""
-    return ddprof_run(tmp_path_factory.mktemp("healthy"), script("loop.py"))
+    return ddprof_run(tmp_path_factory.mktemp("healthy"), script("loop.py"), DDPROF_NATIVE=request.param)

@@ -236,6 +236,7 @@ def test_saved_json_is_the_report(chromium: Any, tmp_path: Path, text: str, stra
     assert document["steps"]["per_step_us"] == list(straggler.report.steps.per_step_us)
 
 
+@pytest.mark.slow  # a minute: all pages of the file at once, in both themes
 def test_axe_finds_nothing_serious(chromium: Any, tmp_path: Path, text: str) -> None:
     _open(chromium, tmp_path / "x.html", text)
     defects = {}

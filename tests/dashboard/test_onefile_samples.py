@@ -65,8 +65,11 @@ def test_hashed_names_leave_the_verdict(sample: Callable[[str], tuple[Session, s
     assert [word for word in private if word in hashed_text] == []
 
 
+# A browser for each takes minutes: every third in the usual run, all of them with the slow tests.
 @pytest.mark.browser
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if n % 3 == 0 else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(NAMES)]
+)
 def test_it_opens_from_disk(
     chromium: Any, tmp_path: Path, sample: Callable[[str], tuple[Session, str]], name: str
 ) -> None:

@@ -2,10 +2,10 @@
 
     python benchmarks/capture_overhead.py [--cycles 600] [--output benchmarks/results/capture_overhead.json]
 
-Short blocks of steps alternate between "bare" (every patch taken out) and "hooks" (monitor mode: phase
-timers, ring, no window), in random order within each cycle, so that drift of the machine hits both alike. CPU time of
-the training thread is compared, because wall time on a shared machine measures the neighbours. The first steps of a
-block are not counted: patching a class costs the interpreter its caches, bare or not. Every few cycles a trace window
+Short blocks of steps alternate between "bare" (every patch taken out) and "hooks" (monitor mode: phase timers, ring, no
+window), in random order within each cycle, so that drift of the machine hits both alike. CPU time of the training
+thread is compared, in the fastest step of each block: all else measures the neighbours. The first steps of a block are
+not counted: patching a class costs the interpreter its caches, bare or not. Every few cycles a trace window
 is measured the same way, over a block of its own.
 """
 

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ddprof.capture.annotate import Range
@@ -30,11 +29,11 @@ def native_tracker(
     """A `steps.StepTracker` in C. None where it was not built or is not wanted, and without the GIL: it relies on it,
     and importing it would switch it on in the job."""
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
-    if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil() or find_spec(_MODULE) is None:
+    if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
         return None
     try:
         make = import_module(_MODULE).StepTracker
     except ImportError:
-        return None  # built on a machine of another kind: the folder of the package may be shared
+        return None  # not built, or on a machine of another kind: the folder of the package may be shared
     tracker: NativeStepTracker = make(on_boundary, open_range, close_range, in_main_thread, Step)
     return tracker

@@ -12,7 +12,7 @@
 enum { FIRST_STEPS = 64, RECENT_STEPS = 4096, STEP_FIELDS = 9 }; /* as in ddprof/capture/step_log.py */
 
 typedef struct {
-    int64_t fields[STEP_FIELDS]; /* of steps.Step */
+    int64_t fields[STEP_FIELDS]; /* of step.Step */
     int64_t disturbed;
 } LoggedStep;
 

@@ -103,11 +103,12 @@ def test_hang_ends_by_signal_with_both_traces(tmp_path: Path) -> None:
     assert job.poll() is None
     os.kill(job.pid, signal.SIGTERM)
     output = job.stdout.read()
-    assert job.wait(60) == 1  # as torchrun ends on SIGTERM
-    assert "2 traces of 2 ranks" in output
-    run = Captured(1, output, (tmp_path / "latest").resolve())
+    run = Captured(job.wait(60), output, (tmp_path / "latest").resolve())
+    assert "2 traces of 2 ranks" in output, output
     assert [len(sidecar["steps"]) for sidecar in run.sidecars] == [8, 8]
     assert len(list(run.folder.glob("rank0.*.fr.json"))) == 2  # the window's, and that of the hang
+    # What torchrun itself ends with on SIGTERM: an error, or seldom an abort as it closes the store its ranks left.
+    assert run.code in (1, 128 + signal.SIGABRT), output
 
 
 def test_full_disk(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def summarise(
     diagnosis = diagnose(measures, prices)
     return Report(
         run=_run(job, name),
-        steps=_steps(job, measures),
+        steps=_steps(job, measures, prices),
         ledger=_ledger(job, measures),
         verdict=verdict(measures, diagnosis),
         findings=diagnosis.findings,
@@ -88,12 +88,13 @@ def _framework(job: JobFacts) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _steps(job: JobFacts, measures: Measures) -> Steps:
+def _steps(job: JobFacts, measures: Measures, prices: Pricer) -> Steps:
     return Steps(
         count=len(job.per_step_ns),
         source=job.ranks[0].step_source,
         wall_us=measures.step_us,
         per_step_us=tuple(ns / 1e3 for ns in job.per_step_ns),
+        untraced_us=None if prices.untraced is None else prices.untraced.step_us,
     )
 
 

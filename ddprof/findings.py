@@ -79,7 +79,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause of lost time, as a rule states it (units: microseconds per step)."""
+    """A cause of lost time, as a rule states it (units: microseconds per step).
+
+    `untraced_us`: what is recoverable of a step without the profiler; None where no such step was timed.
+    """
 
     id: str
     summary: str
@@ -89,6 +92,7 @@ class Finding:
     confidence: float
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
+    untraced_us: Recoverable | None = None
 
 
 @dataclass(frozen=True)

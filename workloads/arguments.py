@@ -49,6 +49,7 @@ def parse(workload: Workload, description: str, extend: Extend | None = None) ->
     parser.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="CPU threads per rank, so that ranks do not fight")
+    parser.add_argument("--laps", help="rank 0 writes start and end of every step here as it goes, in nanoseconds")
     parser.add_argument("--losses", help="rank 0 writes the losses here, one per line, in hexadecimal")
     if extend is not None:
         extend(parser)

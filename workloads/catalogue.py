@@ -39,13 +39,17 @@ class Fault:
 
 @dataclass(frozen=True)
 class Workload:
-    """A training script of this folder. `packages`: what must be installed beside torch."""
+    """A training script of this folder. `packages`: what must be installed beside torch.
+
+    `fault_share`: of its faults' default sizes, what the regression suite injects: about one healthy step.
+    """
 
     name: str
     title: str
     faults: Mapping[str, Fault]
     world_size: int = 2
     packages: tuple[str, ...] = ()
+    fault_share: float = 1.0
     sizes: Mapping[str, str] = field(default_factory=dict)  # options for a short run, e.g. {"--steps": "20"}
 
     @property
@@ -100,6 +104,7 @@ _ALL = (
             "shaped-link": _SHAPED_LINK,
             "item": _ITEM,
         },
+        fault_share=0.5,
     ),
     Workload(
         "resnet50_ddp",
@@ -111,6 +116,7 @@ _ALL = (
             "no-overlap": replace(_BUCKETS["no-overlap"], rates=_GIGABIT),
             "slow-link": _SLOW_LINK,
         },
+        fault_share=0.7,
     ),
     Workload(
         "bert_accelerate",
@@ -120,6 +126,7 @@ _ALL = (
             "item": _ITEM,
         },
         packages=("transformers", "accelerate"),
+        fault_share=0.5,
     ),
     Workload(
         "gpt_fsdp2",
@@ -141,6 +148,7 @@ _ALL = (
         "a GPT under DeepSpeed ZeRO 1, 2 or 3",
         _only("slow-loader", "loader-straggler", "slow-rank", "slow-host", "imbalance"),
         packages=("deepspeed",),
+        fault_share=0.5,
     ),
     Workload(
         "pipeline_1f1b",

@@ -48,8 +48,10 @@ def run(workload: Workload, options: argparse.Namespace, train: Train) -> None:
         dist.init_process_group(backend)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(options.seed)
-    place = Place(rank, world_size, device, switches(options, rank, world_size), Stopwatch())
-    losses = train(options, place)
+    with open(options.laps if options.laps and rank == 0 else os.devnull, "w", encoding="ascii", buffering=1) as told:
+        watch = Stopwatch(told=told if options.laps else None)
+        place = Place(rank, world_size, device, switches(options, rank, world_size), watch)
+        losses = train(options, place)
     if rank == 0:
         _report(workload, options, place, losses)
     dist.destroy_process_group()

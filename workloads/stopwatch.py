@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 Item = TypeVar("Item")
 MARK = "ddprof_workload"  # first key of the line
@@ -18,18 +18,22 @@ WARM_UP_STEPS = 5
 class Stopwatch:
     """One lap per step, from before its batch is fetched to before the next one is; nanoseconds.
 
-    On a GPU nothing is synchronised for it: over many steps the host cannot run ahead of its device.
+    On a GPU nothing is synchronised for it: over many steps the host cannot run ahead of its device. `told`: takes a
+    line per lap as it ends, its start and end on the clock that all processes of the host share.
     """
 
     laps_ns: list[int] = field(default_factory=list)
+    told: TextIO | None = None
 
     def laps(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items, timed."""
-        started = time.perf_counter_ns()
+        started = time.monotonic_ns()
         for item in items:
             yield item
-            now = time.perf_counter_ns()
+            now = time.monotonic_ns()
             self.laps_ns.append(now - started)
+            if self.told is not None:
+                self.told.write(f"{started} {now}\n")
             started = now
 
     def line(self, workload: str, fault: str, fix: str, world_size: int) -> str:

@@ -33,8 +33,14 @@ def crowding_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     return [HealthNote(f"{many} ranks share {cores} cores", effect)]
 
 
+def shared_cores(facts: RankFacts) -> tuple[int, int] | None:
+    """(ranks of its host, cores it may use) of a CPU rank that recorded both, else None."""
+    known = None if facts.is_device_rank else facts.sidecar.get("processors")
+    if not isinstance(known, dict):
+        return None
+    many, cores = known.get("local_ranks"), known.get("usable")
+    return (many, cores) if isinstance(many, int) and isinstance(cores, int) and cores > 0 else None
+
+
 def _shares(ranks: Sequence[RankFacts]) -> list[tuple[int, int]]:
-    """(ranks of its host, cores it may use) of each CPU rank that recorded both."""
-    known = [facts.sidecar.get("processors") for facts in ranks if not facts.is_device_rank]
-    found = [(p.get("local_ranks"), p.get("usable")) for p in known if isinstance(p, dict)]
-    return [(m, cores) for m, cores in found if isinstance(m, int) and isinstance(cores, int) and cores > 0]
+    return [shared for facts in ranks if (shared := shared_cores(facts)) is not None]

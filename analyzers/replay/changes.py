@@ -13,8 +13,9 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
 from ddprof.analyzers.replay.communication_changes import RETIMING
 from ddprof.analyzers.replay.graph import host_cause
+from ddprof.analyzers.replay.host_pace import running
 from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph, Scenario
-from ddprof.analyzers.replay.stretches import Scaled, as_peers
+from ddprof.analyzers.replay.stretches import Scaled, peers_pace
 
 from ddprof import intervals
 from ddprof.findings import Change
@@ -45,6 +46,16 @@ def combined(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> S
     return result
 
 
+def as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
+    """Positions of ranks whose work the changes bring to what it takes their peers."""
+    return frozenset(
+        rank.position
+        for change in changes
+        if change.kind in ("scale_compute", "balance_compute")
+        for rank, _ in _chosen(change, graph, measures)
+    )
+
+
 def _retimed(
     change: Change, changes: tuple[Change, ...], graph: Graph, measures: Measures, so_far: Scenario
 ) -> dict[int, Array]:
@@ -68,9 +79,9 @@ def _chosen(change: Change, graph: Graph, measures: Measures) -> list[tuple[Rank
 
 
 def _scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Kernels of the ranks take 1 / value of their time; on a CPU rank its operators do.
+    """Kernels of the ranks take 1 / value of their time; on a CPU rank its operators and the Python between them do.
 
-    Target "peers": on a CPU rank its operators take their peers' time wherever ranks can be compared.
+    Target "peers": a CPU rank takes its peers' time wherever ranks can be compared.
     """
     dur, host = {}, {}
     for rank, factor in _chosen(change, graph, measures):
@@ -78,8 +89,8 @@ def _scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario
             ops = rank.ops
             dur[rank.position] = np.where(ops.is_comm, ops.dur_ns, np.round(ops.dur_ns / factor)).astype(np.int64)
         else:
-            alike = _as_peers(change, rank, graph, measures, host_work)
-            host[rank.position] = alike or ((host_work(rank.facts), 1.0 / factor),)
+            alike = _as_peers(change, rank, graph, measures, running)
+            host[rank.position] = alike or ((running(rank.facts), 1.0 / factor),)
     return Scenario(dur_ns=dur, host_scale=host)
 
 
@@ -91,7 +102,7 @@ def _as_peers(
         return None
     group = next(group for group in _peer_groups(graph, measures) if rank.position in group)
     others = [r for r in graph.ranks if r.position in group and measures.job.rank_ids[r.position] not in change.ranks]
-    return as_peers(rank.facts, [r.facts for r in others], busy)
+    return peers_pace(rank.facts, [r.facts for r in others], busy)
 
 
 def _balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes import combined
-from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
+from ddprof.analyzers.job.untraced_steps import untraced_step_us
+from ddprof.analyzers.replay.changes import as_peers, combined
+from ddprof.analyzers.replay.crowding import Host, crowded_hosts, with_crowding
+from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.pacing import PACES
 from ddprof.analyzers.replay.simulate import Outcome, simulate
-from ddprof.analyzers.replay.stretches import Scaled
+from ddprof.analyzers.replay.unprofiled import Untraced, unprofiled, without_profiler
 
-from ddprof import intervals
 from ddprof.findings import Candidate, Change, Recoverable
 
 MIN_CONTENTION = 0.005
@@ -34,7 +34,10 @@ class Pricer:
     graph: Graph
     measures: Measures
     baseline: Outcome
+    hosts: tuple[Host, ...] = ()  # where CPU ranks share cores
+    untraced: Untraced | None = None  # where capture timed steps outside its windows
     _predicted_us: dict[tuple[Change, ...], float] = field(default_factory=dict, repr=False, compare=False)
+    _untraced_us: dict[tuple[Change, ...], float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def error(self) -> float | None:
@@ -58,30 +61,68 @@ class Pricer:
             moved = (*moved, Change("instant_loader"))  # the pace of the loader comes on top
         moved = tuple(dict.fromkeys(moved))  # host time taken away twice would be too much
         scenario = combined(moved, self.graph, self.measures)
-        outcome = simulate(self.graph, scenario)
-        if self.graph.contention > MIN_CONTENTION:
-            outcome = simulate(self.graph, self._relieved(scenario, outcome))
+        outcome = self._simulated(moved, scenario, (Scenario(), self.baseline))
         step_us = self.measures.step_us * outcome.relative_to(self.baseline)
         for change in paced:
             step_us = PACES[change.kind](change, step_us, self.measures)
         return step_us
 
+    def _simulated(self, changes: tuple[Change, ...], scenario: Scenario, before: tuple[Scenario, Outcome]) -> Outcome:
+        if self.hosts:
+            alike = as_peers(changes, self.graph, self.measures)
+            return with_crowding(self.graph, scenario, self.hosts, before, alike)
+        outcome = simulate(self.graph, scenario)
+        if self.graph.contention > MIN_CONTENTION:
+            outcome = simulate(self.graph, self._relieved(scenario, outcome))
+        return outcome
+
+    def at_step(self, untraced_us: float) -> Pricer:
+        """Prices for a job whose steps outside the trace windows take so long."""
+        bare = without_profiler(self.graph, self.baseline, self.measures.step_us, untraced_us)
+        return replace(self, untraced=bare, _untraced_us={})
+
+    def untraced_us(self, changes: tuple[Change, ...]) -> float | None:
+        """Predicted step without the profiler under all changes; None where capture timed no step outside its windows.
+
+        Changes of a rate (PACES) win there in proportion.
+        """
+        if self.untraced is None or self.untraced.outcome.span_ns <= 0:
+            return None
+        if any(change.kind in PACES for change in changes):
+            return self.untraced.step_us * self.step_us(changes) / self.measures.step_us
+        if changes not in self._untraced_us:
+            bare = (self.untraced.scenario, self.untraced.outcome)
+            scenario = unprofiled(self.graph, combined(changes, self.graph, self.measures), self.untraced.pace)
+            self._untraced_us[changes] = self.untraced.step_us * self._simulated(changes, scenario, bare).relative_to(
+                bare[1]
+            )
+        return self._untraced_us[changes]
+
+    def untraced_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
+        """What the candidate's changes win without the profiler, in the range of the gain with it."""
+        if self.untraced is None or self.measures.step_us <= 0:
+            return None
+        share = self.untraced.step_us / self.measures.step_us
+        after_us = self.untraced_us(candidate.changes)
+        whole_us = self.gain_us(candidate)
+        value = gain.value * share
+        if candidate.changes and after_us is not None and whole_us > 0:
+            value = max(0.0, self.untraced.step_us - after_us) * min(1.0, gain.value / whole_us)
+        low, high = value - (gain.value - gain.low) * share, value + (gain.high - gain.value) * share
+        return Recoverable(value, max(0.0, low), min(self.untraced.step_us, high))
+
     def _relieved(self, scenario: Scenario, outcome: Outcome) -> Scenario:
         """Kernels speed up where communication beside them, waiting included, became shorter."""
         durations = dict(scenario.dur_ns)
-        host = dict(scenario.host_scale)
         share = self.graph.contention / (1 + self.graph.contention)
         for index, rank in enumerate(self.graph.ranks):
-            if not rank.facts.is_device_rank:
-                host[rank.position] = (*host.get(rank.position, ()), *_relieved_host(rank, scenario, share))
-                continue
             before, after = self.baseline.comm_busy_ns[index], outcome.comm_busy_ns[index]
             if before <= 0 or after >= before:
                 continue
             dur = durations.get(rank.position, rank.ops.dur_ns)
             relief = share * rank.beside * (1 - after / before)
             durations[rank.position] = np.round(dur * (1 - relief)).astype(np.int64)
-        return replace(scenario, dur_ns=durations, host_scale=host)
+        return replace(scenario, dur_ns=durations)
 
     def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
         """Step time the candidate's changes win on top of `given`; never negative, never above its ceiling."""
@@ -125,18 +166,8 @@ class Pricer:
         return float(steps.std(ddof=1)) if len(steps) > 1 else 0.0
 
 
-def _relieved_host(rank: RankGraph, scenario: Scenario, share: float) -> Scaled:
-    """Operators of a CPU rank beside transfers that became shorter: these need a core only while they move data."""
-    ops = rank.ops
-    before, new = int(ops.transfer_ns.sum()), scenario.transfer_ns.get(rank.position)
-    if new is None or before <= 0 or new.sum() >= before:
-        return ()
-    end_ns = ops.start_ns + ops.dur_ns
-    moving = intervals.union(end_ns - ops.transfer_ns, end_ns)
-    beside = intervals.intersect(host_work(rank.facts), moving)
-    return ((beside, 1.0 - share * (1.0 - float(new.sum()) / before)),)
-
-
 def pricer(graph: Graph, measures: Measures) -> Pricer:
     """A pricer with the unmodified run replayed."""
-    return Pricer(graph, measures, simulate(graph))
+    baseline = simulate(graph)
+    bare = without_profiler(graph, baseline, measures.step_us, untraced_step_us(measures.job))
+    return Pricer(graph, measures, baseline, crowded_hosts(graph), bare)

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from ddprof.analyzers.replay.graph import ANCHOR, CHAIN, FINISH, MARK, POST
+from ddprof.analyzers.replay.host_clock import HostClock
 from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
-
-from ddprof import intervals
-from ddprof.intervals import Intervals
-from ddprof.tables import Array
 
 MAX_LEAD = 0.25  # of the span: with less in common the window is too short to cut
 _DEVICE = (CHAIN, POST)  # nodes that begin on a stream
@@ -33,6 +30,8 @@ class Outcome:
     marks_ns: tuple[tuple[int, ...], ...]
     comm_busy_ns: tuple[int, ...]  # per rank, time in communication, waiting included
     lead_ns: tuple[int, ...]  # per rank, how much earlier its window begins than the last rank's
+    segments_ns: tuple[Sequence[int], ...]  # per rank, when each segment of its host began (reference clock)
+    ends_ns: tuple[Sequence[int], ...]  # per rank, when each of its nodes ended
 
     @property
     def span_ns(self) -> float:
@@ -87,6 +86,8 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         tuple(tuple(run.marks) for run in runs),
         tuple(run.comm_busy for run in runs),
         tuple(last_origin - run.origin for run in runs),
+        tuple(run.host for run in runs),
+        tuple(run.ends for run in runs),
     )
 
 
@@ -118,7 +119,7 @@ class _Run:
         dur = scenario.dur_ns.get(p, ops.dur_ns)
         queue = scenario.queue_ns.get(p, ops.queue_lag_ns)
         transfer = scenario.transfer_ns.get(p, ops.transfer_ns)
-        clock = _HostClock(rank, scenario)
+        clock = HostClock(rank, scenario)
         offset = np.where(ops.launch_ns == NEVER, NEVER, clock.offset(ops.launch_ns, ops.segment) + ops.launch_lag_ns)
         first, last = rank.node_first, rank.node_last
         if len(first):
@@ -141,7 +142,7 @@ class _Run:
         self.mark_at = list(zip(*clock.locate(rank.marks_ns), strict=True))
         self._anchors(scenario, clock)
 
-    def _anchors(self, scenario: Scenario, clock: _HostClock) -> None:
+    def _anchors(self, scenario: Scenario, clock: HostClock) -> None:
         rank, anchors = self.rank, self.rank.anchors
         p = rank.position
         call = clock.offset(anchors.start_ns, np.arange(len(anchors.start_ns)))
@@ -236,28 +237,3 @@ class _Run:
             target = self.target[index]
             fetched = max(call, self.ends[target] if target >= 0 else call) + self.tail[index]
         self.host[index + 1] = fetched
-
-
-class _HostClock:
-    """Host time as it passes in the scenario: spans the scenario shortens or stretches move everything after them."""
-
-    def __init__(self, rank: RankGraph, scenario: Scenario) -> None:
-        self._begins = np.concatenate(([rank.origin_ns], rank.anchors.end_ns)).astype(np.int64)
-        self._scaled: list[tuple[Intervals, float]] = []
-        for spans, factor in scenario.host_scale.get(rank.position, ()):
-            self._scaled.append((intervals.union(*spans), factor))
-
-    def _passed(self, at_ns: Array) -> Array:
-        passed = at_ns.astype(np.int64)
-        for spans, factor in self._scaled:
-            passed = passed - np.round((1.0 - factor) * intervals.covered(spans, at_ns)).astype(np.int64)
-        return passed
-
-    def offset(self, at_ns: Array, segment: Array) -> Array:
-        """Host time from the beginning of its segment to each instant."""
-        return self._passed(at_ns) - self._passed(self._begins)[segment] if len(at_ns) else at_ns.astype(np.int64)
-
-    def locate(self, at_ns: Array) -> tuple[list[int], list[int]]:
-        """Segment and offset of host instants such as step marks."""
-        segment = np.maximum(np.searchsorted(self._begins, at_ns, side="right") - 1, 0)
-        return segment.tolist(), self.offset(at_ns, segment).tolist()

@@ -23,7 +23,7 @@ FACTORS = 20  # told apart between 0 and 1; stretches of about one factor are sc
 Scaled = tuple[tuple[Intervals, float], ...]
 
 
-def as_peers(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> Scaled | None:
+def peers_pace(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> Scaled | None:
     """Parts of the rank's busy time, each with the factor that brings it to its peers' typical time.
 
     Typical: the lower median over peers of the median over their steps. None where ranks do not make the same number

@@ -1,38 +1,37 @@
-"""One training run of the matrix: start it under `ddprof run`, keep its output, read what it measured of itself."""
+"""Runs a fault and its fixes side by side: each job is captured once, then they take turns, so that all are measured
+under the same conditions. Machines that others share are faster in one minute than in the next.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import subprocess
+import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from ddprof.api import analyze
+from ddprof.analyzers.engine import Options, load_runs
 from ddprof.bench.pairs import Job
+from ddprof.bench.turns import LAPS, Turns, take_turns
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.report.model import Report
-from ddprof.workloads.stopwatch import MARK
 
-SKIP_STEPS, WINDOW_STEPS, ALL_STEPS = 6, 12, 36
-MARGIN_STEPS = 2  # after the window: the trace is written between two steps
-PERIOD_STEPS = 4  # every fault repeats within so many steps
-TIMEOUT_S = 300.0
-OUTPUT = "output.txt"
+SKIP_STEPS, WINDOW_STEPS = 6, 12
+UNTRACED_STEPS = 20  # after the window and its export, before the turns begin: what capture knows of steps without it
+ENDLESS = 1_000_000
+MEASURED = "measured.json"
 
 
 @dataclass(frozen=True)
 class Outcome:
     """A finished run.
 
-    `step_ms`: of the steps outside the trace window, by the workload's own clock; None where it failed, and `problem`
-    says why.
+    `step_ms`: of its turns, by the workload's own clock, and the mean of each turn; None where it failed, and `problem`
+    says why. `report`: for that step.
     """
 
     job: Job
@@ -40,22 +39,36 @@ class Outcome:
     step_ms: float | None = None
     report: Report | None = None
     problem: str = ""
+    turns_ms: tuple[float, ...] = ()
 
 
-def run_job(job: Job, folder: Path, reuse: bool = False) -> Outcome:
-    """Run the job into `folder` (with `reuse`: only where it has not been run yet) and analyze it."""
-    if not (reuse and (folder / OUTPUT).is_file()):
-        problem = _execute(job, folder)
-        if problem:
-            return Outcome(job, folder, problem=problem)
-    step_ms = read_step_ms((folder / OUTPUT).read_text(encoding="utf-8", errors="replace"))
-    if step_ms is None:
-        return Outcome(job, folder, problem="the workload printed no step times")
+def run_jobs(jobs: Sequence[Job], out: Path, reuse: bool = False) -> list[Outcome]:
+    """Run jobs that are to be compared into folders below `out` (with `reuse`: only where one has not been run yet)
+    and analyze them.
+    """
+    folders = [out / job.name for job in jobs]
+    if not (reuse and all((folder / MEASURED).is_file() for folder in folders)):
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        lines = [command(job, folder) for job, folder in zip(jobs, folders, strict=True)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        first = SKIP_STEPS + WINDOW_STEPS + UNTRACED_STEPS
+        for folder, turns in zip(folders, take_turns(lines, folders, environment, first), strict=True):
+            (folder / MEASURED).write_text(json.dumps(turns.as_dict()), encoding="utf-8")
+    return [_outcome(job, folder) for job, folder in zip(jobs, folders, strict=True)]
+
+
+def _outcome(job: Job, folder: Path) -> Outcome:
+    turns = Turns(**json.loads((folder / MEASURED).read_text(encoding="utf-8")))
+    if turns.step_ms is None:
+        return Outcome(job, folder, problem=turns.problem)
+    measured = tuple(turns.turns_ms)
     try:
-        report = analyze(folder, cache=False, workers=1).report
+        (run,) = load_runs([folder], Options(cache=False, workers=1))
     except DdprofError as error:
-        return Outcome(job, folder, step_ms, problem=str(error))
-    return Outcome(job, folder, step_ms, report)
+        return Outcome(job, folder, turns.step_ms, problem=str(error), turns_ms=measured)
+    return Outcome(job, folder, turns.step_ms, run.report_at(turns.step_ms * 1e3), turns_ms=measured)
 
 
 def command(job: Job, folder: Path) -> list[str]:
@@ -66,44 +79,17 @@ def command(job: Job, folder: Path) -> list[str]:
     watched = ["--run-dir", str(folder), "--skip", str(SKIP_STEPS), "--steps", str(WINDOW_STEPS)]
     rate = job.link_rate
     link = [sys.executable, "-m", "ddprof.workloads.slow_link", "--rate", rate, "--"] if rate else []
-    torchrun = [*link, sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    torchrun += [f"--nproc-per-node={job.workload.world_size}", str(script), "--steps", str(ALL_STEPS)]
-    wanted = ["--fault", job.fault, *(["--fix", job.fix] if job.fix else [])]
+    torchrun = [*link, sys.executable, "-m", "torch.distributed.run", *_rendezvous()]
+    torchrun += [f"--nproc-per-node={job.workload.world_size}", str(script), "--steps", str(ENDLESS)]
+    wanted = ["--fault", job.fault, *(["--fix", job.fix] if job.fix else []), "--laps", str(folder / LAPS)]
+    if job.fault in job.workload.faults:
+        wanted += ["--fault-ms", f"{job.workload.fault_share * job.workload.faults[job.fault].ms:g}"]
     return [sys.executable, "-m", "ddprof.cli.main", "run", *watched, "--", *torchrun, *wanted]
 
 
-def _execute(job: Job, folder: Path) -> str:
-    """Run it; the reason where it failed, else "". The output is kept, complete, in the run folder."""
-    shutil.rmtree(folder, ignore_errors=True)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(
-            command(job, folder), env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"still running after {TIMEOUT_S:.0f} s"
-    if done.returncode:
-        lines = [line for line in (done.stderr + done.stdout).splitlines() if "Error" in line]
-        return f"exit code {done.returncode}: {lines[0].strip() if lines else 'no error line'}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / OUTPUT).write_text(done.stdout + done.stderr, encoding="utf-8")
-    return ""
-
-
-def read_step_ms(output: str) -> float | None:
-    """The typical step outside the trace window from the workload's line; None where there is none."""
-    for line in output.splitlines():
-        if line.startswith(f'{{"{MARK}"'):
-            told: dict[str, Any] = json.loads(line)
-            return typical_ms(told["step_ms"][SKIP_STEPS + WINDOW_STEPS + MARGIN_STEPS :])
-    return None
-
-
-def typical_ms(laps_ms: list[float]) -> float | None:
-    """Median over groups of `PERIOD_STEPS` steps of their mean: a fault of every other step counts for what it is, a
-    hiccup of the machine does not. None below one group.
-    """
-    count = len(laps_ms) // PERIOD_STEPS
-    if not count:
-        return None
-    return float(np.median(np.reshape(laps_ms[: count * PERIOD_STEPS], (count, PERIOD_STEPS)).mean(axis=1)))
+def _rendezvous() -> list[str]:
+    """A static one: the dynamic kind of --standalone counts a job that is held for long as dead."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return ["--nnodes=1", "--master-addr=127.0.0.1", f"--master-port={port}"]

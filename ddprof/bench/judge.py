@@ -120,20 +120,18 @@ def judge(pair: Pair, faulted: Outcome, fixed: Outcome) -> Judgement:
         "traced_fixed_ms": fixed.report.steps.wall_us / 1e3,
     }
     if right and truth.priced and wall_us > 0:
-        known.update(_prediction(right[0], wall_us, faulted.step_ms))
+        known.update(_prediction(right[0], wall_us, report.steps.untraced_us, faulted.step_ms))
     return Judgement(**known)
 
 
-def _prediction(finding: Finding, wall_us: float, step_ms: float) -> dict[str, float]:
-    """The step after the fix, outside the trace window.
-
-    The profiler costs time per operator, and most fixes leave the operators and take waiting, sleeping or loading away:
-    the gain outside is the gain inside. Where steps outside took longer, the machine was slower then, gain and all.
+def _prediction(finding: Finding, wall_us: float, untraced_us: float | None, step_ms: float) -> dict[str, float]:
+    """The step after the fix in the job's turns: by the share that the report says the fix wins of a step without the
+    profiler (with it, where no such step was timed). The machine may be slower or faster by then, gain and all.
     """
     gain = finding.recoverable_us
-    slower = max(1.0, step_ms * 1e3 / wall_us)
-    won_us = {"predicted_ms": gain.value, "low_ms": gain.high, "high_ms": gain.low}
-    found = {name: max(0.0, step_ms - us * slower / 1e3) for name, us in won_us.items()}
+    outside, of_us = (gain, wall_us) if finding.untraced_us is None else (finding.untraced_us, untraced_us or wall_us)
+    won_us = {"predicted_ms": outside.value, "low_ms": outside.high, "high_ms": outside.low}
+    found = {name: max(0.0, step_ms * (1 - us / of_us)) for name, us in won_us.items()}
     return {**found, "traced_predicted_ms": max(0.0, wall_us - gain.value) / 1e3}
 
 

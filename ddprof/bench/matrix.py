@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddprof.bench.execute import Outcome, run_job
+from ddprof.bench.execute import Outcome, run_jobs
 from ddprof.bench.judge import Judgement, above_info, judge, merged, said
-from ddprof.bench.pairs import Job, Pair, hindrance, jobs
+from ddprof.bench.pairs import Job, Pair, contests, hindrance
 from ddprof.bench.summary import summarize
 
 Say = Callable[[str], None]
@@ -41,7 +41,7 @@ def run_matrix(matrix: Sequence[Pair], out: Path, repeat: int, reuse: bool, say:
     trials: dict[str, list[Judgement]] = {}
     accused, healthy = [], 0
     for number in range(repeat):
-        outcomes = _run_all(jobs(able), out / str(number), random.Random(number), reuse, say)
+        outcomes = _run_all(contests(able), out / str(number), random.Random(number), reuse, say)
         for pair in able:
             judgement = judge(pair, outcomes[pair.faulted.name], outcomes[pair.fixed.name])
             trials.setdefault(pair.fixed.name, []).append(judgement)
@@ -53,13 +53,13 @@ def run_matrix(matrix: Sequence[Pair], out: Path, repeat: int, reuse: bool, say:
     return Result(judged, every, tuple(skipped), summarize(judged, accused, healthy))
 
 
-def _run_all(wanted: list[Job], out: Path, draw: random.Random, reuse: bool, say: Say) -> dict[str, Outcome]:
+def _run_all(wanted: list[list[Job]], out: Path, draw: random.Random, reuse: bool, say: Say) -> dict[str, Outcome]:
     order = list(wanted)
     draw.shuffle(order)
     outcomes: dict[str, Outcome] = {}
-    for done, job in enumerate(order, 1):
-        outcome = run_job(job, out / job.name, reuse)
-        outcomes[job.name] = outcome
-        told = outcome.problem or f"{outcome.step_ms:.1f} ms per step"
-        say(f"[{done}/{len(order)}] {job.name}: {told}")
+    for done, contest in enumerate(order, 1):
+        for outcome in run_jobs(contest, out, reuse):
+            outcomes[outcome.job.name] = outcome
+            told = outcome.problem or f"{outcome.step_ms:.1f} ms per step"
+            say(f"[{done}/{len(order)}] {outcome.job.name}: {told}")
     return outcomes

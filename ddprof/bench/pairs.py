@@ -88,15 +88,15 @@ def _names(pair: Pair) -> tuple[str, str, str]:
     return pair.workload.name, pair.faulted.name, pair.fixed.name
 
 
-def jobs(matrix: Sequence[Pair]) -> list[Job]:
-    """Every run that the pairs need, each once: with the fault, with the fix, and, of a workload of which more than one
-    fault is run, the workload as it is.
+def contests(matrix: Sequence[Pair]) -> list[list[Job]]:
+    """Jobs to be compared, each job once: a fault with its fixes, and, of a workload of which more than one fault is
+    run, the workload as it is, alone.
     """
-    wanted: dict[str, Job] = {}
+    wanted: dict[str, list[Job]] = {}
     for pair in matrix:
-        several = len({other.fault for other in matrix if other.workload == pair.workload}) > 1
-        for job in (*([Job(pair.workload)] if several else []), pair.faulted, pair.fixed):
-            wanted.setdefault(job.name, job)
+        if len({other.fault for other in matrix if other.workload == pair.workload}) > 1:
+            wanted.setdefault(pair.workload.name, [Job(pair.workload)])
+        wanted.setdefault(pair.faulted.name, [pair.faulted]).append(pair.fixed)
     return list(wanted.values())
 
 

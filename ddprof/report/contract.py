@@ -61,6 +61,7 @@ def to_contract(report: Report) -> dict[str, Any]:
             "source": report.steps.source,
             "wall_us": _us(report.steps.wall_us),
             "per_step_us": [_us(v) for v in report.steps.per_step_us],
+            "untraced_us": _finite(report.steps.untraced_us, 3),
         },
         "ledger": {
             "per_rank": {str(rank): _ledger_row(row) for rank, row in report.ledger.per_rank.items()},
@@ -132,6 +133,7 @@ def _from_contract(document: Mapping[str, Any]) -> Report:
             source=steps["source"],
             wall_us=_number(steps["wall_us"]),
             per_step_us=tuple(_number(v) for v in steps["per_step_us"]),
+            untraced_us=steps.get("untraced_us"),
         ),
         ledger=Ledger(
             per_rank={int(rank): _ledger_from_json(row) for rank, row in ledger["per_rank"].items()},
@@ -164,7 +166,8 @@ def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
         "severity": report.severity_of(finding),
         "ranks": list(finding.ranks),
         "lost_us": _us(finding.lost_us),
-        "recoverable_us": {"value": _us(gain.value), "low": _us(gain.low), "high": _us(gain.high)},
+        "recoverable_us": _gain_to_json(gain),
+        "recoverable_untraced_us": None if finding.untraced_us is None else _gain_to_json(finding.untraced_us),
         "predicted_step_us": _us(report.predicted_step_us(finding)),
         "confidence": _finite(finding.confidence, 6),
         "calibration": None if known is None else {"inside": known.inside, "predictions": known.total},
@@ -186,14 +189,23 @@ def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
     }
 
 
+def _gain_to_json(gain: Recoverable) -> dict[str, Any]:
+    return {"value": _us(gain.value), "low": _us(gain.low), "high": _us(gain.high)}
+
+
+def _gain_from_json(gain: Mapping[str, Any]) -> Recoverable:
+    return Recoverable(_number(gain["value"]), _number(gain["low"]), _number(gain["high"]))
+
+
 def _finding_from_json(item: Mapping[str, Any]) -> Finding:
-    gain = item["recoverable_us"]
+    untraced = item.get("recoverable_untraced_us")
     return Finding(
         id=item["id"],
         summary=item.get("summary", item["id"]),
         ranks=tuple(item["ranks"]),
         lost_us=_number(item["lost_us"]),
-        recoverable_us=Recoverable(_number(gain["value"]), _number(gain["low"]), _number(gain["high"])),
+        recoverable_us=_gain_from_json(item["recoverable_us"]),
+        untraced_us=None if untraced is None else _gain_from_json(untraced),
         confidence=_number(item["confidence"]),
         evidence=tuple(
             Evidence(e["text"], e.get("rank"), e.get("start_us"), e.get("end_us"), e.get("event"))

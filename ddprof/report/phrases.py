@@ -11,6 +11,7 @@ from ddprof.report.model import Calibration, Report
 from ddprof.units import format_ranks, format_share, format_us
 
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
+PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
 _EVENT_CHARACTERS = 60
 _HIGH = 0.8
 _MEDIUM = 0.5
@@ -135,7 +136,16 @@ def gain_words(report: Report, finding: Finding) -> str:
     speedup = f", {step_us / after_us:.2f}x" if after_us > 0 else ""
     share = format_share(gain.value / step_us)
     past = calibration_words(report.calibration.get(finding.id))
-    return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}{past}"
+    bare = untraced_words(report, finding)
+    return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{past}"
+
+
+def untraced_words(report: Report, finding: Finding) -> str:
+    """The same for a step without the profiler, as the end of a sentence; empty where it is the same or unknown."""
+    bare_us, gain = report.steps.untraced_us, finding.untraced_us
+    if bare_us is None or gain is None or abs(bare_us - report.steps.wall_us) < PROFILED_SHARE * report.steps.wall_us:
+        return ""
+    return f"; without the profiler {format_us(bare_us)} -> {format_us(max(0.0, bare_us - gain.value))}"
 
 
 def calibration_words(known: Calibration | None) -> str:

@@ -6,15 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ddprof.analyzers.engine import Options, load_runs
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.job.cores import core_contention, crowding_note
+from ddprof.analyzers.replay.crowding import ALL_CORES, MOVING, crowded_hosts
 from ddprof.analyzers.replay.graph import build_graph
-from ddprof.analyzers.replay.price import pricer
+from ddprof.analyzers.replay.price import Pricer, pricer
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 
 from ddprof.findings import Change
 
-STEPS, WORK_US, TRANSFER_US, TAIL_US = 5, 20_000.0, 12_000.0, 4_000.0
+STEPS, WORK_US, TRANSFER_US, TAIL_US, LOAD_US = 5, 20_000.0, 12_000.0, 4_000.0, 30_000.0
 
 
 def written(folder: Path) -> Path:
@@ -44,12 +45,58 @@ def test_a_communicating_rank_wants_two_cores(tmp_path: Path, ranks: int | None,
     assert bool(crowding_note(facts)) == (ranks is not None and ranks > cores)
 
 
+def on_cores(run: LoadedRun, cores: int) -> Pricer:
+    known = {"processors": {"usable": cores, "local_ranks": len(run.job.ranks)}}
+    job = replace(run.job, ranks=tuple(replace(facts, sidecar=known) for facts in run.job.ranks))
+    return pricer(build_graph(job), replace(run.measures, job=job))
+
+
 def test_work_beside_transfers_speeds_up_as_they_shrink(tmp_path: Path) -> None:
+    """Two ranks that compute and two half threads that move data on two cores: half as long again as without these."""
     (run,) = load_runs([written(tmp_path)], Options(cache=False))
-    measures = run.measures
-    alone = pricer(replace(build_graph(run.job), contention=0.0), measures)
-    shared = pricer(replace(build_graph(run.job), contention=1.0), measures)
+    step_us = run.measures.step_us
     half, gone = ((Change("scale_transfer", (), (factor,)),) for factor in (0.5, 0.0))
-    assert alone.step_us(gone) == pytest.approx(measures.step_us, rel=0.01)  # hidden anyway
-    assert measures.step_us - shared.step_us(gone) == pytest.approx(TRANSFER_US / 2, rel=0.05)
-    assert measures.step_us - shared.step_us(half) == pytest.approx(TRANSFER_US / 4, rel=0.05)
+    plenty, two = on_cores(run, 64), on_cores(run, 2)
+    assert plenty.step_us(gone) == pytest.approx(step_us, rel=0.01)  # hidden anyway
+    crowd = (2 + 2 * MOVING) / 2
+    assert step_us - two.step_us(gone) == pytest.approx(TRANSFER_US * (1 - 1 / crowd), rel=0.1)
+    assert 0.3 < (step_us - two.step_us(half)) / (step_us - two.step_us(gone)) < 0.9
+
+
+def late(folder: Path, others: int) -> LoadedRun:
+    """Ranks of which the last loads for 30 ms while the others wait for it; then a collective."""
+    ranks: list[Events] = [[] for _ in range(others + 1)]
+    for rank, events in enumerate(ranks):
+        for step in range(STEPS):
+            began = step * (LOAD_US + WORK_US + 1_000)
+            loading = LOAD_US if rank == others else 100.0
+            called = began + loading + WORK_US
+            ended = began + LOAD_US + WORK_US + 1_000
+            events += [
+                annotation(rank, f"ProfilerStep#{step}", began, ended - began),
+                annotation(rank, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", began, loading),
+                operator(rank, "aten::mm", began + loading, WORK_US - 100),
+                operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
+                transfer(rank, "gloo:all_reduce", called - 5, ended - called + 5, **TENSOR),
+            ]
+    (run,) = load_runs([write(folder, ranks)], Options(cache=False))
+    return run
+
+
+def test_ranks_that_no_longer_wait_compute_side_by_side(tmp_path: Path) -> None:
+    """Recorded, the late rank had the host to itself; on time it shares it."""
+    on_time = (Change("instant_loader"),)
+    run = late(tmp_path / "four", 3)
+    alone, crowded = on_cores(run, 64).step_us(on_time), on_cores(run, 2).step_us(on_time)
+    assert alone == pytest.approx(WORK_US + 1_000, rel=0.05)
+    assert crowded > 1.2 * alone  # four ranks on two cores; three of them shared these in the recording already
+    assert on_cores(run, 2).step_us(()) == pytest.approx(run.measures.step_us)
+    two = late(tmp_path / "two", 1)
+    assert on_cores(two, 2).step_us(on_time) == pytest.approx((WORK_US + 1_000) * (1 + ALL_CORES), rel=0.05)
+
+
+def test_hosts_whose_ranks_are_not_all_traced_are_left_alone(tmp_path: Path) -> None:
+    (run,) = load_runs([written(tmp_path)], Options(cache=False))
+    known = {"processors": {"usable": 2, "local_ranks": 3}}
+    job = replace(run.job, ranks=tuple(replace(facts, sidecar=known) for facts in run.job.ranks))
+    assert crowded_hosts(build_graph(job)) == ()

@@ -1,0 +1,156 @@
+"""Several endless jobs take turns on one machine: one runs, the others are held where they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ddprof.bench.processes import Processes
+from ddprof.capture.layout import SIDECAR_SUFFIX
+
+LAPS, OUTPUT = "laps.txt", "output.txt"
+ROUNDS = 10
+PERIOD_STEPS = 4  # every fault repeats within so many steps
+TURN_PERIODS = 3  # whole periods that a turn has at least room for
+MIN_TURN_S = 1.0
+START_S = 300.0
+_POLL_S = 0.05
+
+Laps = np.ndarray[Any, np.dtype[np.int64]]  # (steps, 2): start and end, ns on the monotonic clock
+
+
+@dataclass
+class Turns:
+    """What a job measured of itself: mean step of each of its turns, and the median over them; None with the `problem`
+    that it had.
+    """
+
+    step_ms: float | None = None
+    turns_ms: list[float] = field(default_factory=list)
+    problem: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+class Contender:
+    """One of the jobs. It writes its laps into its folder."""
+
+    def __init__(self, line: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+        self.folder = folder
+        with open(folder / OUTPUT, "wb") as output:
+            self.processes = Processes(
+                subprocess.Popen(
+                    list(line), env=dict(environment), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                )
+            )
+        self.turns: list[tuple[int, int]] = []  # ns
+        self.turn_s = MIN_TURN_S
+        self.held_at_ns = 0  # since the epoch
+
+    def begin(self, steps: int) -> str:
+        """Let it run alone for so many steps, then hold it. Returns why it did not get there, else ""."""
+        until = time.monotonic() + START_S
+        while len(laps := self.laps()) < steps:
+            if not self.processes.running:
+                return f"ended with exit code {self.processes.root.returncode}: {self._error_line()}"
+            if time.monotonic() > until:
+                return f"not {steps} steps after {START_S:.0f} s"
+            time.sleep(_POLL_S)
+        self.processes.stop()
+        self.held_at_ns = time.time_ns()
+        step_s = float(np.median(laps[-PERIOD_STEPS * 2 :, 1] - laps[-PERIOD_STEPS * 2 :, 0])) / 1e9
+        self.turn_s = max(MIN_TURN_S, (PERIOD_STEPS * (TURN_PERIODS + 1) + 2) * step_s)
+        return ""
+
+    def turn(self) -> None:
+        """Its turn."""
+        begun = time.monotonic_ns()
+        self.processes.resume()
+        time.sleep(self.turn_s)
+        ended = time.monotonic_ns()
+        self.processes.stop()
+        self.turns.append((begun, ended))
+
+    def end(self) -> Turns:
+        """End the job. What its sidecars say of the time since the turns began goes: they are full of being held."""
+        alive = self.processes.running
+        laps = self.laps()
+        self.processes.end()
+        for path in self.folder.glob(f"*{SIDECAR_SUFFIX}"):
+            _forget_since(path, self.held_at_ns)
+        found = [mean for turn in self.turns if (mean := mean_ms(laps, *turn)) is not None]
+        if not alive or not found:
+            return Turns(
+                problem=f"ended in the middle: {self._error_line()}" if not alive else "too few steps in a turn"
+            )
+        return Turns(float(np.median(found)), found)
+
+    def laps(self) -> Laps:
+        """Its steps so far."""
+        try:
+            text = (self.folder / LAPS).read_text(encoding="ascii")
+        except FileNotFoundError:
+            return np.empty((0, 2), np.int64)
+        whole = text[: text.rfind("\n") + 1]
+        return np.array(whole.split(), np.int64).reshape(-1, 2)
+
+    def _error_line(self) -> str:
+        lines = (self.folder / OUTPUT).read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line.strip() for line in lines if "Error" in line), "no error line")
+
+
+def take_turns(
+    lines: Sequence[Sequence[str]], folders: Sequence[Path], environment: Mapping[str, str], first: int
+) -> list[Turns]:
+    """Start each command alone for its `first` steps, then let them run in turn; one that fails is left out.
+
+    A single job has nobody to take turns with: what it does is held against nothing.
+    """
+    contenders: list[Contender] = []
+    problems: list[str] = []
+    try:
+        for line, folder in zip(lines, folders, strict=True):
+            contenders.append(Contender(line, folder, environment))
+            problems.append(contenders[-1].begin(first))
+        able = [c for c, problem in zip(contenders, problems, strict=True) if not problem]
+        for number in range(ROUNDS if len(lines) > 1 else 1):
+            for contender in able if number % 2 == 0 else able[::-1]:
+                contender.turn()
+    finally:
+        ended = [contender.end() for contender in contenders]
+    return [Turns(problem=problem) if problem else turns for problem, turns in zip(problems, ended, strict=True)]
+
+
+def mean_ms(laps: Laps, begun_ns: int, ended_ns: int) -> float | None:
+    """Mean step of a turn over whole periods, the median of them: a fault of every other step counts for what it is, a
+    hiccup of the machine does not. The first whole step is left out: it finds cold caches and what waited for it. None
+    below one period.
+    """
+    inside = laps[(laps[:, 0] >= begun_ns) & (laps[:, 1] <= ended_ns)][1:]
+    count = len(inside) // PERIOD_STEPS
+    if not count:
+        return None
+    steps = (inside[:, 1] - inside[:, 0])[: count * PERIOD_STEPS] / 1e6
+    return float(np.median(steps.reshape(count, PERIOD_STEPS).mean(axis=1)))
+
+
+def _forget_since(path: Path, since_ns: int) -> None:
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in content.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict) and "start_ns" in value[0]:
+            content[name] = [record for record in value if record["start_ns"] is None or _end_ns(record) <= since_ns]
+    content["steps_total"] = len(content["steps"])
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _end_ns(record: Mapping[str, Any]) -> int:
+    return int(record["end_ns"] if "end_ns" in record else record["start_ns"] + record.get("dur_ns", 0))

@@ -1,0 +1,53 @@
+"""Scaled parts of a host's time: what two scalings leave is their product, everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+from ddprof.analyzers.replay.host_pace import Scaled, by_level, on_top
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddprof import intervals
+
+END = 60
+PARTS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.integers(0, END), st.integers(0, END)), max_size=4), st.sampled_from((0.0, 0.5, 2.0))
+    ),
+    max_size=3,
+)
+
+
+def scaled(parts: list[tuple[list[tuple[int, int]], float]]) -> Scaled:
+    return tuple(
+        (intervals.union(np.array([a for a, _ in spans], np.int64), np.array([b for _, b in spans], np.int64)), share)
+        for spans, share in parts
+    )
+
+
+def share_at(parts: Scaled, at: int) -> float:
+    product = 1.0
+    for (start, end), share in parts:
+        product *= share ** int(((start <= at) & (at < end)).sum())
+    return product
+
+
+@given(PARTS, PARTS)
+def test_one_on_top_of_the_other_is_their_product(first: list, second: list) -> None:
+    a, b = scaled(first), scaled(second)
+    both = on_top(a, b)
+    for at in range(END):
+        assert share_at(both, at) == share_at(a, at) * share_at(b, at)
+    covered = [spans for spans, _ in both]
+    total = sum(intervals.length(spans) for spans in covered)
+    merged = intervals.union(
+        np.concatenate([s for s, _ in covered] or [[]]), np.concatenate([e for _, e in covered] or [[]])
+    )
+    assert total == intervals.length(merged)  # disjoint
+
+
+def test_pieces_of_about_one_factor_are_kept_together() -> None:
+    spans = np.array([0, 10, 20, 30]), np.array([5, 15, 25, 35])
+    found = by_level(spans, np.array([1.0, 1.5, 1.501, 1.004]))
+    (((start, _), factor),) = found
+    assert start.tolist() == [10, 20] and factor == 1.5

@@ -1,0 +1,99 @@
+"""Jobs that take turns: they are really held, their own turns are what counts, and a broken one says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ddprof.bench import turns
+from ddprof.bench.processes import Processes
+from ddprof.bench.turns import LAPS, mean_ms, take_turns
+
+pytest.importorskip("psutil")
+
+# Two processes, as a launcher and its rank: the inner one writes a lap every `pace` seconds.
+RANK = """
+import sys, time
+with open(sys.argv[1], "w", buffering=1) as laps:
+    begun = time.monotonic_ns()
+    while True:
+        time.sleep(float(sys.argv[2]))
+        ended = time.monotonic_ns()
+        laps.write(f"{begun} {ended}\\n")
+        begun = ended
+"""
+LAUNCHER = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', *sys.argv[1:]]))"
+
+
+def job(folder: Path, pace_s: float) -> list[str]:
+    folder.mkdir()
+    return [sys.executable, "-c", LAUNCHER, RANK, str(folder / LAPS), str(pace_s)]
+
+
+def test_a_held_job_stands_still_with_its_children(tmp_path: Path) -> None:
+    line = job(tmp_path / "a", 0.01)
+    processes = Processes(subprocess.Popen(line))
+    laps = tmp_path / "a" / LAPS
+    try:
+        until = time.monotonic() + 30
+        while not (laps.exists() and laps.stat().st_size) and time.monotonic() < until:
+            time.sleep(0.02)
+        processes.stop()
+        held = laps.stat().st_size
+        time.sleep(0.3)
+        assert laps.stat().st_size == held > 0
+        processes.resume()
+        time.sleep(0.3)
+        assert laps.stat().st_size > held
+    finally:
+        processes.end()
+    after = laps.stat().st_size
+    time.sleep(0.2)
+    assert not processes.running and laps.stat().st_size == after
+
+
+def test_each_job_is_measured_in_its_own_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "ROUNDS", 3)
+    monkeypatch.setattr(turns, "MIN_TURN_S", 0.6)
+    folders = [tmp_path / "slow", tmp_path / "fast"]
+    lines = [job(folders[0], 0.03), job(folders[1], 0.01)]
+    sidecar = folders[0] / "rank0.here.1.0.sidecar.json"
+    hour_ns = 3600 * 10**9
+    early, late = ({"start_ns": time.time_ns() + at, "end_ns": time.time_ns() + at + 10} for at in (-hour_ns, hour_ns))
+    sidecar.write_text(json.dumps({"rank": 0, "steps": [early, late], "steps_total": 2, "batches": [{"step": 0}]}))
+    slow, fast = take_turns(lines, folders, os.environ, first=5)
+    assert (slow.problem, fast.problem) == ("", "")
+    assert len(slow.turns_ms) == len(fast.turns_ms) == 3
+    assert slow.step_ms is not None and fast.step_ms is not None
+    assert 30 <= slow.step_ms < 60 and 10 <= fast.step_ms < 30  # a step in which it was held would take 600 ms
+    told = json.loads(sidecar.read_text())
+    assert (told["steps"], told["steps_total"], told["batches"]) == ([early], 1, [{"step": 0}])
+
+
+def test_a_job_that_ends_says_why_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "ROUNDS", 1)
+    monkeypatch.setattr(turns, "MIN_TURN_S", 0.5)
+    folders = [tmp_path / "good", tmp_path / "bad"]
+    line = job(folders[0], 0.01)
+    folders[1].mkdir()
+    broken = [sys.executable, "-c", "raise ValueError('no such model')"]
+    good, bad = take_turns([line, broken], folders, os.environ, first=5)
+    assert good.step_ms is not None
+    assert bad.step_ms is None and bad.problem == "ended with exit code 1: ValueError: no such model"
+
+
+def test_whole_periods_count_and_a_hiccup_does_not() -> None:
+    lengths_ms = [900, *([1, 3] * 6), 50, 1, 1, 1, 1]  # the lap in which it was held, a save every other step, a hiccup
+    ends = np.cumsum(np.array(lengths_ms, np.int64) * 10**6)
+    laps = np.stack((ends - np.array(lengths_ms) * 10**6, ends), axis=1)
+    begun = int(laps[0, 0]) + 10**6
+    assert mean_ms(laps, begun, int(ends[-1])) == pytest.approx(2.0)
+    assert mean_ms(laps, begun, int(ends[4])) is None  # one whole lap is left out, three are no period
+    assert mean_ms(np.empty((0, 2), np.int64), 0, 10) is None

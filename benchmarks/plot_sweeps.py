@@ -30,10 +30,10 @@ def polyline(points: Sequence[tuple[float, float]], colour: str, dashed: bool) -
 
 def drawing(title: str, sweep: dict[str, Any]) -> str:
     """The SVG document of one sweep."""
-    values = sorted(float(v) for v in sweep["least_ms"])
+    values = sorted(float(v) for v in sweep["measured_ms"])
     place = dict(zip(values, scale(values, LEFT + 24, WIDTH - RIGHT - 24), strict=True))
     predicted = {float(v): ms for v, ms in sweep["predicted_ms"].items() if float(v) in place}
-    most = 1.08 * max([*predicted.values(), *(ms for found in sweep["measured_ms"].values() for ms in found)])
+    most = 1.08 * max([*predicted.values(), *(ms for found in sweep["turns_ms"].values() for ms in found)])
 
     def y(ms: float) -> float:
         return HEIGHT - BOTTOM - ms / most * (HEIGHT - BOTTOM - TOP)
@@ -51,10 +51,10 @@ def drawing(title: str, sweep: dict[str, Any]) -> str:
     parts.append(f'<rect x="{x - 16:.1f}" y="{TOP}" width="32" height="{HEIGHT - BOTTOM - TOP}" fill="{ADVISED}" '
                  'fill-opacity="0.15"/>')  # fmt: skip
     parts.append(polyline([(place[v], y(ms)) for v, ms in sorted(predicted.items())], PREDICTED, True))
-    parts.append(polyline([(place[v], y(sweep["least_ms"][f"{v:g}"])) for v in values], MEASURED, False))
+    parts.append(polyline([(place[v], y(sweep["measured_ms"][f"{v:g}"])) for v in values], MEASURED, False))
     for v in values:
         parts += [f'<circle cx="{place[v]:.1f}" cy="{y(ms):.1f}" r="4" fill="{MEASURED}"/>'
-                  for ms in sweep["measured_ms"][f"{v:g}"]]  # fmt: skip
+                  for ms in sweep["turns_ms"][f"{v:g}"]]  # fmt: skip
         parts.append(f'<text x="{place[v]:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{v:g}</text>')
     parts += [
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 12}" text-anchor="middle">{sweep["knob"]}</text>',

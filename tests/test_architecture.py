@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api", "capture"},  # capture.live: step rings
     "api": VOCABULARY | {"report", "analyzers", "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
-    "bench": VOCABULARY | {"api", "report", "workloads"},
+    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", PLANNING, "capture"},
     "pytest_plugin": {"api", "errors", "report"},
     "ddprof": {"api", "_version"},
     "workloads": set(),

@@ -58,6 +58,7 @@ class Workload:
         return f"{self.name}.py"
 
 
+AS_SETTING = {"workers": "num_workers=4"}  # fixes that are a setting of `ddprof whatif`
 STORAGE = "samples are read without delay"
 WORKERS = "four DataLoader workers"
 

@@ -58,12 +58,11 @@ def untraced_pauses(facts: RankFacts) -> dict[str, float]:
     }
 
 
-def _pauses_ns(pauses: Sequence[Record], steps: Sequence[Record]) -> float:
-    """Time in pauses that begin inside the steps, per step."""
+def _pauses_ns(pauses: Sequence[Record], steps: Sequence[Record]) -> float | None:
+    """Time in pauses that begin inside a step, of the typical one."""
     begun = np.array([pause["start_ns"] for pause in pauses if pause.get("dur_ns")], np.int64)
     taken = np.array([pause["dur_ns"] for pause in pauses if pause.get("dur_ns")], np.int64)
-    total = sum(int(taken[(begun >= s["start_ns"]) & (begun < s["end_ns"])].sum()) for s in steps)
-    return total / len(steps)
+    return _typical_ns([int(taken[(begun >= s["start_ns"]) & (begun < s["end_ns"])].sum()) for s in steps], 1)
 
 
 def _typical_ns(lengths_ns: Sequence[int | None], least: int = MIN_STEPS) -> float | None:

@@ -83,7 +83,7 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
         cpu_share=slowest.cpu_share,
         source=slowest.source,
         cores=now.cores,
-        cores_us=cores_bound_us(prices.measures, costs, now.cores or 0),
+        cores_us=cores_bound_us(prices.measures, costs, now.cores or 0, ready_us),
     )
 
 

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
 from ddprof.analyzers.replay.communication_changes import RETIMING
 from ddprof.analyzers.replay.graph import host_cause
-from ddprof.analyzers.replay.host_pace import running
 from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph, Scenario
-from ddprof.analyzers.replay.stretches import Scaled, peers_pace
+from ddprof.analyzers.replay.work_changes import PACE, chosen, scale_host
 
 from ddprof import intervals
 from ddprof.findings import Change
@@ -46,16 +44,6 @@ def combined(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> S
     return result
 
 
-def as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
-    """Positions of ranks whose work the changes bring to what it takes their peers."""
-    return frozenset(
-        rank.position
-        for change in changes
-        if change.kind in ("scale_compute", "balance_compute")
-        for rank, _ in _chosen(change, graph, measures)
-    )
-
-
 def _retimed(
     change: Change, changes: tuple[Change, ...], graph: Graph, measures: Measures, so_far: Scenario
 ) -> dict[int, Array]:
@@ -67,124 +55,10 @@ def _retimed(
     return transfers
 
 
-def _chosen(change: Change, graph: Graph, measures: Measures) -> list[tuple[RankGraph, float]]:
-    """Rank graphs the change is about, with the value given for each (1.0 where none)."""
-    wanted = dict(zip(change.ranks, change.values or (1.0,) * len(change.ranks), strict=False))
-    chosen = []
-    for rank in graph.ranks:
-        number = measures.job.rank_ids[rank.position]
-        if not change.ranks or number in wanted:
-            chosen.append((rank, wanted.get(number, change.values[0] if change.values else 1.0)))
-    return chosen
-
-
-def _scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Kernels of the ranks take 1 / value of their time; on a CPU rank its operators and the Python between them do.
-
-    Target "peers": a CPU rank takes its peers' time wherever ranks can be compared.
-    """
-    dur, host = {}, {}
-    for rank, factor in _chosen(change, graph, measures):
-        if rank.facts.is_device_rank:
-            ops = rank.ops
-            dur[rank.position] = np.where(ops.is_comm, ops.dur_ns, np.round(ops.dur_ns / factor)).astype(np.int64)
-        else:
-            alike = _as_peers(change, rank, graph, measures, running)
-            host[rank.position] = alike or ((running(rank.facts), 1.0 / factor),)
-    return Scenario(dur_ns=dur, host_scale=host)
-
-
-def _as_peers(
-    change: Change, rank: RankGraph, graph: Graph, measures: Measures, busy: Callable[[RankFacts], intervals.Intervals]
-) -> Scaled | None:
-    """What the change means on this rank where it says "peers"; None where one factor must do."""
-    if change.target != "peers":
-        return None
-    group = next(group for group in _peer_groups(graph, measures) if rank.position in group)
-    others = [r for r in graph.ranks if r.position in group and measures.job.rank_ids[r.position] not in change.ranks]
-    return peers_pace(rank.facts, [r.facts for r in others], busy)
-
-
-def _balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """In every step each rank computes as long as its peers do on average (OSDI'25: the mean for compute)."""
-    times = _compute_per_step(graph)
-    dur: dict[int, Array] = {}
-    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
-    for group in _peer_groups(graph, measures):
-        rows = [i for i, rank in enumerate(graph.ranks) if rank.position in group]
-        mean = times[rows].mean(axis=0)
-        for i in rows:
-            with np.errstate(invalid="ignore", divide="ignore"):
-                factor = np.where(times[i] > 0, mean / times[i], 1.0)
-            _scale_steps(graph.ranks[i], factor, dur, host)
-    return Scenario(dur_ns=dur, host_scale=host)
-
-
-def _peer_groups(graph: Graph, measures: Measures) -> list[set[int]]:
-    pipeline = measures.job.pipeline
-    if pipeline is None:
-        return [{rank.position for rank in graph.ranks}]
-    return [set(stage) for stage in pipeline.stages]
-
-
-def _step_of_ops(rank: RankGraph) -> Array:
-    """Position of the step each operation was launched in."""
-    return np.clip(np.searchsorted(rank.marks_ns, rank.ops.issued_ns, side="right"), 0, len(rank.marks_ns) - 1)
-
-
-def _compute_per_step(graph: Graph) -> Array:
-    """Compute time per rank graph and step, ns, shape (ranks, steps); steps beyond the shortest rank are left out."""
-    steps = min(len(rank.marks_ns) for rank in graph.ranks)
-    times = np.zeros((len(graph.ranks), steps))
-    for i, rank in enumerate(graph.ranks):
-        if rank.facts.is_device_rank:
-            weight = np.where(rank.ops.is_comm, 0, rank.ops.dur_ns)
-            times[i] = np.bincount(_step_of_ops(rank), weights=weight, minlength=len(rank.marks_ns))[:steps]
-        else:
-            steps_table = rank.facts.steps
-            times[i] = intervals.overlap(host_work(rank.facts), steps_table["start_ns"], steps_table["end_ns"])[:steps]
-    return times
-
-
-def _scale_steps(
-    rank: RankGraph,
-    factor: Array,
-    dur: dict[int, Array],
-    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]],
-) -> None:
-    padded = np.concatenate((factor, np.ones(max(0, len(rank.marks_ns) - len(factor)))))
-    if rank.facts.is_device_rank:
-        scale = np.where(rank.ops.is_comm, 1.0, padded[_step_of_ops(rank)])
-        dur[rank.position] = np.round(rank.ops.dur_ns * scale).astype(np.int64)
-        return
-    steps = rank.facts.steps
-    work = host_work(rank.facts)
-    host[rank.position] = tuple(
-        (intervals.clip(work, int(lo), int(hi)), float(f))
-        for lo, hi, f in zip(steps["start_ns"], steps["end_ns"], padded, strict=False)
-    )
-
-
-def _balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Layers moved until every pipeline stage has the same work."""
-    pipeline = measures.job.pipeline
-    if pipeline is None:
-        return Scenario()
-    dur: dict[int, Array] = {}
-    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
-    for chain in zip(*pipeline.stages, strict=True):
-        mean = float(np.mean([measures.stage_work_us[p] for p in chain]))
-        for rank in graph.ranks:
-            if rank.position in chain and measures.stage_work_us[rank.position] > 0:
-                factor = np.full(len(rank.marks_ns), mean / measures.stage_work_us[rank.position])
-                _scale_steps(rank, factor, dur, host)
-    return Scenario(dur_ns=dur, host_scale=host)
-
-
 def _remove_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """The host spends no time in spans of the cause; copies they launched and blocking inside them go too."""
     host, dur, freed = {}, {}, {}
-    for rank, _ in _chosen(change, graph, measures):
+    for rank, _ in chosen(change, graph, measures):
         spans = host_cause(rank.facts, change.target)
         if change.target == "checkpoint":
             spans = _with_copies_between(rank.facts, spans)
@@ -218,7 +92,7 @@ def _inside(spans: intervals.Intervals, at_ns: Array) -> Array:
 def _instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Every batch is in the prefetch queue when it is asked for."""
     host, freed = {}, {}
-    for rank, _ in _chosen(change, graph, measures):
+    for rank, _ in chosen(change, graph, measures):
         start, end = host_cause(rank.facts, "dataloader")
         spans = intervals.union(start, end)
         length = spans[1] - spans[0]
@@ -231,28 +105,10 @@ def _instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenari
     return Scenario(host_scale=host, freed=freed)
 
 
-def _scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The host works value times faster whenever it is free to run; target "peers" as in `_scale_compute`."""
-    host = {}
-    for rank, factor in _chosen(change, graph, measures):
-        facts = rank.facts
-        alike = _as_peers(change, rank, graph, measures, free_host)
-        if alike:
-            host[rank.position] = alike
-            continue
-        lo, hi = rank.origin_ns, int(rank.marks_ns[-1])
-        taken = intervals.union(facts.host_spans["start_ns"], facts.host_spans["end_ns"])
-        if not facts.is_device_rank:
-            work = host_work(facts)
-            taken = intervals.union(np.concatenate((taken[0], work[0])), np.concatenate((taken[1], work[1])))
-        host[rank.position] = ((intervals.complement(taken, lo, hi), 1.0 / factor),)
-    return Scenario(host_scale=host)
-
-
 def _no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Blocking calls outside loading and saving return at once."""
     freed = {}
-    for rank, _ in _chosen(change, graph, measures):
+    for rank, _ in chosen(change, graph, measures):
         kept = np.zeros(len(rank.anchors.kind), bool)
         for cause in ("checkpoint", "dataloader"):
             kept |= _inside(intervals.union(*host_cause(rank.facts, cause)), rank.anchors.start_ns)
@@ -263,13 +119,13 @@ def _no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 def _on_time(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Nobody waits for these ranks: as if they always arrived with their peers."""
-    return Scenario(on_time=frozenset(rank.position for rank, _ in _chosen(change, graph, measures)))
+    return Scenario(on_time=frozenset(rank.position for rank, _ in chosen(change, graph, measures)))
 
 
 def _graph_launch(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """The step is launched as a whole: next to no host time between kernels, and no gap between them."""
-    scaled = _scale_host(Change("scale_host", change.ranks, (1.0 / GRAPH_LAUNCH_SHARE,)), graph, measures)
-    queue = {rank.position: np.zeros_like(rank.ops.queue_lag_ns) for rank, _ in _chosen(change, graph, measures)}
+    scaled = scale_host(Change("scale_host", change.ranks, (1.0 / GRAPH_LAUNCH_SHARE,)), graph, measures)
+    queue = {rank.position: np.zeros_like(rank.ops.queue_lag_ns) for rank, _ in chosen(change, graph, measures)}
     return Scenario(host_scale=scaled.host_scale, queue_ns=queue)
 
 
@@ -380,12 +236,9 @@ def _hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 KINDS: Mapping[str, Callable[[Change, Graph, Measures], Scenario]] = {
-    "scale_compute": _scale_compute,
-    "balance_compute": _balance_compute,
-    "balance_stages": _balance_stages,
+    **PACE,
     "remove_host": _remove_host,
     "instant_loader": _instant_loader,
-    "scale_host": _scale_host,
     "no_sync": _no_sync,
     "on_time": _on_time,
     "graph_launch": _graph_launch,

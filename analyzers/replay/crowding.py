@@ -49,7 +49,7 @@ def crowded_hosts(graph: Graph) -> tuple[Host, ...]:
     """Hosts where ranks can stand in each other's way: CPU ranks, all of them traced, on a known number of cores."""
     found: dict[str, list[int]] = defaultdict(list)
     for index, rank in enumerate(graph.ranks):
-        found[rank.facts.identity.host].append(index)
+        found[rank.facts.identity.host or ""].append(index)
     hosts = []
     for ranks in found.values():
         shared = [shared_cores(graph.ranks[index].facts) for index in ranks]

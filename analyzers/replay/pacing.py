@@ -15,6 +15,9 @@ from ddprof.analyzers.replay.loader_queue import FetchCosts, fetch_costs, paced_
 from ddprof.findings import Change
 from ddprof.tables import Array
 
+# A worker wakes for every batch and takes a core from a rank for a slice of the scheduler, its reader thread another:
+# 2 to 11 ms on six workloads on two virtual cores (docs/workloads.md).
+HANDOVER_US = 5_000.0
 MAX_RANKS = 64  # queues simulated: the slowest loaders; the others never come last
 
 
@@ -33,7 +36,9 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
     costs = [_pace(cost) for _, cost in slowest] + [np.zeros(1)]
     own = np.append(busy_ns[[p for p, _ in slowest]], busy_ns.max())
     paced_us = paced_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), own) / 1e3
-    return max(paced_us, cores_bound_us(measures, [cost for _, cost in known], cores))
+    if workers and not now:
+        paced_us += handover_us(measures, cores)
+    return max(paced_us, cores_bound_us(measures, [cost for _, cost in known], cores, step_us))
 
 
 def own_work_us(measures: Measures) -> Array:
@@ -55,19 +60,31 @@ def _pace(costs: FetchCosts) -> Array:
     return np.maximum(costs.cost_ns - (PREFETCHED_US * 1e3 if inline else 0.0), 0.0)
 
 
-def cores_bound_us(measures: Measures, costs: list[FetchCosts], cores: int) -> float:
+def handover_us(measures: Measures, cores: int) -> float:
+    """What taking a batch over from a worker costs CPU ranks that leave no core of their host free; else 0."""
+    ranks = measures.job.ranks
+    return HANDOVER_US if cores and not ranks[0].is_device_rank and _most_on_a_host(measures) >= cores else 0.0
+
+
+def _most_on_a_host(measures: Measures) -> int:
+    hosts = [f.identity.host for f in measures.job.ranks]
+    return max(hosts.count(h) for h in set(hosts))
+
+
+def cores_bound_us(measures: Measures, costs: list[FetchCosts], cores: int, step_us: float) -> float:
     """Least step that the host's cores allow: training and loading together cannot use more than there are.
 
-    0 where the number of cores or the loader's CPU share is unknown.
+    `step_us`: the step with every batch ready; ranks train no longer than that, each on its share of the cores (what
+    operators take beyond was waiting for one). 0 where the number of cores or the loader's CPU share is unknown.
     """
     known = [c.mean_ns * c.cpu_share for c in costs if c.cpu_share is not None]
     if not cores or not known:
         return 0.0
-    hosts = [f.identity.host for f in measures.job.ranks]
-    per_host = max(hosts.count(h) for h in set(hosts))
     compute_us = float(np.mean(measures.cause_us("compute") + measures.cause_us("comm_transfer")))
     training_us = 0.0 if measures.job.ranks[0].is_device_rank else compute_us
-    return per_host * (float(np.mean(known)) / 1e3 + training_us) / cores
+    ranks = _most_on_a_host(measures)
+    training_us = min(training_us, step_us * min(1.0, cores / ranks))
+    return ranks * (float(np.mean(known)) / 1e3 + training_us) / cores
 
 
 def pipeline_schedule(change: Change, step_us: float, measures: Measures) -> float:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.untraced_steps import untraced_step_us
-from ddprof.analyzers.replay.changes import as_peers, combined
+from ddprof.analyzers.replay.changes import combined
 from ddprof.analyzers.replay.crowding import Host, crowded_hosts, with_crowding
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.pacing import PACES
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled import Untraced, unprofiled, without_profiler
+from ddprof.analyzers.replay.work_changes import as_peers
 
 from ddprof.findings import Candidate, Change, Recoverable
 
@@ -55,11 +56,7 @@ class Pricer:
         return self._predicted_us[changes]
 
     def _replayed_us(self, changes: tuple[Change, ...]) -> float:
-        paced = [change for change in changes if change.kind in PACES]
-        moved = tuple(change for change in changes if change.kind not in PACES)
-        if any(change.kind == "loader_workers" for change in paced):
-            moved = (*moved, Change("instant_loader"))  # the pace of the loader comes on top
-        moved = tuple(dict.fromkeys(moved))  # host time taken away twice would be too much
+        paced, moved = _apart(changes)
         scenario = combined(moved, self.graph, self.measures)
         outcome = self._simulated(moved, scenario, (Scenario(), self.baseline))
         step_us = self.measures.step_us * outcome.relative_to(self.baseline)
@@ -82,20 +79,17 @@ class Pricer:
         return replace(self, untraced=bare, _untraced_us={})
 
     def untraced_us(self, changes: tuple[Change, ...]) -> float | None:
-        """Predicted step without the profiler under all changes; None where capture timed no step outside its windows.
-
-        Changes of a rate (PACES) win there in proportion.
-        """
+        """Predicted step without the profiler under all changes; None where no step was timed outside the windows."""
         if self.untraced is None or self.untraced.outcome.span_ns <= 0:
             return None
-        if any(change.kind in PACES for change in changes):
-            return self.untraced.step_us * self.step_us(changes) / self.measures.step_us
         if changes not in self._untraced_us:
+            paced, moved = _apart(changes)
             bare = (self.untraced.scenario, self.untraced.outcome)
-            scenario = unprofiled(self.graph, combined(changes, self.graph, self.measures), self.untraced.pace)
-            self._untraced_us[changes] = self.untraced.step_us * self._simulated(changes, scenario, bare).relative_to(
-                bare[1]
-            )
+            scenario = unprofiled(self.graph, combined(moved, self.graph, self.measures), self.untraced.pace)
+            step_us = self.untraced.step_us * self._simulated(moved, scenario, bare).relative_to(bare[1])
+            for change in paced:
+                step_us = PACES[change.kind](change, step_us, self.measures)
+            self._untraced_us[changes] = step_us
         return self._untraced_us[changes]
 
     def untraced_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
@@ -108,6 +102,8 @@ class Pricer:
         value = gain.value * share
         if candidate.changes and after_us is not None and whole_us > 0:
             value = max(0.0, self.untraced.step_us - after_us) * min(1.0, gain.value / whole_us)
+        if candidate.ceiling_us is not None:
+            value = min(value, candidate.ceiling_us * share)
         low, high = value - (gain.value - gain.low) * share, value + (gain.high - gain.value) * share
         return Recoverable(value, max(0.0, low), min(self.untraced.step_us, high))
 
@@ -164,6 +160,15 @@ class Pricer:
     def _step_spread_us(self) -> float:
         steps = np.array(self.measures.job.per_step_ns, float) / 1e3
         return float(steps.std(ddof=1)) if len(steps) > 1 else 0.0
+
+
+def _apart(changes: tuple[Change, ...]) -> tuple[list[Change], tuple[Change, ...]]:
+    """Changes of a rate, and those of the recording; each once: host time taken away twice would be too much."""
+    paced = [change for change in changes if change.kind in PACES]
+    moved = [change for change in changes if change.kind not in PACES]
+    if any(change.kind == "loader_workers" for change in paced):
+        moved.append(Change("instant_loader"))  # the pace of the loader comes on top
+    return paced, tuple(dict.fromkeys(moved))
 
 
 def pricer(graph: Graph, measures: Measures) -> Pricer:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.replay.host_pace import Scaled
 
 from ddprof import intervals
 from ddprof.intervals import Intervals
@@ -19,8 +20,6 @@ from ddprof.tables import NULL, Array
 MAX_STRETCHES = 256  # per step; beyond it neighbours are taken together
 MAX_FACTOR = 2.0  # a stretch in which the peers take longer grows by this much at most
 FACTORS = 20  # told apart between 0 and 1; stretches of about one factor are scaled together
-
-Scaled = tuple[tuple[Intervals, float], ...]
 
 
 def peers_pace(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> Scaled | None:
@@ -36,12 +35,31 @@ def peers_pace(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[Rank
     own = _times(work, places[0])
     others = [np.median(_times(busy(f), place), axis=0) for f, place in zip(peers, places[1:], strict=True)]
     typical = np.sort(np.array(others), axis=0)[(len(others) - 1) // 2]
-    wanted = np.minimum(np.broadcast_to(typical, own.shape), MAX_FACTOR * own)
+    return _scaled(work, places[0], own, np.broadcast_to(typical, own.shape))
+
+
+def balanced(ranks: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> list[Scaled] | None:
+    """For each rank the parts of its busy time, each with the factor that brings it to the ranks' mean, stretch by
+    stretch in every step; None as in `peers_pace`.
+    """
+    places = [place for facts in ranks if (place := _places(facts)) is not None]
+    if len(places) < len(ranks) or any(place.shape[1] != places[0].shape[1] for place in places):
+        return None
+    steps = min(len(place) for place in places)
+    work = [busy(facts) for facts in ranks]
+    own = np.array([_times(spans, place[:steps]) for spans, place in zip(work, places, strict=True)])
+    mean = own.mean(axis=0)
+    return [_scaled(spans, place[:steps], o, mean) for spans, place, o in zip(work, places, own, strict=True)]
+
+
+def _scaled(work: Intervals, places: Array, own: Array, wanted: Array) -> Scaled:
+    """Stretches of about one factor together; shapes (steps, stretches + 1), (steps, stretches) and the same."""
+    wanted = np.minimum(wanted, MAX_FACTOR * own)
     level = np.rint(FACTORS * wanted / np.maximum(own, 1.0))
     scaled = []
     for value in np.unique(level[own > 0]):
         mine = (level == value) & (own > 0)
-        stretches = places[0][:, :-1][mine], places[0][:, 1:][mine]
+        stretches = places[:, :-1][mine], places[:, 1:][mine]
         scaled.append((intervals.intersect(work, stretches), float(wanted[mine].sum() / own[mine].sum())))
     return tuple(scaled)
 

@@ -35,8 +35,10 @@ MIN_COVERAGE = 0.2  # of the rank's compute time must be comparable
 MAX_CULPRIT_SHARE = 0.5  # more than half of the ranks cannot all be slower than typical
 
 
-def slow_positions(pace: Pace, min_excess: float = MIN_EXCESS) -> Array:
-    """Positions whose pace is steadily above their peers'; sorted, possibly empty."""
+def slow_positions(pace: Pace, min_excess: float = MIN_EXCESS, enough: float = np.inf) -> Array:
+    """Positions whose pace is steadily above their peers': in nearly every step by STICKY_SHARE of the typical excess,
+    or by `enough`; sorted, possibly empty.
+    """
     factor = pace.factor
     usable = np.isfinite(factor) & (pace.coverage >= MIN_COVERAGE)
     if usable.sum() < 2:
@@ -49,7 +51,7 @@ def slow_positions(pace: Pace, min_excess: float = MIN_EXCESS) -> Array:
     steady = np.zeros(len(factor), bool)
     for p in np.flatnonzero(slow):
         steps = pace.per_step[p][np.isfinite(pace.per_step[p])] - typical
-        steady[p] = np.quantile(steps, 0.1) >= STICKY_SHARE * excess[p]
+        steady[p] = np.quantile(steps, 0.1) >= min(STICKY_SHARE * excess[p], enough)
     chosen = np.flatnonzero(slow & steady)
     return chosen if len(chosen) <= MAX_CULPRIT_SHARE * usable.sum() else np.empty(0, np.int64)
 
@@ -66,7 +68,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not np.isfinite(pace.factor).any():
         yield Abstention(RULE.id, "no two ranks run the same kernels, so none can be called slow")
         return
-    chosen = slow_positions(pace, MIN_EXCESS if job.ranks[0].is_device_rank else MIN_EXCESS_CPU)
+    on_device = job.ranks[0].is_device_rank
+    chosen = slow_positions(pace) if on_device else slow_positions(pace, MIN_EXCESS_CPU, MIN_EXCESS_CPU)
     chosen = chosen[pace.more_work[chosen] < 0.1]
     if not len(chosen):
         return

@@ -75,7 +75,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     share = MIN_EXCESS_OF_STEP if measures.job.ranks[0].is_device_rank else MIN_EXCESS_OF_STEP_CPU
     chosen, typical = slow_hosts(measures.host, share * measures.step_us)
     if not measures.job.ranks[0].is_device_rank:  # operators and Python run on one core: both slow is one cause
-        told = np.isin(chosen, slow_positions(measures.compute, MIN_EXCESS_CPU))
+        told = np.isin(chosen, slow_positions(measures.compute, MIN_EXCESS_CPU, MIN_EXCESS_CPU))
         if told.any() and told.all():
             return
         chosen = chosen[~told]

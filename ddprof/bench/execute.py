@@ -7,18 +7,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
-from ddprof.analyzers.engine import Options, load_runs
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.planning.facts import present
+from ddprof.analyzers.planning.knobs import parse_setting
+from ddprof.analyzers.planning.predict import predict
 from ddprof.bench.pairs import Job
+from ddprof.bench.rendezvous import rendezvous
 from ddprof.bench.turns import LAPS, Turns, take_turns
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.report.model import Report
+from ddprof.workloads.catalogue import AS_SETTING
 
 SKIP_STEPS, WINDOW_STEPS = 6, 12
 UNTRACED_STEPS = 20  # after the window and its export, before the turns begin: what capture knows of steps without it
@@ -31,7 +35,7 @@ class Outcome:
     """A finished run.
 
     `step_ms`: of its turns, by the workload's own clock, and the mean of each turn; None where it failed, and `problem`
-    says why. `report`: for that step.
+    says why. `report`: for that step. `asked_ms`: fix -> predicted step, of fixes that are a setting.
     """
 
     job: Job
@@ -40,6 +44,7 @@ class Outcome:
     report: Report | None = None
     problem: str = ""
     turns_ms: tuple[float, ...] = ()
+    asked_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 def run_jobs(jobs: Sequence[Job], out: Path, reuse: bool = False) -> list[Outcome]:
@@ -68,7 +73,26 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         (run,) = load_runs([folder], Options(cache=False, workers=1))
     except DdprofError as error:
         return Outcome(job, folder, turns.step_ms, problem=str(error), turns_ms=measured)
-    return Outcome(job, folder, turns.step_ms, run.report_at(turns.step_ms * 1e3), turns_ms=measured)
+    step_us = turns.step_ms * 1e3
+    return Outcome(job, folder, turns.step_ms, run.report_at(step_us), "", measured, _asked(job, run, step_us))
+
+
+def _asked(job: Job, run: LoadedRun, step_us: float) -> dict[str, float]:
+    """Fix -> predicted step (ms), for those fixes of the fault that are a setting: what `ddprof whatif` says of it."""
+    prices = run.pricer.at_step(step_us)
+    fault = job.workload.faults.get(job.fault)
+    found = {}
+    for fix in fault.fixes if fault is not None and not job.fix else ():
+        if fix in AS_SETTING:
+            wanted = [parse_setting(AS_SETTING[fix])]
+            try:
+                changes = predict(prices, wanted, present(run.measures, {})).changes
+            except DdprofError:  # nothing is known of this run's loader
+                continue
+            after_us = prices.untraced_us(changes)
+            if after_us is not None:
+                found[fix] = after_us / 1e3
+    return found
 
 
 def command(job: Job, folder: Path) -> list[str]:
@@ -79,17 +103,9 @@ def command(job: Job, folder: Path) -> list[str]:
     watched = ["--run-dir", str(folder), "--skip", str(SKIP_STEPS), "--steps", str(WINDOW_STEPS)]
     rate = job.link_rate
     link = [sys.executable, "-m", "ddprof.workloads.slow_link", "--rate", rate, "--"] if rate else []
-    torchrun = [*link, sys.executable, "-m", "torch.distributed.run", *_rendezvous()]
+    torchrun = [*link, sys.executable, "-m", "torch.distributed.run", *rendezvous()]
     torchrun += [f"--nproc-per-node={job.workload.world_size}", str(script), "--steps", str(ENDLESS)]
     wanted = ["--fault", job.fault, *(["--fix", job.fix] if job.fix else []), "--laps", str(folder / LAPS)]
     if job.fault in job.workload.faults:
         wanted += ["--fault-ms", f"{job.workload.fault_share * job.workload.faults[job.fault].ms:g}"]
     return [sys.executable, "-m", "ddprof.cli.main", "run", *watched, "--", *torchrun, *wanted]
-
-
-def _rendezvous() -> list[str]:
-    """A static one: the dynamic kind of --standalone counts a job that is held for long as dead."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return ["--nnodes=1", "--master-addr=127.0.0.1", f"--master-port={port}"]

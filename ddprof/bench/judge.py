@@ -120,18 +120,24 @@ def judge(pair: Pair, faulted: Outcome, fixed: Outcome) -> Judgement:
         "traced_fixed_ms": fixed.report.steps.wall_us / 1e3,
     }
     if right and truth.priced and wall_us > 0:
-        known.update(_prediction(right[0], wall_us, report.steps.untraced_us, faulted.step_ms))
+        asked_ms = faulted.asked_ms.get(pair.fix)
+        known.update(_prediction(right[0], wall_us, report.steps.untraced_us, faulted.step_ms, asked_ms))
     return Judgement(**known)
 
 
-def _prediction(finding: Finding, wall_us: float, untraced_us: float | None, step_ms: float) -> dict[str, float]:
+def _prediction(
+    finding: Finding, wall_us: float, untraced_us: float | None, step_ms: float, asked_ms: float | None
+) -> dict[str, float]:
     """The step after the fix in the job's turns: by the share that the report says the fix wins of a step without the
-    profiler (with it, where no such step was timed). The machine may be slower or faster by then, gain and all.
+    profiler (with it, where no such step was timed). `asked_ms`: what a what-if says of this very fix, in its place.
     """
     gain = finding.recoverable_us
     outside, of_us = (gain, wall_us) if finding.untraced_us is None else (finding.untraced_us, untraced_us or wall_us)
     won_us = {"predicted_ms": outside.value, "low_ms": outside.high, "high_ms": outside.low}
     found = {name: max(0.0, step_ms * (1 - us / of_us)) for name, us in won_us.items()}
+    if asked_ms is not None:
+        moved = asked_ms - found["predicted_ms"]
+        found = {name: max(0.0, ms + moved) for name, ms in found.items()}
     return {**found, "traced_predicted_ms": max(0.0, wall_us - gain.value) / 1e3}
 
 

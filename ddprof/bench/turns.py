@@ -16,10 +16,10 @@ from ddprof.bench.processes import Processes
 from ddprof.capture.layout import SIDECAR_SUFFIX
 
 LAPS, OUTPUT = "laps.txt", "output.txt"
-ROUNDS = 10
+ROUNDS = 8
 PERIOD_STEPS = 4  # every fault repeats within so many steps
-TURN_PERIODS = 3  # whole periods that a turn has at least room for
-MIN_TURN_S = 1.0
+TURN_PERIODS = 1  # whole periods that a turn has at least room for
+MIN_TURN_S = 0.8
 START_S = 300.0
 _POLL_S = 0.05
 

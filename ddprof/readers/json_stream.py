@@ -112,8 +112,7 @@ class EventStream(Generic[B, T]):
         buffer, checked = b"", 0
         for chunk in self.chunks:
             buffer += chunk
-            if not checked:
-                buffer = buffer.removeprefix(_BOM).lstrip(_SPACE)
+            buffer = buffer.removeprefix(_BOM).lstrip(_SPACE)  # every time: a chunk may end inside the mark
             if len(buffer) < 2 * checked and len(buffer) < MAX_HEADER_BYTES:
                 continue  # doubling, so that a long header is scanned a bounded number of times
             checked = len(buffer)

@@ -64,6 +64,12 @@ def test_list_root_and_lines(events: list[Any], block: int) -> None:
         assert as_lines == events
 
 
+def test_a_byte_order_mark_may_come_in_pieces() -> None:
+    text = b"\xef\xbb\xbf" + json.dumps({"traceEvents": [{"ph": "X", "name": "a"}]}).encode()
+    for block in (1, 2, 3, 4, 40):
+        assert read_all(text, block)[0] == [{"ph": "X", "name": "a"}]
+
+
 def test_a_boundary_inside_a_string_is_not_a_boundary() -> None:
     events = [{"ph": "X", "name": 'a "}, {" b'}, {"ph": "X", "name": "}, {"}, {"ph": "X", "name": "c\\"}]
     for block in range(1, 120):

@@ -28,7 +28,7 @@ from ddprof.tables import Array
 # With every core busy each runs a little slower than one alone: shared caches and memory, lower clocks. Convolutions
 # and products on two virtual cores, one process against two: 0 to 10 %.
 ALL_CORES = 0.05
-MOVING = 0.5  # of a core: a thread that moves data over loopback also waits for the other side
+MOVING = 1.0  # of a core: gloo copies and adds, the kernel copies twice more
 ROUNDS = 2  # of stretching and simulating again; a third changes next to nothing
 
 

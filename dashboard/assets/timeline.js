@@ -15,7 +15,7 @@
 
   class Timeline {
     constructor(root, config, info) {
-      Object.assign(this, { root, config, info, tile: null, spans: [], arrows: [], details: null, focus: null, range: null });
+      Object.assign(this, { root, config, info, tile: null, spans: [], arrows: [], details: null, pinned: null, focus: null, range: null });
       Object.assign(this, { selected: null, activeLane: undefined, marked: null, hits: [], hit: -1, hover: null, pending: 0, sequence: 0 });
       Object.assign(this, { path: [], showPath: true, operators: false });
       this.kinds = new Set(config.kinds);
@@ -237,7 +237,7 @@
       if (found.bin) this.tip.textContent = `${Math.round(found.bin.share * 100)} % busy, mostly ${this.info.categories[found.bin.category].words}. ${this.info.fixed ? "This file holds the slices of the lane merged." : "Zoom in to see slices."}`;
       if (key === this.hover) return;
       this.hover = key;
-      this.details = null;
+      this.details = this.pinned;
       clearTimeout(this.asking);
       if (found.data) {
         this.tip.textContent = (this.tile.names[found.data.name[found.slice]] || "") + " · " + ddprof.time(found.data.dur[found.slice]);
@@ -250,7 +250,7 @@
       const canvas = this.canvas;
       canvas.addEventListener("keydown", (e) => this.key(e));
       canvas.addEventListener("mousemove", (e) => (this.drag ? this.dragging(e) : this.hoverOver(e)));
-      canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; this.hover = null; this.details = null; this.paint(); });
+      canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; this.hover = null; this.details = this.pinned; this.paint(); });
       canvas.addEventListener("mousedown", (e) => { const [x, y] = this.point(e); if (x > ddprof.GUTTER) this.drag = x; else this.toggleRank(this.at(x, y).row); });
       window.addEventListener("mouseup", (e) => this.drop(e), { signal: this.closing() });
       window.addEventListener("resize", () => this.resize(), { signal: this.abort.signal });
@@ -299,7 +299,7 @@
         "]": () => this.jump(this.spans.indexOf(this.focus) + 1), "[": () => this.jump(this.spans.indexOf(this.focus) - 1),
         arrowdown: () => this.step(1), arrowup: () => this.step(-1), arrowright: () => this.walk(1), arrowleft: () => this.walk(-1),
         enter: () => this.selected !== null && this.describe(this.selected, true),
-        escape: () => { this.range = null; this.marked = null; this.details = null; this.paint(); },
+        escape: () => { this.range = null; this.marked = null; this.details = this.pinned = null; this.paint(); },
       };
       const action = actions[event.key.toLowerCase()];
       if (action) { event.preventDefault(); action(); }

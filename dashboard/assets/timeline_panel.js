@@ -8,6 +8,7 @@
       const details = await ddprof.timelineData.slice(this.source(), row);
       if (!pinned && row !== this.hover) return;
       this.details = details;
+      if (pinned) this.pinned = details; // its arrows stay when the pointer moves on
       const lines = [details.name, `${details.category} · rank ${details.rank} · ${details.lane}`, `${ddprof.time(details.dur_us)} at ${ddprof.time(details.start_us)}`, ...details.facts];
       this.tip.replaceChildren(...lines.map((line) => element("div", line)));
       if (pinned) this.pin(details, lines);

@@ -72,7 +72,7 @@
       this.say.textContent = wanted.length ? `reading operators of rank ${wanted.join(", ")} …` : "";
       try {
         const info = await ddprof.timelineData.lanes({ run: this.config.run, expanded }, this.config.ranks);
-        Object.assign(this, { expanded, info, tile: null, selected: null, details: null, hover: null, hits: [], marked: null });
+        Object.assign(this, { expanded, info, tile: null, selected: null, details: null, pinned: null, hover: null, hits: [], marked: null });
         const more = this.operators && this.open.size > MOST_OPERATORS ? ` of ${this.open.size} open ranks, the first ${MOST_OPERATORS}` : "";
         this.say.textContent = wanted.length ? `operators of rank ${wanted.join(", ")}${more}` : "";
         this.layout();

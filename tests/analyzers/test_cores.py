@@ -52,7 +52,7 @@ def on_cores(run: LoadedRun, cores: int) -> Pricer:
 
 
 def test_work_beside_transfers_speeds_up_as_they_shrink(tmp_path: Path) -> None:
-    """Two ranks that compute and two half threads that move data on two cores: half as long again as without these."""
+    """Two ranks that compute and two threads that move data on two cores: twice as long as without these."""
     (run,) = load_runs([written(tmp_path)], Options(cache=False))
     step_us = run.measures.step_us
     half, gone = ((Change("scale_transfer", (), (factor,)),) for factor in (0.5, 0.0))

@@ -97,7 +97,7 @@ def _click_the_span(chromium: Any, evidence: Evidence) -> None:
     wait_for(chromium, "return document.querySelector('.tl-panel h3')?.textContent")
     said = chromium.find_element("css selector", ".tl-panel").text
     assert f"rank {evidence.rank}" in said
-    details = chromium.execute_script("return ddprof.timeline.details")
+    details = chromium.execute_script("return ddprof.timeline.pinned")
     assert details["rank"] == evidence.rank
     middle = (window[1] + window[2]) / 2
     slack = (window[2] - window[1]) / 50  # two pixels of what is shown

@@ -59,7 +59,12 @@ class Workload:
 
 
 # Fixes that are a setting of `ddprof whatif`.
-AS_SETTING = {"workers": "num_workers=4", "link": "bandwidth=2", "faster": "bandwidth=2", "compress": "compression=fp16"}
+AS_SETTING = {
+    "workers": "num_workers=4",
+    "link": "bandwidth=2",
+    "faster": "bandwidth=2",
+    "compress": "compression=fp16",
+}
 STORAGE = "samples are read without delay"
 WORKERS = "four DataLoader workers"
 

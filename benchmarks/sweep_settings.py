@@ -1,6 +1,6 @@
 """Real sweeps of two settings against what the planners advise from one traced run.
 
-    python benchmarks/sweep_settings.py --out benchmarks/results/sweeps.json     # five minutes on a quiet machine
+    python benchmarks/sweep_settings.py --out benchmarks/results/sweeps.json     # eight minutes on a quiet machine
     python benchmarks/plot_sweeps.py                                             # docs/figures/sweep-*.svg
 
 Two processes over gloo train `workloads/mnist_ddp.py`, without ddprof, one job per value of the setting. The jobs take
@@ -28,6 +28,7 @@ from ddprof.bench.turns import LAPS, take_turns
 
 ROOT = Path(__file__).resolve().parent.parent
 ENDLESS, WARM_STEPS = 1_000_000, 20
+ROUNDS = 20  # the values differ by less than one turn from the next
 WORKLOAD = str(ROOT / "workloads" / "mnist_ddp.py")
 
 
@@ -70,7 +71,7 @@ def measured_ms(sweep: Sweep, folder: Path) -> dict[float, list[float]]:
         [*command(sweep, value, ENDLESS), "--laps", str(each / LAPS)]
         for value, each in zip(sweep.values, folders, strict=True)
     ]
-    found = take_turns(lines, folders, {**os.environ, "OMP_NUM_THREADS": "1"}, WARM_STEPS)
+    found = take_turns(lines, folders, {**os.environ, "OMP_NUM_THREADS": "1"}, WARM_STEPS, ROUNDS)
     for value, turns in zip(sweep.values, found, strict=True):
         if turns.problem:
             raise RuntimeError(f"{sweep.knob} {value:g}: {turns.problem}")

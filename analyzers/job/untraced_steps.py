@@ -58,6 +58,25 @@ def untraced_pauses(facts: RankFacts) -> dict[str, float]:
     }
 
 
+def untraced_pace(ranks: Sequence[RankFacts]) -> float | None:
+    """Time of a step beside loading outside the windows, over inside: of the rank where it is least (it holds waits).
+
+    None where no rank's steps were timed both inside and outside.
+    """
+    found = []
+    for facts in ranks:
+        inside = [step for step in _records(facts, "steps") if step.get("profiled")]
+        beside = [_typical_ns([_beside_ns(step) for step in steps], 1) for steps in (inside, untraced_steps(facts))]
+        if beside[0] and beside[1]:
+            found.append((beside[0], beside[1]))
+    return min(outside for _, outside in found) / min(inside for inside, _ in found) if found else None
+
+
+def _beside_ns(step: Record) -> int | None:
+    length, loading = _length_ns(step), step.get("data_ns")
+    return length - loading if length is not None and isinstance(loading, int) and loading < length else None
+
+
 def _pauses_ns(pauses: Sequence[Record], steps: Sequence[Record]) -> float | None:
     """Time in pauses that begin inside a step, of the typical one."""
     begun = np.array([pause["start_ns"] for pause in pauses if pause.get("dur_ns")], np.int64)

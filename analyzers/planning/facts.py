@@ -75,11 +75,15 @@ def present(measures: Measures, stated: Mapping[str, float]) -> Present:
         value = known(key, captured)
         return None if value is None else int(value)
 
+    def mebibytes(key: str) -> float | None:
+        value = known(key, ddp.get(key))
+        return None if value is None else round(value, 4)  # DDP keeps whole bytes: 0.1 comes back as 0.099999
+
     return Present(
         num_workers=whole("num_workers", loader.get("num_workers")),
         prefetch_factor=whole("prefetch_factor", loader.get("prefetch_factor")),
-        bucket_cap_mb=known("bucket_cap_mb", ddp.get("bucket_cap_mb")),
-        first_bucket_mb=known("first_bucket_mb", ddp.get("first_bucket_mb")),
+        bucket_cap_mb=mebibytes("bucket_cap_mb"),
+        first_bucket_mb=mebibytes("first_bucket_mb"),
         cores=whole("cores", processors.get("usable")),
     )
 

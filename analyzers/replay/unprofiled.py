@@ -8,12 +8,13 @@ such that the replay gives the step measured there; what the machine does slower
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import free_host
-from ddprof.analyzers.job.untraced_steps import untraced_pauses
+from ddprof.analyzers.job.untraced_steps import untraced_pace, untraced_pauses
 from ddprof.analyzers.replay.graph import host_cause
 from ddprof.analyzers.replay.host_pace import on_top, running
 from ddprof.analyzers.replay.model import Graph, Scenario
@@ -26,6 +27,7 @@ SLOWEST, FASTEST = 2.0, 0.1  # paces looked at: host time outside the windows ov
 TRIES = 6  # the step is a nearly straight line in the pace
 CLOSE = 0.003  # of the step
 HANDED_SHARE = 0.5  # of a transfer on the host's threads: handing over to one another, which the profiler slows
+DECIDES_SHARE = 0.15  # of the step must hang on the host's pace, or the step tells nothing of it
 LONG_GAP_NS = 1_000_000  # the profiler adds microseconds to an operator, so a longer gap between two is not its doing
 
 
@@ -42,26 +44,36 @@ class Untraced:
 def without_profiler(graph: Graph, baseline: Outcome, traced_us: float, untraced_us: float | None) -> Untraced | None:
     """The pace of the host at which a replay gives the step measured outside the windows; None where none was.
 
-    Where the host's pace does not decide how long a step takes (the device does), it stays what it was.
+    Where the host's pace does not decide how long a step takes (the device does, or loader workers that do not keep
+    up), it is that of the step timers.
     """
     if untraced_us is None or traced_us <= 0 or baseline.span_ns <= 0:
         return None
     wanted = untraced_us / traced_us
-    found = _at(graph, untraced_us, 1.0)
-    known = {1.0: found.outcome.relative_to(baseline)}  # pace -> step, relative to the recorded one
-    pace = SLOWEST if wanted > known[1.0] else FASTEST
+    runs = {pace: _at(graph, untraced_us, pace) for pace in (1.0, FASTEST)}
+    steps = {pace: run.outcome.relative_to(baseline) for pace, run in runs.items()}  # over the recorded step
+    if steps[FASTEST] > (1 - DECIDES_SHARE) * steps[1.0]:
+        timed = untraced_pace([rank.facts for rank in graph.ranks])
+        return runs[1.0] if timed is None else _at(graph, untraced_us, min(max(timed, FASTEST), SLOWEST))
     for _ in range(TRIES):
-        nearest = min(known.values(), key=lambda step: abs(step - wanted))
-        if abs(nearest - wanted) <= CLOSE:
+        nearest = min(steps, key=lambda pace: abs(steps[pace] - wanted))
+        pace = _next_pace(steps, wanted)
+        if abs(steps[nearest] - wanted) <= CLOSE or pace is None:
             break
-        found = _at(graph, untraced_us, pace)
-        known[pace] = found.outcome.relative_to(baseline)
-        below = max((p for p, step in known.items() if step <= wanted), default=None)
-        above = min((p for p, step in known.items() if step > wanted), default=None)
-        if below is None or above is None:  # out of reach: the device or a wait decides
-            break
-        pace = below + (above - below) * (wanted - known[below]) / (known[above] - known[below])
-    return found
+        runs[pace] = _at(graph, untraced_us, pace)
+        steps[pace] = runs[pace].outcome.relative_to(baseline)
+    return runs[min(steps, key=lambda pace: abs(steps[pace] - wanted))]
+
+
+def _next_pace(steps: Mapping[float, float], wanted: float) -> float | None:
+    """Where to look between the known paces nearest to the wanted step; None where it is out of reach."""
+    below = max((pace for pace, step in steps.items() if step <= wanted), default=None)
+    above = min((pace for pace, step in steps.items() if step > wanted), default=None)
+    if above is None and SLOWEST not in steps:
+        return SLOWEST
+    if below is None or above is None:
+        return None
+    return below + (above - below) * (wanted - steps[below]) / (steps[above] - steps[below])
 
 
 def unprofiled(graph: Graph, scenario: Scenario, pace: float) -> Scenario:

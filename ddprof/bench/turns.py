@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.bench.processes import Processes
-from ddprof.capture.layout import SIDECAR_SUFFIX
+from ddprof.capture.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX
 
 LAPS, OUTPUT = "laps.txt", "output.txt"
 ROUNDS = 8
@@ -81,12 +81,14 @@ class Contender:
         self.turns.append((begun, ended))
 
     def end(self) -> Turns:
-        """End the job. What its sidecars say of the time since the turns began goes: they are full of being held."""
+        """End the job. What sidecars and loader workers wrote since the turns began goes: it is full of being held."""
         alive = self.processes.running
         laps = self.laps()
         self.processes.end()
         for path in self.folder.glob(f"*{SIDECAR_SUFFIX}"):
             _forget_since(path, self.held_at_ns)
+        for path in self.folder.glob(f"*{WORKERS_SUFFIX}"):
+            _forget_fetches_since(path, self.held_at_ns)
         found = [mean for turn in self.turns if (mean := mean_ms(laps, *turn)) is not None]
         if not alive or not found:
             return Turns(
@@ -109,7 +111,11 @@ class Contender:
 
 
 def take_turns(
-    lines: Sequence[Sequence[str]], folders: Sequence[Path], environment: Mapping[str, str], first: int
+    lines: Sequence[Sequence[str]],
+    folders: Sequence[Path],
+    environment: Mapping[str, str],
+    first: int,
+    rounds: int = ROUNDS,
 ) -> list[Turns]:
     """Start each command alone for its `first` steps, then let them run in turn; one that fails is left out.
 
@@ -122,7 +128,7 @@ def take_turns(
             contenders.append(Contender(line, folder, environment))
             problems.append(contenders[-1].begin(first))
         able = [c for c, problem in zip(contenders, problems, strict=True) if not problem]
-        for number in range(ROUNDS if len(lines) > 1 else 1):
+        for number in range(rounds if len(lines) > 1 else 1):
             for contender in able if number % 2 == 0 else able[::-1]:
                 contender.turn()
     finally:
@@ -150,6 +156,13 @@ def _forget_since(path: Path, since_ns: int) -> None:
             content[name] = [record for record in value if record["start_ns"] is None or _end_ns(record) <= since_ns]
     content["steps_total"] = len(content["steps"])
     path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _forget_fetches_since(path: Path, since_ns: int) -> None:
+    """A worker's fetch that was held looks as long as the others' turns."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if line.endswith("\n") and _end_ns(json.loads(line)) <= since_ns]
+    path.write_text("".join(kept), encoding="utf-8")
 
 
 def _end_ns(record: Mapping[str, Any]) -> int:

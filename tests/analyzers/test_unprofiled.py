@@ -22,14 +22,14 @@ STEP_US = LOAD_US + WORK_US + TRANSFER_US
 LOADER = Change("instant_loader")
 
 
-def loaded(folder: Path) -> LoadedRun:
+def loaded(folder: Path, iterator: str = "_SingleProcessDataLoaderIter") -> LoadedRun:
     """Two gloo ranks: 10 ms of loading in the training process, 18 ms of work, an all-reduce that is waited for."""
     ranks: list[Events] = [[], []]
     for rank, events in enumerate(ranks):
         for step in range(STEPS):
             began = step * STEP_US
             called = began + LOAD_US + WORK_US
-            loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+            loader = f"enumerate(DataLoader)#{iterator}.__next__"
             events += [
                 annotation(rank, f"ProfilerStep#{step}", began, STEP_US),
                 annotation(rank, loader, began, LOAD_US),
@@ -54,9 +54,10 @@ def records(traced_us: Sequence[float], untraced_us: Sequence[float], data_us: f
     return found
 
 
-def priced(run: LoadedRun, untraced_us: Sequence[float], data_us: float = LOAD_US) -> Pricer:
+def priced(run: LoadedRun, untraced_us: Sequence[float], data_us: float = LOAD_US, workers: int = 0) -> Pricer:
     steps = records([STEP_US] * STEPS, untraced_us, data_us)
-    ranks = tuple(replace(facts, sidecar={"steps": steps}) for facts in run.job.ranks)
+    sidecar = {"steps": steps, "dataloader": {"num_workers": workers}}
+    ranks = tuple(replace(facts, sidecar=sidecar) for facts in run.job.ranks)
     job = replace(run.job, ranks=ranks)
     return pricer(build_graph(job), replace(run.measures, job=job))
 
@@ -98,3 +99,12 @@ def test_a_step_that_the_host_cannot_explain_is_scaled(tmp_path: Path) -> None:
     after = prices.untraced_us((LOADER,))
     assert after is not None and 0 < after < 5_000.0
     assert prices.untraced_us(()) == pytest.approx(5_000.0)
+
+
+def test_behind_slow_workers_the_timers_tell_the_hosts_pace(tmp_path: Path) -> None:
+    """A step that waits for its batch is as long at any pace of the host; beside loading it takes 15 ms of 20."""
+    run = loaded(tmp_path, "_MultiProcessingDataLoaderIter")
+    prices = priced(run, [STEP_US] * 12, data_us=15_000.0, workers=1)
+    assert prices.untraced is not None and prices.untraced.pace == pytest.approx(0.75)
+    handed_us = TRANSFER_US * (1 - HANDED_SHARE * 0.25)
+    assert prices.untraced_us((LOADER,)) == pytest.approx(0.75 * WORK_US + handed_us, rel=0.03)

@@ -60,7 +60,6 @@ def test_a_held_job_stands_still_with_its_children(tmp_path: Path) -> None:
 
 
 def test_each_job_is_measured_in_its_own_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "ROUNDS", 3)
     monkeypatch.setattr(turns, "MIN_TURN_S", 0.6)
     folders = [tmp_path / "slow", tmp_path / "fast"]
     lines = [job(folders[0], 0.03), job(folders[1], 0.01)]
@@ -68,23 +67,26 @@ def test_each_job_is_measured_in_its_own_turns(tmp_path: Path, monkeypatch: pyte
     hour_ns = 3600 * 10**9
     early, late = ({"start_ns": time.time_ns() + at, "end_ns": time.time_ns() + at + 10} for at in (-hour_ns, hour_ns))
     sidecar.write_text(json.dumps({"rank": 0, "steps": [early, late], "steps_total": 2, "batches": [{"step": 0}]}))
-    slow, fast = take_turns(lines, folders, os.environ, first=5)
+    fetches = [json.dumps({"worker": 0, "start_ns": step["start_ns"], "dur_ns": 10}) + "\n" for step in (early, late)]
+    workers = folders[0] / "rank0.here.1.0.workers.jsonl"
+    workers.write_text("".join(fetches))
+    slow, fast = take_turns(lines, folders, os.environ, first=5, rounds=3)
     assert (slow.problem, fast.problem) == ("", "")
     assert len(slow.turns_ms) == len(fast.turns_ms) == 3
     assert slow.step_ms is not None and fast.step_ms is not None
     assert 30 <= slow.step_ms < 60 and 10 <= fast.step_ms < 30  # a step in which it was held would take 600 ms
     told = json.loads(sidecar.read_text())
     assert (told["steps"], told["steps_total"], told["batches"]) == ([early], 1, [{"step": 0}])
+    assert workers.read_text() == fetches[0]
 
 
 def test_a_job_that_ends_says_why_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "ROUNDS", 1)
     monkeypatch.setattr(turns, "MIN_TURN_S", 0.5)
     folders = [tmp_path / "good", tmp_path / "bad"]
     line = job(folders[0], 0.01)
     folders[1].mkdir()
     broken = [sys.executable, "-c", "raise ValueError('no such model')"]
-    good, bad = take_turns([line, broken], folders, os.environ, first=5)
+    good, bad = take_turns([line, broken], folders, os.environ, first=5, rounds=1)
     assert good.step_ms is not None
     assert bad.step_ms is None and bad.problem == "ended with exit code 1: ValueError: no such model"
 

@@ -38,8 +38,15 @@ def _visit(chromium: Any, address: str, path: str, theme: str) -> None:
         wait_for(chromium, "return document.querySelector('.tl-panel table')")
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
+# Axe takes seconds on a page: in the usual run each page in one of the themes, in turn; in both with the slow tests.
+@pytest.mark.parametrize(
+    ("page", "theme"),
+    [
+        pytest.param(page, theme, id=f"{page.title}-{theme}", marks=[] if (n + t) % 2 else [pytest.mark.slow])
+        for n, page in enumerate(PAGES)
+        for t, theme in enumerate(THEMES)
+    ],
+)
 def test_axe_finds_nothing_serious(chromium: Any, address: str, page: Any, theme: str) -> None:
     _visit(chromium, address, page.path, theme)
     if page.path == "/data":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -40,14 +41,34 @@ def data_parallel(model: nn.Module, place: Place, stated_cap_mb: float | None = 
         # gloo sums no bfloat16 through this hook.
         wrapped.register_comm_hook(None, bf16_compress_hook if ids else fp16_compress_hook)
     if place.switches.on("slow-link"):
-        wrapped.register_comm_hook(SLOW_LINK_COPIES // (2 if place.switches.fixed_by("link") else 1), over_slow_link)
+        copies = SLOW_LINK_COPIES // (2 if place.switches.fixed_by("link") else 1)
+        wrapped.register_comm_hook(SlowLink(copies), over_slow_link)
     return wrapped
 
 
-def over_slow_link(copies: int, bucket: Any) -> torch.futures.Future[Tensor]:
-    """Communication hook that moves every gradient `copies` times: the time that a link so much slower would take."""
+@dataclass
+class SlowLink:
+    """A link that moves every gradient `copies` times.
+
+    What it moves beside the gradients are zeros that are made once per bucket: a slow link costs no work.
+    """
+
+    copies: int
+    buffers: dict[int, Tensor] = field(default_factory=dict)
+
+    def padded(self, index: int, gradients: Tensor) -> Tensor:
+        """The buffer of a bucket; buckets are laid out anew after the first step."""
+        size = gradients.numel() * self.copies
+        if index not in self.buffers or self.buffers[index].numel() != size:
+            self.buffers[index] = gradients.new_zeros(size)
+        return self.buffers[index]
+
+
+def over_slow_link(link: SlowLink, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Communication hook that takes the time of a slow link."""
     gradients = bucket.buffer()
-    padded = gradients.div(dist.get_world_size()).repeat(copies)
+    padded = link.padded(bucket.index(), gradients)
+    torch.div(gradients, dist.get_world_size(), out=padded[: gradients.numel()])
     moved = dist.all_reduce(padded, async_op=True).get_future()
     arrived: torch.futures.Future[Tensor] = moved.then(
         lambda done: gradients.copy_(done.value()[0][: gradients.numel()])

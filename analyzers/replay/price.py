@@ -75,7 +75,8 @@ class Pricer:
 
     def at_step(self, untraced_us: float) -> Pricer:
         """Prices for a job whose steps outside the trace windows take so long."""
-        bare = without_profiler(self.graph, self.baseline, self.measures.step_us, untraced_us)
+        timed_pace = self.untraced.pace if self.untraced is not None else None
+        bare = without_profiler(self.graph, self.baseline, self.measures.step_us, untraced_us, timed_pace)
         return replace(self, untraced=bare, _untraced_us={})
 
     def untraced_us(self, changes: tuple[Change, ...]) -> float | None:
@@ -85,7 +86,8 @@ class Pricer:
         if changes not in self._untraced_us:
             paced, moved = _apart(changes)
             bare = (self.untraced.scenario, self.untraced.outcome)
-            scenario = unprofiled(self.graph, combined(moved, self.graph, self.measures), self.untraced.pace)
+            changed = combined(moved, self.graph, self.measures)
+            scenario = unprofiled(self.graph, changed, self.untraced.pace, self.untraced.drift)
             step_us = self.untraced.step_us * self._simulated(moved, scenario, bare).relative_to(bare[1])
             for change in paced:
                 step_us = PACES[change.kind](change, step_us, self.measures)

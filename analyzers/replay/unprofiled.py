@@ -33,16 +33,24 @@ LONG_GAP_NS = 1_000_000  # the profiler adds microseconds to an operator, so a l
 
 @dataclass(frozen=True)
 class Untraced:
-    """The step outside the windows and what reproduces it."""
+    """The step outside the windows and what reproduces it.
+
+    `drift`: the host's pace over the one at which the pauses were timed; 1.0 where it is the same time.
+    """
 
     step_us: float
     pace: float
+    drift: float
     scenario: Scenario
     outcome: Outcome
 
 
-def without_profiler(graph: Graph, baseline: Outcome, traced_us: float, untraced_us: float | None) -> Untraced | None:
+def without_profiler(
+    graph: Graph, baseline: Outcome, traced_us: float, untraced_us: float | None, timed_pace: float | None = None
+) -> Untraced | None:
     """The pace of the host at which a replay gives the step measured outside the windows; None where none was.
+
+    `timed_pace`: that of the steps in which the pauses were timed, where those are others.
 
     Where the host's pace does not decide how long a step takes (the device does, or loader workers that do not keep
     up), it is that of the step timers.
@@ -50,17 +58,17 @@ def without_profiler(graph: Graph, baseline: Outcome, traced_us: float, untraced
     if untraced_us is None or traced_us <= 0 or baseline.span_ns <= 0:
         return None
     wanted = untraced_us / traced_us
-    runs = {pace: _at(graph, untraced_us, pace) for pace in (1.0, FASTEST)}
+    runs = {pace: _at(graph, untraced_us, pace, timed_pace) for pace in (1.0, FASTEST)}
     steps = {pace: run.outcome.relative_to(baseline) for pace, run in runs.items()}  # over the recorded step
     if steps[FASTEST] > (1 - DECIDES_SHARE) * steps[1.0]:
         timed = untraced_pace([rank.facts for rank in graph.ranks])
-        return runs[1.0] if timed is None else _at(graph, untraced_us, min(max(timed, FASTEST), SLOWEST))
+        return runs[1.0] if timed is None else _at(graph, untraced_us, min(max(timed, FASTEST), SLOWEST), timed_pace)
     for _ in range(TRIES):
         nearest = min(steps, key=lambda pace: abs(steps[pace] - wanted))
         pace = _next_pace(steps, wanted)
         if abs(steps[nearest] - wanted) <= CLOSE or pace is None:
             break
-        runs[pace] = _at(graph, untraced_us, pace)
+        runs[pace] = _at(graph, untraced_us, pace, timed_pace)
         steps[pace] = runs[pace].outcome.relative_to(baseline)
     return runs[min(steps, key=lambda pace: abs(steps[pace] - wanted))]
 
@@ -76,13 +84,16 @@ def _next_pace(steps: Mapping[float, float], wanted: float) -> float | None:
     return below + (above - below) * (wanted - steps[below]) / (steps[above] - steps[below])
 
 
-def unprofiled(graph: Graph, scenario: Scenario, pace: float) -> Scenario:
-    """The scenario without the profiler, the host at this pace."""
+def unprofiled(graph: Graph, scenario: Scenario, pace: float, drift: float = 1.0) -> Scenario:
+    """The scenario without the profiler, the host at this pace.
+
+    Collecting garbage is the host's own work, so its timed pauses drift with it.
+    """
     host = {}
     transfer = dict(scenario.transfer_ns)
     for rank in graph.ranks:
         pauses = tuple(
-            (intervals.union(*host_cause(rank.facts, cause)), share)
+            (intervals.union(*host_cause(rank.facts, cause)), share * (drift if cause == "gc" else 1.0))
             for cause, share in untraced_pauses(rank.facts).items()
         )
         work = _busy(rank.facts)
@@ -102,6 +113,7 @@ def _busy(facts: RankFacts) -> Intervals:
     return intervals.subtract(running(facts), intervals.union(start[long], end[long]))
 
 
-def _at(graph: Graph, step_us: float, pace: float) -> Untraced:
-    scenario = unprofiled(graph, Scenario(), pace)
-    return Untraced(step_us, pace, scenario, simulate(graph, scenario))
+def _at(graph: Graph, step_us: float, pace: float, timed_pace: float | None) -> Untraced:
+    drift = pace / timed_pace if timed_pace else 1.0
+    scenario = unprofiled(graph, Scenario(), pace, drift)
+    return Untraced(step_us, pace, drift, scenario, simulate(graph, scenario))

@@ -65,12 +65,16 @@ class RankResult:
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """One run whose ranks have been put together; everything else is computed once, when first asked for."""
+    """One run whose ranks have been put together; everything else is computed once, when first asked for.
+
+    `untraced_us`: what its steps outside the trace windows take by now, where capture's timers are no longer right.
+    """
 
     label: str
     job: JobFacts
     notes: tuple[HealthNote, ...]
     sources: Mapping[str, Source] = field(default_factory=dict)  # by the path of the facts, for what is read again
+    untraced_us: float | None = None
 
     @cached_property
     def measures(self) -> Measures:
@@ -80,16 +84,13 @@ class LoadedRun:
     @cached_property
     def pricer(self) -> Pricer:
         """Replays changes of this run."""
-        return pricer(build_graph(self.job), self.measures)
+        prices = pricer(build_graph(self.job), self.measures)
+        return prices if self.untraced_us is None else prices.at_step(self.untraced_us)
 
     @cached_property
     def report(self) -> Report:
         """The whole report."""
         return summarise(self.job, self.label, self.notes, self.measures, self.pricer)
-
-    def report_at(self, untraced_us: float) -> Report:
-        """The report of a job whose steps outside the trace windows take so long by now: machines change their pace."""
-        return summarise(self.job, self.label, self.notes, self.measures, self.pricer.at_step(untraced_us))
 
 
 def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> list[Report]:

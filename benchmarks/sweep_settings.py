@@ -21,10 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ddprof.bench.rendezvous import rendezvous
-from ddprof.bench.turns import LAPS, take_turns
+from ddprof.bench.turns import LAPS, Turns, take_turns
 
 ROOT = Path(__file__).resolve().parent.parent
 ENDLESS, WARM_STEPS = 1_000_000, 20
@@ -62,8 +60,8 @@ def command(sweep: Sweep, value: float, steps: int) -> list[str]:
     return [*torchrun, WORKLOAD, *sweep.workload, "--steps", str(steps), sweep.option, f"{value:g}"]
 
 
-def measured_ms(sweep: Sweep, folder: Path) -> dict[float, list[float]]:
-    """Mean step of every turn of every value. Raises RuntimeError where a job fails."""
+def measured(sweep: Sweep, folder: Path) -> dict[float, Turns]:
+    """The turns of every value. Raises RuntimeError where a job fails."""
     folders = [folder / f"{value:g}" for value in sweep.values]
     for each in folders:
         each.mkdir()
@@ -75,7 +73,7 @@ def measured_ms(sweep: Sweep, folder: Path) -> dict[float, list[float]]:
     for value, turns in zip(sweep.values, found, strict=True):
         if turns.problem:
             raise RuntimeError(f"{sweep.knob} {value:g}: {turns.problem}")
-    return {value: turns.turns_ms for value, turns in zip(sweep.values, found, strict=True)}
+    return dict(zip(sweep.values, found, strict=True))
 
 
 def planned(sweep: Sweep, folder: Path) -> dict[str, Any]:
@@ -103,8 +101,8 @@ def run(sweep: Sweep) -> dict[str, Any]:
     """One sweep: measured steps per value, the plan, and how the two compare."""
     with tempfile.TemporaryDirectory() as folder:
         plan = planned(sweep, Path(folder) / "traced")
-        turns = measured_ms(sweep, Path(folder))
-    steps = {value: float(np.median(found)) for value, found in turns.items()}
+        turns = measured(sweep, Path(folder))
+    steps = {value: found.step_ms for value, found in turns.items() if found.step_ms is not None}
     curve = plan["caps"] if sweep.plan == "buckets" else plan["workers"]
     advised = float(plan["advised_mb"] if sweep.plan == "buckets" else plan["advised_workers"])
     nearest = min(sweep.values, key=lambda value: abs(value - advised))
@@ -112,7 +110,7 @@ def run(sweep: Sweep) -> dict[str, Any]:
         "knob": sweep.knob,
         "workload": list(sweep.workload),
         "traced_value": sweep.traced_value,
-        "turns_ms": {f"{value:g}": [round(ms, 3) for ms in found] for value, found in turns.items()},
+        "turns_ms": {f"{value:g}": [round(ms, 3) for ms in found.turns_ms] for value, found in turns.items()},
         "measured_ms": {f"{value:g}": round(ms, 3) for value, ms in steps.items()},
         "predicted_ms": {f"{p['value']:g}": round(p["step_us"] / 1e3, 3) for p in curve["points"]},
         "advised": advised,

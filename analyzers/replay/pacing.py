@@ -16,7 +16,7 @@ from ddprof.findings import Change
 from ddprof.tables import Array
 
 # A worker wakes for every batch and takes a core from a rank for a slice of the scheduler, its reader thread another:
-# 2 to 11 ms on six workloads on two virtual cores (docs/workloads.md).
+# 2 to 11 ms on six workloads on two virtual cores (`ddprof bench workloads`).
 HANDOVER_US = 5_000.0
 MAX_RANKS = 64  # queues simulated: the slowest loaders; the others never come last
 
@@ -37,7 +37,7 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
     own = np.append(busy_ns[[p for p, _ in slowest]], busy_ns.max())
     paced_us = paced_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), own) / 1e3
     if workers and not now:
-        paced_us += handover_us(measures, cores)
+        paced_us += _handover_us(measures, cores)
     return max(paced_us, cores_bound_us(measures, [cost for _, cost in known], cores, step_us))
 
 
@@ -60,7 +60,7 @@ def _pace(costs: FetchCosts) -> Array:
     return np.maximum(costs.cost_ns - (PREFETCHED_US * 1e3 if inline else 0.0), 0.0)
 
 
-def handover_us(measures: Measures, cores: int) -> float:
+def _handover_us(measures: Measures, cores: int) -> float:
     """What taking a batch over from a worker costs CPU ranks that leave no core of their host free; else 0."""
     ranks = measures.job.ranks
     return HANDOVER_US if cores and not ranks[0].is_device_rank and _most_on_a_host(measures) >= cores else 0.0

@@ -16,7 +16,7 @@ from ddprof.analyzers.replay.crowding import Host, crowded_hosts, with_crowding
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.pacing import PACES
 from ddprof.analyzers.replay.simulate import Outcome, simulate
-from ddprof.analyzers.replay.unprofiled import Untraced, unprofiled, without_profiler
+from ddprof.analyzers.replay.unprofiled import Untraced, without_profiler
 from ddprof.analyzers.replay.work_changes import as_peers
 
 from ddprof.findings import Candidate, Change, Recoverable
@@ -86,8 +86,7 @@ class Pricer:
         if changes not in self._untraced_us:
             paced, moved = _apart(changes)
             bare = (self.untraced.scenario, self.untraced.outcome)
-            changed = combined(moved, self.graph, self.measures)
-            scenario = unprofiled(self.graph, changed, self.untraced.pace, self.untraced.drift)
+            scenario = self.untraced.under(self.graph, combined(moved, self.graph, self.measures))
             step_us = self.untraced.step_us * self._simulated(moved, scenario, bare).relative_to(bare[1])
             for change in paced:
                 step_us = PACES[change.kind](change, step_us, self.measures)

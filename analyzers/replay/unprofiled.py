@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
@@ -32,17 +33,31 @@ LONG_GAP_NS = 1_000_000  # the profiler adds microseconds to an operator, so a l
 
 
 @dataclass(frozen=True)
+class HostTime:
+    """Host time of a rank: pauses as (cause, spans, what they take outside the windows over inside), and its work."""
+
+    pauses: tuple[tuple[str, Intervals, float], ...]
+    work: Intervals
+
+
+@dataclass(frozen=True)
 class Untraced:
     """The step outside the windows and what reproduces it.
 
-    `drift`: the host's pace over the one at which the pauses were timed; 1.0 where it is the same time.
+    `drift`: the host's pace over the one at which the pauses were timed; 1.0 where it is the same time. `host`: by
+    position of the rank.
     """
 
     step_us: float
     pace: float
     drift: float
+    host: Mapping[int, HostTime]
     scenario: Scenario
     outcome: Outcome
+
+    def under(self, graph: Graph, scenario: Scenario) -> Scenario:
+        """The scenario without the profiler."""
+        return _unprofiled(graph, self.host, scenario, self.pace, self.drift)
 
 
 def without_profiler(
@@ -58,17 +73,18 @@ def without_profiler(
     if untraced_us is None or traced_us <= 0 or baseline.span_ns <= 0:
         return None
     wanted = untraced_us / traced_us
-    runs = {pace: _at(graph, untraced_us, pace, timed_pace) for pace in (1.0, FASTEST)}
+    at = partial(_at, graph, {rank.position: _host_time(rank.facts) for rank in graph.ranks}, untraced_us, timed_pace)
+    runs = {pace: at(pace) for pace in (1.0, FASTEST)}
     steps = {pace: run.outcome.relative_to(baseline) for pace, run in runs.items()}  # over the recorded step
     if steps[FASTEST] > (1 - DECIDES_SHARE) * steps[1.0]:
         timed = untraced_pace([rank.facts for rank in graph.ranks])
-        return runs[1.0] if timed is None else _at(graph, untraced_us, min(max(timed, FASTEST), SLOWEST), timed_pace)
+        return runs[1.0] if timed is None else at(min(max(timed, FASTEST), SLOWEST))
     for _ in range(TRIES):
         nearest = min(steps, key=lambda pace: abs(steps[pace] - wanted))
         pace = _next_pace(steps, wanted)
         if abs(steps[nearest] - wanted) <= CLOSE or pace is None:
             break
-        runs[pace] = _at(graph, untraced_us, pace, timed_pace)
+        runs[pace] = at(pace)
         steps[pace] = runs[pace].outcome.relative_to(baseline)
     return runs[min(steps, key=lambda pace: abs(steps[pace] - wanted))]
 
@@ -84,26 +100,31 @@ def _next_pace(steps: Mapping[float, float], wanted: float) -> float | None:
     return below + (above - below) * (wanted - steps[below]) / (steps[above] - steps[below])
 
 
-def unprofiled(graph: Graph, scenario: Scenario, pace: float, drift: float = 1.0) -> Scenario:
+def _unprofiled(graph: Graph, host: Mapping[int, HostTime], scenario: Scenario, pace: float, drift: float) -> Scenario:
     """The scenario without the profiler, the host at this pace.
 
     Collecting garbage is the host's own work, so its timed pauses drift with it.
     """
-    host = {}
+    scaled = {}
     transfer = dict(scenario.transfer_ns)
     for rank in graph.ranks:
-        pauses = tuple(
-            (intervals.union(*host_cause(rank.facts, cause)), share * (drift if cause == "gc" else 1.0))
-            for cause, share in untraced_pauses(rank.facts).items()
-        )
-        work = _busy(rank.facts)
-        for spans, _ in pauses:
-            work = intervals.subtract(work, spans)
+        own = host[rank.position]
+        pauses = [(spans, share * (drift if cause == "gc" else 1.0)) for cause, spans, share in own.pauses]
         if not rank.facts.is_device_rank:
             moved = transfer.get(rank.position, rank.ops.transfer_ns)
             transfer[rank.position] = np.round(moved * (1 + HANDED_SHARE * (pace - 1))).astype(np.int64)
-        host[rank.position] = on_top(scenario.host_scale.get(rank.position, ()), (*pauses, (work, pace)))
-    return replace(scenario, host_scale=host, transfer_ns=transfer)
+        scaled[rank.position] = on_top(scenario.host_scale.get(rank.position, ()), (*pauses, (own.work, pace)))
+    return replace(scenario, host_scale=scaled, transfer_ns=transfer)
+
+
+def _host_time(facts: RankFacts) -> HostTime:
+    pauses = tuple(
+        (cause, intervals.union(*host_cause(facts, cause)), share) for cause, share in untraced_pauses(facts).items()
+    )
+    work = _busy(facts)
+    for _, spans, _ in pauses:
+        work = intervals.subtract(work, spans)
+    return HostTime(pauses, work)
 
 
 def _busy(facts: RankFacts) -> Intervals:
@@ -113,7 +134,7 @@ def _busy(facts: RankFacts) -> Intervals:
     return intervals.subtract(running(facts), intervals.union(start[long], end[long]))
 
 
-def _at(graph: Graph, step_us: float, pace: float, timed_pace: float | None) -> Untraced:
+def _at(graph: Graph, host: Mapping[int, HostTime], step_us: float, timed_pace: float | None, pace: float) -> Untraced:
     drift = pace / timed_pace if timed_pace else 1.0
-    scenario = unprofiled(graph, Scenario(), pace, drift)
-    return Untraced(step_us, pace, drift, scenario, simulate(graph, scenario))
+    scenario = _unprofiled(graph, host, Scenario(), pace, drift)
+    return Untraced(step_us, pace, drift, host, scenario, simulate(graph, scenario))

@@ -20,12 +20,12 @@ from ddprof.tables import Array
 def chosen(change: Change, graph: Graph, measures: Measures) -> list[tuple[RankGraph, float]]:
     """Rank graphs the change is about, with the value given for each (1.0 where none)."""
     wanted = dict(zip(change.ranks, change.values or (1.0,) * len(change.ranks), strict=False))
-    chosen = []
+    found = []
     for rank in graph.ranks:
         number = measures.job.rank_ids[rank.position]
         if not change.ranks or number in wanted:
-            chosen.append((rank, wanted.get(number, change.values[0] if change.values else 1.0)))
-    return chosen
+            found.append((rank, wanted.get(number, change.values[0] if change.values else 1.0)))
+    return found
 
 
 def _scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
@@ -66,7 +66,7 @@ def _balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenar
         return Scenario(host_scale=alike)
     times = _compute_per_step(graph)
     dur: dict[int, Array] = {}
-    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
+    host: dict[int, Scaled] = {}
     for group in _peer_groups(graph, measures):
         rows = [i for i, rank in enumerate(graph.ranks) if rank.position in group]
         mean = times[rows].mean(axis=0)
@@ -120,7 +120,7 @@ def _scale_steps(
     rank: RankGraph,
     factor: Array,
     dur: dict[int, Array],
-    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]],
+    host: dict[int, Scaled],
 ) -> None:
     padded = np.concatenate((factor, np.ones(max(0, len(rank.marks_ns) - len(factor)))))
     if rank.facts.is_device_rank:
@@ -141,7 +141,7 @@ def _balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenari
     if pipeline is None:
         return Scenario()
     dur: dict[int, Array] = {}
-    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
+    host: dict[int, Scaled] = {}
     for chain in zip(*pipeline.stages, strict=True):
         mean = float(np.mean([measures.stage_work_us[p] for p in chain]))
         for rank in graph.ranks:

@@ -9,14 +9,13 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import parse_setting
-from ddprof.analyzers.planning.predict import predict
+from ddprof.analyzers.planning.knobs import BY_KEY, parse_setting
 from ddprof.bench.pairs import Job
 from ddprof.bench.rendezvous import rendezvous
 from ddprof.bench.turns import LAPS, Turns, take_turns
@@ -73,23 +72,22 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         (run,) = load_runs([folder], Options(cache=False, workers=1))
     except DdprofError as error:
         return Outcome(job, folder, turns.step_ms, problem=str(error), turns_ms=measured)
-    step_us = turns.step_ms * 1e3
-    return Outcome(job, folder, turns.step_ms, run.report_at(step_us), "", measured, _asked(job, run, step_us))
+    now = replace(run, untraced_us=turns.step_ms * 1e3)
+    return Outcome(job, folder, turns.step_ms, now.report, "", measured, _asked(job, now))
 
 
-def _asked(job: Job, run: LoadedRun, step_us: float) -> dict[str, float]:
+def _asked(job: Job, run: LoadedRun) -> dict[str, float]:
     """Fix -> predicted step (ms), for those fixes of the fault that are a setting: what `ddprof whatif` says of it."""
-    prices = run.pricer.at_step(step_us)
     fault = job.workload.faults.get(job.fault)
     found = {}
     for fix in fault.fixes if fault is not None and not job.fix else ():
         if fix in AS_SETTING:
-            wanted = [parse_setting(AS_SETTING[fix])]
+            setting = parse_setting(AS_SETTING[fix])
             try:
-                changes = predict(prices, wanted, present(run.measures, {})).changes
+                changes = BY_KEY[setting.key].changes(setting, run.measures, present(run.measures, {}))
             except DdprofError:  # nothing is known of this run's loader
                 continue
-            after_us = prices.untraced_us(changes)
+            after_us = run.pricer.untraced_us(changes)
             if after_us is not None:
                 found[fix] = after_us / 1e3
     return found

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 PATIENCE_S = 30.0
+
+
+def one_in(many: int, names: Sequence[str]) -> list[Any]:
+    """Parameters of a test that takes seconds each: one in so many in the usual run, the others with the slow tests."""
+    return [name if n % many == 0 else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(names)]
 
 
 def wait_for(chromium: Any, script: str) -> Any:

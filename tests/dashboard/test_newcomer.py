@@ -16,7 +16,7 @@ from ddprof.dashboard.session import Session, load
 
 from ddprof.findings import Evidence, Finding
 from ddprof.units import format_ranks
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import one_in, trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -55,10 +55,7 @@ def _found(session: Session, fault: dict[str, Any]) -> tuple[int, Finding]:
     return next((n, f) for n, f in ranked if f.id in named and f.ranks == tuple(fault["ranks"]))
 
 
-# Seconds each: every other one in the usual run, all of them with the slow tests.
-@pytest.mark.parametrize(
-    "name", [name if n % 2 == 0 else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(FAULTY)]
-)
+@pytest.mark.parametrize("name", one_in(2, FAULTY))
 def test_the_overview_names_the_culprit_and_two_clicks_show_the_event(
     chromium: Any, address: str, sessions: list[Session], name: str
 ) -> None:

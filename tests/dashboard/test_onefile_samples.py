@@ -17,7 +17,7 @@ from ddprof.dashboard.view import View
 
 from ddprof.report import phrases
 from ddprof.report.contract import to_contract
-from tests.dashboard.browsing import trouble, wait_for
+from tests.dashboard.browsing import one_in, trouble, wait_for
 from tests.dashboard.onefile_reader import File, equal_tables
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
@@ -65,11 +65,8 @@ def test_hashed_names_leave_the_verdict(sample: Callable[[str], tuple[Session, s
     assert [word for word in private if word in hashed_text] == []
 
 
-# A browser for each takes minutes: every third in the usual run, all of them with the slow tests.
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    "name", [name if n % 3 == 0 else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(NAMES)]
-)
+@pytest.mark.parametrize("name", one_in(3, NAMES))
 def test_it_opens_from_disk(
     chromium: Any, tmp_path: Path, sample: Callable[[str], tuple[Session, str]], name: str
 ) -> None:

@@ -65,16 +65,12 @@ class RankResult:
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """One run whose ranks have been put together; everything else is computed once, when first asked for.
-
-    `untraced_us`: what its steps outside the trace windows take by now, where capture's timers are no longer right.
-    """
+    """One run whose ranks have been put together; everything else is computed once, when first asked for."""
 
     label: str
     job: JobFacts
     notes: tuple[HealthNote, ...]
     sources: Mapping[str, Source] = field(default_factory=dict)  # by the path of the facts, for what is read again
-    untraced_us: float | None = None
 
     @cached_property
     def measures(self) -> Measures:
@@ -84,8 +80,7 @@ class LoadedRun:
     @cached_property
     def pricer(self) -> Pricer:
         """Replays changes of this run."""
-        prices = pricer(build_graph(self.job), self.measures)
-        return prices if self.untraced_us is None else prices.at_step(self.untraced_us)
+        return pricer(build_graph(self.job), self.measures)
 
     @cached_property
     def report(self) -> Report:

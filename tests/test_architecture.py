@@ -19,7 +19,7 @@ MAPPED = ("analyzers", "dashboard", "workloads", "sample_traces")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
-VOCABULARY = {"model", "tables", "intervals", "units", "errors", "findings", "_version", "hardware"}
+VOCABULARY = {"averages", "model", "tables", "intervals", "units", "errors", "findings", "_version", "hardware"}
 FACTS, JOB, RULES, REPLAY, PLANNING = (f"analyzers.{part}" for part in ("facts", "job", "rules", "replay", "planning"))
 PURE_REPORT = "report.model"
 
@@ -27,6 +27,7 @@ PURE_REPORT = "report.model"
 ALLOWED: dict[str, set[str]] = {
     "model": {"tables"},
     "tables": set(),
+    "averages": set(),
     "intervals": set(),
     "units": set(),
     "errors": set(),

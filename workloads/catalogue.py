@@ -64,6 +64,7 @@ AS_SETTING = {
     "link": "bandwidth=2",
     "faster": "bandwidth=2",
     "compress": "compression=fp16",
+    "keep": "reshard_after_forward=False",
 }
 STORAGE = "samples are read without delay"
 WORKERS = "four DataLoader workers"

@@ -17,7 +17,7 @@ from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.pacing import PACES
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled import Untraced, without_profiler
-from ddprof.analyzers.replay.work_changes import as_peers
+from ddprof.analyzers.replay.work_changes import as_peers, to_peers
 
 from ddprof.findings import Candidate, Change, Recoverable
 
@@ -73,12 +73,6 @@ class Pricer:
             outcome = simulate(self.graph, self._relieved(scenario, outcome))
         return outcome
 
-    def at_step(self, untraced_us: float) -> Pricer:
-        """Prices for a job whose steps outside the trace windows take so long."""
-        timed_pace = self.untraced.pace if self.untraced is not None else None
-        bare = without_profiler(self.graph, self.baseline, self.measures.step_us, untraced_us, timed_pace)
-        return replace(self, untraced=bare, _untraced_us={})
-
     def untraced_us(self, changes: tuple[Change, ...]) -> float | None:
         """Predicted step without the profiler under all changes; None where no step was timed outside the windows."""
         if self.untraced is None or self.untraced.outcome.span_ns <= 0:
@@ -86,7 +80,8 @@ class Pricer:
         if changes not in self._untraced_us:
             paced, moved = _apart(changes)
             bare = (self.untraced.scenario, self.untraced.outcome)
-            scenario = self.untraced.under(self.graph, combined(moved, self.graph, self.measures))
+            alike = to_peers(moved, self.graph, self.measures)
+            scenario = self.untraced.under(self.graph, combined(moved, self.graph, self.measures), alike)
             step_us = self.untraced.step_us * self._simulated(moved, scenario, bare).relative_to(bare[1])
             for change in paced:
                 step_us = PACES[change.kind](change, step_us, self.measures)

@@ -1,4 +1,4 @@
-"""A slow rank's host given the pace of its peers, stretch by stretch between two communications.
+"""A slow rank's host given the pace of its peers, stretch by stretch between two communications or phases.
 
 A rank is rarely slow everywhere alike: what holds it (a hook, a layer, a neighbour that wakes at the same place) sits
 somewhere in the step. Ranks meet at each collective, so time taken away in a stretch where this rank is last shortens
@@ -28,8 +28,8 @@ def peers_pace(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[Rank
     Typical: the lower median over peers of the median over their steps. None where ranks do not make the same number
     of calls in every step.
     """
-    places = [place for facts in (slow, *peers) if (place := _places(facts)) is not None]
-    if not peers or len(places) <= len(peers) or any(place.shape[1] != places[0].shape[1] for place in places):
+    places = _places([slow, *peers]) if peers else None
+    if places is None:
         return None
     work = busy(slow)
     own = _times(work, places[0])
@@ -42,8 +42,8 @@ def balanced(ranks: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals])
     """For each rank the parts of its busy time, each with the factor that brings it to the ranks' mean, stretch by
     stretch in every step; None as in `peers_pace`.
     """
-    places = [place for facts in ranks if (place := _places(facts)) is not None]
-    if len(places) < len(ranks) or any(place.shape[1] != places[0].shape[1] for place in places):
+    places = _places(ranks)
+    if places is None:
         return None
     steps = min(len(place) for place in places)
     work = [busy(facts) for facts in ranks]
@@ -64,23 +64,51 @@ def _scaled(work: Intervals, places: Array, own: Array, wanted: Array) -> Scaled
     return tuple(scaled)
 
 
-def _places(facts: RankFacts) -> Array | None:
-    """Where the stretches of each step begin and end, ns, shape (steps, stretches + 1).
+def _places(ranks: Sequence[RankFacts]) -> list[Array] | None:
+    """Where the stretches of each step begin and end on each rank, ns, shape (steps, stretches + 1).
 
-    The step's own bounds, and the calls of communication between them; None where steps differ in how many they make or
-    the trace does not show them.
+    The step's own bounds, and between them the calls of communication and the bounds of phases, which are left out
+    where they do not come in the same order everywhere; None where the calls do not either.
     """
-    calls = np.sort(facts.comms["launch_ns" if facts.is_device_rank else "start_ns"])
-    lo, hi = facts.steps["start_ns"], facts.steps["end_ns"]
-    first, last = np.searchsorted(calls, lo, side="left"), np.searchsorted(calls, hi, side="left")
-    counts = last - first
-    if not len(counts) or (counts != counts[0]).any() or (facts.is_device_rank and (calls == NULL).any()):
+    for bounds_of in (_phase_bounds, _no_bounds):
+        found = [_bounds_in_steps(facts, *bounds_of(facts)) for facts in ranks]
+        known = [each for each in found if each is not None]
+        if len(known) == len(ranks) and all(np.array_equal(kinds, known[0][1]) for _, kinds in known):
+            return [places for places, _ in known]
+    return None
+
+
+def _phase_bounds(facts: RankFacts) -> tuple[Array, Array]:
+    """(when, which): starts and ends of phases, each with a number of its own, calls being 0."""
+    phase = facts.phases["phase"].astype(np.int64)
+    when = np.concatenate((facts.phases["start_ns"], facts.phases["end_ns"]))
+    return when, np.concatenate((1 + 2 * phase, 2 + 2 * phase))
+
+
+def _no_bounds(facts: RankFacts) -> tuple[Array, Array]:
+    return np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+def _bounds_in_steps(facts: RankFacts, when: Array, which: Array) -> tuple[Array, Array] | None:
+    """Places of a rank, and the kind of each bound between two stretches of a step; None where steps differ."""
+    calls = facts.comms["launch_ns" if facts.is_device_rank else "start_ns"]
+    if facts.is_device_rank and (calls == NULL).any():
         return None
-    inner = calls[first[:, None] + np.arange(counts[0])[None, :]]
-    bounds = np.concatenate((lo[:, None], inner, hi[:, None]), axis=1)
-    stride = -(-(bounds.shape[1] - 1) // MAX_STRETCHES)
-    kept = np.append(np.arange(0, bounds.shape[1] - 1, stride), bounds.shape[1] - 1)
-    return np.asarray(bounds[:, kept])
+    bounds, kinds = np.concatenate((calls, when)), np.concatenate((np.zeros(len(calls), np.int64), which))
+    order = np.argsort(bounds, kind="stable")
+    bounds, kinds = bounds[order], kinds[order]
+    lo, hi = facts.steps["start_ns"], facts.steps["end_ns"]
+    first, last = np.searchsorted(bounds, lo, side="left"), np.searchsorted(bounds, hi, side="left")
+    counts = last - first
+    if not len(counts) or (counts != counts[0]).any():
+        return None
+    inside = first[:, None] + np.arange(counts[0])[None, :]
+    if (kinds[inside] != kinds[inside][0]).any():
+        return None
+    places = np.concatenate((lo[:, None], bounds[inside], hi[:, None]), axis=1)
+    stride = -(-(places.shape[1] - 1) // MAX_STRETCHES)
+    kept = np.append(np.arange(0, places.shape[1] - 1, stride), places.shape[1] - 1)
+    return np.asarray(places[:, kept]), kinds[inside][0] if len(inside) else kinds
 
 
 def _times(busy: Intervals, places: Array) -> Array:

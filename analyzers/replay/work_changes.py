@@ -152,11 +152,14 @@ def _balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenari
 
 
 def scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The host works value times faster whenever it is free to run; target "peers" as in `_scale_compute`."""
+    """The host works value times faster whenever it is free to run; target "peers" as in `_scale_compute`.
+
+    Operators of a CPU rank run on that host: they become its peers' too.
+    """
     host = {}
     for rank, factor in chosen(change, graph, measures):
         facts = rank.facts
-        alike = _alike(change, rank, graph, measures, free_host)
+        alike = _alike(change, rank, graph, measures, free_host if facts.is_device_rank else running)
         if alike:
             host[rank.position] = alike
             continue
@@ -170,13 +173,16 @@ def scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
-    """Positions of ranks whose work the changes bring to what it takes their peers."""
-    return frozenset(
-        rank.position
-        for change in changes
-        if change.kind in ("scale_compute", "balance_compute")
-        for rank, _ in chosen(change, graph, measures)
-    )
+    """Positions of ranks whose work the changes bring to what it takes their peers, or the mean of all."""
+    balanced = [change for change in changes if change.kind in ("scale_compute", "balance_compute")]
+    found = {rank.position for change in balanced for rank, _ in chosen(change, graph, measures)}
+    return to_peers(changes, graph, measures) | found
+
+
+def to_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
+    """Positions of ranks that do, under the changes, what their peers do and nothing else."""
+    told = [change for change in changes if change.target == "peers"]
+    return frozenset(rank.position for change in told for rank, _ in chosen(change, graph, measures))
 
 
 PACE: Mapping[str, Callable[[Change, Graph, Measures], Scenario]] = {

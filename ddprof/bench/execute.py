@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.report.model import Report
 from ddprof.workloads.catalogue import AS_SETTING
 
-SKIP_STEPS, WINDOW_STEPS = 6, 12
-UNTRACED_STEPS = 20  # after the window and its export, before the turns begin: what capture knows of steps without it
+SKIP_STEPS, WINDOW_STEPS = 6, 24
+SETTLE_STEPS = 4  # after the window: its export, and what waited for that
 ENDLESS = 1_000_000
 MEASURED = "measured.json"
 
@@ -34,7 +34,7 @@ class Outcome:
     """A finished run.
 
     `step_ms`: of its turns, by the workload's own clock, and the mean of each turn; None where it failed, and `problem`
-    says why. `report`: for that step. `asked_ms`: fix -> predicted step, of fixes that are a setting.
+    says why. `asked_ms`: fix -> predicted step, of fixes that are a setting.
     """
 
     job: Job
@@ -57,7 +57,7 @@ def run_jobs(jobs: Sequence[Job], out: Path, reuse: bool = False) -> list[Outcom
             folder.mkdir(parents=True)
         lines = [command(job, folder) for job, folder in zip(jobs, folders, strict=True)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        first = SKIP_STEPS + WINDOW_STEPS + UNTRACED_STEPS
+        first = SKIP_STEPS + WINDOW_STEPS + SETTLE_STEPS
         for folder, turns in zip(folders, take_turns(lines, folders, environment, first), strict=True):
             (folder / MEASURED).write_text(json.dumps(turns.as_dict()), encoding="utf-8")
     return [_outcome(job, folder) for job, folder in zip(jobs, folders, strict=True)]
@@ -72,13 +72,13 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         (run,) = load_runs([folder], Options(cache=False, workers=1))
     except DdprofError as error:
         return Outcome(job, folder, turns.step_ms, problem=str(error), turns_ms=measured)
-    now = replace(run, untraced_us=turns.step_ms * 1e3)
-    return Outcome(job, folder, turns.step_ms, now.report, "", measured, _asked(job, now))
+    return Outcome(job, folder, turns.step_ms, run.report, "", measured, _asked(job, run, turns.step_ms))
 
 
-def _asked(job: Job, run: LoadedRun) -> dict[str, float]:
+def _asked(job: Job, run: LoadedRun, step_ms: float) -> dict[str, float]:
     """Fix -> predicted step (ms), for those fixes of the fault that are a setting: what `ddprof whatif` says of it."""
     fault = job.workload.faults.get(job.fault)
+    now_us = run.pricer.untraced_us(())
     found = {}
     for fix in fault.fixes if fault is not None and not job.fix else ():
         if fix in AS_SETTING:
@@ -88,8 +88,8 @@ def _asked(job: Job, run: LoadedRun) -> dict[str, float]:
             except DdprofError:  # nothing is known of this run's loader
                 continue
             after_us = run.pricer.untraced_us(changes)
-            if after_us is not None:
-                found[fix] = after_us / 1e3
+            if after_us is not None and now_us:
+                found[fix] = step_ms * after_us / now_us
     return found
 
 

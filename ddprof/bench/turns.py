@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -12,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ddprof.averages import interquartile_mean
+from ddprof.bench.kept_records import keep_turns, whole_periods
 from ddprof.bench.processes import Processes
-from ddprof.capture.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX
 
 LAPS, OUTPUT = "laps.txt", "output.txt"
-ROUNDS = 8
+ROUNDS = 12
+DISTURBED = 2.0  # times the usual share of time that other machines take from this one: such a round does not count
+LEAST_STOLEN = 0.02  # below this share nobody is disturbed
 PERIOD_STEPS = 4  # every fault repeats within so many steps
 TURN_PERIODS = 1  # whole periods that a turn has at least room for
 MIN_TURN_S = 0.8
@@ -28,12 +30,13 @@ Laps = np.ndarray[Any, np.dtype[np.int64]]  # (steps, 2): start and end, ns on t
 
 @dataclass
 class Turns:
-    """What a job measured of itself: mean step of each of its turns, and the median over them; None with the `problem`
-    that it had.
+    """What a job measured of itself: mean step of each of its turns that count, and the interquartile mean over them;
+    None with the `problem` that it had. `stolen`: of each round, the share of time that other machines took from this.
     """
 
     step_ms: float | None = None
     turns_ms: list[float] = field(default_factory=list)
+    stolen: list[float] = field(default_factory=list)
     problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -80,21 +83,21 @@ class Contender:
         self.processes.stop()
         self.turns.append((begun, ended))
 
-    def end(self) -> Turns:
-        """End the job. What sidecars and loader workers wrote since the turns began goes: it is full of being held."""
+    def end(self, stolen: Sequence[float]) -> Turns:
+        """End the job. What sidecars and loader workers wrote of being held and of disturbed rounds goes."""
+        self.turns = [turn for turn, calm in zip(self.turns, undisturbed(stolen), strict=False) if calm]
         alive = self.processes.running
         laps = self.laps()
+        epoch_ns = time.time_ns() - time.monotonic_ns()
         self.processes.end()
-        for path in self.folder.glob(f"*{SIDECAR_SUFFIX}"):
-            _forget_since(path, self.held_at_ns)
-        for path in self.folder.glob(f"*{WORKERS_SUFFIX}"):
-            _forget_fetches_since(path, self.held_at_ns)
+        turns = [(begun + epoch_ns, ended + epoch_ns) for begun, ended in self.turns]
+        keep_turns(self.folder, self.held_at_ns, turns, PERIOD_STEPS)
         found = [mean for turn in self.turns if (mean := mean_ms(laps, *turn)) is not None]
         if not alive or not found:
             return Turns(
                 problem=f"ended in the middle: {self._error_line()}" if not alive else "too few steps in a turn"
             )
-        return Turns(float(np.median(found)), found)
+        return Turns(interquartile_mean(np.array(found)), found, list(stolen))
 
     def laps(self) -> Laps:
         """Its steps so far."""
@@ -123,17 +126,40 @@ def take_turns(
     """
     contenders: list[Contender] = []
     problems: list[str] = []
+    stolen: list[float] = []
     try:
         for line, folder in zip(lines, folders, strict=True):
             contenders.append(Contender(line, folder, environment))
             problems.append(contenders[-1].begin(first))
         able = [c for c, problem in zip(contenders, problems, strict=True) if not problem]
         for number in range(rounds if len(lines) > 1 else 1):
+            before = _cpu_ticks()
             for contender in able if number % 2 == 0 else able[::-1]:
                 contender.turn()
+            stolen.append(_stolen_share(before, _cpu_ticks()))
     finally:
-        ended = [contender.end() for contender in contenders]
+        ended = [contender.end(stolen) for contender in contenders]
     return [Turns(problem=problem) if problem else turns for problem, turns in zip(problems, ended, strict=True)]
+
+
+def undisturbed(stolen: Sequence[float]) -> list[bool]:
+    """Which rounds count: those in which others took no more than twice the usual share of the machine's time."""
+    most = max(LEAST_STOLEN, DISTURBED * float(np.median(stolen))) if stolen else 0.0
+    return [share <= most for share in stolen]
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    """(all, stolen) clock ticks of all cores so far; (0, 0) where the system does not say (Linux does: man 5 proc)."""
+    try:
+        with open("/proc/stat", encoding="ascii") as stream:
+            ticks = [int(text) for text in stream.readline().split()[1:9]]
+    except OSError:
+        return 0, 0
+    return sum(ticks), ticks[-1]
+
+
+def _stolen_share(before: tuple[int, int], after: tuple[int, int]) -> float:
+    return (after[1] - before[1]) / max(1, after[0] - before[0])
 
 
 def mean_ms(laps: Laps, begun_ns: int, ended_ns: int) -> float | None:
@@ -141,29 +167,9 @@ def mean_ms(laps: Laps, begun_ns: int, ended_ns: int) -> float | None:
     hiccup of the machine does not. The first whole step is left out: it finds cold caches and what waited for it. None
     below one period.
     """
-    inside = laps[(laps[:, 0] >= begun_ns) & (laps[:, 1] <= ended_ns)][1:]
-    count = len(inside) // PERIOD_STEPS
-    if not count:
+    inside = laps[(laps[:, 0] >= begun_ns) & (laps[:, 1] <= ended_ns)]
+    kept = inside[whole_periods(len(inside), PERIOD_STEPS)]
+    if not len(kept):
         return None
-    steps = (inside[:, 1] - inside[:, 0])[: count * PERIOD_STEPS] / 1e6
-    return float(np.median(steps.reshape(count, PERIOD_STEPS).mean(axis=1)))
-
-
-def _forget_since(path: Path, since_ns: int) -> None:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    for name, value in content.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict) and "start_ns" in value[0]:
-            content[name] = [record for record in value if record["start_ns"] is None or _end_ns(record) <= since_ns]
-    content["steps_total"] = len(content["steps"])
-    path.write_text(json.dumps(content), encoding="utf-8")
-
-
-def _forget_fetches_since(path: Path, since_ns: int) -> None:
-    """A worker's fetch that was held looks as long as the others' turns."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if line.endswith("\n") and _end_ns(json.loads(line)) <= since_ns]
-    path.write_text("".join(kept), encoding="utf-8")
-
-
-def _end_ns(record: Mapping[str, Any]) -> int:
-    return int(record["end_ns"] if "end_ns" in record else record["start_ns"] + record.get("dur_ns", 0))
+    steps = (kept[:, 1] - kept[:, 0]) / 1e6
+    return float(np.median(steps.reshape(-1, PERIOD_STEPS).mean(axis=1)))

@@ -11,8 +11,8 @@ import pytest
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.job.untraced_steps import untraced_pauses, untraced_step_us
 from ddprof.analyzers.replay.graph import build_graph
+from ddprof.analyzers.replay.phase_pace import HANDED_SHARE
 from ddprof.analyzers.replay.price import Pricer, pricer
-from ddprof.analyzers.replay.unprofiled import HANDED_SHARE
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 
 from ddprof.findings import Candidate, Change
@@ -22,11 +22,8 @@ STEP_US = LOAD_US + WORK_US + TRANSFER_US
 LOADER = Change("instant_loader")
 
 
-def loaded(folder: Path, iterator: str = "_SingleProcessDataLoaderIter", collect_us: float = 0.0) -> LoadedRun:
-    """Two gloo ranks: 10 ms of loading in the training process, 18 ms of work, an all-reduce that is waited for.
-
-    `collect_us` of the work is collecting garbage.
-    """
+def loaded(folder: Path, iterator: str = "_SingleProcessDataLoaderIter") -> LoadedRun:
+    """Two gloo ranks: 10 ms of loading in the training process, 18 ms of work, an all-reduce that is waited for."""
     ranks: list[Events] = [[], []]
     for rank, events in enumerate(ranks):
         for step in range(STEPS):
@@ -36,8 +33,7 @@ def loaded(folder: Path, iterator: str = "_SingleProcessDataLoaderIter", collect
             events += [
                 annotation(rank, f"ProfilerStep#{step}", began, STEP_US),
                 annotation(rank, loader, began, LOAD_US),
-                *([annotation(rank, "ddprof::gc", began + LOAD_US, collect_us)] if collect_us else []),
-                operator(rank, "aten::mm", began + LOAD_US + collect_us, WORK_US - collect_us - 100),
+                operator(rank, "aten::mm", began + LOAD_US, WORK_US - 100),
                 operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
                 transfer(rank, "gloo:all_reduce", called - 5, TRANSFER_US + 5, **TENSOR),
             ]
@@ -114,16 +110,3 @@ def test_behind_slow_workers_the_timers_tell_the_hosts_pace(tmp_path: Path) -> N
     assert prices.untraced is not None and prices.untraced.pace == pytest.approx(0.75)
     handed_us = TRANSFER_US * (1 - HANDED_SHARE * 0.25)
     assert prices.untraced_us((LOADER,)) == pytest.approx(0.75 * WORK_US + handed_us, rel=0.03)
-
-
-def test_garbage_is_collected_at_the_pace_of_the_host_and_loading_is_not(tmp_path: Path) -> None:
-    """Steps of 30 ms with 6 ms of collection, later measured at 20: 10 of loading stay, all else takes half."""
-    run = loaded(tmp_path, collect_us=6_000.0)
-    starts = [step["start_ns"] for step in records([STEP_US] * STEPS, [STEP_US] * 12, LOAD_US)]
-    pauses = [{"start_ns": start + 1, "dur_ns": 6_000_000} for start in starts]
-    prices = priced(run, [STEP_US] * 12, gc=pauses)
-    assert untraced_pauses(prices.graph.ranks[0].facts)["gc"] == pytest.approx(1.0)
-    later = prices.at_step(20_000.0)
-    assert later.untraced is not None and later.untraced.drift == pytest.approx(0.5, abs=0.05)
-    after = later.untraced_us((Change("remove_host", target="gc"),))
-    assert after == pytest.approx(20_000.0 - 6_000.0 * later.untraced.drift, rel=0.02)

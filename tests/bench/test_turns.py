@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from ddprof.bench import turns
 from ddprof.bench.processes import Processes
-from ddprof.bench.turns import LAPS, mean_ms, take_turns
+from ddprof.bench.turns import LAPS, mean_ms, take_turns, undisturbed
 
 pytest.importorskip("psutil")
 
@@ -61,23 +60,14 @@ def test_a_held_job_stands_still_with_its_children(tmp_path: Path) -> None:
 
 def test_each_job_is_measured_in_its_own_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "MIN_TURN_S", 0.6)
+    monkeypatch.setattr(turns, "_cpu_ticks", lambda: (0, 0))
     folders = [tmp_path / "slow", tmp_path / "fast"]
     lines = [job(folders[0], 0.03), job(folders[1], 0.01)]
-    sidecar = folders[0] / "rank0.here.1.0.sidecar.json"
-    hour_ns = 3600 * 10**9
-    early, late = ({"start_ns": time.time_ns() + at, "end_ns": time.time_ns() + at + 10} for at in (-hour_ns, hour_ns))
-    sidecar.write_text(json.dumps({"rank": 0, "steps": [early, late], "steps_total": 2, "batches": [{"step": 0}]}))
-    fetches = [json.dumps({"worker": 0, "start_ns": step["start_ns"], "dur_ns": 10}) + "\n" for step in (early, late)]
-    workers = folders[0] / "rank0.here.1.0.workers.jsonl"
-    workers.write_text("".join(fetches))
     slow, fast = take_turns(lines, folders, os.environ, first=5, rounds=3)
     assert (slow.problem, fast.problem) == ("", "")
     assert len(slow.turns_ms) == len(fast.turns_ms) == 3
     assert slow.step_ms is not None and fast.step_ms is not None
     assert 30 <= slow.step_ms < 60 and 10 <= fast.step_ms < 30  # a step in which it was held would take 600 ms
-    told = json.loads(sidecar.read_text())
-    assert (told["steps"], told["steps_total"], told["batches"]) == ([early], 1, [{"step": 0}])
-    assert workers.read_text() == fetches[0]
 
 
 def test_a_job_that_ends_says_why_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,3 +89,10 @@ def test_whole_periods_count_and_a_hiccup_does_not() -> None:
     assert mean_ms(laps, begun, int(ends[-1])) == pytest.approx(2.0)
     assert mean_ms(laps, begun, int(ends[4])) is None  # one whole lap is left out, three are no period
     assert mean_ms(np.empty((0, 2), np.int64), 0, 10) is None
+
+
+def test_rounds_in_which_others_took_the_machine_do_not_count() -> None:
+    assert undisturbed([0.0, 0.015, 0.0]) == [True] * 3  # too little to disturb
+    assert undisturbed([0.03, 0.04, 0.2, 0.03]) == [True, True, False, True]
+    assert undisturbed([0.3, 0.4, 0.3]) == [True] * 3  # no round was calm: all are alike
+    assert undisturbed([]) == []

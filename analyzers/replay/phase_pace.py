@@ -21,10 +21,8 @@ from ddprof.intervals import Intervals
 
 SLOWEST, FASTEST = 2.0, 0.1
 MOST_WAITING, MOST_IDLE = 0.1, 0.2  # of a phase: one that holds more of it tells little of its work
-SLOWER, BY_FAR = (
-    1.2,
-    1.4,
-)  # than with the profiler, and than every other phase: only waits outside the windows explain it
+# A phase slower than with the profiler, and than every other phase, by so much holds waits outside the windows.
+SLOWER, BY_FAR = 1.2, 1.4
 ENOUGH_WORK = 0.1  # of the rank's: paces of shorter phases are too rough to compare with
 HANDED_SHARE = 0.5  # of a transfer on the host's threads: handing over to one another, which the profiler slows
 LONG_GAP_NS = 1_000_000  # the profiler adds microseconds to an operator, so a longer gap between two is not its doing
@@ -46,11 +44,9 @@ class PhaseWork:
 
         `like`: paces of peers, whose work this rank does: what it did in its gaps goes.
         """
-        paces = {**self.paces, **like}
-        mean = self.mean(like)
-        return tuple(
-            (spans, pace * (mean if phase is None else paces.get(phase, mean))) for phase, spans in self.spans.items()
-        )
+        paces, mean = {**self.paces, **like}, self.mean(like)
+        own = {phase: mean if phase is None else paces.get(phase, mean) for phase in self.spans}
+        return tuple((spans, pace * own[phase]) for phase, spans in (self.whole if like else self.spans).items())
 
     def is_long(self, phase: Phase) -> bool:
         """Whether the phase is a clear part of the rank's work."""

@@ -24,7 +24,7 @@ from ddprof.findings import Candidate, Change, Recoverable
 MIN_CONTENTION = 0.005
 # Compute of CPU ranks that share cores runs up to so much faster once the others stop burning or sleeping
 # (docs/workloads.md).
-CPU_DRIFT = 0.3
+CPU_DRIFT = 0.2
 LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards such traces)
 
 

@@ -1,0 +1,27 @@
+"""Averages that a few odd values do not move."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddprof.averages import interquartile_mean, middle_half
+
+VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40).map(np.array)
+
+
+def test_a_quarter_at_either_end_does_not_count() -> None:
+    values = np.array([5.0, -1e9, 6.0, 1e9, 7.0, 8.0, 9.0, 10.0])
+    assert middle_half(values).tolist() == [2, 4, 5, 6]
+    assert interquartile_mean(values) == pytest.approx(7.5)
+    assert interquartile_mean(np.array([3.0])) == 3.0
+
+
+@given(VALUES)
+def test_it_lies_between_the_quartiles_that_remain(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+    kept = values[middle_half(values)]
+    assert len(kept) >= max(1, len(values) // 2)
+    assert np.all(np.diff(kept) >= 0)
+    assert kept.min() - 1e-3 <= interquartile_mean(values) <= kept.max() + 1e-3

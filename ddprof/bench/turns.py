@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,8 @@ from ddprof.bench.kept_records import keep_turns, whole_periods
 from ddprof.bench.processes import Processes
 
 LAPS, OUTPUT = "laps.txt", "output.txt"
-ROUNDS = 12
+LEAST_ROUNDS, MOST_ROUNDS = 6, 12
+MEASURED_S = 10.0  # of each job, in between
 DISTURBED = 2.0  # times the usual share of time that other machines take from this one: such a round does not count
 LEAST_STOLEN = 0.02  # below this share nobody is disturbed
 PERIOD_STEPS = 4  # every fault repeats within so many steps
@@ -70,7 +72,8 @@ class Contender:
             time.sleep(_POLL_S)
         self.processes.stop()
         self.held_at_ns = time.time_ns()
-        step_s = float(np.median(laps[-PERIOD_STEPS * 2 :, 1] - laps[-PERIOD_STEPS * 2 :, 0])) / 1e9
+        recent_ns = (laps[:, 1] - laps[:, 0])[-PERIOD_STEPS * 4 :]
+        step_s = float(np.quantile(recent_ns, 0.25)) / 1e9  # some of them wrote the trace, or waited for that
         self.turn_s = max(MIN_TURN_S, (PERIOD_STEPS * (TURN_PERIODS + 1) + 2) * step_s)
         return ""
 
@@ -118,9 +121,11 @@ def take_turns(
     folders: Sequence[Path],
     environment: Mapping[str, str],
     first: int,
-    rounds: int = ROUNDS,
+    rounds: int | None = None,
 ) -> list[Turns]:
     """Start each command alone for its `first` steps, then let them run in turn; one that fails is left out.
+
+    `rounds`: as many as give each job MEASURED_S, within limits, where None.
 
     A single job has nobody to take turns with: what it does is held against nothing.
     """
@@ -132,7 +137,7 @@ def take_turns(
             contenders.append(Contender(line, folder, environment))
             problems.append(contenders[-1].begin(first))
         able = [c for c, problem in zip(contenders, problems, strict=True) if not problem]
-        for number in range(rounds if len(lines) > 1 else 1):
+        for number in range((rounds or _rounds(able)) if len(lines) > 1 else 1):
             before = _cpu_ticks()
             for contender in able if number % 2 == 0 else able[::-1]:
                 contender.turn()
@@ -140,6 +145,11 @@ def take_turns(
     finally:
         ended = [contender.end(stolen) for contender in contenders]
     return [Turns(problem=problem) if problem else turns for problem, turns in zip(problems, ended, strict=True)]
+
+
+def _rounds(contenders: Sequence[Contender]) -> int:
+    longest_s = max((contender.turn_s for contender in contenders), default=MEASURED_S)
+    return min(max(math.ceil(MEASURED_S / longest_s), LEAST_ROUNDS), MOST_ROUNDS)
 
 
 def undisturbed(stolen: Sequence[float]) -> list[bool]:

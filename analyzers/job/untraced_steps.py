@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import methodcaller
 from statistics import median
 from typing import Any
 
@@ -28,7 +27,7 @@ def untraced_step_us(job: JobFacts) -> float | None:
 
     None where a rank has fewer than MIN_STEPS.
     """
-    found = [average_ns(typical_steps(facts), _length_ns) for facts in job.ranks]
+    found = [_average_ns(typical_steps(facts), _length_ns) for facts in job.ranks]
     known = [ns for ns in found if ns is not None]
     return median(known) / 1e3 if known and len(known) == len(found) else None
 
@@ -64,7 +63,7 @@ def untraced_pauses(facts: RankFacts) -> dict[str, float]:
 
     Causes that take next to nothing inside are left out, and all of them where too few steps are known.
     """
-    parts: dict[str, Part] = {"dataloader": lambda step: step.get("data_ns")}
+    parts: dict[str, Part] = {"dataloader": _told("data_ns")}
     for cause, key in (("gc", "gc"), ("checkpoint", "checkpoints")):
         if pauses := _records(facts, key):
             parts[cause] = _pauses_in(pauses)
@@ -78,7 +77,7 @@ def timed_phases(facts: RankFacts) -> dict[Phase, tuple[float, float]]:
     Those that take next to nothing are left out, and all of them where too few steps are known.
     """
     keys = {phase: f"{phase.name.lower()}_ns" for phase in Phase}
-    found = _inside_and_outside(facts, {key: methodcaller("get", key) for key in keys.values()}, np.median)
+    found = _inside_and_outside(facts, {key: _told(key) for key in keys.values()}, np.median)
     return {phase: found[key] for phase, key in keys.items() if key in found}
 
 
@@ -99,19 +98,23 @@ def _inside_and_outside(
     """Average of each part of a step, ns, over the steps of the windows and over the typical ones outside."""
     inside = [step for step in _records(facts, "steps") if step.get("profiled") and _length_ns(step) is not None]
     outside = typical_steps(facts)
-    step_ns = average_ns(inside, _length_ns)
+    step_ns = _average_ns(inside, _length_ns)
     found = {}
     for name, part in parts.items():
-        within, beyond = average_ns(inside, part, average), average_ns(outside, part, average)
+        within, beyond = _average_ns(inside, part, average), _average_ns(outside, part, average)
         if within is not None and beyond is not None and within > WORTH_SHARE * (step_ns or 0.0):
             found[name] = (within, beyond)
     return found
 
 
-def average_ns(steps: Sequence[Record], part: Part, average: Average = np.mean) -> float | None:
+def _average_ns(steps: Sequence[Record], part: Part, average: Average = np.mean) -> float | None:
     """Average of a part over the steps that know it; None where none does."""
     known = [ns for step in steps if (ns := part(step)) is not None]
     return float(average(known)) if known else None
+
+
+def _told(key: str) -> Part:
+    return lambda step: value if isinstance(value := step.get(key), int) else None
 
 
 def _pauses_in(pauses: Sequence[Record]) -> Part:

@@ -64,11 +64,11 @@ def without_waits(ranks: Mapping[int, PhaseWork]) -> dict[int, PhaseWork]:
     machine slows every phase.
     """
     known = [(pos, phase, pace) for pos, work in ranks.items() for phase, pace in work.paces.items()]
-    long = [(pos, phase, pace) for pos, phase, pace in known if ranks[pos].is_long(phase)]
+    slowest = sorted(((pace, pos, phase) for pos, phase, pace in known if ranks[pos].is_long(phase)), reverse=True)[:2]
     holds = {
         (pos, phase)
         for pos, phase, pace in known
-        if pace > max([SLOWER, *(BY_FAR * other for *where, other in long if where != [pos, phase])])
+        if pace > max([SLOWER, *(BY_FAR * other for other, *where in slowest if where != [pos, phase])])
     }
     return {
         pos: replace(work, paces={phase: pace for phase, pace in work.paces.items() if (pos, phase) not in holds})
@@ -76,12 +76,14 @@ def without_waits(ranks: Mapping[int, PhaseWork]) -> dict[int, PhaseWork]:
     }
 
 
-def phase_work(rank: RankGraph, pauses: Intervals) -> PhaseWork:
+def phase_work(rank: RankGraph, pauses: Scaled) -> PhaseWork:
     """Operators and the Python between them, without pauses; without gaps in which the host must do something else
     where the phase's pace is not known.
     """
     facts = rank.facts
-    work = intervals.subtract(running(facts), pauses)
+    work = running(facts)
+    for paused, _ in pauses:
+        work = intervals.subtract(work, paused)
     steady = intervals.subtract(work, _long_gaps(facts))
     exposed = intervals.union(facts.exposed["start_ns"], facts.exposed["end_ns"])
     moved = _moving(rank, exposed)

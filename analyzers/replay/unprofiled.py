@@ -68,9 +68,9 @@ def without_profiler(graph: Graph, baseline: Outcome, traced_us: float, untraced
     if untraced_us is None or traced_us <= 0 or baseline.span_ns <= 0:
         return None
     wanted = untraced_us / traced_us
-    host = {rank.position: _host_time(rank) for rank in graph.ranks}
-    works = without_waits({position: own.work for position, own in host.items()})
-    host = {position: replace(own, work=works[position]) for position, own in host.items()}
+    pauses = {rank.position: _pauses(rank) for rank in graph.ranks}
+    works = without_waits({rank.position: phase_work(rank, pauses[rank.position]) for rank in graph.ranks})
+    host = {position: HostTime(pauses[position], work) for position, work in works.items()}
     at = partial(_at, graph, host, untraced_us)
     runs = {pace: at(pace) for pace in (1.0, FASTEST)}
     steps = {pace: run.outcome.relative_to(baseline) for pace, run in runs.items()}  # over the recorded step
@@ -120,12 +120,10 @@ def _unprofiled(
     return replace(scenario, host_scale=scaled, transfer_ns=transfer)
 
 
-def _host_time(rank: RankGraph) -> HostTime:
-    pauses = tuple(
+def _pauses(rank: RankGraph) -> Scaled:
+    return tuple(
         (intervals.union(*host_cause(rank.facts, cause)), share) for cause, share in untraced_pauses(rank.facts).items()
     )
-    ends = [np.concatenate([np.empty(0, np.int64), *(spans[end] for spans, _ in pauses)]) for end in (0, 1)]
-    return HostTime(pauses, phase_work(rank, intervals.union(ends[0], ends[1])))
 
 
 def _at(graph: Graph, host: Mapping[int, HostTime], step_us: float, pace: float) -> Untraced:

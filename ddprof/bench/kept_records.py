@@ -17,7 +17,7 @@ def keep_turns(folder: Path, held_at_ns: int, turns: Sequence[Span], period: int
     which the trace is written) and the turns.
 
     Of a turn whole periods stay, without its first step: it finds cold caches and what waited for it. So a report of
-    the folder is about the job as it ran in its turns. `held_at_ns`: when the first of them began to be awaited.
+    the folder is about the job as it ran in its turns. `held_at_ns`: when it was held for the first time.
     """
     for path in folder.glob(f"*{SIDECAR_SUFFIX}"):
         _cut_sidecar(path, turns, period)
@@ -37,12 +37,11 @@ def _cut_sidecar(path: Path, turns: Sequence[Span], period: int) -> None:
     steps = [step for step in content["steps"] if step["start_ns"] is not None]
     traced = 2 + max((i for i, step in enumerate(steps) if step.get("profiled")), default=-2)
     kept = [steps[:traced]]
+    spans = [(0, _end_ns(kept[0][-1]))] if kept[0] else []
     for turn in turns:
         mine = [step for step in steps[traced:] if _inside(step, [turn])]
         kept.append(mine[whole_periods(len(mine), period)])
-    spans = [(part[0]["start_ns"], _end_ns(part[-1])) for part in kept if part]
-    if spans:
-        spans[0] = (0, spans[0][1])
+    spans += [(part[0]["start_ns"], _end_ns(part[-1])) for part in kept[1:] if part]
     for name, value in content.items():
         if isinstance(value, list) and value and isinstance(value[0], dict) and "start_ns" in value[0]:
             content[name] = [record for record in value if record["start_ns"] is None or _inside(record, spans)]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.replay.price import Pricer
-
 from ddprof.findings import WARNING_SHARE, Candidate, Change
 from ddprof.report.model import CAUSES
 

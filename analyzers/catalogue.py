@@ -11,7 +11,6 @@ from functools import lru_cache
 from importlib.metadata import entry_points
 
 from ddprof.analyzers import rules
-
 from ddprof.findings import Rule
 
 GROUP = "ddprof.rules"

@@ -9,7 +9,6 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
-
 from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Finding, Recoverable, severity
 from ddprof.report.model import WhatIf
 

@@ -22,7 +22,6 @@ from ddprof.analyzers.job.untraced import untraced_notes
 from ddprof.analyzers.replay.graph import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.summarise import summarise
-
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers import Source, discover, read, resolve_identities

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from ddprof.analyzers.engine import Options, analyze
 
+from ddprof.analyzers.engine import Options, analyze
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.report.model import CAUSES, Report
 

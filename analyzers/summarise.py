@@ -11,7 +11,6 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.verdict import verdict
-
 from ddprof.findings import Change
 from ddprof.model import HealthNote
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Ledger, Replay, Report, RunInfo, Steps

@@ -16,12 +16,12 @@ import sys
 import time
 from pathlib import Path
 
+from process_tree import machine
+
 from ddprof.analyzers.engine import read_facts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.replay.graph import build_graph
 from ddprof.analyzers.replay.simulate import simulate
-from process_tree import machine
-
 from ddprof.readers import discover
 
 RESULTS = Path(__file__).parent / "results" / "replay.json"

@@ -26,11 +26,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, where nothing is installed
 
+from process_tree import machine
+
 from ddprof.analyzers.facts.model import CAUSE
 from ddprof.dashboard.index import SliceIndex, Slices
 from ddprof.dashboard.lanes import CATEGORIES, Lane, Timeline
 from ddprof.dashboard.tiles import encode
-from process_tree import machine
 
 STREAMS = (
     ("stream 0: compute", "compute"),
@@ -95,7 +96,6 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     from ddprof.dashboard.runs import Runs
     from ddprof.dashboard.server import make_server
     from ddprof.dashboard.session import Session
-
     from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 
     ranks = tuple(sorted({lane.rank for lane in timeline.lanes}))

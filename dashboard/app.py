@@ -8,6 +8,7 @@ import flask
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
+
 from ddprof.dashboard.bundle import ASSETS, add_scripts, address, styles
 from ddprof.dashboard.cards import aria, notice
 from ddprof.dashboard.guard import protect
@@ -17,7 +18,6 @@ from ddprof.dashboard.routes import routes
 from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.uploads import upload_route
 from ddprof.dashboard.view import View, parse_query, run_number
-
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
 from ddprof.report.style import STYLE

@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 
 from dash import dcc, html
 from dash.development.base_component import Component
+
 from ddprof.dashboard.exhibit import Exhibit, Sheet, cell, column_kind
 from ddprof.dashboard.figures.base import palette
 from ddprof.dashboard.figures.draw import draw
 from ddprof.dashboard.view import View
-
 from ddprof.findings import Finding
 from ddprof.report import phrases
 from ddprof.report.bar import LOOKS, shares

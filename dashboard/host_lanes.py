@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from ddprof.dashboard.index import Slices
 from ddprof.dashboard.rows import disjoint_rows
-
 from ddprof.model import Kind, RankTrace
 from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Array

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.lanes import CATEGORIES, CATEGORY_WORDS, Lane, Timeline
-
 from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Table
 from ddprof.units import format_bytes, format_us

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Any
 
 from ddprof.dashboard.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
-
 from ddprof.report.bar import LOOKS
 
 KIND_WORDS = {

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
@@ -16,7 +17,6 @@ from ddprof.analyzers.job.waits import ready_by_comm
 from ddprof.dashboard.host_lanes import host_lanes
 from ddprof.dashboard.index import SliceIndex, Slices
 from ddprof.dashboard.rows import disjoint_rows
-
 from ddprof.readers import Source, read
 from ddprof.report.phrases import CAUSE_WORDS, clean
 from ddprof.tables import NULL, Array

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from flask import Blueprint, Response, request
+
 from ddprof.dashboard.inspect import largest_waits, path_runs, range_statistics, search, slice_details
 from ddprof.dashboard.lane_info import timeline_info
 from ddprof.dashboard.lanes import Timeline
@@ -14,8 +16,6 @@ from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.tiles import encode
 from ddprof.dashboard.view import View, parse_numbers, run_number
-from flask import Blueprint, Response, request
-
 from ddprof.errors import DdprofError, UsageError
 from ddprof.report.contract import to_contract
 

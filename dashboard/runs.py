@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 
 from ddprof.dashboard.session import Session, load
-
 from ddprof.errors import DdprofError
 
 LEAST_PAUSE_S = 4.0  # between two looks at the folder

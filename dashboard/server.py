@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 
-from ddprof.dashboard.app import create_app
-from ddprof.dashboard.guard import is_loopback
-from ddprof.dashboard.runs import Runs
 from flask import Flask, Response, request
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler
 from werkzeug.serving import make_server as make_wsgi_server
 
+from ddprof.dashboard.app import create_app
+from ddprof.dashboard.guard import is_loopback
+from ddprof.dashboard.runs import Runs
 from ddprof.errors import UsageError
 
 LEAST_COMPRESSED_BYTES = 2_000

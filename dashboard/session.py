@@ -16,7 +16,6 @@ from ddprof.analyzers.replay.price import Pricer
 from ddprof.dashboard.index import SliceIndex
 from ddprof.dashboard.lanes import Timeline, build_timeline
 from ddprof.dashboard.live import running_ranks, waiting_report
-
 from ddprof.errors import NoUsableInput
 from ddprof.readers import Source
 from ddprof.report.model import Report

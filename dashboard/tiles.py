@@ -14,9 +14,9 @@ import struct
 from collections.abc import Sequence
 
 import numpy as np
+
 from ddprof.dashboard.index import SliceIndex
 from ddprof.dashboard.lanes import KINDS, Timeline
-
 from ddprof.tables import Array
 
 MAGIC = b"DDT1"

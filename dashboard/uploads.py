@@ -11,13 +11,13 @@ from functools import cached_property
 from itertools import count
 from pathlib import Path
 
-from ddprof.dashboard.guard import UPLOAD_PATH
-from ddprof.dashboard.runs import Runs
-from ddprof.dashboard.session import Session, load
 from flask import Blueprint, Response, jsonify, request
 from werkzeug.datastructures import FileStorage
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
+from ddprof.dashboard.guard import UPLOAD_PATH
+from ddprof.dashboard.runs import Runs
+from ddprof.dashboard.session import Session, load
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.readers.unpacked import exceeds
 from ddprof.units import format_bytes

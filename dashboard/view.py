@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlencode
 
 from ddprof.dashboard.session import Session
-
 from ddprof.errors import UsageError
 
 MAX_NUMBERS = 100_000

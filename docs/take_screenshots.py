@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from selenium import webdriver
+
 from ddprof.dashboard.live import running_ranks
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.server import make_server
 from ddprof.dashboard.session import Session, load
-from selenium import webdriver
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "screenshots"

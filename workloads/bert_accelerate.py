@@ -12,6 +12,8 @@ import argparse
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from ddprof.workloads.arguments import parse
 from ddprof.workloads.between_steps import BetweenSteps
 from ddprof.workloads.burdens import burden
@@ -20,7 +22,6 @@ from ddprof.workloads.job import Place, require, run
 from ddprof.workloads.loading import batches, make_loader, share_of_work
 from ddprof.workloads.sizes import add_text_sizes
 from ddprof.workloads.texts import LONGEST, cut, texts_for
-from torch import Tensor, nn
 
 WORKLOAD = WORKLOADS["bert_accelerate"]
 LABELS = 2

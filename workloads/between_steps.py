@@ -9,8 +9,9 @@ import time
 from typing import Any
 
 import torch
-from ddprof.workloads.job import Place
 from torch import nn
+
+from ddprof.workloads.job import Place
 
 GARBAGE_STEP = 50_000
 MAX_GARBAGE = 20_000_000

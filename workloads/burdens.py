@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from ddprof.workloads.job import Place
 from torch import nn
+
+from ddprof.workloads.job import Place
 
 CALIBRATION_CALLS = 3
 

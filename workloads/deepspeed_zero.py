@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 
 import torch
+from torch import Tensor, nn
+
 from ddprof.workloads.arguments import parse
 from ddprof.workloads.burdens import burden
 from ddprof.workloads.catalogue import WORKLOADS
@@ -18,7 +20,6 @@ from ddprof.workloads.loading import batches, make_loader, share_of_work
 from ddprof.workloads.nets_gpt import Gpt, GptSize, next_word_loss
 from ddprof.workloads.sizes import add_text_sizes
 from ddprof.workloads.texts import LONGEST, cut, texts_for
-from torch import Tensor, nn
 
 WORKLOAD = WORKLOADS["deepspeed_zero"]
 

@@ -12,6 +12,9 @@ from __future__ import annotations
 import argparse
 
 import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+
 from ddprof.workloads.arguments import parse
 from ddprof.workloads.between_steps import BetweenSteps
 from ddprof.workloads.burdens import burden
@@ -21,8 +24,6 @@ from ddprof.workloads.loading import batches, make_loader, share_of_work
 from ddprof.workloads.nets_gpt import Gpt, GptSize, next_word_loss
 from ddprof.workloads.sizes import add_text_sizes
 from ddprof.workloads.texts import LONGEST, cut, texts_for
-from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
 
 WORKLOAD = WORKLOADS["gpt_fsdp2"]
 SHARDING_WIDTH, SHARDING_LENGTH = 256, 16  # much to gather, little to compute

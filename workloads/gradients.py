@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from ddprof.workloads.arguments import Switches
-from ddprof.workloads.job import Place
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
+
+from ddprof.workloads.arguments import Switches
+from ddprof.workloads.job import Place
 
 TINY_MB, HUGE_MB = 0.001, 1000.0
 SLOW_LINK_COPIES = 8  # a link this much slower than the machine's own; the fix halves it

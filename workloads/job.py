@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+
 from ddprof.workloads.arguments import Switches, switches
 from ddprof.workloads.catalogue import Workload
 from ddprof.workloads.stopwatch import Stopwatch

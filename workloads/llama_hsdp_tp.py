@@ -13,6 +13,11 @@ import argparse
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
 from ddprof.workloads.arguments import parse
 from ddprof.workloads.between_steps import BetweenSteps
 from ddprof.workloads.burdens import burden
@@ -23,10 +28,6 @@ from ddprof.workloads.nets_gpt import next_word_loss
 from ddprof.workloads.nets_llama import Llama, LlamaSize
 from ddprof.workloads.sizes import add_text_sizes
 from ddprof.workloads.texts import cut, texts_for
-from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 WORKLOAD = WORKLOADS["llama_hsdp_tp"]
 INNER = 2  # ranks of a tensor-parallel or shard group

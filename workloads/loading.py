@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, RandomSampler, Sampler
+
 from ddprof.workloads.arguments import Switches
 from ddprof.workloads.job import Place
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, RandomSampler, Sampler
 
 EPOCH_STEPS = 64  # a set is this long; longer runs go through it again
 ENOUGH_WORKERS = 4

@@ -15,6 +15,9 @@ from __future__ import annotations
 import argparse
 
 import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
 from ddprof.workloads.arguments import parse
 from ddprof.workloads.between_steps import BetweenSteps
 from ddprof.workloads.burdens import burden
@@ -22,8 +25,6 @@ from ddprof.workloads.catalogue import WORKLOADS
 from ddprof.workloads.gradients import data_parallel
 from ddprof.workloads.job import Place, run
 from ddprof.workloads.loading import EPOCH_STEPS, batches, make_loader, share_of_work
-from torch import Tensor, nn
-from torch.utils.data import Dataset
 
 WORKLOAD = WORKLOADS["mnist_ddp"]
 CLASSES = 10

@@ -12,6 +12,9 @@ import argparse
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
 from ddprof.workloads.arguments import Switches, parse
 from ddprof.workloads.catalogue import WORKLOADS
 from ddprof.workloads.job import Place, run
@@ -19,8 +22,6 @@ from ddprof.workloads.loading import batches, make_loader
 from ddprof.workloads.nets_gpt import Block, Embedding, GptSize, Head, next_word_loss
 from ddprof.workloads.sizes import add_text_sizes
 from ddprof.workloads.texts import LONGEST, cut, texts_for
-from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 WORKLOAD = WORKLOADS["pipeline_1f1b"]
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 
 import torch
+from torch import Tensor, nn
+
 from ddprof.workloads.arguments import parse
 from ddprof.workloads.between_steps import BetweenSteps
 from ddprof.workloads.burdens import burden
@@ -21,7 +23,6 @@ from ddprof.workloads.job import Place, run
 from ddprof.workloads.loading import EPOCH_STEPS, batches, make_loader, share_of_work
 from ddprof.workloads.nets_resnet import ResNet50
 from ddprof.workloads.pictures import Pictures
-from torch import Tensor, nn
 
 WORKLOAD = WORKLOADS["resnet50_ddp"]
 CLASSES = 100

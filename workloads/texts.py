@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from ddprof.workloads.loading import EPOCH_STEPS
 from torch import Tensor
 from torch.utils.data import Dataset
+
+from ddprof.workloads.loading import EPOCH_STEPS
 
 LONGEST = 1.5
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+
 from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import COMMS, MESSAGES, NO_STRING, Work
 from ddprof.analyzers.facts.named_messages import named_messages
@@ -15,7 +16,6 @@ from ddprof.analyzers.facts.names import (
     is_comm_annotation,
     matches,
 )
-
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from ddprof.analyzers.facts.names import matches
 
+from ddprof.analyzers.facts.names import matches
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 

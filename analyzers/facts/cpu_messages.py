@@ -8,9 +8,9 @@ from the last thing its thread did until the range ends.
 from __future__ import annotations
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import MESSAGES, NO_STRING
 from ddprof.analyzers.facts.names import OP_CODE, PIPELINE_GROUP, POINT_TO_POINT
-
 from ddprof.intervals import Intervals
 from ddprof.model import ProcessGroup, RankTrace
 from ddprof.tables import NULL, Array, Table

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.cpu_messages import cpu_messages, holding
 from ddprof.analyzers.facts.cpu_waits import LIBRARY, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
@@ -17,8 +19,6 @@ from ddprof.analyzers.facts.host import host_spans
 from ddprof.analyzers.facts.model import CAUSE, COMMS, DEVICE_OPS, HOST_WORK, NO_STRING
 from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT, collective_op, is_comm_annotation, matches
 from ddprof.analyzers.facts.steps import step_marks
-
-from ddprof import intervals
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from ddprof.analyzers.facts.names import matches
 
 from ddprof import intervals
+from ddprof.analyzers.facts.names import matches
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import DEVICE_OPS, NO_STRING, Work
 from ddprof.analyzers.facts.names import is_comm_kernel, matches
-
 from ddprof.model import DEVICE_KINDS, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 

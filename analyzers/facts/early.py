@@ -8,8 +8,8 @@ what a communication stream did before its first recorded launch is what it does
 from __future__ import annotations
 
 import numpy as np
-from ddprof.analyzers.facts.model import NO_STRING
 
+from ddprof.analyzers.facts.model import NO_STRING
 from ddprof.tables import NULL, Array, Table, concat
 
 _INHERITED = ("op", "group", "size_bytes", "in_bytes", "group_size", "dtype")

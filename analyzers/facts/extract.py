@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import complete_steps
 from ddprof.analyzers.facts.cpu_rank import cpu_facts
@@ -24,8 +26,6 @@ from ddprof.analyzers.facts.model import (
 )
 from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.steps import find_steps, step_marks
-
-from ddprof import intervals
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 

@@ -8,10 +8,10 @@ host part is host_launch. Time after the launch is launch latency, or unexplaine
 from __future__ import annotations
 
 import numpy as np
-from ddprof.analyzers.facts.early import is_early
-from ddprof.analyzers.facts.model import CAUSE, EXPOSED, GAPS, Work
 
 from ddprof import intervals
+from ddprof.analyzers.facts.early import is_early
+from ddprof.analyzers.facts.model import CAUSE, EXPOSED, GAPS, Work
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table, concat
 

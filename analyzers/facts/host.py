@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+
 from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import CAUSE, HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work
 from ddprof.analyzers.facts.names import (
@@ -17,7 +18,6 @@ from ddprof.analyzers.facts.names import (
     is_wait_event,
     matches,
 )
-
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, concat
 

@@ -8,9 +8,9 @@ import re
 from typing import Any
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, Work
 from ddprof.analyzers.facts.names import is_gemm
-
 from ddprof.model import RankTrace
 from ddprof.tables import NULL, Table
 

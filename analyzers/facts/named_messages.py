@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import MESSAGES, NO_STRING
 from ddprof.analyzers.facts.names import POINT_TO_POINT
-
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import STEPS
 from ddprof.analyzers.facts.names import is_dataloader, matches
-
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import Array, Table
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from ddprof.analyzers.facts.model import TABLES, RankFacts
 
 from ddprof._version import __version__
+from ddprof.analyzers.facts.model import TABLES, RankFacts
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
 from ddprof.tables import read_parquet, write_parquet
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from ddprof.analyzers.facts.gaps import busy
-from ddprof.analyzers.facts.model import CAUSE, Phase, RankFacts, Work
 
 from ddprof import intervals
+from ddprof.analyzers.facts.gaps import busy
+from ddprof.analyzers.facts.model import CAUSE, Phase, RankFacts, Work
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from ddprof.analyzers.job.model import JobFacts
 
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.tables import NULL, Array, Column, Schema, Table
 
 ARROWS = Schema(

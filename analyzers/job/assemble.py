@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.blame import charge
 from ddprof.analyzers.job.clock import align
@@ -16,7 +17,6 @@ from ddprof.analyzers.job.matching import match
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pipeline import bubble_allowance, find_pipeline
 from ddprof.analyzers.job.waits import split_waits
-
 from ddprof.model import HealthNote
 
 

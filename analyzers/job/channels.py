@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
-
 from ddprof.tables import Array
 
 # Ends of members agree within tens of microseconds; those of strangers drift apart by whole kernels.

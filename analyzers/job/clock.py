@@ -11,11 +11,11 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import ROOTED
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import Clock, HostClock
-
 from ddprof.model import HealthNote
 from ddprof.tables import Array
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waits import ready_by_comm
-
-from ddprof import intervals
 from ddprof.tables import NULL, Array
 
 
@@ -70,7 +70,7 @@ def comm_stats(job: JobFacts) -> CommStats:
         inside = (facts.comms["end_ns"] > facts.steps["start_ns"][0]) & (
             facts.comms["start_ns"] < facts.steps["end_ns"][-1]
         )
-        for code, name in {(int(o), role[i]) for i, o in enumerate(facts.comms["op"])}:
+        for code, name in sorted({(int(o), role[i]) for i, o in enumerate(facts.comms["op"])}):
             mine = inside & (facts.comms["op"] == code) & (role == name)
             sums = keys.setdefault((code, name), {"count": [], "bytes": [], "transfer": [], "exposed": []})
             scale = 1.0 / (len(facts.steps) * ranks)

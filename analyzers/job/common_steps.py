@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from ddprof.analyzers.facts.model import RankFacts
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.model import HealthNote
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
+
 from ddprof.analyzers.facts.host import BLOCKING_TOLERANCE_NS
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.names import matches
-
 from ddprof.tables import NULL, Array
 
 _TO_DEVICE = re.compile(r"HtoD|HostToDevice|H2D", re.IGNORECASE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddprof.analyzers.facts.model import RankFacts
-
 from ddprof.model import HealthNote
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from ddprof.analyzers.job.measures import Measures
 
+from ddprof.analyzers.job.measures import Measures
 from ddprof.hardware import peak_flops
 from ddprof.tables import NULL
 

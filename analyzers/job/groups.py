@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, PIPELINE_GROUP, POINT_TO_POINT
 from ddprof.analyzers.job.channels import nameless_groups
 from ddprof.analyzers.job.model import GROUPS
-
 from ddprof.tables import Table
 
 GroupKey = tuple[tuple[int, ...], str]

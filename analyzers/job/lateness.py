@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import CAUSE
 from ddprof.analyzers.job.model import JobFacts
-
 from ddprof.tables import NULL, Array
 
 MAX_CHANCE = 0.01  # for "last in k of n", whichever rank it is

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+
 from ddprof.analyzers.job.model import JobFacts
 
 MIN_RATIO = 1.3  # slower than the typical group; groups of one role differ by a few per cent

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.groups import GroupKey
-
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array
 

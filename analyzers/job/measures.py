@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.comm_stats import CommStats, comm_stats
@@ -17,8 +19,6 @@ from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pace import Pace, compute_pace, host_pace, work_pace
 from ddprof.analyzers.job.pipeline import stage_work_ns
-
-from ddprof import intervals
 from ddprof.tables import NULL, Array
 
 

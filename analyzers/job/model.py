@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ddprof.analyzers.facts.model import RankFacts
-
 from ddprof.model import HealthNote
 from ddprof.tables import Column, Schema, Table
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.work import free_host, host_work, issued_ns
 from ddprof.analyzers.job.model import Pipeline
-
-from ddprof import intervals
 from ddprof.tables import Array
 
 # Kernels compare only alone with alone and beside communication with beside it; those partly beside it not at all.

@@ -10,13 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import host_work, issued_ns, launched_in
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import Pipeline
-
-from ddprof import intervals
 from ddprof.tables import Array
 
 

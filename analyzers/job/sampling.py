@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import JobFacts
-
 from ddprof.tables import Array
 
 # Ranks of one of these hold parts of one model replica and read the same samples by design.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ddprof.analyzers.facts.model import RankFacts
 
 from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
 
 WARM_STEPS = 10  # lazy initialisation, first allocations, collections of what imports left behind
 MIN_STEPS = 30  # after them: the share of a shorter run says nothing about a longer one

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from ddprof.analyzers.job.model import JobFacts
-
 from ddprof.model import HealthNote
 from ddprof.units import format_us
 

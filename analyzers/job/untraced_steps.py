@@ -7,9 +7,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.job.model import JobFacts
-
 from ddprof.averages import middle_half
 
 MIN_STEPS = 8

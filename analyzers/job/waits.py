@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import ROOTED
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import INSTANCES, MEMBERS, Clock
-
 from ddprof.tables import NULL, Array, Table
 
 # A communication that some member did not record (its window had not opened) and that lasts longer than this, relative

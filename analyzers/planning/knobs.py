@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import (
     FUSED_DEVICE_SHARE,
@@ -20,7 +21,6 @@ from ddprof.analyzers.job.speedups import (
 from ddprof.analyzers.planning.facts import DEFAULT_CAP_MB, Present, first_bucket_mb, number
 from ddprof.analyzers.replay.gradient_buckets import gradient_traffic
 from ddprof.analyzers.replay.pacing import rank_costs
-
 from ddprof.errors import UsageError
 from ddprof.findings import Change
 

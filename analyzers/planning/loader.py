@@ -9,7 +9,6 @@ from ddprof.analyzers.planning.facts import Present
 from ddprof.analyzers.replay.loader_queue import FetchCosts
 from ddprof.analyzers.replay.pacing import cores_bound_us, rank_costs
 from ddprof.analyzers.replay.price import Pricer
-
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 

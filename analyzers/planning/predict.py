@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ddprof.analyzers.planning.facts import Present
 from ddprof.analyzers.planning.knobs import BY_KEY, Setting
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
-
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ddprof.analyzers.planning.cluster import Cluster
 from ddprof.analyzers.planning.layout import EFFICIENCY, Estimate, Layout, estimate
 from ddprof.analyzers.planning.shape import RECOMPUTE, Shape
-
 from ddprof.errors import NoUsableInput
 
 MICRO = (1, 2, 4, 8)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, RankFacts
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.work import blocked_launches, issued_ns
 from ddprof.analyzers.replay.model import NEVER, Anchor, Anchors
-
-from ddprof import intervals
 from ddprof.tables import Array
 
 _FREE = re.compile(r"^(cuda|hip)Free(Host)?$")  # waits for everything launched before (CUDA runtime documentation)

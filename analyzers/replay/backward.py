@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.replay.model import RankGraph
-
 from ddprof.tables import Array
 
 BACKWARD_SHARE = 2 / 3  # of a step's compute, where no range tells forward from backward: twice forward's products

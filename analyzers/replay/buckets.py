@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.job.cost import CostModel, fit_cost
 from ddprof.analyzers.replay.model import Graph, RankGraph
-
 from ddprof.tables import NULL, Array
 
 FEWEST_TO_OVERLAP = 4  # buckets: a model smaller than a few default buckets needs smaller ones to overlap at all

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
@@ -14,8 +16,6 @@ from ddprof.analyzers.replay.communication_changes import RETIMING
 from ddprof.analyzers.replay.graph import host_cause
 from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph, Scenario
 from ddprof.analyzers.replay.work_changes import PACE, chosen, scale_host
-
-from ddprof import intervals
 from ddprof.findings import Change
 from ddprof.tables import NULL, Array
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, Work
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph
-
-from ddprof import intervals
 from ddprof.tables import NULL, Array, Column, Schema, Table, concat
 
 CRITICAL = Schema(

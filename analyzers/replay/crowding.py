@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, RankFacts
 from ddprof.analyzers.job.cores import shared_cores
 from ddprof.analyzers.replay.host_clock import HostClock
@@ -20,8 +22,6 @@ from ddprof.analyzers.replay.host_pace import Scaled, by_level, on_top, running
 from ddprof.analyzers.replay.loader_queue import fetch_costs
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.simulate import Outcome, simulate
-
-from ddprof import intervals
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 

@@ -9,9 +9,9 @@ ends, with nothing else to hold it, waited for that one.
 from __future__ import annotations
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.replay.model import NEVER
-
 from ddprof.tables import NULL, Array
 
 TOLERANCE_NS = 1_000  # timestamps of different streams may disagree by this much

@@ -6,6 +6,8 @@ Method: Lumos (MLSys'25) for edges between streams, OSDI'25 for communication th
 from __future__ import annotations
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.cores import core_contention
@@ -14,8 +16,6 @@ from ddprof.analyzers.job.pace import contention
 from ddprof.analyzers.replay.anchors import find_anchors
 from ddprof.analyzers.replay.dependencies import find_dependencies, previous_end
 from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
-
-from ddprof import intervals
 from ddprof.tables import NULL, Array
 
 CHAIN, POST, FINISH, ANCHOR, MARK = range(5)

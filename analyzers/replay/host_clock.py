@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from ddprof.analyzers.replay.model import RankGraph, Scenario
 
 from ddprof import intervals
+from ddprof.analyzers.replay.model import RankGraph, Scenario
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from ddprof.analyzers.facts.model import CAUSE, RankFacts
-from ddprof.analyzers.facts.work import free_host, host_work
 
 from ddprof import intervals
+from ddprof.analyzers.facts.model import CAUSE, RankFacts
+from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from ddprof.analyzers.facts.model import RankFacts
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.tables import Array
 
 NEVER = -(2**62)  # "no constraint": earlier than any time

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.work import free_host
 from ddprof.analyzers.job.untraced_steps import timed_phases
 from ddprof.analyzers.replay.host_pace import Scaled, running
 from ddprof.analyzers.replay.model import RankGraph
-
-from ddprof import intervals
 from ddprof.intervals import Intervals
 
 SLOWEST, FASTEST = 2.0, 0.1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.untraced_steps import untraced_step_us
 from ddprof.analyzers.replay.changes import combined
@@ -18,7 +19,6 @@ from ddprof.analyzers.replay.pacing import PACES
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled import Untraced, without_profiler
 from ddprof.analyzers.replay.work_changes import as_peers, to_peers
-
 from ddprof.findings import Candidate, Change, Recoverable
 
 MIN_CONTENTION = 0.005

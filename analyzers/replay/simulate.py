@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from ddprof.analyzers.replay.graph import ANCHOR, CHAIN, FINISH, MARK, POST
 from ddprof.analyzers.replay.host_clock import HostClock
 from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.replay.host_pace import Scaled
 
 from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.replay.host_pace import Scaled
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.job.untraced_steps import untraced_pace, untraced_pauses
 from ddprof.analyzers.replay.graph import host_cause
 from ddprof.analyzers.replay.host_pace import Scaled, on_top
@@ -28,8 +30,6 @@ from ddprof.analyzers.replay.phase_pace import (
     without_waits,
 )
 from ddprof.analyzers.replay.simulate import Outcome, simulate
-
-from ddprof import intervals
 
 TRIES = 6  # the step is a nearly straight line in the pace
 CLOSE = 0.003  # of the step

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.host_pace import Scaled, running
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.analyzers.replay.stretches import balanced, peers_pace
-
-from ddprof import intervals
 from ddprof.findings import Change
 from ddprof.tables import Array
 

@@ -19,7 +19,6 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.comm_cause import GRADIENT_ROLES, certainty, doubtful, of_reason
 from ddprof.analyzers.rules.examples import exposed_transfer
 from ddprof.analyzers.rules.transport import of_job
-
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 

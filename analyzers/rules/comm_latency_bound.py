@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, of_reason
 from ddprof.analyzers.rules.examples import exposed_transfer
 from ddprof.analyzers.rules.settings import setting, text
-
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_us
 

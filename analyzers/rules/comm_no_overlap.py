@@ -21,7 +21,6 @@ from ddprof.analyzers.replay.buckets import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, certainty, doubtful, of_reason
 from ddprof.analyzers.rules.examples import exposed_transfer
 from ddprof.analyzers.rules.settings import setting, text
-
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 

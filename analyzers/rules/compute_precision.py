@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
 from ddprof.analyzers.rules.examples import longest_fp32_gemm
 from ddprof.analyzers.rules.settings import setting, text
-
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device
 from ddprof.units import format_share, format_us

@@ -7,7 +7,6 @@ from statistics import median
 
 from ddprof.analyzers.job.hardware import GpuState, gpu_state
 from ddprof.analyzers.job.measures import Measures
-
 from ddprof.findings import Evidence, Fix
 from ddprof.units import format_share
 

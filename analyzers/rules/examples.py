@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.facts.work import launched_in
@@ -16,8 +18,6 @@ from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.waits import ready_by_comm
 from ddprof.analyzers.rules.evidence import at
-
-from ddprof import intervals
 from ddprof.findings import Evidence
 from ddprof.tables import NULL, Array
 from ddprof.units import format_bytes, format_us

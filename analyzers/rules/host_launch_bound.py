@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence import largest_gap
-
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 

@@ -19,7 +19,6 @@ from typing import Any
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.sampling import Overlap, overlap, same_contents, shares_replica
-
 from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_share
 

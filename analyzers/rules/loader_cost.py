@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from ddprof.analyzers.facts.model import RankFacts
-
 from ddprof.findings import Evidence
 from ddprof.units import format_share, format_us
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from ddprof.analyzers.job.measures import Measures
 
+from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_ranks, format_share
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.stalls import Stalls
 from ddprof.analyzers.rules.evidence import run_evidence
-
 from ddprof.findings import Candidate, Fix
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from ddprof.analyzers.job.lateness import latest_rank
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pace import Pace
@@ -23,7 +24,6 @@ from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.rules.evidence import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import MIN_EXCESS_CPU, slow_positions
-
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import NULL, Array
 from ddprof.units import format_ranks, format_us

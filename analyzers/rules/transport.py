@@ -15,7 +15,6 @@ from ddprof.analyzers.job.hardware import (
     pcie_width,
 )
 from ddprof.analyzers.job.measures import Measures
-
 from ddprof.findings import Evidence, Fix
 from ddprof.units import format_ranks, format_share
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.dashboard.charts import Bandwidths, Part, Stacked
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.numbers import bandwidths, group_times
 from ddprof.dashboard.view import View
-
 from ddprof.report.phrases import clean
 from ddprof.units import format_bytes, format_us
 

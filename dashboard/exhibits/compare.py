@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ddprof.dashboard.charts import Dumbbells
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.view import View
-
 from ddprof.report import phrases
 from ddprof.report.compare import Comparison, Delta, compare
 from ddprof.report.phrases import CAUSE_WORDS

@@ -10,7 +10,6 @@ from ddprof.dashboard.checks import check_words
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.numbers import MAX_LINES
 from ddprof.dashboard.view import View
-
 from ddprof.report import phrases
 from ddprof.report.phrases import clean
 from ddprof.units import format_ranks, format_us

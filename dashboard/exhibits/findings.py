@@ -7,7 +7,6 @@ from typing import Any
 from ddprof.dashboard.charts import Ranges
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.view import View
-
 from ddprof.findings import Finding
 from ddprof.report import phrases
 from ddprof.report.model import Report

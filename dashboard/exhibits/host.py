@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from ddprof.analyzers.facts.model import CAUSE
 from ddprof.dashboard.charts import Columns, Heat, Stacked, cause_parts
 from ddprof.dashboard.exhibit import Exhibit, sheet
@@ -20,7 +21,6 @@ from ddprof.dashboard.numbers import (
     step_count,
 )
 from ddprof.dashboard.view import View
-
 from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.units import format_us
 

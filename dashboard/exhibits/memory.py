@@ -9,7 +9,6 @@ from ddprof.dashboard.charts import Curve, Curves, Part, Stacked
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.numbers import MAX_LINES
 from ddprof.dashboard.view import View
-
 from ddprof.units import format_bytes, format_us
 
 GIB = 2**30

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+
 from ddprof.dashboard.charts import Heat
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.step_dots import step_dots
 from ddprof.dashboard.view import View
-
 from ddprof.report import phrases
 from ddprof.report.deviation import Deviation, deviation
 from ddprof.report.model import CAUSES

@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Sequence
 
 import numpy as np
+
 from ddprof.dashboard.charts import Dots
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.numbers import rank_steps_us
 from ddprof.dashboard.view import View
-
 from ddprof.report import phrases
 from ddprof.tables import Array
 from ddprof.units import format_us

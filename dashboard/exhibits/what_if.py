@@ -9,7 +9,6 @@ from ddprof.dashboard.charts import Ranges
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.view import View
-
 from ddprof.errors import DdprofError
 from ddprof.units import format_us
 

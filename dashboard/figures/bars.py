@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
+
 from ddprof.dashboard.charts import Columns, Ranges, Stacked
 from ddprof.dashboard.figures.base import PATTERNS, Palette, figure, label, name_lines
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import plotly.graph_objects as go
+
 from ddprof.dashboard import charts
 from ddprof.dashboard.figures import bars, grids, points
 from ddprof.dashboard.figures.base import Palette

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
+
 from ddprof.dashboard.charts import Heat
 from ddprof.dashboard.figures.base import Palette, figure, label
-
 from ddprof.tables import Array
 
 MAX_CELLS_WITH_TEXT = 250

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+
 from ddprof.dashboard.charts import Bandwidths, Curves, Dots, Dumbbells, Intervals
 from ddprof.dashboard.figures.base import Palette, figure, label, name_lines
 from ddprof.dashboard.scales import CURVE_COLORS, SERIES_COLORS, dot_words, log_ticks, short_number, spread

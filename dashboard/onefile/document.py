@@ -13,7 +13,6 @@ from ddprof.dashboard.onefile.names import further_names, written
 from ddprof.dashboard.onefile.sections import Edition, page_section, subjects
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.view import View
-
 from ddprof.report import phrases
 from ddprof.report.contract import to_contract
 from ddprof.report.html_page import embedded, page

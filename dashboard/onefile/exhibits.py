@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ddprof.dashboard.exhibit import Exhibit, Sheet, cell, column_kind
 from ddprof.dashboard.vectors.draw import draw
-
 from ddprof.report.markup import Markup, tag
 
 MAX_ROWS = 300

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.host import LOADER_SETTINGS
 from ddprof.dashboard.session import Session
-
 from ddprof.report.redact import Redaction
 
 Something = TypeVar("Something")

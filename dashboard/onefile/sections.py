@@ -13,7 +13,6 @@ from ddprof.dashboard.exhibits.what_if import settings_alone
 from ddprof.dashboard.onefile.exhibits import exhibit_section
 from ddprof.dashboard.onefile.timeline import timeline_section
 from ddprof.dashboard.view import View
-
 from ddprof.findings import Finding
 from ddprof.report import html, phrases
 from ddprof.report.compare_text import headline

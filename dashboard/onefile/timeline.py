@@ -20,7 +20,6 @@ from ddprof.dashboard.lanes import Timeline
 from ddprof.dashboard.onefile.exhibits import exhibit_section
 from ddprof.dashboard.tiles import MAX_BINS, MAX_LANES, encode
 from ddprof.dashboard.view import View
-
 from ddprof.errors import DdprofError
 from ddprof.report.markup import Markup, join, tag
 

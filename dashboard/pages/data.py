@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dash import dcc, html
 from dash.development.base_component import Component
+
 from ddprof.dashboard.cards import exhibit_card
 from ddprof.dashboard.exhibits.data import exhibits
 from ddprof.dashboard.uploads import FIELD, HEADER, too_large_words
 from ddprof.dashboard.view import View
-
 from ddprof.units import format_bytes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dash import html
 from dash.development.base_component import Component
+
 from ddprof.dashboard.cards import exhibit_card, finding_card
 from ddprof.dashboard.exhibits.findings import exhibits
 from ddprof.dashboard.view import View

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dash import dcc, html
 from dash.development.base_component import Component
+
 from ddprof.dashboard.cards import notice
 from ddprof.dashboard.exhibits.timeline import configuration, reading
 from ddprof.dashboard.view import View

@@ -7,6 +7,7 @@ from typing import Any
 
 from dash import dcc, html
 from dash.development.base_component import Component
+
 from ddprof.analyzers.planning.facts import present
 from ddprof.analyzers.planning.knobs import Setting
 from ddprof.analyzers.planning.predict import Prediction
@@ -19,7 +20,6 @@ from ddprof.dashboard.figures.bars import waterfall
 from ddprof.dashboard.figures.base import palette
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.view import View
-
 from ddprof.errors import DdprofError
 from ddprof.units import format_share, format_us
 

@@ -19,7 +19,6 @@ from ddprof.dashboard.vectors.frame import (
     svg,
 )
 from ddprof.dashboard.vectors.rows import rows
-
 from ddprof.report.bar import LOOKS
 from ddprof.report.markup import Markup, join, tag
 

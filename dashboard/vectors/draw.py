@@ -7,7 +7,6 @@ from typing import Any
 
 from ddprof.dashboard import charts
 from ddprof.dashboard.vectors import bars, grids, points
-
 from ddprof.report.markup import Markup
 
 _DRAWN_BY: Mapping[type, Callable[[Any, str], Markup]] = {

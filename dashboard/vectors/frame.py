@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ddprof.dashboard.scales import linear_ticks
-
 from ddprof.report.markup import Markup, tag
 
 WIDTH = 860.0

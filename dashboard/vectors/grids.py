@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+
 from ddprof.dashboard.charts import Heat
 from ddprof.dashboard.vectors.frame import CHAR, RIGHT, WIDTH, box, fitted, label_width, names_at_left, svg, text
-
 from ddprof.report.markup import Markup, join, tag
 from ddprof.tables import Array
 

@@ -22,7 +22,6 @@ from ddprof.dashboard.vectors.frame import (
     text,
 )
 from ddprof.dashboard.vectors.rows import TOP, rows
-
 from ddprof.report.markup import Markup, join, tag
 
 LEFT = 66.0

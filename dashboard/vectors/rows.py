@@ -16,7 +16,6 @@ from ddprof.dashboard.vectors.frame import (
     scale,
     svg,
 )
-
 from ddprof.report.markup import Markup
 
 TOP, HEIGHT = 8.0, 24.0  # above the first line; of a line

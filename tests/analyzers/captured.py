@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ddprof.analyzers.job.measures import Measures
 from labelled_runs import Labelled
+
+from ddprof.analyzers.job.measures import Measures
 
 
 def with_sidecars(run: Labelled, *sidecars: dict[str, Any]) -> Measures:

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 
 import pytest
+
 from ddprof.analyzers import rules
 from ddprof.analyzers.catalogue import catalogue, page
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.job.cores import core_contention, crowding_note
 from ddprof.analyzers.replay.crowding import ALL_CORES, MOVING, crowded_hosts
 from ddprof.analyzers.replay.graph import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
-from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
-
 from ddprof.findings import Change
 
 STEPS, WORK_US, TRANSFER_US, TAIL_US, LOAD_US = 5, 20_000.0, 12_000.0, 4_000.0, 30_000.0

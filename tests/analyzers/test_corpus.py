@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from corpus import CLEAN, FAULTY, HARD, SCENARIOS
-from ddprof.analyzers.score import Score, score
 from labelled_runs import Runs
+
+from ddprof.analyzers.score import Score, score
 
 MAX_REPLAY_ERROR = 1e-3
 MAX_LEDGER_ERROR = 1e-3  # of wall time, mean over causes

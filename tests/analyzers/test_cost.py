@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ddprof.analyzers.job.cost import fit_cost
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ddprof.analyzers.job.cost import fit_cost
 
 SIZES = np.repeat(np.array([2**k for k in range(10, 26)], np.int64), 3)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cpu_pipeline import CALL_US, TRANSFER_US, Pipeline
+
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.cpu_messages import cpu_messages, holding
 from ddprof.analyzers.facts.model import COMMS
 from ddprof.analyzers.facts.names import OP_CODE
-
 from ddprof.model import MESSAGE_CALLS, ProcessGroup
 from ddprof.readers import discover, read
 from ddprof.tables import NULL, Table

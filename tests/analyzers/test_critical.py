@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from labelled_runs import Runs
+
 from ddprof.analyzers.facts.model import CAUSE
 from ddprof.analyzers.replay.critical import critical_path
 from ddprof.analyzers.replay.model import Graph
-from labelled_runs import Runs
-
 from ddprof.tables import Table
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from corpus import FAULTY
+from labelled_runs import Runs
+
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence import largest_wait, origin_ns
@@ -17,8 +19,6 @@ from ddprof.analyzers.rules.examples import (
     optimizer_step,
     slowest_transfer,
 )
-from labelled_runs import Runs
-
 from ddprof.findings import Evidence
 
 NO_EVENT = {"memory.headroom", "input.unsharded"}  # a level and a setting

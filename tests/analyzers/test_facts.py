@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from corpus import SCENARIOS
-from ddprof.analyzers.facts.gaps import busy, exposed_comm
-from ddprof.analyzers.facts.model import COMMS, RankFacts, Work
-from ddprof.analyzers.facts.store import load, save
 from hypothesis import given
 from hypothesis import strategies as st
 from labelled_runs import Runs
 
 from ddprof import intervals
+from ddprof.analyzers.facts.gaps import busy, exposed_comm
+from ddprof.analyzers.facts.model import COMMS, RankFacts, Work
+from ddprof.analyzers.facts.store import load, save
 from ddprof.tables import NULL, Table
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.pp", "host.gc", "input.starved", "comm.slow_link")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from ddprof.analyzers.replay.host_pace import Scaled, by_level, on_top
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ddprof import intervals
+from ddprof.analyzers.replay.host_pace import Scaled, by_level, on_top
 
 END = 60
 PARTS = st.lists(

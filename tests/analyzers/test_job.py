@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from corpus import SCENARIOS
-from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts
-from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.model import JobFacts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from labelled_runs import Runs
 
 from benchmarks.oracle.small_runs import HOST_OFFSET_US
+from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.tables import NULL
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")

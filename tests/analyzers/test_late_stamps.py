@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 
 PYTHON_US, WORK_US, TRANSFER_US, SLEEP_US, STEPS = 300.0, 8_000.0, 1_000.0, 100_000.0, 5
 STEP_US = 2 * PYTHON_US + 2 * WORK_US + TRANSFER_US  # without the sleep

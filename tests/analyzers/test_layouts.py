@@ -8,6 +8,11 @@ from pathlib import Path
 import corpus
 import numpy as np
 import pytest
+from labelled_runs import Labelled, Runs
+
+from benchmarks.oracle.simulate import simulate, step_time
+from benchmarks.oracle.spec import Parallel
+from benchmarks.oracle.write import write
 from ddprof.analyzers.planning.cluster import cluster
 from ddprof.analyzers.planning.facts import Present
 from ddprof.analyzers.planning.knobs import parse_setting
@@ -18,11 +23,6 @@ from ddprof.analyzers.planning.scale_out import scale_out
 from ddprof.analyzers.planning.search import best_by_kind, search
 from ddprof.analyzers.planning.shape import Shape, parameters_of, state_bytes
 from ddprof.analyzers.planning.sharding import plan_sharding
-from labelled_runs import Labelled, Runs
-
-from benchmarks.oracle.simulate import simulate, step_time
-from benchmarks.oracle.spec import Parallel
-from benchmarks.oracle.write import write
 from ddprof.errors import NoUsableInput, UsageError
 
 A100 = cluster("A100-80GB")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from labelled_runs import Runs
+
 from ddprof.analyzers.job.cost import CostModel
 from ddprof.analyzers.job.transfer_curve import TransferCurve
 from ddprof.analyzers.planning.buckets import plan_buckets
@@ -12,8 +14,6 @@ from ddprof.analyzers.planning.facts import Present
 from ddprof.analyzers.planning.loader import plan_loader
 from ddprof.analyzers.replay.backward import Gradients
 from ddprof.analyzers.replay.gradient_buckets import Backward, planned, scheduled_end_ns
-from labelled_runs import Runs
-
 from ddprof.errors import NoUsableInput, UsageError
 
 MIB = 2.0**20

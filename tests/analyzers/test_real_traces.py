@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ddprof.analyzers.engine import Options, analyze
 
+from ddprof.analyzers.engine import Options, analyze
 from ddprof.report.model import Report
 
 # folder, bound, (finding, ranks) above info, findings that would be false accusations

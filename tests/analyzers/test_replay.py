@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from labelled_runs import Runs
+
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.replay.changes import combined, scenario_of
 from ddprof.analyzers.replay.model import Scenario
 from ddprof.analyzers.replay.simulate import simulate
 from ddprof.analyzers.verdict import verdict
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from labelled_runs import Runs
-
 from ddprof.findings import Candidate, Change, Rule
 
 RELAXED = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

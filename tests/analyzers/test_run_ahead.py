@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ddprof.analyzers.facts.early import describe_early, is_early
-from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, MESSAGES, NO_STRING, STEPS
 from labelled_runs import Labelled
 
 from benchmarks.oracle.kinds import scenario
 from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.write import write
+from ddprof.analyzers.facts.early import describe_early, is_early
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, MESSAGES, NO_STRING, STEPS
 from ddprof.tables import NULL, Table
 
 PERIOD, STEP_NS = 3, 1_000

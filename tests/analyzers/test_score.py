@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from ddprof.analyzers.score import Score, compare, labels, read_label, score_run
 from labelled_runs import Runs
 
+from ddprof.analyzers.score import Score, compare, labels, read_label, score_run
 from ddprof.cli.score import SCHEMA, command
 from ddprof.errors import NoUsableInput
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from ddprof.analyzers.engine import Options, load_runs
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+
+from ddprof.analyzers.engine import Options, load_runs
 
 TRANSFER_US, CALL_US, STEPS = 200.0, 50.0, 6
 Work = Sequence[Sequence[float]]  # per rank and stretch: microseconds of operators before the collective that ends it

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from labelled_runs import Runs
+
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.untraced import late_untraced, untraced_notes
-from labelled_runs import Runs
-
 from ddprof.findings import Abstention, Candidate
 
 MS = 1_000_000

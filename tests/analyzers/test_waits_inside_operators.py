@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 
 STEPS, EARLY_US, LATE_US, TRANSFER_US, AFTER_US = 5, 8_000.0, 28_000.0, 1_000.0, 4_000.0
 Call = Callable[[int, float, float], Events]

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ddprof.workloads.arguments import Switches
-from ddprof.workloads.catalogue import WORKLOADS
 
 from ddprof.bench.execute import Outcome
 from ddprof.bench.judge import Judgement, judge, merged
@@ -17,6 +15,8 @@ from ddprof.bench.table import BEGIN, END, markdown, put_into
 from ddprof.errors import UsageError
 from ddprof.findings import Finding, Recoverable
 from ddprof.report.model import Ledger, Replay, Report, RunInfo, Steps, Verdict
+from ddprof.workloads.arguments import Switches
+from ddprof.workloads.catalogue import WORKLOADS
 
 PAIR = Pair(WORKLOADS["mnist_ddp"], "slow-host", "host")
 

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from ddprof.analyzers.engine import Options, analyze
 from runs import SCRIPTS, Captured, ddprof_run
 
+from ddprof.analyzers.engine import Options, analyze
 from ddprof.report.model import Report
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

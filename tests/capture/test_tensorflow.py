@@ -8,8 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from ddprof.analyzers.engine import Options, analyze
 from runs import SCRIPTS, ddprof_run
+
+from ddprof.analyzers.engine import Options, analyze
 
 pytestmark = pytest.mark.slow
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+
 from ddprof.dashboard.charts import Bandwidths, Chart, Dumbbells, Heat, Intervals, Part, Ranges, Stacked
 from ddprof.dashboard.figures.base import LIGHT, LINE_CHARS, MAX_LABEL_CHARS
 from ddprof.dashboard.figures.draw import draw

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from ddprof.dashboard.index import SliceIndex, Slices
-from ddprof.dashboard.rows import disjoint_rows
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ddprof.dashboard.index import SliceIndex, Slices
+from ddprof.dashboard.rows import disjoint_rows
 
 CATEGORIES = 3
 lanes_of_cuts = st.lists(

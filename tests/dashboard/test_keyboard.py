@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.session import Session
-
 from tests.dashboard.browsing import trouble, visit, wait_for
 from tests.dashboard.keyboard import walk
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from ddprof.capture.ring import StepRing
+from ddprof.capture.step import Step
 from ddprof.dashboard.live import TAIL_BYTES, hosts_now
 from ddprof.dashboard.pages import live
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.session import Session, load
 from ddprof.dashboard.view import View
-
-from ddprof.capture.ring import StepRing
-from ddprof.capture.step import Step
 from ddprof.errors import NoUsableInput
 from ddprof.report.phrases import run_words
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.what_if import CONTROLS
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.session import Session, load
 from ddprof.dashboard.view import View
-
 from ddprof.report.compare import compare
 from ddprof.report.contract import to_contract
 from ddprof.report.model import Report

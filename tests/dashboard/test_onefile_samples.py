@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.session import Session, load
 from ddprof.dashboard.view import View
-
 from ddprof.report import phrases
 from ddprof.report.contract import to_contract
 from tests.dashboard.browsing import one_in, trouble, wait_for

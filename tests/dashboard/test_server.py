@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ddprof.dashboard import runs as runs_module
 from ddprof.dashboard.app import create_app
 from ddprof.dashboard.guard import is_loopback
 from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.server import compress, make_server
 from ddprof.dashboard.session import Session, load
-
 from ddprof.errors import NoUsableInput, UsageError
 
 TOKEN = "a-secret-of-many-characters"

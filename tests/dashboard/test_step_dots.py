@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from ddprof.dashboard.charts import Dots
 from ddprof.dashboard.exhibit import Exhibit
 from ddprof.dashboard.exhibits import step_dots as module
@@ -14,7 +15,6 @@ from ddprof.dashboard.numbers import rank_steps_us, step_count
 from ddprof.dashboard.scales import spread
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.view import View
-
 from ddprof.report.model import Report
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from ddprof.analyzers.facts.model import CAUSES
 from ddprof.dashboard.inspect import largest_waits, range_statistics, search, slice_details
 from ddprof.dashboard.lanes import CATEGORY

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ddprof.dashboard.session import Session
 
+from ddprof.dashboard.session import Session
 from tests.dashboard.browsing import trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ddprof.dashboard import uploads as uploads_module
 from ddprof.dashboard.app import create_app
 from ddprof.dashboard.guard import UPLOAD_PATH
@@ -20,7 +21,6 @@ from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.server import make_server
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.uploads import FIELD, HEADER, stored_names
-
 from ddprof.report.contract import to_contract
 
 LIMIT_BYTES = 3_000_000

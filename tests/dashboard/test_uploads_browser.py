@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ddprof.dashboard.session import Session
 
 from ddprof.api import analyze
+from ddprof.dashboard.session import Session
 from tests.dashboard.browsing import visit, wait_for
 from tests.dashboard.keyboard import walk
 

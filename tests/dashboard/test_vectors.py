@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+
 from ddprof.dashboard.charts import (
     Bandwidths,
     Chart,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+
 from ddprof.dashboard.pages import what_if
 from ddprof.dashboard.session import Session
 from ddprof.dashboard.view import View

@@ -6,14 +6,14 @@ import dataclasses
 import io
 
 import pytest
-from ddprof.dashboard.exhibits import findings as findings_page
-from ddprof.dashboard.onefile.document import render as render_pages
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.view import View
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from ddprof.dashboard.exhibits import findings as findings_page
+from ddprof.dashboard.onefile.document import render as render_pages
+from ddprof.dashboard.session import Session
+from ddprof.dashboard.view import View
 from ddprof.report.bar import LOOKS, cells, shares
 from ddprof.report.html import render_summary
 from ddprof.report.markdown import render_markdown

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ddprof.analyzers.catalogue import catalogue
 
+from ddprof.analyzers.catalogue import catalogue
 from ddprof.api import analyze
 
 FOLDER = Path(__file__).resolve().parents[2] / "sample_traces"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ddprof.analyzers.rules.comm_cause import exposures
 from labelled_runs import Runs, fires
+
+from ddprof.analyzers.rules.comm_cause import exposures
 
 ID = "comm.latency_bound"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, fires
+
+from ddprof.analyzers.catalogue import catalogue
 
 ID = "comm.sharding"
 

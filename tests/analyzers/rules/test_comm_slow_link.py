@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from captured import with_sidecars
-from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, abstains
 
+from ddprof.analyzers.catalogue import catalogue
 from ddprof.findings import Candidate
 
 ID = "comm.slow_link"

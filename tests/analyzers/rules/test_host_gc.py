@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from captured import steps, with_sidecars
-from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, fires
 
+from ddprof.analyzers.catalogue import catalogue
 from ddprof.findings import Candidate
 
 ID = "host.gc"

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from captured import with_sidecars
-from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, abstains, fires
 
+from ddprof.analyzers.catalogue import catalogue
 from ddprof.findings import Candidate
 
 ID = "input.starved"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ddprof.analyzers.rules.input_starved import workers_fix
 from labelled_runs import Runs, abstains, fires
+
+from ddprof.analyzers.rules.input_starved import workers_fix
 
 ID = "input.straggler"
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.job.measures import Measures
 from labelled_runs import Labelled, Runs
 
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Abstention, Candidate
 
 ID = "input.unsharded"

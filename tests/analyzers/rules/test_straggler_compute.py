@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from captured import with_sidecars
-from ddprof.analyzers.catalogue import catalogue
 from labelled_runs import Runs, abstains, fires
 
+from ddprof.analyzers.catalogue import catalogue
 from ddprof.findings import Candidate
 
 ID = "straggler.compute"

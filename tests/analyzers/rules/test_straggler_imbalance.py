@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from captured import with_sidecars
-from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.job.measures import Measures
 from labelled_runs import Labelled, Runs, abstains, fires
 
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Candidate
 
 ID = "straggler.imbalance"

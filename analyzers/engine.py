@@ -18,8 +18,8 @@ from ddprof.analyzers.facts.store import cache_folder, cache_key, load, save
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.untraced import untraced_notes
-from ddprof.analyzers.replay.graph import build_graph
+from ddprof.analyzers.job.whole_run.missing_ranks import untraced_notes
+from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.summarise import summarise
 from ddprof.errors import DdprofError, NoUsableInput

@@ -6,7 +6,7 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
-from ddprof.analyzers.job.untraced import late_untraced
+from ddprof.analyzers.job.whole_run.missing_ranks import late_untraced
 from ddprof.findings import Finding, severity
 from ddprof.report.model import CAUSES, Verdict
 from ddprof.units import format_ranks, format_share, format_us

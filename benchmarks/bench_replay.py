@@ -20,7 +20,7 @@ from process_tree import machine
 
 from ddprof.analyzers.engine import read_facts
 from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.replay.graph import build_graph
+from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.simulate import simulate
 from ddprof.readers import discover
 

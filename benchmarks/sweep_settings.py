@@ -4,9 +4,9 @@
     python benchmarks/plot_sweeps.py                                             # docs/figures/sweep-*.svg
 
 Two processes over gloo train `workloads/mnist_ddp.py`, without ddprof, one job per value of the setting. The jobs take
-turns, so that all are measured under the same conditions; a value's step is the interquartile mean over its turns. One more
-run is traced, and `ddprof plan` reads it. The advice is good if the measured step at the advised value is within 3 % of
-the best measured one.
+turns, so that all are measured under the same conditions; a value's step is the interquartile mean over its turns. One
+more run is traced, and `ddprof plan` reads it. The advice is good if the measured step at the advised value is within
+3 % of the best measured one.
 """
 
 from __future__ import annotations

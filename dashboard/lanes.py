@@ -13,7 +13,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.dashboard.host_lanes import host_lanes
 from ddprof.dashboard.index import SliceIndex, Slices
 from ddprof.dashboard.rows import disjoint_rows

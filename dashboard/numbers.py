@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import CAUSES, RankFacts
-from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.efficiency import bus_factor
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.tables import NULL, Array
 
 MAX_LINES = 32  # ranks in one picture; its table has all of them

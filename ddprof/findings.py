@@ -47,7 +47,7 @@ class Recoverable:
 
 @dataclass(frozen=True)
 class Change:
-    """What a fix does to the run, in terms the replay can simulate (analyzers/replay/changes.py lists the kinds)."""
+    """What a fix does to the run, as a change that the replay can simulate (analyzers/replay/changes/table.py)."""
 
     kind: str
     ranks: tuple[int, ...] = ()  # rank numbers; () where every rank changes

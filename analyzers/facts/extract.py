@@ -7,7 +7,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import complete_steps
-from ddprof.analyzers.facts.cpu_rank import cpu_facts
+from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.blame import charge
 from ddprof.analyzers.job.clock import align
 from ddprof.analyzers.job.common_steps import common_steps
 from ddprof.analyzers.job.cores import crowding_note
-from ddprof.analyzers.job.groups import comm_group_ids, groups_table
 from ddprof.analyzers.job.ledger import build_ledger
 from ddprof.analyzers.job.matching import match
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pipeline import bubble_allowance, find_pipeline
-from ddprof.analyzers.job.waits import split_waits
+from ddprof.analyzers.job.traffic.groups import comm_group_ids, groups_table
+from ddprof.analyzers.job.waiting.blame import charge
+from ddprof.analyzers.job.waiting.waits import split_waits
 from ddprof.model import HealthNote
 
 

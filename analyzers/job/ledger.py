@@ -10,7 +10,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import LEDGER
-from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.intervals import Intervals
 from ddprof.tables import Array, Table, concat
 

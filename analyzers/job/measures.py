@@ -14,11 +14,11 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in
-from ddprof.analyzers.job.comm_stats import CommStats, comm_stats
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.pace import Pace, compute_pace, host_pace, work_pace
 from ddprof.analyzers.job.pipeline import stage_work_ns
+from ddprof.analyzers.job.slowdown import Pace, compute_pace, host_pace, work_pace
+from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
 from ddprof.tables import NULL, Array
 
 

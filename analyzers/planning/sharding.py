@@ -15,8 +15,8 @@ import numpy as np
 
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.transfer_curve import TransferCurve, transfer_curve
-from ddprof.analyzers.replay.gradient_buckets import backwards, gradient_curve, gradient_traffic
+from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
+from ddprof.analyzers.replay.changes.gradient_buckets import backwards, gradient_curve, gradient_traffic
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.untraced_steps import untraced_step_us
-from ddprof.analyzers.replay.changes import combined
-from ddprof.analyzers.replay.crowding import Host, crowded_hosts, with_crowding
+from ddprof.analyzers.job.whole_run.unprofiled_steps import untraced_step_us
+from ddprof.analyzers.replay.changes.rates import PACES
+from ddprof.analyzers.replay.changes.table import combined
+from ddprof.analyzers.replay.changes.work import as_peers, to_peers
 from ddprof.analyzers.replay.model import Graph, Scenario
-from ddprof.analyzers.replay.pacing import PACES
+from ddprof.analyzers.replay.shared_cores import Host, crowded_hosts, with_crowding
 from ddprof.analyzers.replay.simulate import Outcome, simulate
-from ddprof.analyzers.replay.unprofiled import Untraced, without_profiler
-from ddprof.analyzers.replay.work_changes import as_peers, to_peers
+from ddprof.analyzers.replay.unprofiled.run import Untraced, without_profiler
 from ddprof.findings import Candidate, Change, Recoverable
 
 MIN_CONTENTION = 0.005

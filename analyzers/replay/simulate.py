@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.analyzers.replay.graph import ANCHOR, CHAIN, FINISH, MARK, POST
-from ddprof.analyzers.replay.host_clock import HostClock
+from ddprof.analyzers.replay.graph.build import ANCHOR, CHAIN, FINISH, MARK, POST
+from ddprof.analyzers.replay.host_time import HostTimeline
 from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
 
 MAX_LEAD = 0.25  # of the span: with less in common the window is too short to cut
@@ -120,7 +120,7 @@ class _Run:
         dur = scenario.dur_ns.get(p, ops.dur_ns)
         queue = scenario.queue_ns.get(p, ops.queue_lag_ns)
         transfer = scenario.transfer_ns.get(p, ops.transfer_ns)
-        clock = HostClock(rank, scenario)
+        clock = HostTimeline(rank, scenario)
         offset = np.where(ops.launch_ns == NEVER, NEVER, clock.offset(ops.launch_ns, ops.segment) + ops.launch_lag_ns)
         first, last = rank.node_first, rank.node_last
         if len(first):
@@ -143,7 +143,7 @@ class _Run:
         self.mark_at = list(zip(*clock.locate(rank.marks_ns), strict=True))
         self._anchors(scenario, clock)
 
-    def _anchors(self, scenario: Scenario, clock: HostClock) -> None:
+    def _anchors(self, scenario: Scenario, clock: HostTimeline) -> None:
         rank, anchors = self.rank, self.rank.anchors
         p = rank.position
         call = clock.offset(anchors.start_ns, np.arange(len(anchors.start_ns)))

@@ -7,7 +7,8 @@ How to fix: a compression hook, accumulation with no_sync, HSDP, the right NCCL 
 the finding says which transport NCCL chose and which settings narrow it; sockets beside an active InfiniBand port, or
 shared memory between GPUs that NVLink joins, come first.
 Limits: whether the link itself is below its rate needs its peak; waiting for late ranks is never counted here.
-Waiting for ranks without a trace would be: nothing is said where one of them may be late (analyzers/job/untraced.py).
+Waiting for ranks without a trace would be: nothing is said where one of them may be late
+(analyzers/job/whole_run/missing_ranks.py).
 Sources: torch.distributed.algorithms.ddp_comm_hooks.
 """
 

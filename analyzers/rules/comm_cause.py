@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.analyzers.job.comm_stats import Traffic
-from ddprof.analyzers.job.cost import CostModel, fit_cost
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.transfer_curve import LATENCY_BOUND_RATE
-from ddprof.analyzers.job.untraced import late_untraced, timers_complete
+from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
+from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
+from ddprof.analyzers.job.whole_run.missing_ranks import late_untraced, timers_complete
 from ddprof.findings import Abstention
 from ddprof.units import format_us
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, of_reason
 from ddprof.analyzers.rules.examples import exposed_transfer
 from ddprof.analyzers.rules.settings import setting, text

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.buckets import FEWEST_TO_OVERLAP
+from ddprof.analyzers.replay.changes.bucket_sizes import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, certainty, doubtful, of_reason
 from ddprof.analyzers.rules.examples import exposed_transfer
 from ddprof.analyzers.rules.settings import setting, text

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof.analyzers.job.links import SlowGroups, slow_groups
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.links import SlowGroups, slow_groups
 from ddprof.analyzers.rules.examples import slowest_transfer
 from ddprof.analyzers.rules.transport import of_ranks
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from ddprof.analyzers.job.hardware import GpuState, gpu_state
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.whole_run.hardware import GpuState, gpu_state
 from ddprof.findings import Evidence, Fix
 from ddprof.units import format_share
 

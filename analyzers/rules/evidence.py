@@ -7,7 +7,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.stalls import Stalls
+from ddprof.analyzers.job.whole_run.pauses import Stalls
 from ddprof.findings import Evidence
 from ddprof.tables import NULL
 from ddprof.units import format_share, format_us

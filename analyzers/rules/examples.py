@@ -13,10 +13,10 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.facts.work import launched_in
-from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.analyzers.rules.evidence import at
 from ddprof.findings import Evidence
 from ddprof.tables import NULL, Array

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.sampling import Overlap, overlap, same_contents, shares_replica
+from ddprof.analyzers.job.whole_run.sampling import Overlap, overlap, same_contents, shares_replica
 from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_share
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.pace import Pace
+from ddprof.analyzers.job.slowdown import Pace
 from ddprof.analyzers.rules.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence import charged_us, largest_wait
 from ddprof.analyzers.rules.stages import unknown_peers

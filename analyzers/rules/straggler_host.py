@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof.analyzers.job.lateness import latest_rank
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.pace import Pace
 from ddprof.analyzers.job.scope import out_of_scope
+from ddprof.analyzers.job.slowdown import Pace
+from ddprof.analyzers.job.waiting.lateness import latest_rank
 from ddprof.analyzers.rules.evidence import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import MIN_EXCESS_CPU, slow_positions

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.pace import Pace
-from ddprof.analyzers.job.sampling import fed_elements
+from ddprof.analyzers.job.slowdown import Pace
+from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.analyzers.rules.evidence import charged_us, largest_wait
 from ddprof.analyzers.rules.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.hardware import (
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.whole_run.hardware import (
     communication_settings,
     gpu_links,
     infiniband_ports,
     nccl_use,
     pcie_width,
 )
-from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Evidence, Fix
 from ddprof.units import format_ranks, format_share
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof.analyzers.job.comm_stats import Traffic
+from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.dashboard.charts import Bandwidths, Part, Stacked
 from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.numbers import bandwidths, group_times

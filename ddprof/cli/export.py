@@ -59,7 +59,7 @@ def _tables(session: Session, folder: Path, form: str) -> None:
 
 
 def _perfetto(session: Session, file: Path, ranks: str | None, progress: Progress | None) -> None:
-    from ddprof.analyzers.job.arrows import wait_arrows
+    from ddprof.analyzers.job.waiting.arrows import wait_arrows
     from ddprof.report.perfetto import arrows_of, write_perfetto
 
     job = session.job

@@ -10,9 +10,9 @@ from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.job.cores import core_contention, crowding_note
-from ddprof.analyzers.replay.crowding import ALL_CORES, MOVING, crowded_hosts
-from ddprof.analyzers.replay.graph import build_graph
+from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.replay.shared_cores import ALL_CORES, MOVING, crowded_hosts
 from ddprof.findings import Change
 
 STEPS, WORK_US, TRANSFER_US, TAIL_US, LOAD_US = 5, 20_000.0, 12_000.0, 4_000.0, 30_000.0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddprof.analyzers.job.cost import fit_cost
+from ddprof.analyzers.job.traffic.cost import fit_cost
 
 SIZES = np.repeat(np.array([2**k for k in range(10, 26)], np.int64), 3)
 

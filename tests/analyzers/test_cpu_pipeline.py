@@ -12,7 +12,7 @@ import pytest
 from cpu_pipeline import CALL_US, TRANSFER_US, Pipeline
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
-from ddprof.analyzers.facts.cpu_messages import cpu_messages, holding
+from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
 from ddprof.analyzers.facts.model import COMMS
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.model import MESSAGE_CALLS, ProcessGroup

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddprof import intervals
-from ddprof.analyzers.replay.host_pace import Scaled, by_level, on_top
+from ddprof.analyzers.replay.host_time import Scaled, by_level, on_top
 
 END = 60
 PARTS = st.lists(

@@ -9,11 +9,11 @@ import pytest
 from labelled_runs import Labelled, Runs
 
 from ddprof.analyzers.bottleneck import bottleneck
-from ddprof.analyzers.job.transfer_curve import transfer_curve
+from ddprof.analyzers.job.traffic.transfer_curve import transfer_curve
 from ddprof.analyzers.planning.facts import parse_now, present
 from ddprof.analyzers.planning.knobs import BY_KEY, KNOBS, Setting, parse_setting
 from ddprof.analyzers.planning.predict import Prediction, predict
-from ddprof.analyzers.replay.loader_queue import paced_step_ns
+from ddprof.analyzers.replay.changes.loader_queue import paced_step_ns
 from ddprof.errors import UsageError
 from ddprof.findings import Change
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.job.cost import CostModel
-from ddprof.analyzers.job.transfer_curve import TransferCurve
+from ddprof.analyzers.job.traffic.cost import CostModel
+from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve
 from ddprof.analyzers.planning.buckets import plan_buckets
 from ddprof.analyzers.planning.curve import Curve, Point
 from ddprof.analyzers.planning.facts import Present
 from ddprof.analyzers.planning.loader import plan_loader
-from ddprof.analyzers.replay.backward import Gradients
-from ddprof.analyzers.replay.gradient_buckets import Backward, planned, scheduled_end_ns
+from ddprof.analyzers.replay.changes.gradient_buckets import Backward, planned, scheduled_end_ns
+from ddprof.analyzers.replay.graph.backward import Gradients
 from ddprof.errors import NoUsableInput, UsageError
 
 MIB = 2.0**20

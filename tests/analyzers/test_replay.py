@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from labelled_runs import Runs
 
 from ddprof.analyzers.diagnose import diagnose
-from ddprof.analyzers.replay.changes import combined, scenario_of
+from ddprof.analyzers.replay.changes.table import combined, scenario_of
 from ddprof.analyzers.replay.model import Scenario
 from ddprof.analyzers.replay.simulate import simulate
 from ddprof.analyzers.verdict import verdict

@@ -12,10 +12,10 @@ from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.model import Phase
-from ddprof.analyzers.job.untraced_steps import typical_steps, untraced_pauses, untraced_step_us
-from ddprof.analyzers.replay.graph import build_graph
-from ddprof.analyzers.replay.phase_pace import HANDED_SHARE
+from ddprof.analyzers.job.whole_run.unprofiled_steps import typical_steps, untraced_pauses, untraced_step_us
+from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.replay.unprofiled.phases import HANDED_SHARE
 from ddprof.findings import Candidate, Change
 
 STEPS, LOAD_US, WORK_US, TRANSFER_US = 8, 10_000.0, 18_000.0, 2_000.0

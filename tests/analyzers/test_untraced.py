@@ -9,7 +9,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures, measure
-from ddprof.analyzers.job.untraced import late_untraced, untraced_notes
+from ddprof.analyzers.job.whole_run.missing_ranks import late_untraced, untraced_notes
 from ddprof.findings import Abstention, Candidate
 
 MS = 1_000_000

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.names import OP_CODE
-from ddprof.analyzers.job.comm_stats import Traffic
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.transfer_curve import TransferCurve, transfer_curve
-from ddprof.analyzers.replay.backward import Gradients, backward_start_ns, gradients_ready
+from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
+from ddprof.analyzers.replay.graph.backward import Gradients, backward_start_ns, gradients_ready
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.tables import NULL, Array
 

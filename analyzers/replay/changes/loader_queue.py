@@ -10,7 +10,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, RankFacts
-from ddprof.analyzers.replay.anchors import BLOCKED_FETCH_NS
+from ddprof.analyzers.replay.graph.anchors import BLOCKED_FETCH_NS
 from ddprof.tables import Array
 
 STEPS, SETTLED = 400, 100  # simulated steps, and those left out before the queue is in its steady state

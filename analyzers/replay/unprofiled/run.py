@@ -16,11 +16,12 @@ from functools import partial
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.job.untraced_steps import untraced_pace, untraced_pauses
-from ddprof.analyzers.replay.graph import host_cause
-from ddprof.analyzers.replay.host_pace import Scaled, on_top
+from ddprof.analyzers.job.whole_run.unprofiled_steps import untraced_pace, untraced_pauses
+from ddprof.analyzers.replay.graph.build import host_cause
+from ddprof.analyzers.replay.host_time import Scaled, on_top
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
-from ddprof.analyzers.replay.phase_pace import (
+from ddprof.analyzers.replay.simulate import Outcome, simulate
+from ddprof.analyzers.replay.unprofiled.phases import (
     FASTEST,
     HANDED_SHARE,
     SLOWEST,
@@ -29,7 +30,6 @@ from ddprof.analyzers.replay.phase_pace import (
     phase_work,
     without_waits,
 )
-from ddprof.analyzers.replay.simulate import Outcome, simulate
 
 TRIES = 6  # the step is a nearly straight line in the pace
 CLOSE = 0.003  # of the step

@@ -10,7 +10,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
 
 

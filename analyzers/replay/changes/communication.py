@@ -9,8 +9,8 @@ import numpy as np
 
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.transfer_curve import TransferCurve
-from ddprof.analyzers.replay.gradient_buckets import Backward, Schedule, backwards, gradient_curve, scheduled
+from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve
+from ddprof.analyzers.replay.changes.gradient_buckets import Backward, Schedule, backwards, gradient_curve, scheduled
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.findings import Change
 from ddprof.tables import Array

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes import PREFETCHED_US
-from ddprof.analyzers.replay.loader_queue import FetchCosts, fetch_costs, paced_step_ns
+from ddprof.analyzers.replay.changes.loader_queue import FetchCosts, fetch_costs, paced_step_ns
+from ddprof.analyzers.replay.changes.table import PREFETCHED_US
 from ddprof.findings import Change
 from ddprof.tables import Array
 

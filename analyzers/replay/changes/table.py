@@ -11,11 +11,11 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.buckets import merged_transfers, overlapped_transfers
-from ddprof.analyzers.replay.communication_changes import RETIMING
-from ddprof.analyzers.replay.graph import host_cause
+from ddprof.analyzers.replay.changes.bucket_sizes import merged_transfers, overlapped_transfers
+from ddprof.analyzers.replay.changes.communication import RETIMING
+from ddprof.analyzers.replay.changes.work import PACE, chosen, scale_host
+from ddprof.analyzers.replay.graph.build import host_cause
 from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph, Scenario
-from ddprof.analyzers.replay.work_changes import PACE, chosen, scale_host
 from ddprof.findings import Change
 from ddprof.tables import NULL, Array
 

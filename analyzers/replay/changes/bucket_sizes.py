@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddprof.analyzers.facts.model import Phase
-from ddprof.analyzers.job.cost import CostModel, fit_cost
+from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.tables import NULL, Array
 

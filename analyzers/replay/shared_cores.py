@@ -17,9 +17,8 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import CAUSE, RankFacts
 from ddprof.analyzers.job.cores import shared_cores
-from ddprof.analyzers.replay.host_clock import HostClock
-from ddprof.analyzers.replay.host_pace import Scaled, by_level, on_top, running
-from ddprof.analyzers.replay.loader_queue import fetch_costs
+from ddprof.analyzers.replay.changes.loader_queue import fetch_costs
+from ddprof.analyzers.replay.host_time import HostTimeline, Scaled, by_level, on_top, running
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.intervals import Intervals
@@ -103,7 +102,7 @@ class _Load:
         change: list[Array] = []
         for index in host.ranks:
             rank = graph.ranks[index]
-            clock, begun = HostClock(rank, scenario), np.asarray(outcome.segments_ns[index], np.int64)
+            clock, begun = HostTimeline(rank, scenario), np.asarray(outcome.segments_ns[index], np.int64)
             working, loading = running(rank.facts), _loading(rank.facts)
             self._work[index] = clock.simulated(working[0], begun), clock.simulated(working[1], begun)
             fetching = clock.simulated(loading[0], begun), clock.simulated(loading[1], begun)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.analyzers.job.cost import MIN_SIZE_RANGE, CostModel, fit_cost
+from ddprof.analyzers.job.traffic.cost import MIN_SIZE_RANGE, CostModel, fit_cost
 from ddprof.tables import Array
 
 # Latency of one call where a run has messages of one size only, and no more than half of what that message took:

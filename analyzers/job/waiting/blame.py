@@ -18,7 +18,7 @@ from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.matching import step_of
 from ddprof.analyzers.job.model import BLAME, Clock
-from ddprof.analyzers.job.waits import ready_by_comm
+from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 

@@ -12,8 +12,8 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.cpu_messages import cpu_messages, holding
-from ddprof.analyzers.facts.cpu_waits import LIBRARY, waits_of
+from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
+from ddprof.analyzers.facts.cpu.waits import LIBRARY, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
 from ddprof.analyzers.facts.model import CAUSE, COMMS, DEVICE_OPS, HOST_WORK, NO_STRING

@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.replay.host_pace import Scaled
+from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
 

@@ -12,9 +12,9 @@ from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.cores import core_contention
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.pace import contention
-from ddprof.analyzers.replay.anchors import find_anchors
-from ddprof.analyzers.replay.dependencies import find_dependencies, previous_end
+from ddprof.analyzers.job.slowdown import contention
+from ddprof.analyzers.replay.graph.anchors import find_anchors
+from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
 from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
 from ddprof.tables import NULL, Array
 

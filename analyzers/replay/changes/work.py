@@ -10,9 +10,9 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.host_pace import Scaled, running
+from ddprof.analyzers.replay.changes.segments import balanced, peers_pace
+from ddprof.analyzers.replay.host_time import Scaled, running
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
-from ddprof.analyzers.replay.stretches import balanced, peers_pace
 from ddprof.findings import Change
 from ddprof.tables import Array
 

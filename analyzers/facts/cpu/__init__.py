@@ -1,0 +1,1 @@
+"""Facts of CPU ranks, whose training threads are the device."""

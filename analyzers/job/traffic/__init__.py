@@ -1,0 +1,1 @@
+"""What is communicated: process groups, message costs, links, and totals per operation."""

@@ -1,0 +1,1 @@
+"""What capture recorded beside the trace windows: step timers, pauses, samples, the machine."""

@@ -1,0 +1,1 @@
+"""What a fix changes in the replay: one table of change kinds, and their mechanisms."""

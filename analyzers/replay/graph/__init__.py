@@ -1,0 +1,1 @@
+"""JobFacts to the dependency graph that is replayed."""

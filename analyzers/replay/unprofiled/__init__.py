@@ -1,0 +1,1 @@
+"""The replayed step as it runs without the profiler."""

@@ -28,8 +28,8 @@ def catalogue() -> dict[str, Rule]:
 
 
 def _own_rules() -> list[Rule]:
-    modules = [importlib.import_module(f"{rules.__name__}.{m.name}") for m in pkgutil.iter_modules(rules.__path__)]
-    return [module.RULE for module in modules if hasattr(module, "RULE")]
+    names = [module.name for module in pkgutil.iter_modules(rules.__path__) if not module.ispkg]
+    return [importlib.import_module(f"{rules.__name__}.{name}").RULE for name in names]
 
 
 def _foreign_rules() -> list[Rule]:

@@ -15,7 +15,7 @@ from ddprof.findings import Change
 WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 PREFETCH = (1, 2, 4, 8)
 DOUBT = 0.15
-CPU_BOUND, WAITING, COLLATING = 0.7, 0.4, 0.5  # shares of a fetch (analyzers/rules/loader_cost.py draws the same lines)
+CPU_BOUND, WAITING, COLLATING = 0.7, 0.4, 0.5  # shares of a fetch (rules/evidence/loader_cost.py draws the same lines)
 SPARE = 0.2  # workers beyond the exact need, so that batches that take longer do not show (ml-engineering)
 
 

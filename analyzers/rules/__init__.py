@@ -1,1 +1,1 @@
-"""One file per finding identifier."""
+"""One file per finding identifier, ending in RULE; what several of them use is in `evidence/`."""

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.comm_cause import GRADIENT_ROLES, certainty, doubtful, of_reason
-from ddprof.analyzers.rules.examples import exposed_transfer
-from ddprof.analyzers.rules.transport import of_job
+from ddprof.analyzers.rules.evidence.examples import exposed_transfer
+from ddprof.analyzers.rules.evidence.exposures import GRADIENT_ROLES, certainty, doubtful, of_reason
+from ddprof.analyzers.rules.evidence.transport import of_job
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.statistics import Traffic
-from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, of_reason
-from ddprof.analyzers.rules.examples import exposed_transfer
-from ddprof.analyzers.rules.settings import setting, text
+from ddprof.analyzers.rules.evidence.examples import exposed_transfer
+from ddprof.analyzers.rules.evidence.exposures import DEFAULT_BUCKET_BYTES, of_reason
+from ddprof.analyzers.rules.evidence.settings import setting, text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_us
 

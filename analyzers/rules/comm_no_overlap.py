@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes.bucket_sizes import FEWEST_TO_OVERLAP
-from ddprof.analyzers.rules.comm_cause import DEFAULT_BUCKET_BYTES, certainty, doubtful, of_reason
-from ddprof.analyzers.rules.examples import exposed_transfer
-from ddprof.analyzers.rules.settings import setting, text
+from ddprof.analyzers.rules.evidence.examples import exposed_transfer
+from ddprof.analyzers.rules.evidence.exposures import DEFAULT_BUCKET_BYTES, certainty, doubtful, of_reason
+from ddprof.analyzers.rules.evidence.settings import setting, text
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.comm_cause import certainty, doubtful, of_reason
-from ddprof.analyzers.rules.examples import exposed_transfer
-from ddprof.analyzers.rules.settings import setting, text
+from ddprof.analyzers.rules.evidence.examples import exposed_transfer
+from ddprof.analyzers.rules.evidence.exposures import certainty, doubtful, of_reason
+from ddprof.analyzers.rules.evidence.settings import setting, text
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.links import SlowGroups, slow_groups
-from ddprof.analyzers.rules.examples import slowest_transfer
-from ddprof.analyzers.rules.transport import of_ranks
+from ddprof.analyzers.rules.evidence.examples import slowest_transfer
+from ddprof.analyzers.rules.evidence.transport import of_ranks
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
-from ddprof.analyzers.rules.examples import longest_fp32_gemm
-from ddprof.analyzers.rules.settings import setting, text
+from ddprof.analyzers.rules.evidence.examples import longest_fp32_gemm
+from ddprof.analyzers.rules.evidence.settings import setting, text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device
 from ddprof.units import format_share, format_us

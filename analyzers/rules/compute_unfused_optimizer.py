@@ -17,8 +17,8 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
-from ddprof.analyzers.rules.examples import optimizer_step
-from ddprof.analyzers.rules.settings import setting, text
+from ddprof.analyzers.rules.evidence.examples import optimizer_step
+from ddprof.analyzers.rules.evidence.settings import setting, text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us
 

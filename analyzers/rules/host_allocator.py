@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import largest_span
+from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Stalls, worst_stalls
-from ddprof.analyzers.rules.evidence import largest_span, run_evidence
-from ddprof.analyzers.rules.over_the_run import over_the_run
+from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
+from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.units import format_ranks, format_share, format_us
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import largest_gap
+from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import largest_gap
+from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_share, format_us
 

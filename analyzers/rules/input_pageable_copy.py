@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import largest_gap
-from ddprof.analyzers.rules.settings import setting, text
+from ddprof.analyzers.rules.evidence.settings import setting, text
+from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import Candidate, Change, Fix, Rule
 from ddprof.units import format_us
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import largest_span
-from ddprof.analyzers.rules.loader_cost import FetchCost, evidence, fetch_cost
-from ddprof.analyzers.rules.settings import setting, text
+from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost
+from ddprof.analyzers.rules.evidence.settings import setting, text
+from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us

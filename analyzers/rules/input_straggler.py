@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import charged_us, largest_span, largest_wait
+from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost
+from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
 from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
-from ddprof.analyzers.rules.loader_cost import evidence, fetch_cost
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.units import format_ranks, format_us
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.examples import longest_stage_wait
-from ddprof.analyzers.rules.stages import unmatched_messages
+from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
+from ddprof.analyzers.rules.evidence.stages import unmatched_messages
 from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share
 

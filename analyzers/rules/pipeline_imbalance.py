@@ -15,8 +15,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import charged_us, largest_wait
-from ddprof.analyzers.rules.stages import unmatched_messages
+from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
+from ddprof.analyzers.rules.evidence.stages import unmatched_messages
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 

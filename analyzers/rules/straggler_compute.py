@@ -20,9 +20,9 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Pace
-from ddprof.analyzers.rules.device_state import of_slow_device
-from ddprof.analyzers.rules.evidence import charged_us, largest_wait
-from ddprof.analyzers.rules.stages import unknown_peers
+from ddprof.analyzers.rules.evidence.device_state import of_slow_device
+from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
+from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks

@@ -21,8 +21,8 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.slowdown import Pace
 from ddprof.analyzers.job.waiting.lateness import latest_rank
-from ddprof.analyzers.rules.evidence import charged_us, largest_gap, largest_wait
-from ddprof.analyzers.rules.stages import unknown_peers
+from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
+from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import MIN_EXCESS_CPU, slow_positions
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import NULL, Array

@@ -19,8 +19,8 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Pace
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
-from ddprof.analyzers.rules.evidence import charged_us, largest_wait
-from ddprof.analyzers.rules.stages import unknown_peers
+from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
+from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks

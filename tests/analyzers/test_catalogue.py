@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
-import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -42,11 +43,12 @@ def test_every_identifier_of_the_contract_has_a_rule() -> None:
     assert set(CONTRACT) <= set(catalogue())
 
 
-def test_each_rule_is_a_file_named_after_its_identifier() -> None:
-    modules = [importlib.import_module(f"{rules.__name__}.{m.name}") for m in pkgutil.iter_modules(rules.__path__)]
-    own = [module for module in modules if hasattr(module, "RULE")]
-    assert len({module.RULE.id for module in own}) == len(own)
-    assert all(module.__name__.rsplit(".", 1)[1] == module.RULE.id.replace(".", "_") for module in own)
+def test_each_file_of_the_rules_ends_in_one_rule_and_is_named_after_it() -> None:
+    files = sorted(path for path in Path(rules.__path__[0]).glob("*.py") if path.stem != "__init__")
+    own = {path: importlib.import_module(f"{rules.__name__}.{path.stem}").RULE for path in files}
+    assert all(path.stem == rule.id.replace(".", "_") for path, rule in own.items())
+    last = {path: ast.unparse(ast.parse(path.read_text(encoding="utf-8")).body[-1]) for path in files}
+    assert [path.stem for path in files if not last[path].startswith("RULE = Rule(")] == []
 
 
 @pytest.mark.parametrize("rule_id", CONTRACT)

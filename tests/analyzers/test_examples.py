@@ -11,14 +11,14 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence import largest_wait, origin_ns
-from ddprof.analyzers.rules.examples import (
+from ddprof.analyzers.rules.evidence.examples import (
     exposed_transfer,
     longest_fp32_gemm,
     longest_stage_wait,
     optimizer_step,
     slowest_transfer,
 )
+from ddprof.analyzers.rules.evidence.spans import largest_wait, origin_ns
 from ddprof.findings import Evidence
 
 NO_EVENT = {"memory.headroom", "input.unsharded"}  # a level and a setting

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from labelled_runs import Runs, fires
 
-from ddprof.analyzers.rules.comm_cause import exposures
+from ddprof.analyzers.rules.evidence.exposures import exposures
 
 ID = "comm.latency_bound"
 

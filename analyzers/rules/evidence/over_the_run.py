@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Stalls
-from ddprof.analyzers.rules.evidence import run_evidence
+from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.findings import Candidate, Fix
 
 

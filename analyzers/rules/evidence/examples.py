@@ -17,7 +17,7 @@ from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
-from ddprof.analyzers.rules.evidence import at
+from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.findings import Evidence
 from ddprof.tables import NULL, Array
 from ddprof.units import format_bytes, format_us

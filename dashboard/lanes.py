@@ -85,7 +85,7 @@ def build_timeline(
     job: JobFacts, sources: Mapping[str, Source] | None = None, expanded: Collection[int] = ()
 ) -> Timeline:
     """All lanes of the job; for the ranks in `expanded` also every operator of the host, from their `sources`."""
-    origin = run_origin_ns(job)
+    origin = job.origin_ns
     names, lanes, slices = _Names(), [], []
     for position, facts in enumerate(job.ranks):
         host = facts.identity.host or ""
@@ -104,12 +104,6 @@ def build_timeline(
         origin,
         tuple((int(i), int(a), int(b)) for i, a, b in steps),
     )
-
-
-def run_origin_ns(job: JobFacts) -> int:
-    """Time zero of evidence and timeline: the earliest first step mark, on the reference clock."""
-    marks = [int(f.steps["start_ns"][0]) - job.clock.offset_ns(p) for p, f in enumerate(job.ranks) if len(f.steps)]
-    return min(marks, default=0)
 
 
 def _rank_lanes(

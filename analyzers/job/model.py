@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.model import HealthNote
@@ -127,3 +128,11 @@ class JobFacts:
     step_ns: int = 0  # mean job step
     per_step_ns: tuple[int, ...] = field(default=())
     step_times: Mapping[int, Mapping[str, int]] = field(default_factory=dict)  # rank -> its own timers, traced or not
+
+    @cached_property
+    def origin_ns(self) -> int:
+        """Time zero of everything shown: the earliest first step mark, ns on the reference clock; 0 without steps."""
+        marks = [
+            int(f.steps["start_ns"][0]) - self.clock.offset_ns(p) for p, f in enumerate(self.ranks) if len(f.steps)
+        ]
+        return min(marks, default=0)

@@ -66,8 +66,7 @@ def _perfetto(session: Session, file: Path, ranks: str | None, progress: Progres
     chosen = parse_ranks(ranks) if ranks else set(job.rank_ids)
     if not chosen & set(job.rank_ids):
         raise UsageError(f"--ranks {ranks}: this run has ranks {min(job.rank_ids)} to {max(job.rank_ids)}")
-    zero_ns = min(int(f.steps["start_ns"][0]) - job.clock.offset_ns(p) for p, f in enumerate(job.ranks))
-    shifts_ns = [job.clock.offset_ns(p) + zero_ns for p in range(len(job.ranks))]
+    shifts_ns = [job.clock.offset_ns(p) + job.origin_ns for p in range(len(job.ranks))]
     waits = wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns))
     file.parent.mkdir(parents=True, exist_ok=True)
     slices = _slices(session, chosen, shifts_ns, progress)

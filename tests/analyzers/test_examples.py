@@ -18,7 +18,7 @@ from ddprof.analyzers.rules.evidence.examples import (
     optimizer_step,
     slowest_transfer,
 )
-from ddprof.analyzers.rules.evidence.spans import largest_wait, origin_ns
+from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.findings import Evidence
 
 NO_EVENT = {"memory.headroom", "input.unsharded"}  # a level and a setting
@@ -29,7 +29,7 @@ def _own_clock_ns(measures: Measures, said: Evidence) -> tuple[int, int, int]:
     job = measures.job
     assert said.rank is not None and said.start_us is not None and said.end_us is not None
     position = job.rank_ids.index(said.rank)
-    shift = job.clock.offset_ns(position) + origin_ns(measures)
+    shift = job.clock.offset_ns(position) + job.origin_ns
     return position, round(said.start_us * 1e3) + shift, round(said.end_us * 1e3) + shift
 
 
@@ -38,7 +38,7 @@ def test_what_is_found_can_be_jumped_to(labelled: Runs, name: str) -> None:
     run = labelled(name)
     found = [f for f in run.report.findings if f.id == name]
     last_us = max(
-        (int(f.steps["end_ns"][-1]) - run.job.clock.offset_ns(p) - origin_ns(run.measures)) / 1e3
+        (int(f.steps["end_ns"][-1]) - run.job.clock.offset_ns(p) - run.job.origin_ns) / 1e3
         for p, f in enumerate(run.job.ranks)
     )
     for finding in found:

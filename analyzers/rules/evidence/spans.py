@@ -13,15 +13,9 @@ from ddprof.tables import NULL
 from ddprof.units import format_share, format_us
 
 
-def origin_ns(measures: Measures) -> int:
-    """Zero of all evidence times: the earliest first step mark, on the reference clock."""
-    job = measures.job
-    return min(int(f.steps["start_ns"][0]) - job.clock.offset_ns(p) for p, f in enumerate(job.ranks) if len(f.steps))
-
-
 def at(measures: Measures, position: int, start_ns: int, end_ns: int, text: str, event: str | None) -> Evidence:
     """An observation on one rank, its own clock mapped to the run's."""
-    shift = measures.job.clock.offset_ns(position) + origin_ns(measures)
+    shift = measures.job.clock.offset_ns(position) + measures.job.origin_ns
     return Evidence(text, measures.job.rank_ids[position], (start_ns - shift) / 1e3, (end_ns - shift) / 1e3, event)
 
 

@@ -8,9 +8,18 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.whole_run.missing_ranks import late_untraced, untraced_notes
 from ddprof.findings import Abstention, Candidate
+
+
+def test_a_missing_rank_is_said_and_blamed_on_nobody(labelled: Runs) -> None:
+    job = job_facts([f for f in labelled("straggler.compute").job.ranks if f.identity.rank != 2])
+    assert job.missing_ranks == (2,)
+    assert any("were not traced: 2" in note.issue for note in job.health)
+    assert not job.instances["complete"].any()
+
 
 MS = 1_000_000
 EVEN = {"step_ns": 100 * MS, "data_ns": MS, "forward_ns": 20 * MS, "backward_ns": 70 * MS, "optimizer_ns": 2 * MS}

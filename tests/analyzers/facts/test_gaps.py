@@ -1,18 +1,16 @@
-"""Facts of a rank: steps, exposed communication and gaps are whole, disjoint and where the trace says."""
+"""Exposed communication and gaps are whole, disjoint and where the trace says."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from corpus import SCENARIOS
 from hypothesis import given
 from hypothesis import strategies as st
 from labelled_runs import Runs
 
 from ddprof import intervals
 from ddprof.analyzers.facts.gaps import busy, exposed_comm
-from ddprof.analyzers.facts.model import COMMS, RankFacts, Work
-from ddprof.analyzers.facts.store import load, save
+from ddprof.analyzers.facts.model import COMMS, Work
 from ddprof.tables import NULL, Table
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.pp", "host.gc", "input.starved", "comm.slow_link")
@@ -43,16 +41,6 @@ def test_exposed_is_communication_without_compute_once(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_steps_follow_one_another(labelled: Runs, name: str) -> None:
-    scenario = SCENARIOS[name]
-    for facts in labelled(name).job.ranks:
-        steps = facts.steps
-        assert facts.step_source == "profiler_step"
-        assert steps["index"].tolist() == [scenario.first_step + i for i in range(scenario.steps)]
-        assert (steps["start_ns"][1:] == steps["end_ns"][:-1]).all()
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_device_time_is_compute_exposed_communication_or_a_gap(labelled: Runs, name: str) -> None:
     """The three never overlap and leave nothing out."""
     for facts in labelled(name).job.ranks:
@@ -61,24 +49,3 @@ def test_device_time_is_compute_exposed_communication_or_a_gap(labelled: Runs, n
         exposed = intervals.length(intervals.clip((facts.exposed["start_ns"], facts.exposed["end_ns"]), lo, hi))
         gaps = int((facts.gaps["end_ns"] - facts.gaps["start_ns"]).sum())
         assert compute + exposed + gaps == hi - lo
-
-
-def test_facts_survive_the_cache(labelled: Runs, tmp_path_factory: pytest.TempPathFactory) -> None:
-    facts = labelled("clean.ddp").job.ranks[0]
-    folder = tmp_path_factory.mktemp("facts") / "key"
-    save(facts, folder)
-    again = load(folder)
-    assert isinstance(again, RankFacts)
-    assert (again.identity, again.strings, again.counts) == (facts.identity, facts.strings, dict(facts.counts))
-    for name in ("steps", "device_ops", "comms", "gaps", "kernel_groups"):
-        mine, theirs = getattr(facts, name), getattr(again, name)
-        assert all(np.array_equal(mine[c.name], theirs[c.name], equal_nan=mine[c.name].dtype.kind == "f")
-                   for c in mine.schema.columns), name  # fmt: skip
-
-
-def test_a_damaged_cache_is_not_trusted(labelled: Runs, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("facts") / "key"
-    save(labelled("clean.ddp").job.ranks[0], folder)
-    (folder / "comms.parquet").write_bytes(b"not parquet")
-    assert load(folder) is None
-    assert load(folder / "none") is None

@@ -1,0 +1,70 @@
+"""Messages of CPU ranks: whom they join, and how long they hold the rank that waits for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cpu_pipeline import CALL_US, Pipeline
+
+from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
+from ddprof.analyzers.facts.model import COMMS
+from ddprof.analyzers.facts.names import OP_CODE
+from ddprof.model import MESSAGE_CALLS, ProcessGroup
+from ddprof.readers import discover, read
+from ddprof.tables import NULL, Table
+
+WORK_US = 30_000.0
+
+
+def table(rows: Sequence[tuple[str, int, int, int]]) -> Table:
+    """COMMS of (operation, call, return of the call, end)."""
+    missing = {c.name: np.full(len(rows), NULL if c.dtype == "int64" else 0) for c in COMMS.columns}
+    op, call, returned, end = zip(*rows, strict=True)
+    codes = [OP_CODE[name] for name in op]
+    times = {"start_ns": call, "launch_ns": call, "launch_end_ns": returned, "end_ns": end}
+    return COMMS.table({**missing, **times, "op": codes})
+
+
+def test_a_message_holds_its_rank_only_while_it_is_waited_for() -> None:
+    """Sent early and waited for after the next operator; then a batch; a collective as it is."""
+    comms = table([("send", 0, 10, 130), ("send", 200, 210, 280), ("recv", 220, 230, 300), ("all_reduce", 0, 10, 500)])
+    work = (np.array([20, 140]), np.array([120, 190]))
+    held, of = holding(comms, work)
+    spans = sorted(zip(of.tolist(), held["start_ns"].tolist(), held["end_ns"].tolist(), strict=True))
+    assert spans == [(0, 0, 10), (0, 120, 130), (1, 200, 210), (1, 220, 280), (2, 220, 230), (2, 220, 300), (3, 0, 500)]
+
+
+@pytest.mark.parametrize(
+    ("groups", "peer"),
+    [
+        ([("0", "default_pg", (0, 1, 2, 3))], 0),
+        ([("0", "default_pg", (0, 1, 2, 3)), ("1", "mesh_pp", (1, 3)), ("2", "mesh_dp", (2, 3))], 1),
+        ([("5", "undefined", (1, 3))], 1),
+        ([("1", "undefined", (1, 3)), ("2", "undefined", (2, 3))], 0),
+    ],
+)
+def test_peers_are_places_in_the_group_of_the_pipeline(
+    tmp_path: Path, groups: list[tuple[str, str, tuple[int, ...]]], peer: int
+) -> None:
+    folder = Pipeline([WORK_US] * 4, 4, steps=1).write(tmp_path)
+    (found,) = discover([str(folder)]).runs
+    trace = next(read(source) for source in found[1] if "rank3" in source.path)
+    calls = MESSAGE_CALLS.table({"row": [7], "peer": [0], "tag": [2]})
+    told = tuple(ProcessGroup(name, description, ranks) for name, description, ranks in groups)
+    trace = replace(trace, message_calls=calls, process_groups=told)
+    comms, messages = cpu_messages(trace, table([("all_reduce", 0, 1, 2), ("recv", 3, 4, 5)]), np.array([-1, 7]))
+    assert next(iter(messages.rows())) | {"group": 0} == {
+        "comm": 1, "is_send": False, "peer": peer, "group": 0, "size_bytes": None, "tag": 2
+    }  # fmt: skip
+    assert comms["group"][1] == messages["group"][0]
+
+
+def test_the_trace_says_how_long_a_call_takes(tmp_path: Path) -> None:
+    folder = Pipeline([WORK_US] * 2, 2, steps=1).write(tmp_path)
+    events = json.loads((folder / "rank0.pt.trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {e["dur"] for e in events if e["name"] == "c10d::send"} == {CALL_US}

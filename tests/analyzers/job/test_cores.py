@@ -1,0 +1,23 @@
+"""CPU ranks that share cores: how far communication takes cores from computing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from overlapped import written
+
+from ddprof.analyzers.engine import Options, load_runs
+from ddprof.analyzers.job.cores import core_contention, crowding_note
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "expected"), [(2, 2, 1.0), (2, 3, 1 / 3), (2, 4, 0.0), (4, 2, 1.0), (1, 64, 0.0), (None, 2, 0.0)]
+)
+def test_a_communicating_rank_wants_two_cores(tmp_path: Path, ranks: int | None, cores: int, expected: float) -> None:
+    (run,) = load_runs([written(tmp_path)], Options(cache=False))
+    known = {"processors": {"usable": cores, "local_ranks": ranks}}
+    facts = [replace(f, sidecar=known) for f in run.job.ranks]
+    assert core_contention(facts) == pytest.approx(expected)
+    assert bool(crowding_note(facts)) == (ranks is not None and ranks > cores)

@@ -1,0 +1,57 @@
+"""What a change gains: never negative, within its range, and what the generator says of the same run."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from labelled_runs import Runs
+
+from ddprof.findings import Candidate, Change
+
+RELAXED = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@RELAXED
+@given(factor=st.floats(1.0, 4.0))
+def test_faster_kernels_never_make_the_step_longer(labelled: Runs, factor: float) -> None:
+    prices = labelled("clean.ddp").pricer
+    slower, faster = (prices.step_us((Change("scale_compute", (), (f,)),)) for f in (factor, factor * 1.5))
+    assert faster <= slower * (1 + 1e-6) <= prices.measures.step_us * (1 + 2e-6)
+
+
+def test_scaling_the_slow_rank_back_gives_the_healthy_step(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    predicted = run.pricer.step_us((Change("scale_compute", (2,), (1.3,)),))
+    assert predicted == pytest.approx(run.label["counterfactual_step_us"], rel=0.03)
+
+
+def test_scaling_a_rank_nobody_waits_for_gains_nothing(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    predicted = run.pricer.step_us((Change("scale_compute", (0,), (1.3,)),))
+    assert predicted == pytest.approx(run.measures.step_us, rel=0.02)
+
+
+def test_free_communication_gives_the_step_without_it(labelled: Runs) -> None:
+    run = labelled("comm.bandwidth_bound")
+    predicted = run.pricer.step_us((Change("scale_transfer", (), (0.0,)),))
+    assert predicted == pytest.approx(run.label["comm_free_step_us"], rel=0.03)
+
+
+def test_gains_are_never_negative_and_keep_to_their_ceiling(labelled: Runs) -> None:
+    prices = labelled("straggler.compute").pricer
+    slower = Candidate("x", "", (), 0.0, (Change("scale_compute", (), (0.5,)),), 1.0)
+    capped = Candidate("x", "", (), 0.0, (Change("scale_compute", (2,), (1.3,)),), 1.0, ceiling_us=100.0)
+    assert prices.gain_us(slower) == 0.0
+    assert prices.gain_us(capped) == 100.0
+    interval = prices.interval(capped, 100.0)
+    assert 0.0 <= interval.low <= interval.value <= interval.high <= prices.measures.step_us
+
+
+def test_a_range_grows_with_the_doubt_of_the_change_and_never_goes_below_nothing(labelled: Runs) -> None:
+    prices = labelled("clean.ddp").pricer
+    step_us = prices.step_us(())
+    narrow, wide = (prices.range_us(step_us / 2, doubt_us) for doubt_us in (0.0, 100.0))
+    assert narrow[0] < step_us / 2 < narrow[1]
+    assert (narrow[0] - wide[0], wide[1] - narrow[1]) == pytest.approx((100.0, 100.0))
+    assert prices.range_us(step_us / 2, step_us)[0] == 0.0

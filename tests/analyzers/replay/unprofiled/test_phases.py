@@ -1,0 +1,102 @@
+"""The slowdown by the profiler, phase by phase and rank by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+from step_timers import STEPS, TRANSFER_US, records
+
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.facts.model import Phase
+from ddprof.analyzers.replay.graph.build import build_graph
+from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.replay.unprofiled.phases import HANDED_SHARE
+from ddprof.findings import Change
+
+
+def phased(folder: Path, ranks_us: Sequence[dict[str, float]], step_us: float) -> LoadedRun:
+    """CPU ranks that work through their phases, sleep for the rest of `forward` after `work`, and then reduce.
+
+    `ranks_us`: forward, work (of it), backward, optimizer; who is ready first waits.
+    """
+    last_us = max(rank["forward"] + rank["backward"] for rank in ranks_us)
+    ranks: list[Events] = [[] for _ in ranks_us]
+    for rank, (events, took) in enumerate(zip(ranks, ranks_us, strict=True)):
+        for step in range(STEPS):
+            began, ready = step * step_us, step * step_us + took["forward"] + took["backward"]
+            reduced = began + last_us + TRANSFER_US
+            events += [
+                annotation(rank, f"ProfilerStep#{step}", began, step_us),
+                annotation(rank, "ddprof::forward", began, took["forward"]),
+                operator(rank, "aten::conv2d", began, took["work"]),
+                annotation(rank, "ddprof::backward", began + took["forward"], reduced - began - took["forward"]),
+                operator(rank, "aten::mm", began + took["forward"], took["backward"] - 100),
+                operator(rank, "c10d::allreduce_", ready - 60, 50, **TENSOR),
+                transfer(rank, "gloo:all_reduce", ready - 5, reduced - ready + 5, **TENSOR),
+                annotation(rank, "ddprof::optimizer", reduced, took["optimizer"]),
+                operator(rank, "aten::add_", reduced, took["optimizer"]),
+            ]
+    (run,) = load_runs([write(folder, ranks)], Options(cache=False))
+    return run
+
+
+def timed(run: LoadedRun, step_us: tuple[float, float], ranks: Sequence[dict[str, tuple[float, float]]]) -> Pricer:
+    """Prices of a run whose ranks timed their phases, each (inside, outside) as `step_us`."""
+    sidecars = [{"steps": records([step_us[0]] * STEPS, [step_us[1]] * 12, 0.0, **phases)} for phases in ranks]
+    known = tuple(replace(facts, sidecar=s) for facts, s in zip(run.job.ranks, sidecars, strict=True))
+    job = replace(run.job, ranks=known)
+    return pricer(build_graph(job), replace(run.measures, job=job))
+
+
+USUAL = {"forward": 10_000.0, "work": 10_000.0, "backward": 20_000.0, "optimizer": 4_000.0}
+SLOW = Change("scale_compute", (1,), (2.0,), "peers")
+
+
+def test_a_rank_of_long_operators_is_not_slowed_by_the_profiler_as_its_peers_are(tmp_path: Path) -> None:
+    """Forward of 70 ms takes 65 without the profiler, its peer's 10 ms take 5, all other phases half: 67 + 12 ms.
+
+    One pace for all would leave 0.82 of the peer's 34 ms.
+    """
+    repeats = {**USUAL, "forward": 70_000.0, "work": 70_000.0}
+    step_us = 70_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
+    moved_us = TRANSFER_US * (1 - HANDED_SHARE / 2)
+    bare_us = 65_000.0 + 10_000.0 + moved_us + 2_000.0
+    run = phased(tmp_path, [USUAL, repeats], step_us)
+    waits = {"forward": (10_000.0, 5_000.0), "backward": (82_000.0, 71_000.0), "optimizer": (4_000.0, 2_000.0)}
+    works = {**waits, "forward": (70_000.0, 65_000.0), "backward": (22_000.0, 10_000.0 + moved_us)}
+    prices = timed(run, (step_us, bare_us), [waits, works])
+    assert prices.untraced is not None and prices.untraced.pace == pytest.approx(1.0, abs=0.02)
+    first, second = (prices.untraced.host[position].work.paces for position in (0, 1))
+    assert first == {Phase.FORWARD: pytest.approx(0.5), Phase.OPTIMIZER: pytest.approx(0.5)}  # its backward waits
+    assert second[Phase.FORWARD] == pytest.approx(65 / 70) and second[Phase.BACKWARD] == pytest.approx(0.5, abs=0.02)
+    assert prices.untraced_us((SLOW,)) == pytest.approx(5_000.0 + 10_000.0 + moved_us + 2_000.0, rel=0.05)
+
+
+def test_a_host_that_sleeps_does_not_tell_the_pace_of_its_work(tmp_path: Path) -> None:
+    """It sleeps for 60 ms of its forward with the profiler and without: its peer's pace holds once it does not."""
+    sleeps = {**USUAL, "forward": 70_000.0}
+    step_us = 70_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
+    moved_us = TRANSFER_US * (1 - HANDED_SHARE / 2)
+    run = phased(tmp_path, [USUAL, sleeps], step_us)
+    waits = {"forward": (10_000.0, 5_000.0), "backward": (82_000.0, 71_000.0), "optimizer": (4_000.0, 2_000.0)}
+    works = {**waits, "forward": (70_000.0, 65_000.0), "backward": (22_000.0, 10_000.0 + moved_us)}
+    prices = timed(run, (step_us, 65_000.0 + 10_000.0 + moved_us + 2_000.0), [waits, works])
+    assert prices.untraced is not None
+    assert Phase.FORWARD not in prices.untraced.host[1].work.paces
+    awake = Change("scale_host", (1,), (6.0,), "peers")
+    assert prices.untraced_us((awake,)) == pytest.approx(5_000.0 + 10_000.0 + moved_us + 2_000.0, rel=0.05)
+
+
+def test_waits_that_only_steps_outside_the_windows_hold_are_no_pace(tmp_path: Path) -> None:
+    step_us = 10_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
+    run = phased(tmp_path, [USUAL, USUAL], step_us)
+    works = {"forward": (10_000.0, 8_000.0), "backward": (22_000.0, 17_600.0), "optimizer": (4_000.0, 3_200.0)}
+    waits = {**works, "backward": (22_000.0, 44_000.0)}
+    prices = timed(run, (step_us, 0.8 * step_us), [works, waits])
+    assert prices.untraced is not None
+    assert set(prices.untraced.host[0].work.paces) == set(Phase)
+    assert set(prices.untraced.host[1].work.paces) == {Phase.FORWARD, Phase.OPTIMIZER}

@@ -1,0 +1,65 @@
+"""Two gloo ranks and records of their steps, as if capture had timed them inside and outside the window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.replay.graph.build import build_graph
+from ddprof.analyzers.replay.price import Pricer, pricer
+
+STEPS, LOAD_US, WORK_US, TRANSFER_US = 8, 10_000.0, 18_000.0, 2_000.0
+STEP_US = LOAD_US + WORK_US + TRANSFER_US
+
+
+def loaded(folder: Path, iterator: str = "_SingleProcessDataLoaderIter") -> LoadedRun:
+    """Two gloo ranks: 10 ms of loading in the training process, 18 ms of work, an all-reduce that is waited for."""
+    ranks: list[Events] = [[], []]
+    for rank, events in enumerate(ranks):
+        for step in range(STEPS):
+            began = step * STEP_US
+            called = began + LOAD_US + WORK_US
+            loader = f"enumerate(DataLoader)#{iterator}.__next__"
+            events += [
+                annotation(rank, f"ProfilerStep#{step}", began, STEP_US),
+                annotation(rank, loader, began, LOAD_US),
+                operator(rank, "aten::mm", began + LOAD_US, WORK_US - 100),
+                operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
+                transfer(rank, "gloo:all_reduce", called - 5, TRANSFER_US + 5, **TENSOR),
+            ]
+    (run,) = load_runs([write(folder, ranks)], Options(cache=False))
+    return run
+
+
+def records(
+    traced_us: Sequence[float], untraced_us: Sequence[float], data_us: float, **phases_us: tuple[float, float]
+) -> list[dict[str, Any]]:
+    """Step records: warm-up, the window, the step in which it is written, then the steps without it.
+
+    `phases_us`: time of a phase inside the window and outside.
+    """
+    lengths = [(90_000.0, False)] * 3 + [(us, True) for us in traced_us] + [(500_000.0, False)]
+    lengths += [(us, False) for us in untraced_us]
+    now, found = 0, []
+    for index, (us, profiled) in enumerate(lengths):
+        end = now + int(us * 1e3)
+        load = int((LOAD_US if profiled else data_us) * 1e3)
+        phases = {f"{name}_ns": int(us[not profiled] * 1e3) for name, us in phases_us.items()}
+        found.append({"index": index, "start_ns": now, "end_ns": end, "data_ns": load, "profiled": profiled, **phases})
+        now = end
+    return found
+
+
+def priced(
+    run: LoadedRun, untraced_us: Sequence[float], data_us: float = LOAD_US, workers: int = 0, **timed: Any
+) -> Pricer:
+    steps = records([STEP_US] * STEPS, untraced_us, data_us)
+    sidecar = {"steps": steps, "dataloader": {"num_workers": workers}, **timed}
+    ranks = tuple(replace(facts, sidecar=sidecar) for facts in run.job.ranks)
+    job = replace(run.job, ranks=ranks)
+    return pricer(build_graph(job), replace(run.measures, job=job))

@@ -1,0 +1,47 @@
+"""How findings are ordered and give way to one another."""
+
+from __future__ import annotations
+
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.diagnose import diagnose
+from ddprof.findings import Candidate, Change, Rule
+
+
+def test_the_larger_finding_explains_the_waiting_away(labelled: Runs) -> None:
+    """A slow device makes its peers wait; nothing but the device is a warning, and findings come worst first."""
+    run = labelled("straggler.compute")
+    found = diagnose(run.measures, run.pricer).findings
+    serious = [f.id for f in found if run.report.severity_of(f) != "info"]
+    assert serious == ["straggler.compute"]
+    gains = [f.recoverable_us.value for f in found]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two candidates that remove the same time only the larger stays, though each alone would be told."""
+    run = labelled("straggler.compute")
+    parts = {
+        "larger": Change("scale_compute", (2,), (1.3,)),
+        "same time": Change("scale_compute", (2,), (1.25,)),
+    }
+
+    def found(*names: str) -> list[str]:
+        rules = {
+            n: Rule(n, n, lambda _, n=n: iter([Candidate(n, n, (), 0.0, (parts[n],), 1.0)]))  # type: ignore[misc]
+            for n in names
+        }
+        monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
+        return [f.id for f in diagnose(run.measures, run.pricer).findings]
+
+    assert found("larger") == ["larger"]
+    assert found("same time") == ["same time"]
+    assert found("larger", "same time") == ["larger"]
+
+
+def test_every_rule_either_speaks_abstains_or_was_checked(labelled: Runs) -> None:
+    run = labelled("clean.ddp")
+    said = diagnose(run.measures, run.pricer)
+    assert {a.id for a in said.abstentions}.isdisjoint(said.checked)
+    assert all(a.reason for a in said.abstentions)

@@ -1,0 +1,20 @@
+"""The headline names what bounds the step."""
+
+from __future__ import annotations
+
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.diagnose import diagnose
+from ddprof.analyzers.verdict import verdict
+
+
+@pytest.mark.parametrize(("name", "bound"), [("straggler.compute", "straggler"), ("input.starved", "input"),
+                                             ("comm.bandwidth_bound", "communication"), ("clean.ddp", "compute"),
+                                             ("host.gc", "host"), ("pipeline.imbalance", "pipeline")])  # fmt: skip
+def test_the_headline_names_the_bound(labelled: Runs, name: str, bound: str) -> None:
+    run = labelled(name)
+    said = verdict(run.measures, diagnose(run.measures, run.pricer))
+    assert said.bound == bound
+    assert not said.headline[0].islower()
+    assert ("fixing it wins" in said.headline) == (name != "clean.ddp")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,7 +38,8 @@ def test_one_on_top_of_the_other_is_their_product(first: list, second: list) -> 
     a, b = scaled(first), scaled(second)
     both = on_top(a, b)
     for at in range(END):
-        assert share_at(both, at) == share_at(a, at) * share_at(b, at)
+        # Shares are kept to four digits after each factor; the sixth may double what the fifth lost.
+        assert share_at(both, at) == pytest.approx(share_at(a, at) * share_at(b, at), abs=2e-4)
     covered = [spans for spans, _ in both]
     total = sum(intervals.length(spans) for spans in covered)
     merged = intervals.union(

@@ -26,7 +26,7 @@ RESULTS = Path(__file__).parent / "results" / "reader.json"
 def measure(path: Path) -> dict[str, Any]:
     """Read one file in this process: CPU and wall seconds, peak memory in MB, events, uncompressed bytes."""
     from ddprof.readers import discover, read
-    from ddprof.readers.streams import open_blocks
+    from ddprof.readers.files.streams import open_blocks
 
     (source,) = discover([path]).sources
     idle_mb = _peak_mb()

@@ -22,7 +22,7 @@ from ddprof.analyzers.engine import read_facts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.simulate import simulate
-from ddprof.readers import discover
+from ddprof.readers.admission import discover
 
 RESULTS = Path(__file__).parent / "results" / "replay.json"
 

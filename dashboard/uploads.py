@@ -19,7 +19,7 @@ from ddprof.dashboard.guard import UPLOAD_PATH
 from ddprof.dashboard.runs import Runs
 from ddprof.dashboard.session import Session, load
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
-from ddprof.readers.unpacked import exceeds
+from ddprof.readers.files.unpacked import exceeds
 from ddprof.units import format_bytes
 
 # A page elsewhere can send a form to a loopback address, but no header of its own without being allowed to.

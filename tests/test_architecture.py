@@ -57,7 +57,7 @@ LAZY_ALLOWED = {"cli", "ddprof", "pytest_plugin", "api"}  # units whose function
 # Broad guards live only where the tool runs inside somebody else's process: the guard, and the start-up shim that is
 # copied out of the package and so can import nothing of it before it has found it.
 SHIM = "capture._sitecustomize"
-BROAD_GUARDS = {"capture.guard", SHIM, "readers.safe_pickle"}  # a damaged pickle raises anything
+BROAD_GUARDS = {"capture.guard", SHIM, "readers.files.safe_pickle"}  # a damaged pickle raises anything
 TORCH_USERS = {"capture", "workloads"}
 
 

@@ -23,8 +23,8 @@ from ddprof.analyzers.facts.model import TABLES, RankFacts
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
 from ddprof.tables import read_parquet, write_parquet
 
-# What facts are made by: a change in any of these makes every cached fact stale.
-_MAKERS = ("ddprof", "ddprof.readers", "ddprof.analyzers.facts")
+# What facts are made by: a change in any of these files makes every cached fact stale.
+_MAKERS = {"ddprof": "*.py", "ddprof.readers": "**/*.py", "ddprof.analyzers.facts": "**/*.py"}
 
 
 class _Meta(msgspec.Struct):
@@ -49,10 +49,9 @@ class _Meta(msgspec.Struct):
 def _code_version() -> str:
     """Digest of the modules that make facts, so that no number has to be raised by hand when one of them changes."""
     digest = hashlib.sha256(__version__.encode())
-    for package in _MAKERS:
-        for file in sorted(files(package).iterdir(), key=lambda f: f.name):
-            if file.name.endswith(".py"):
-                digest.update(file.read_bytes())
+    for package, pattern in _MAKERS.items():
+        for file in sorted(Path(str(files(package))).glob(pattern)):
+            digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

@@ -6,8 +6,8 @@ the ranks over all files of a run.
 
 from __future__ import annotations
 
-from ddprof.readers.discover import discover
-from ddprof.readers.identity import resolve_identities
+from ddprof.readers.admission.discover import discover
+from ddprof.readers.admission.identity import resolve_identities
 from ddprof.readers.read import read
 from ddprof.readers.source import Inventory, Source
 

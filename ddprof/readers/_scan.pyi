@@ -1,4 +1,4 @@
-"""The native scanner: see `scanned` and `native/scan.c`."""
+"""The native scanner: see `json_text/scanned.py` and `native/scan.c`."""
 
 from typing import Any
 

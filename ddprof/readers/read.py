@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import RankTrace
-from ddprof.readers.chrome import read_chrome
-from ddprof.readers.flight_recorder import read_dump
-from ddprof.readers.horovod import read_horovod
-from ddprof.readers.kineto import read_kineto
-from ddprof.readers.nccl_profiler import read_nccl_profiler
-from ddprof.readers.nsys import read_nsys
-from ddprof.readers.op_timeline import read_op_timeline
-from ddprof.readers.rpd import read_rpd
+from ddprof.readers.formats.chrome import read_chrome
+from ddprof.readers.formats.flight_recorder import read_dump
+from ddprof.readers.formats.horovod import read_horovod
+from ddprof.readers.formats.kineto.trace import read_kineto
+from ddprof.readers.formats.nccl_profiler import read_nccl_profiler
+from ddprof.readers.formats.nsys import read_nsys
+from ddprof.readers.formats.op_timeline import read_op_timeline
+from ddprof.readers.formats.rpd import read_rpd
 from ddprof.readers.source import Source
 
 _READERS: Mapping[str, Callable[[Source], RankTrace]] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.readers.scanned import is_native
+from ddprof.readers.json_text.scanned import is_native
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # `kineto_text` is a helper of this folder, not a package
 

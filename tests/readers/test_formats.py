@@ -11,7 +11,7 @@ import pytest
 from ddprof.errors import NoUsableInput
 from ddprof.model import DEVICE_KINDS, Kind, RankTrace
 from ddprof.readers import discover, read
-from ddprof.readers.companions import load_dump
+from ddprof.readers.companions.files import load_dump
 from ddprof.tables import NULL
 
 FORMATS = "traces/formats"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.readers import discover, read
-from ddprof.readers.hardware import read_hardware
+from ddprof.readers.companions.hardware import read_hardware
 
 UUID = "6ac9dd8a-22b2"
 

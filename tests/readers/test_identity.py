@@ -6,7 +6,7 @@ import pytest
 
 from ddprof.model import Identity
 from ddprof.readers import resolve_identities
-from ddprof.readers.names import rank_in_name, without_stamp
+from ddprof.readers.files.names import rank_in_name, without_stamp
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.json_salvage import Salvage, salvage_events
-from ddprof.readers.json_stream import EventStream
-from ddprof.readers.json_structure import structure
+from ddprof.readers.json_text.salvage import Salvage, salvage_events
+from ddprof.readers.json_text.stream import EventStream
+from ddprof.readers.json_text.structure import structure
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

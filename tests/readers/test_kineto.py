@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddprof.model import Kind, RankTrace
-from ddprof.readers import Source, read, streams
-from ddprof.readers.kineto import read_kineto
+from ddprof.readers import Source, read
+from ddprof.readers.files import streams
+from ddprof.readers.formats.kineto.trace import read_kineto
 from ddprof.tables import NULL
 
 pytestmark = pytest.mark.usefixtures("decoding")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddprof.readers.numbers import EXACT_FLOAT_US, InexactFloats, one_int, to_int64, to_ns
+from ddprof.readers.columns.numbers import EXACT_FLOAT_US, InexactFloats, one_int, to_int64, to_ns
 from ddprof.tables import NULL
 
 _LIMIT_NS = int(EXACT_FLOAT_US) * 1000

@@ -9,7 +9,7 @@ import numpy as np
 
 from ddprof.model import Kind
 from ddprof.readers import discover, read
-from ddprof.readers.workers import read_fetches, summary, workers_path
+from ddprof.readers.companions.workers import read_fetches, summary, workers_path
 
 STEM = "rank0.host.1.0"
 BASE_NS = 1_000_000_000_000_000_000

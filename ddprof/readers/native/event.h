@@ -3,7 +3,7 @@
 #include "json_text.h"
 
 #define NO_NUMBER INT64_MIN               /* ddprof.tables.NULL */
-#define MAX_NS (INT64_C(1) << 62)         /* ddprof.readers.numbers.MAX_NS */
+#define MAX_NS (INT64_C(1) << 62)         /* ddprof.readers.columns.numbers.MAX_NS */
 
 typedef struct {
     Text at, end; /* of a string without its quotes; at == NULL: not given */

@@ -12,7 +12,7 @@
 #include "column.h"
 #include "numbering.h"
 
-/* What is done with the events of a category: ddprof.readers.categories.Route. */
+/* What is done with the events of a category: ddprof.readers.columns.categories.Route. */
 enum { ROUTE_KEEP, ROUTE_DROP, ROUTE_PYTHON, ROUTE_REST };
 
 /* ------------------------------------------------------------------------------------------- a block */

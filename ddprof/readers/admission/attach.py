@@ -1,0 +1,79 @@
+"""Companions: which sidecar, manifests and flight-recorder dump belong to which trace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ddprof.model import HealthNote
+from ddprof.readers.companions.hardware import manifests_of
+from ddprof.readers.files.names import file_name, rank_in_name
+from ddprof.readers.source import Source
+
+
+def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
+    """Traces with their companions attached, and what was left over.
+
+    A flight-recorder dump beside no trace of its folder is a source of its own. Where a folder holds the same dump as
+    JSON and as pickle, one is used.
+    """
+    traces = [s for s in sources if s.format not in ("flight_recorder", "run_file")]
+    dumps = [s for s in sources if s.format == "flight_recorder"]
+    ours = [s for s in sources if s.format == "run_file"]
+    folders = {_folder(s) for s in traces if s.format == "kineto"}
+    manifests: dict[str, list[str]] = {}
+    for file in ours:
+        if file_name(file.path).startswith("manifest."):
+            manifests.setdefault(_folder(file), []).append(file.path)
+    attached = [
+        replace(
+            trace,
+            flight_recorder_path=_companion(trace, dumps),
+            sidecar_path=_companion(trace, [s for s in ours if "sidecar" in file_name(s.path)]),
+            manifest_paths=_manifests(trace, manifests),
+        )
+        for trace in traces
+    ]
+    used = {s.flight_recorder_path for s in attached}
+    alone = _one_per_rank([d for d in dumps if _folder(d) not in folders])
+    notes = [
+        HealthNote(f"{d.label}: a flight-recorder dump of a rank without a trace", "not used", "info")
+        for d in dumps
+        if _folder(d) in folders and d.path not in used
+    ]
+    return attached + alone, notes
+
+
+def _folder(source: Source) -> str:
+    return os.path.dirname(source.path)
+
+
+def _companion(trace: Source, candidates: list[Source]) -> str | None:
+    """The candidate in the same folder with the longest common name, if it is of the same rank."""
+    if trace.member is not None or trace.format != "kineto":
+        return None
+    rank, name = rank_in_name(trace.path), file_name(trace.path)
+    near = [c for c in candidates if _folder(c) == _folder(trace) and rank is not None and rank_in_name(c.path) == rank]
+    if not near:
+        return None
+    return max(near, key=lambda c: (_common_length(name, file_name(c.path)), c.path)).path
+
+
+def _manifests(trace: Source, by_folder: Mapping[str, list[str]]) -> tuple[str, ...]:
+    if trace.member is not None or trace.format != "kineto":
+        return ()
+    return manifests_of(trace.path, by_folder.get(_folder(trace), []))
+
+
+def _common_length(a: str, b: str) -> int:
+    """How many characters two names have in common from the start."""
+    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _one_per_rank(dumps: list[Source]) -> list[Source]:
+    kept: dict[tuple[str, object], Source] = {}
+    for dump in dumps:
+        rank = rank_in_name(dump.path)
+        kept.setdefault((_folder(dump), dump.path if rank is None else rank), dump)
+    return list(kept.values())

@@ -1,0 +1,140 @@
+"""Who is who.
+
+Ranks decided over all files of a run, from the strongest evidence to the weakest, duplicates resolved and said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+from ddprof.model import HealthNote, Identity
+from ddprof.readers.files.names import file_name, rank_in_name
+from ddprof.units import format_ranks
+
+_TRUST = {"distributedInfo": 0, "sidecar": 1, "file name": 2, "content": 3, "order": 4}
+
+
+def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> tuple[list[Identity], list[HealthNote]]:
+    """The identities of one run with every rank decided, in the given order, and what had to be assumed.
+
+    Ranks come from distributedInfo, else the sidecar, else the file name, else the content, else the order of the
+    files. Of two files that claim one rank, the one with more evidence for it keeps it; the other gets the rank its
+    device index, its name, or the one vacant slot says; where none fits its rank is None and its source "duplicate":
+    leave it out. Notes say all.
+    """
+    result = list(identities)
+    notes = _settle_duplicates(result, paths)
+    notes += _fill_missing(result, paths)
+    notes += _world_notes(result)
+    return result, notes
+
+
+def _settle_duplicates(result: list[Identity], paths: Sequence[str]) -> list[HealthNote]:
+    notes = []
+    holders: dict[int, list[int]] = defaultdict(list)
+    for at, identity in enumerate(result):
+        if identity.rank is not None:
+            holders[identity.rank].append(at)
+    for rank, claims in sorted(holders.items()):
+        if len(claims) < 2:
+            continue
+        claims.sort(key=lambda at: _doubt(result[at], paths[at], rank))
+        for at in claims[1:]:
+            new, why = _other_rank(result, at, paths[at], rank)
+            notes.append(_duplicate_note(paths[at], rank, new, why))
+            result[at] = replace(result[at], rank=new, source="content" if new is not None else "duplicate")
+    return notes
+
+
+def _doubt(identity: Identity, path: str, rank: int) -> tuple[int, int, int]:
+    """Lower is more credible: evidence against the claimed rank, then how the claim was made."""
+    named = rank_in_name(path)
+    against_name = int(named is not None and named != rank)
+    local = identity.local_device
+    against_device = int(local is not None and local != rank and local != rank % 8)
+    return against_device, against_name, _TRUST.get(identity.source, 5)
+
+
+def _other_rank(result: list[Identity], at: int, path: str, claimed: int) -> tuple[int | None, str]:
+    """The rank a wrongly labelled file really is: by device index, by name, or the only vacant one."""
+    taken = {i.rank for i in result if i.rank is not None}
+    world = _world_size(result)
+    identity = result[at]
+    local, named = identity.local_device, rank_in_name(path)
+    if local is not None and local != claimed and local not in taken and (world is None or local < world):
+        return local, f"its kernels ran on device {local}"
+    if named is not None and named not in taken and (world is None or named < world):
+        return named, f"its name says {named}"
+    vacant = sorted(set(range(world or 0)) - taken)
+    if len(vacant) == 1 and not _same_process(result, at, claimed):
+        return vacant[0], f"it is the only rank missing of {world}"
+    return None, "it may be another window of the same rank"
+
+
+def _same_process(result: list[Identity], at: int, rank: int) -> bool:
+    mine = result[at]
+    return any(
+        i.rank == rank and other != at and i.pid is not None and (i.pid, i.host) == (mine.pid, mine.host)
+        for other, i in enumerate(result)
+    )
+
+
+def _duplicate_note(path: str, rank: int, new: int | None, why: str) -> HealthNote:
+    issue = f"{file_name(path)} claims rank {rank}, which another file has with better evidence"
+    if new is None:
+        return HealthNote(issue, f"{why}: left out", "warning", rank)
+    return HealthNote(issue, f"taken as rank {new}: {why}", "warning", new)
+
+
+def _fill_missing(result: list[Identity], paths: Sequence[str]) -> list[HealthNote]:
+    """Ranks for the files that state none, by pid where all have one, else by the order of their names."""
+    unknown = [at for at, identity in enumerate(result) if identity.rank is None and identity.source != "duplicate"]
+    if not unknown:
+        return []
+    by_pid = len(unknown) > 1 and all(result[at].pid is not None for at in unknown)
+    by_pid = by_pid and len({result[at].pid for at in unknown}) == len(unknown)
+    unknown.sort(key=lambda at: (result[at].pid or 0, paths[at]) if by_pid else (0, paths[at]))
+    free, world = _vacant_ranks(result), _world_size(result)
+    notes = []
+    for at in list(unknown):
+        rank = next(free)
+        if world is not None and rank >= world:
+            issue = f"{file_name(paths[at])} does not state its rank, and all {world} ranks have a file"
+            notes.append(HealthNote(issue, "left out"))
+            result[at] = replace(result[at], source="duplicate")
+            unknown.remove(at)
+            continue
+        result[at] = replace(result[at], rank=rank, source="content" if by_pid else "order")
+    if not unknown:
+        return notes
+    ranks = tuple(r for at in unknown if (r := result[at].rank) is not None)
+    how = "the order of their process ids" if by_pid else "the order of the file names"
+    if len(result) == 1:
+        return [HealthNote(f"{file_name(paths[0])} does not state its rank", "taken as rank 0", "info", 0)]
+    notes.append(HealthNote(f"{len(unknown)} files do not state their rank", f"{format_ranks(ranks)} given by {how}"))
+    return notes
+
+
+def _vacant_ranks(result: Sequence[Identity]) -> Iterator[int]:
+    taken = {i.rank for i in result if i.rank is not None}
+    return (rank for rank in count() if rank not in taken)
+
+
+def _world_size(result: Sequence[Identity]) -> int | None:
+    sizes = Counter(i.world_size for i in result if i.world_size)
+    return sizes.most_common(1)[0][0] if sizes else None
+
+
+def _world_notes(result: Sequence[Identity]) -> list[HealthNote]:
+    sizes = {i.world_size for i in result if i.world_size}
+    if len(sizes) < 2:
+        return []
+    named = ", ".join(str(s) for s in sorted(sizes))
+    return [
+        HealthNote(
+            f"the files state different world sizes ({named})", "they may be of different runs; compare with care"
+        )
+    ]

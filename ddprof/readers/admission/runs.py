@@ -1,0 +1,103 @@
+"""Which sources belong together: one run per folder, unless folders are one rank or one host each."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ddprof.model import HealthNote
+from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
+from ddprof.readers.source import Source
+
+_PER_RANK_FOLDER = re.compile(
+    r"^(?:(?:node|host|machine|worker|rank|gpu|trainer|proc|global_rank)[_\-.]?\d+)$", re.IGNORECASE
+)
+_RESTART = re.compile(r"^(?P<rank>rank\d+\.[^.]+)\.(?P<pid>\d+)\.(?P<restart>\d+)(?:\.(?P<window>\d+))?\.")
+_SINGLE_FILE_RUNS = frozenset({"nsys", "rpd", "horovod", "tensorflow", "op_timeline", "nccl_profiler", "chrome"})
+
+Run = tuple[str, tuple[Source, ...]]
+
+
+def group_runs(sources: list[Source], roots: list[str]) -> tuple[list[Run], list[HealthNote]]:
+    """Sources by run, labelled by folder relative to what was given.
+
+    Of several windows of a rank the last is kept, and said.
+    """
+    by_key: dict[tuple[str, str], list[Source]] = {}
+    for source in sources:
+        by_key.setdefault((_run_folder(source), _own_run(source)), []).append(source)
+    notes: list[HealthNote] = []
+    runs = []
+    for (folder, own), members in by_key.items():
+        kept = _last_windows(members, notes)
+        label = _label(folder, roots)
+        runs.append(("/".join(p for p in (label, own) if p and p != "."), tuple(kept)))
+    return [(label or _name(members), members) for label, members in runs], notes
+
+
+def _name(members: tuple[Source, ...]) -> str:
+    """The label of a run that is just what was given: its file, or the folder of its files."""
+    first = members[0]
+    alone = len({(s.path, s.member) for s in members}) == 1
+    return stem(first.path) if alone else file_name(_run_folder(first))
+
+
+def _run_folder(source: Source) -> str:
+    folder = os.path.dirname(source.path)
+    if source.member is not None:
+        folder = os.path.join(source.path, os.path.dirname(source.member))
+    while _PER_RANK_FOLDER.match(os.path.basename(folder)):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _own_run(source: Source) -> str:
+    """Formats whose file is a whole run of its own."""
+    return stem(source.path) if source.format in _SINGLE_FILE_RUNS else ""
+
+
+def _label(folder: str, roots: list[str]) -> str:
+    for root in roots:
+        base = root if "://" in root else os.path.abspath(os.path.expanduser(root))
+        if folder == base or folder.startswith(base.rstrip("/") + "/"):
+            return os.path.relpath(folder, base) if folder != base else ""
+    return os.path.basename(folder)
+
+
+def _last_windows(members: list[Source], notes: list[HealthNote]) -> list[Source]:
+    """Of files that one rank wrote one after another (windows, restarts), the last."""
+    by_writer: dict[tuple[str, str | None], list[Source]] = {}
+    for source in members:
+        by_writer.setdefault((_writer(source), source.part), []).append(source)
+    kept, dropped = [], 0
+    for written in by_writer.values():
+        written.sort(key=_order)
+        kept.append(written[-1])
+        dropped += len(written) - 1
+    if dropped:
+        issue = f"{os.path.dirname(members[0].path)}: {dropped} earlier windows or restarts of the same ranks"
+        notes.append(HealthNote(issue, "only the last is analyzed; give the files of another one to see it", "info"))
+    return kept
+
+
+def _writer(source: Source) -> str:
+    name = source.member or source.path
+    ours = _RESTART.match(file_name(name))
+    if ours:
+        return ours["rank"]
+    folder = os.path.dirname(name)
+    # Two files that differ in a time stamp only were written by one process; a bare stamp says nothing about who
+    # wrote it.
+    plain = without_stamp(name)
+    return (
+        f"{folder}/{plain}"
+        if plain and (rank_in_name(name) is not None or plain != stem(name))
+        else f"{folder}/{file_name(name)}"
+    )
+
+
+def _order(source: Source) -> tuple[int, int, list[int], int]:
+    ours = _RESTART.match(file_name(source.member or source.path))
+    if ours:
+        return int(ours["restart"]), int(ours["window"] or 0), [], source.mtime_ns
+    return 0, 0, [int(d) for d in re.findall(r"\d+", file_name(source.path))], source.mtime_ns

@@ -1,0 +1,200 @@
+"""The sparse tables: arguments of collectives, copies, operators, synchronisations, and memory samples."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ddprof.model import Kind
+from ddprof.readers.columns.groups import Groups
+from ddprof.readers.columns.numbers import one_int, to_int64
+from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event
+from ddprof.tables import NULL, Array
+
+# Bytes of one element, by the names of c10::ScalarType and by the C++ names that shapes are recorded with.
+ELEMENT_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(
+        ("double", "long", "long int", "complexfloat", "int64", "float64", "int64_t", "c10::complex<float>"), 8
+    ),
+    **dict.fromkeys(("float", "int", "int32", "float32", "complexhalf", "uint32"), 4),
+    **dict.fromkeys(("half", "bfloat16", "short", "c10::half", "c10::bfloat16", "float16", "int16", "uint16"), 2),
+    **dict.fromkeys(("byte", "char", "bool", "uint8", "int8", "unsigned char", "signed char", "float8"), 1),
+    **dict.fromkeys(("complexdouble", "c10::complex<double>"), 16),
+}
+_IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
+_SYNC = int(Kind.SYNC)
+_LIBRARY = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):(?P<op>\w+)")
+# Which of an operator's inputs are the peer and the tag (torch/csrc/distributed/c10d/Ops.cpp).
+_MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
+    "c10d::send": (2, 3),
+    "c10d::recv_": (2, 3),
+    "c10d::recv_any_source_": (None, 2),
+}
+_FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
+_DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
+
+
+def element_bytes(dtype: str) -> int | None:
+    """Size of one element of a dtype as traces name it; None where the name is unknown."""
+    if _FLOAT8.match(dtype):
+        return 1
+    return ELEMENT_BYTES.get(dtype.lower())
+
+
+class _JsonTexts(dict[bytes, int]):
+    """The string number of a piece of JSON. The same few shapes recur, so its text is made once."""
+
+    def __init__(self, strings: Any) -> None:
+        super().__init__()
+        self._strings = strings
+
+    def __missing__(self, content: bytes) -> int:
+        self[content] = number = self._strings[_text(content)]
+        return int(number)
+
+
+class ArgumentTables:
+    """Collects the sparse tables of one rank; `row` is the number of the event in order of arrival."""
+
+    def __init__(self, strings: Any) -> None:
+        self.strings = strings
+        self.groups = Groups()
+        self.collectives: list[tuple[int, ...]] = []
+        self.messages: list[tuple[int, int, int]] = []  # row, peer, tag
+        self.copies: list[tuple[int, int]] = []
+        self.operators: list[Array] = []  # blocks of shape (3, n)
+        self.syncs: list[tuple[int, int, int]] = []
+        self.memory: list[Array] = []
+        self._texts = _JsonTexts(strings)
+        self.ranks_seen: set[tuple[int, int]] = set()  # ("Rank", "Group size") as collectives state them
+
+    def add(
+        self,
+        first_row: int,
+        kind: Array,
+        collectives: Array,
+        shape_rows: Array,
+        events: Callable[[Array], Sequence[Event]],
+    ) -> None:
+        """The arguments of one block, whose first event is number `first_row`.
+
+        `collectives`: rows that name one; `shape_rows`: rows whose shapes are used; `events` gives the events of rows.
+        """
+        copies, syncs = np.flatnonzero(_IS_COPY[kind]), np.flatnonzero(kind == _SYNC)
+        for row, event in _with_rows(collectives, events):
+            self._collective(first_row + row, event.args or NO_ARGS)
+        for row, event in _with_rows(copies, events):
+            given = event.args or NO_ARGS
+            self.copies.append((first_row + row, one_int(given.bytes if given.bytes != NULL else given.size)))
+        for row, event in _with_rows(syncs, events):
+            given = event.args or NO_ARGS
+            self.syncs.append(
+                (first_row + row, _not_negative(given.wait_stream), _not_negative(given.wait_correlation))
+            )
+        self._operators(first_row, list(_with_rows(shape_rows, events)))
+
+    def _operators(self, first_row: int, shaped: list[tuple[int, Event]]) -> None:
+        for row, event in shaped:
+            if event.name in _MESSAGE_INPUTS:
+                values = (event.args or NO_ARGS).values
+                self.messages.append((first_row + row, *_peer_and_tag(event.name, values)))
+        given = [(row, event.name, event.args) for row, event in shaped if event.args is not None and event.args.dims]
+        if not given:
+            return
+        dims = [self._texts[bytes(args.dims)] for _, _, args in given]
+        types = [self._texts[bytes(args.types)] for _, _, args in given]
+        self.operators.append(np.array(([first_row + row for row, _, _ in given], dims, types), np.int64))
+        libraries = {name: found for name in {name for _, name, _ in given} if (found := _LIBRARY.match(name))}
+        for row, name, args in given if libraries else ():
+            if name in libraries:
+                self._library_call(first_row + row, libraries[name]["op"], _text(args.dims), _text(args.types))
+
+    def _library_call(self, row: int, op: str, dims: str, types: str) -> None:
+        """A collective of a library that states no arguments (gloo): its size is that of its input tensors."""
+        size, dtype = _tensor_bytes(dims, types)
+        no_group = np.iinfo(np.int32).min
+        self.collectives.append(
+            (row, self.strings[op], no_group, NULL, size, NULL, self.strings[dtype], NULL, NULL, NULL)
+        )
+
+    def _collective(self, row: int, given: Args) -> None:
+        dtype = str(given.dtype or "")
+        size = element_bytes(dtype)
+        group_size, rank = one_int(given.group_size), one_int(given.rank)
+        if rank >= 0 and group_size > 0:
+            self.ranks_seen.add((rank, group_size))
+        self.collectives.append(
+            (
+                row,
+                self.strings[str(given.collective)],
+                self.groups.number(given),
+                _not_negative(given.seq),
+                _times(one_int(given.in_nelems), size),
+                _times(one_int(given.out_nelems), size),
+                self.strings[dtype],
+                group_size,
+                _not_negative(given.src),
+                _not_negative(given.dst),
+            )
+        )
+
+    def add_memory(self, ts_ns: Array, args: list[Args]) -> None:
+        """A block of [memory] samples."""
+        if not args:
+            return
+        kinds = to_int64([a.device_type for a in args])
+        device = np.where(np.isin(kinds, _DEVICE_MEMORY), to_int64([a.device_id for a in args]), NULL)
+        allocated, reserved = to_int64([a.allocated for a in args]), to_int64([a.reserved for a in args])
+        self.memory.append(np.stack((ts_ns, device, allocated, reserved))[:, ts_ns != NULL])
+
+
+def _with_rows(rows: Array, events: Callable[[Array], Sequence[Event]]) -> Iterable[tuple[int, Event]]:
+    return zip(rows.tolist(), events(rows), strict=True) if len(rows) else ()
+
+
+def _peer_and_tag(operator: str, values: Any) -> tuple[int, int]:
+    """What a c10d operator was called with; NULL where the trace does not say (inputs are recorded with shapes)."""
+    try:
+        given = json.loads(bytes(values) or b"[]")
+    except ValueError:
+        given = []
+    inputs = given if isinstance(given, list) else []
+    peer, tag = (inputs[at] if at is not None and at < len(inputs) else NULL for at in _MESSAGE_INPUTS[operator])
+    return _not_negative(peer), _not_negative(tag)
+
+
+def _not_negative(value: Any) -> int:
+    """Kineto writes -1 where it does not know."""
+    number = one_int(value)
+    return number if number >= 0 else NULL
+
+
+def _times(count: int, size: int | None) -> int:
+    return count * size if count >= 0 and size is not None and count < 2**58 else NULL
+
+
+def _text(raw: Any) -> str:
+    return bytes(raw).decode("utf-8", "replace")
+
+
+def _tensor_bytes(dims: str, types: str) -> tuple[int, str]:
+    """Bytes of all input tensors of a call, and the dtype of the first; (NULL, "") where the shapes do not say."""
+    try:
+        shapes, names = json.loads(dims), json.loads(types)
+    except ValueError:
+        return NULL, ""
+    if not isinstance(shapes, list) or not isinstance(names, list):
+        return NULL, ""
+    total, dtype = 0, ""
+    for shape, name in zip(shapes, names, strict=False):
+        size = element_bytes(str(name))
+        if size is None or not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
+            continue
+        total += size * math.prod(shape)
+        dtype = dtype or str(name)
+    return (total, dtype) if dtype else (NULL, "")

@@ -1,0 +1,193 @@
+"""From grown columns to the tables of a RankTrace: one order of time, rows renumbered, defects clipped and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ddprof.model import (
+    COLLECTIVES,
+    COPIES,
+    DEVICE_KINDS,
+    EVENTS,
+    MEMORY,
+    MESSAGE_CALLS,
+    OPERATORS,
+    SYNCS,
+    TRACKS,
+    HealthNote,
+    Kind,
+)
+from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.tables import NULL, Array, Schema, Table
+
+DAY_NS = 86_400 * 10**9
+OVERLAP_TOLERANCE_NS = 1_000  # old profilers round to whole microseconds
+OVERLAP_SHARE = 0.01  # of a trace's device operations, before overlaps are worth a note
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The tables of one rank, and what is wrong with them."""
+
+    strings: tuple[str, ...]
+    tables: dict[str, Any]  # by field of RankTrace
+    health: list[HealthNote]
+
+
+def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
+    """Sort by start, drop what is out of range, add the base time; empties `columns` as it goes to keep memory low."""
+    kind, name, track, ts, dur, correlation, external = _joined(columns)
+    dur, clipped = _without_overflow(ts, dur)
+    ts = ts + base_time_ns
+    order = np.lexsort((-dur, ts)) if _is_unsorted(ts, dur) else None
+    if order is not None:
+        kind, name, track, ts, dur, correlation, external = (
+            c[order] for c in (kind, name, track, ts, dur, correlation, external)
+        )
+    track, tracks = _tracks(columns, track)
+    strings = _clean(list(columns.strings))
+    events = EVENTS.table(
+        {
+            "kind": kind,
+            "name": name,
+            "track": track,
+            "ts_ns": ts,
+            "dur_ns": dur,
+            "correlation": correlation,
+            "external_id": external,
+        }
+    )
+    tables = {"events": events, "tracks": tracks, **_sparse(columns, order, base_time_ns)}
+    columns.defects["durations beyond a day (overflow)"] += clipped
+    return Assembled(tuple(strings), tables, _defect_notes(columns, label))
+
+
+def _joined(columns: EventColumns) -> list[Array]:
+    blocks, columns.blocks = columns.blocks, []
+    if not blocks:
+        return [np.empty(0, dtype) for dtype in (np.uint8, np.int32, np.int32, *[np.int64] * 4)]
+    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+
+def _without_overflow(ts: Array, dur: Array) -> tuple[Array, int]:
+    """Durations longer than a day and than the whole trace are overflowed counters: they count as zero."""
+    if not len(ts):
+        return dur, 0
+    bad = dur > max(DAY_NS, int(ts.max() - ts.min()))
+    return (np.where(bad, 0, dur), int(bad.sum())) if bad.any() else (dur, 0)
+
+
+def _is_unsorted(ts: Array, dur: Array) -> bool:
+    step = np.diff(ts)
+    return bool((step < 0).any() or ((step == 0) & (np.diff(dur) > 0)).any())
+
+
+def _tracks(columns: EventColumns, track: Array) -> tuple[Array, Table]:
+    """The tracks table; the same thread written once as a number and once as text is one track."""
+    merged: dict[tuple[str, str], int] = {}
+    number_of = np.empty(max(len(columns.tracks), 1), np.int32)
+    rows: list[dict[str, Any]] = []
+    names = {(str(pid), str(tid)): name for (pid, tid), name in columns.thread_names.items()}
+    for (pid, tid), old in columns.tracks.items():
+        key = (_written(pid), _written(tid))
+        number = merged.setdefault(key, len(merged))
+        number_of[old] = number
+        if number == len(rows):
+            rows.append({"pid": key[0], "tid": key[1], "name": names.get(key, ""), "device": NULL, "stream": NULL})
+        if old in columns.device_of:
+            rows[number]["device"], rows[number]["stream"] = columns.device_of[old]
+    table = TRACKS.table({c.name: [row[c.name] for row in rows] for c in TRACKS.columns})
+    return number_of[track] if len(rows) else track, table
+
+
+def _written(identifier: Any) -> str:
+    return "" if identifier is None else str(identifier)
+
+
+def _clean(strings: list[str]) -> list[str]:
+    """Half surrogate pairs cannot be written to any file: replace them."""
+    try:
+        "".join(strings).encode()
+    except UnicodeEncodeError:
+        return [s.encode("utf-8", "replace").decode() for s in strings]
+    return strings
+
+
+def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> dict[str, Table]:
+    position = np.empty(columns.rows, np.int64)
+    position[order if order is not None else slice(None)] = np.arange(columns.rows)
+    given = columns.arguments
+    tables = {
+        "collectives": _by_row(COLLECTIVES, given.collectives, position),
+        "message_calls": _by_row(MESSAGE_CALLS, given.messages, position),
+        "copies": _by_row(COPIES, given.copies, position),
+        "operators": _by_row(OPERATORS, np.concatenate(given.operators, axis=1).T if given.operators else [], position),
+        "syncs": _by_row(SYNCS, given.syncs, position),
+    }
+    memory = np.concatenate(given.memory, axis=1) if given.memory else np.empty((4, 0), np.int64)
+    memory = memory[:, np.argsort(memory[0], kind="stable")]
+    ts, device, allocated, reserved = memory
+    tables["memory"] = MEMORY.table(
+        {"ts_ns": ts + base_time_ns, "device": device, "allocated_bytes": allocated, "reserved_bytes": reserved}
+    )
+    return tables
+
+
+def _by_row(schema: Schema, rows: Sequence[tuple[int, ...]] | Array, position: Array) -> Table:
+    """A sparse table whose first column is an event row: renumbered, and sorted by it."""
+    if not len(rows):
+        return schema.empty()
+    values = np.array(rows, np.int64)
+    values[:, 0] = position[values[:, 0]]
+    values = values[np.argsort(values[:, 0], kind="stable")]
+    return schema.table({column.name: values[:, at] for at, column in enumerate(schema.columns)})
+
+
+def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
+    effect = {
+        "null events": "skipped; nothing else is affected",
+        "negative durations": "counted as zero length; time in them is missing",
+        "events without a usable duration": "counted as zero length; time in them is missing",
+        "durations beyond a day (overflow)": "counted as zero length; time in them is missing",
+        "events without a usable timestamp": "left out",
+        "begin/end events, which Kineto does not write": "left out",
+    }
+    notes = [HealthNote(f"{label}: {n} {what}", effect[what]) for what, n in columns.defects.items() if n]
+    if columns.unknown_categories:
+        named = ", ".join(f"{n} of '{category}'" for category, n in columns.unknown_categories.most_common(5))
+        notes.append(
+            HealthNote(f"{label}: events of unknown categories: {named}", "left out of every measurement", "info")
+        )
+    return notes
+
+
+def overlap_note(events: Table, label: str) -> list[HealthNote]:
+    """Slices of one stream that overlap in part: kept, as all device time is a union over streams anyway."""
+    rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS))
+    if not len(rows):
+        return []
+    by_track = rows[np.argsort(events["track"][rows], kind="stable")]
+    start, track = events["ts_ns"][by_track], events["track"][by_track]
+    end = start + events["dur_ns"][by_track]
+    same = track[1:] == track[:-1]
+    overlapping = int((same & (start[1:] < end[:-1] - OVERLAP_TOLERANCE_NS)).sum())
+    if overlapping <= OVERLAP_SHARE * len(rows):
+        return []
+    issue = f"{label}: {overlapping} of {len(rows)} device operations overlap their predecessor on the same stream"
+    return [HealthNote(issue, "busy time is taken as the union, so it is not counted twice", "info")]
+
+
+def missing_device_note(events: Table, strings: tuple[str, ...], arrows: int, label: str) -> list[HealthNote]:
+    """A note where kernels were launched (by calls, or by the `arrows` of flows to a device) but none was recorded."""
+    if np.isin(events["kind"], DEVICE_KINDS).any():
+        return []
+    launches = np.array(["Launch" in s for s in strings] or [False])
+    calls = int((launches[events["name"]] & (events["kind"] == Kind.RUNTIME)).sum()) if len(events) else 0
+    if not calls and not arrows:
+        return []
+    issue = f"{label}: {calls or arrows} kernel launches but no device events"
+    return [HealthNote(issue, "what the device did is unknown: this rank cannot be compared with the others", "error")]

@@ -1,0 +1,60 @@
+"""What each category of Kineto's events means, looked up once a category instead of once an event."""
+
+from __future__ import annotations
+
+from array import array
+from enum import IntEnum
+
+import numpy as np
+
+from ddprof.model import Kind
+from ddprof.readers.columns.kinds import FLOWS, IGNORED, kind_of
+from ddprof.tables import Array
+
+UNKNOWN = 255  # stands for a kind where the category is not known: the event's arguments decide
+_PYTHON = frozenset({"python_function", "Python"})
+_DROPPED = FLOWS - {"critical_path"}  # arrows, which say nothing that correlation does not
+
+
+class Route(IntEnum):
+    """As `scan.c` has it: into columns, only counted, counted if no garbage collection, or left to msgspec."""
+
+    KEEP, DROP, PYTHON, REST = range(4)
+
+
+class Categories(dict[str, int]):
+    """Numbers categories in order of first use; `kind`, `dropped` and `is_python` are indexed by that number."""
+
+    def __init__(self, keep_python: bool) -> None:
+        super().__init__()
+        self._keep_python = keep_python
+        self.kind: Array = np.empty(0, np.uint8)
+        self.dropped: Array = np.empty(0, bool)
+        self.is_python: Array = np.empty(0, bool)
+
+    def __missing__(self, category: str) -> int:
+        kind = kind_of(category)
+        code = int(kind) if kind is not None else int(Kind.OTHER) if category in IGNORED else UNKNOWN
+        python = category in _PYTHON
+        self.kind = np.append(self.kind, np.uint8(code))
+        self.is_python = np.append(self.is_python, python)
+        self.dropped = np.append(self.dropped, category in _DROPPED or (python and not self._keep_python))
+        self[category] = number = len(self)
+        return number
+
+    def numbers(self, categories: list[str]) -> Array:
+        """The number of each category, int32, shape (len(categories),)."""
+        return np.frombuffer(array("i", list(map(self.__getitem__, categories))), np.int32)
+
+    def route(self, number: int) -> int:
+        """What the native scanner does with the spans of a category: a Route."""
+        if self.is_python[number] and self.dropped[number]:
+            return Route.PYTHON
+        if self.dropped[number]:
+            return Route.DROP
+        return Route.REST if self.kind[number] in (UNKNOWN, Kind.OTHER) else Route.KEEP
+
+    def counts(self, numbers: Array) -> dict[str, int]:
+        """How often each category occurs among `numbers`, those that do not left out."""
+        each = np.bincount(numbers, minlength=len(self)).tolist()
+        return {category: n for category, n in zip(self, each, strict=True) if n}

@@ -1,0 +1,102 @@
+"""What DataLoader workers did (`.workers.jsonl` beside a sidecar): a summary for the rules, spans for the timeline."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ddprof.model import HealthNote, Kind
+from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.tables import Array
+
+_SIDECAR, _WORKERS = ".sidecar.json", ".workers.jsonl"
+_FIELDS = ("worker", "start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
+_SPAN_NAME = "DataLoader worker: fetch"
+QUANTILES = np.arange(0.025, 1.0, 0.05)  # twenty equal parts, each by its middle: enough for a mean and a tail
+IN_PROCESS = -1  # stands for the training process where the loader has no workers
+
+
+def workers_path(sidecar_path: str | None) -> str | None:
+    """The workers' file that belongs to a sidecar; None where there is none on this machine."""
+    if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
+        return None
+    path = sidecar_path.removesuffix(_SIDECAR) + _WORKERS
+    return path if os.path.exists(path) else None
+
+
+def read_fetches(path: str | None, sidecar: Mapping[str, Any]) -> tuple[Array, list[HealthNote]]:
+    """One row per fetched batch: worker, start_ns, dur_ns, cpu_ns, collate_ns, samples; int64, shape (fetches, 6).
+
+    A line that cannot be read (a worker died while writing it) costs a note, not the file.
+    """
+    rows = [_row(fetch, IN_PROCESS) for fetch in sidecar.get("fetches") or [] if isinstance(fetch, dict)]
+    broken = 0
+    if path is not None:
+        with open(path, "rb") as stream:
+            for line in stream:
+                try:
+                    rows.append(_row(json.loads(line), 0))
+                except (ValueError, TypeError, AttributeError):
+                    broken += 1
+    effect = "those fetches are missing from the loader's cost"
+    notes = [HealthNote(f"{path}: {broken} unreadable lines", effect, "info")] if broken else []
+    kept = [row for row in rows if row is not None]
+    return np.array(kept, np.int64).reshape(len(kept), len(_FIELDS)), notes
+
+
+def _row(fetch: Mapping[str, Any], worker: int) -> list[int] | None:
+    values = [fetch.get(name, worker if name == "worker" else 0) for name in _FIELDS]
+    return [int(value) for value in values] if fetch.get("dur_ns") is not None else None
+
+
+def summary(fetches: Array) -> dict[str, Any] | None:
+    """Medians per batch (ns), and quantiles of its time; None without fetches.
+
+    Of all fetches but each worker's first, which pays for the start. `cpu_ns` 0 throughout means that the file was
+    written before CPU time was recorded: null then.
+    """
+    if not len(fetches):
+        return None
+    ordered = fetches[np.argsort(fetches[:, 1], kind="stable")]
+    _, first = np.unique(ordered[:, 0], return_index=True)
+    warm = np.delete(ordered, first, axis=0)
+    used = warm if len(warm) else ordered
+    dur, cpu, collate = (used[:, at] for at in (2, 3, 4))
+    workers = np.unique(ordered[:, 0])
+    return {
+        "workers": 0 if workers.max() == IN_PROCESS else int((workers != IN_PROCESS).sum()),
+        "batches": len(ordered),
+        "fetch_ns": int(np.median(dur)),
+        "fetch_quantiles_ns": np.quantile(dur, QUANTILES).astype(np.int64).tolist(),
+        "cpu_ns": int(np.median(cpu)) if cpu.any() else None,
+        "collate_ns": int(np.median(collate)) if cpu.any() else None,
+        "samples": int(np.median(used[:, 5])),
+    }
+
+
+def add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None:
+    """Append each fetch within the trace as a span on a track of its worker (`Kind.OTHER`: part of nobody's step)."""
+    mine = fetches[fetches[:, 0] != IN_PROCESS]
+    first, last = _span_of(columns)
+    at = mine[:, 1] - base_time_ns
+    keep = (at <= last) & (at + mine[:, 2] >= first)
+    mine, at = mine[keep], at[keep]
+    if not len(mine):
+        return
+    tracks: list[tuple[Any, Any]] = [("DataLoader", f"worker {worker}") for worker in mine[:, 0].tolist()]
+    for track in tracks:
+        columns.thread_names[track] = f"DataLoader {track[1]}"
+    columns.append(Kind.OTHER, [_SPAN_NAME] * len(mine), tracks, at, mine[:, 2])
+
+
+def _span_of(columns: EventColumns) -> tuple[int, int]:
+    """First start and last end of what the trace holds, on its own base."""
+    starts = [block[3] for block in columns.blocks if len(block[3])]
+    if not starts:
+        return 0, -1
+    ends = [(block[3] + block[4]).max() for block in columns.blocks if len(block[3])]
+    return int(min(start.min() for start in starts)), int(max(ends))

@@ -1,0 +1,102 @@
+"""SQLite files, packed or inside an archive, opened read-only; queries straight to int64 columns."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.source import Source
+from ddprof.tables import NULL, Array
+
+_MAGIC = b"SQLite format 3\0"
+
+
+@contextmanager
+def open_database(source: Source) -> Iterator[Database]:
+    """The database of a source. Raises NoUsableInput, in one line, where it is none or is damaged."""
+    path = _plain_path(source.path, source.member, source.mtime_ns)
+    try:
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)) as connection:
+            connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            yield Database(connection)
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        raise NoUsableInput(f"{source.label}: damaged or unsupported database ({error})") from error
+
+
+@lru_cache(maxsize=4)
+def _plain_path(path: str, member: str | None, mtime_ns: int) -> str:
+    """The path itself, or an unpacked copy that lives as long as this process (one per file, for all its parts)."""
+    local = Path(path)
+    if member is None and local.is_file():
+        with local.open("rb") as file:
+            if file.read(len(_MAGIC)) == _MAGIC:
+                return path
+    folder = tempfile.mkdtemp(prefix="ddprof-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy = Path(folder) / "database.sqlite"
+    with open_blocks(path, member) as blocks, copy.open("wb") as sink:
+        for block in blocks:
+            sink.write(block)
+    return str(copy)
+
+
+class Database:
+    """Queries whose results are columns; absent tables and columns read as empty and NULL."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        self.tables = frozenset(name for (name,) in rows)
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The column names of a table; none where it is absent."""
+        return frozenset(row[1] for row in self._connection.execute(f'PRAGMA table_info("{table}")'))
+
+    def count(self, table: str) -> int:
+        """Rows of a table; 0 where it is absent."""
+        if table not in self.tables:
+            return 0
+        return int(self._connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])
+
+    def integers(self, table: str, names: tuple[str, ...], where: str = "", values: tuple[Any, ...] = ()) -> Array:
+        """Integer columns of a table, shape (len(names), rows).
+
+        NULL for nulls and for columns that this schema lacks.
+        """
+        if table not in self.tables:
+            return np.empty((len(names), 0), np.int64)
+        present = self.columns(table)
+        wanted = ", ".join(f'ifnull("{n}", {NULL + 1})' if n in present else str(NULL + 1) for n in names)
+        cursor = self._connection.execute(f'SELECT {wanted} FROM "{table}" {where}', values)
+        blocks = []
+        while rows := cursor.fetchmany(65536):
+            blocks.append(np.array([[_integer(v) for v in row] for row in rows], np.int64))
+        result = np.concatenate(blocks).T if blocks else np.empty((len(names), 0), np.int64)
+        return np.where(result == NULL + 1, NULL, result)
+
+    def texts(self, table: str, key: str, value: str) -> dict[int, str]:
+        """A table of strings by their number; {} where it is absent."""
+        if table not in self.tables:
+            return {}
+        rows = self.rows(f'SELECT "{key}", "{value}" FROM "{table}"')
+        return {k: v if isinstance(v, str) else "" for k, v in rows if isinstance(k, int)}
+
+    def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Rows of any query, for small tables."""
+        return self._connection.execute(query, values).fetchall()
+
+
+def _integer(value: Any) -> int:
+    return value if type(value) is int else NULL + 1

@@ -1,0 +1,1 @@
+"""Formats: one file (or room) per file format."""

@@ -1,0 +1,193 @@
+"""PyTorch profiler (Kineto) JSON to a RankTrace: streamed, in memory bounded by the block, exact to the nanosecond."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
+from ddprof.readers.columns.assemble import assemble, missing_device_note, overlap_note
+from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.kinds import DEVICE_FLOWS
+from ddprof.readers.columns.numbers import InexactFloats
+from ddprof.readers.companions.files import read_flight_recorder, read_sidecar
+from ddprof.readers.companions.hardware import read_hardware
+from ddprof.readers.companions.workers import add_lanes, read_fetches, summary, workers_path
+from ddprof.readers.files.names import host_in_name, rank_in_name
+from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.formats.kineto.header import Header, parse_header
+from ddprof.readers.json_text.decoder import Decoder
+from ddprof.readers.json_text.scanned import Block
+from ddprof.readers.json_text.stream import Damage, EventStream
+from ddprof.readers.json_text.trace_event import Event
+from ddprof.readers.source import Source
+from ddprof.tables import NULL, Table
+
+Events: TypeAlias = EventStream[Block | list[Event | None], Event | None]
+UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the header has no base
+
+
+def read_kineto(source: Source, keep_python: bool = False) -> RankTrace:
+    """Read one file.
+
+    `keep_python` keeps Python frames, a fifth of the events of a trace with stacks, which nothing needs. Raises
+    NoUsableInput, in one line, where there is no event list; damage to it becomes health notes.
+    """
+    columns = EventColumns(keep_python)
+    decoder = Decoder(columns.scanner())
+    with open_blocks(source.path, source.member) as blocks:
+        stream: Events = EventStream(iter(blocks), decoder.decode, decoder.salvage)
+        try:
+            _fill(columns, stream, decoder)
+        except NoUsableInput as error:
+            raise NoUsableInput(f"{source.label}: {error}") from error
+        packing = blocks.damage
+    values, whole = parse_header(stream.header, stream.footer)
+    return _trace(source, columns, Header(values), _damage_notes(source.label, stream.damage, packing, whole))
+
+
+def _fill(columns: EventColumns, stream: Events, decoder: Decoder) -> None:
+    for events in stream:
+        try:
+            columns.add(events)
+        except InexactFloats:
+            columns.add(decoder.redecode())
+
+
+def _trace(source: Source, columns: EventColumns, header: Header, health: list[HealthNote]) -> RankTrace:
+    base_ns = header.base_time_ns
+    sidecar, sidecar_notes = read_sidecar(source.sidecar_path)
+    if sidecar:
+        sidecar, fetch_notes = _with_fetches(sidecar, source, columns, base_ns)
+        sidecar_notes = [*sidecar_notes, *fetch_notes]
+        sidecar = {**sidecar, "hardware": read_hardware(source.manifest_paths, sidecar)}
+    built = assemble(columns, base_ns or 0, source.label)
+    events, tracks = built.tables["events"], built.tables["tracks"]
+    for group in (header.distributed.get("pg_config"),):
+        columns.arguments.groups.add_config(group, header.backend or "")
+    recorder, recorder_notes = read_flight_recorder(source.flight_recorder_path)
+    device_index = _most_common(_device_column(events, tracks))
+    identity = _identity(source, header, sidecar, columns, device_index, _most_common_pid(events, tracks))
+    notes = [*health, *built.health, *overlap_note(events, source.label), *sidecar_notes, *recorder_notes]
+    arrows = sum(columns.categories[flow] for flow in DEVICE_FLOWS)
+    notes += missing_device_note(events, built.strings, arrows, source.label)
+    if header.stopped_early:
+        effect = "the end of the device timeline is missing"
+        notes.append(HealthNote(f"{source.label}: the device tracer ran out of buffers", effect))
+    if not len(events):
+        notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
+    has_device = device_index is not None or arrows > 0
+    has_device |= bool(np.isin(events["kind"], (*DEVICE_KINDS, Kind.RUNTIME)).any())
+    return RankTrace(
+        identity=identity,
+        device=header.device(device_index) if has_device else Header({}).device(None),
+        path=source.label,
+        format="kineto",
+        has_base_time=base_ns is not None or bool(len(events) and int(events["ts_ns"][0]) > UNIX_NS),
+        strings=built.strings,
+        process_groups=tuple(columns.arguments.groups.groups),
+        sidecar=sidecar,
+        flight_recorder=recorder,
+        top={**header.kept(), "categories": dict(columns.categories)},
+        health=tuple(notes),
+        **built.tables,
+    )
+
+
+def _with_fetches(
+    sidecar: Mapping[str, Any], source: Source, columns: EventColumns, base_ns: int | None
+) -> tuple[Mapping[str, Any], list[HealthNote]]:
+    """The sidecar with what its loader's fetches cost ("fetching"), their spans as tracks of the trace."""
+    fetches, notes = read_fetches(workers_path(source.sidecar_path), sidecar)
+    if base_ns is not None:
+        add_lanes(columns, fetches, base_ns)
+    return {**sidecar, "fetching": summary(fetches)}, notes
+
+
+def _identity(
+    source: Source, header: Header, sidecar: Any, columns: EventColumns, device_index: int | None, pid: int | None
+) -> Identity:
+    rank, how = header.rank, "distributedInfo"
+    known = sidecar.get("rank") if isinstance(sidecar.get("rank"), int) else None
+    if rank is None and known is not None:
+        rank, how = known, "sidecar"
+    if rank is None:
+        rank, how = rank_in_name(source.member or source.path), "file name"
+    world_size = header.world_size
+    if rank is None:
+        rank, how = _rank_in_arguments(columns, world_size), "content"
+    given = sidecar.get("world_size")
+    return Identity(
+        rank=rank,
+        source=how if rank is not None else "order",
+        world_size=world_size or (given if isinstance(given, int) else None),
+        host=header.host
+        or (str(sidecar["host"]) if "host" in sidecar else None)
+        or host_in_name(source.member or source.path, pid),
+        pid=pid,
+        backend=header.backend,
+        local_device=device_index,
+    )
+
+
+def _rank_in_arguments(columns: EventColumns, world_size: int | None) -> int | None:
+    """The "Rank" that the collectives of the largest group state, if they agree.
+
+    Within that group it is the global rank.
+    """
+    seen = columns.arguments.ranks_seen
+    largest = max((size for _, size in seen), default=0)
+    ranks = {rank for rank, size in seen if size == largest}
+    whole = world_size is None or largest == world_size
+    return ranks.pop() if len(ranks) == 1 and whole and largest > 1 else None
+
+
+def _device_column(events: Table, tracks: Table) -> Any:
+    rows = np.isin(events["kind"], DEVICE_KINDS)
+    return tracks["device"][events["track"][rows]] if rows.any() else np.empty(0, np.int64)
+
+
+def _most_common_pid(events: Table, tracks: Table) -> int | None:
+    rows = np.isin(events["kind"], (Kind.CPU_OP, Kind.RUNTIME, Kind.ANNOTATION))
+    if not rows.any():
+        return None
+    track = _most_common(events["track"][rows].astype(np.int64))
+    text = str(tracks["pid"][track])
+    return int(text) if text.isdecimal() else None
+
+
+def _most_common(values: Any) -> int | None:
+    values = values[values != NULL]
+    if not len(values):
+        return None
+    unique, counts = np.unique(values, return_counts=True)
+    return int(unique[np.argmax(counts)])
+
+
+def _damage_notes(label: str, damage: Damage, packing: str | None, whole: bool) -> list[HealthNote]:
+    notes = []
+    if packing:
+        notes.append(HealthNote(f"{label}: {packing}", "events after that point are missing", "error"))
+    if damage.truncated:
+        where = f" after byte {damage.first_offset:,}" if damage.first_offset is not None else ""
+        notes.append(
+            HealthNote(f"{label}: the file ends inside the event list{where}", "later events are missing", "error")
+        )
+    elif not whole:
+        notes.append(
+            HealthNote(
+                f"{label}: the values around the event list are damaged", "identity and clock base may be missing"
+            )
+        )
+    spots = damage.spots - (1 if damage.truncated and damage.spots else 0)
+    if spots:
+        issue = (
+            f"{label}: damaged text at byte {damage.first_offset:,}: {damage.lost_bytes:,} bytes in {spots} places lost"
+        )
+        notes.append(HealthNote(issue, "the events in them are missing; all others are used", "error"))
+    if damage.replaced_bytes:
+        notes.append(HealthNote(f"{label}: bytes that are not UTF-8", "replaced in the names they are in", "info"))
+    return notes

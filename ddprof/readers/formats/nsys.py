@@ -1,0 +1,282 @@
+"""Nsight Systems exports (.sqlite): one RankTrace per process and device.
+
+Kernels, copies, CUDA calls, synchronisation and NVTX ranges of every export schema since 2021; absent tables and
+columns are absent facts. PyTorch's `emit_nvtx` ranges are read as operators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.finish import finish
+from ddprof.readers.files.names import rank_in_name
+from ddprof.readers.files.sqlite_file import Database, open_database
+from ddprof.readers.source import Source
+from ddprof.tables import NULL, Array
+
+_KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+_MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+_MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+_RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+_NVTX = "NVTX_EVENTS"
+_PROCESS_MASK = ~0xFFFFFF  # globalTid = hardware, vm, pid (24 bits), tid (24 bits)
+_RANGES = (59, 60, 70, 71)  # push/pop, start/end, and the same in domains (ENUM_NSYS_EVENT_TYPE)
+_CALL_VERSION = re.compile(r"_(?:v\d+|ptsz|ptds)(?:_v\d+)?$")
+_TORCH_RANGE = re.compile(r"^(?P<name>.*?), (?:seq|op_id) = ")
+_OP_ID = re.compile(r"op_id = (\d+)")
+_SIZES = re.compile(r"sizes = (\[.*?\])(?:, input_op_ids|$)")
+_OPERATOR = re.compile(r"^(?:aten|c10d|autograd|torch|prims|profiler)::|Backward\d*$")
+_COPY_KINDS = {
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+    11: "Unified HtoD",
+    12: "Unified DtoH",
+    13: "Unified DtoD",
+}
+_MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
+_SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+
+
+def process_parts(source: Source) -> list[str]:
+    """The process and device pairs of a capture that ran kernels ("pid 111 device 0"), ordered by device; else its
+    processes
+    with ranges. Raises NoUsableInput where the capture is empty."""
+    with open_database(source) as database:
+        if _KERNEL in database.tables:
+            found = database.rows(f"SELECT DISTINCT globalPid, deviceId FROM {_KERNEL} ORDER BY deviceId, globalPid")
+            if found:
+                return [f"pid {_pid(p)} device {d}" for p, d in found]
+        if _NVTX in database.tables:
+            ranges = database.rows(
+                f"SELECT DISTINCT globalTid & {_PROCESS_MASK} FROM {_NVTX} WHERE globalTid IS NOT NULL"
+            )
+            if ranges:
+                return [f"pid {_pid(p)}" for (p,) in sorted(ranges)]
+    raise NoUsableInput(
+        f"{source.label}: the capture is empty: no kernels and no NVTX ranges "
+        "(the program did nothing while it was recorded, or tracing was off)"
+    )
+
+
+def read_nsys(source: Source) -> RankTrace:
+    """One process (and device) of a capture; `source.part` names it, the first one where it is None."""
+    parts = process_parts(source)
+    part = source.part or parts[0]
+    found = [int(n) for n in re.findall(r"\d+", part)]
+    pid, device = found[0], found[1] if len(found) > 1 else None
+    with open_database(source) as database:
+        reader = _Reader(database, source.label, pid, device)
+        reader.read()
+        named = rank_in_name(source.member or source.path) if len(parts) == 1 else None
+        position = parts.index(part) if part in parts else 0
+        identity = Identity(
+            rank=position if named is None else named,
+            source="file name" if named is not None else "content" if len(parts) > 1 else "order",
+            world_size=len(parts) if len(parts) > 1 else None,
+            host=_host(database),
+            pid=pid,
+            backend="nccl" if any("nccl" in s for s in reader.columns.strings) else None,
+            local_device=device,
+        )
+        base_ns = _base_time_ns(database)
+        return finish(source, reader.columns, identity, _device(database, device), reader.notes, base_ns)
+
+
+class _Reader:
+    """Fills the columns of one process and device."""
+
+    def __init__(self, database: Database, label: str, pid: int, device: int | None) -> None:
+        self.database, self.label, self.pid, self.device = database, label, pid, device
+        self.columns = EventColumns()
+        self.notes: list[HealthNote] = []
+        self._text = database.texts("StringIds", "id", "value")
+        self._of_device = f'WHERE ("globalPid" >> 24) & 0xFFFFFF = {pid}' + (
+            "" if device is None else f" AND deviceId = {device}"
+        )
+        self._of_process = f'WHERE ("globalTid" >> 24) & 0xFFFFFF = {pid}'
+
+    def read(self) -> None:
+        """All tables of the capture that are used."""
+        if self.device is not None:
+            self._kernels()
+            self._copies()
+            self._syncs()
+        self._calls()
+        self._ranges()
+        self._thread_names()
+        for table in (_KERNEL, _MEMCPY, _RUNTIME):
+            if not self.database.count(table):
+                what, effect = _MISSING[table]
+                self.notes.append(HealthNote(f"{self.label}: no {what} were recorded", effect))
+
+    def _add(
+        self, kind: Any, names: list[str], tracks: list[tuple[Any, Any]], start: Array, end: Array, ids: Array
+    ) -> int:
+        end = np.where(end == NULL, start, end)
+        return self.columns.append(kind, names, tracks, start, end - start, ids)
+
+    def _streams(self, device: Array, stream: Array) -> list[tuple[Any, Any]]:
+        tracks: list[tuple[Any, Any]] = list(zip(device.tolist(), stream.tolist(), strict=True))
+        for track in set(tracks):
+            self.columns.name_track(*track, f"stream {track[1]}", track[0], track[1])
+        return tracks
+
+    def _kernels(self) -> None:
+        names = ("start", "end", "deviceId", "streamId", "correlationId", "demangledName", "shortName")
+        start, end, device, stream, ids, long, short = self.database.integers(_KERNEL, names, self._of_device)
+        text = [
+            self._text.get(a) or self._text.get(b) or "kernel"
+            for a, b in zip(long.tolist(), short.tolist(), strict=True)
+        ]
+        self._add(Kind.KERNEL, text, self._streams(device, stream), start, end, ids)
+
+    def _copies(self) -> None:
+        names = ("start", "end", "deviceId", "streamId", "correlationId", "bytes", "copyKind", "srcKind", "dstKind")
+        start, end, device, stream, ids, size, kind, source, target = self.database.integers(
+            _MEMCPY, names, self._of_device
+        )
+        text = [_copy_name(*row) for row in zip(kind.tolist(), source.tolist(), target.tolist(), strict=True)]
+        first = self._add(Kind.MEMCPY, text, self._streams(device, stream), start, end, ids)
+        self.columns.arguments.copies += list(zip(range(first, first + len(text)), size.tolist(), strict=True))
+        start, end, device, stream, ids, size = self.database.integers(_MEMSET, names[:6], self._of_device)
+        text = ["Memset (Device)"] * len(start)
+        first = self._add(Kind.MEMSET, text, self._streams(device, stream), start, end, ids)
+        self.columns.arguments.copies += list(zip(range(first, first + len(text)), size.tolist(), strict=True))
+
+    def _syncs(self) -> None:
+        # By process: some captures number the device of a synchronisation differently from that of the kernels.
+        of_process = f'WHERE ("globalPid" >> 24) & 0xFFFFFF = {self.pid}'
+        names = ("start", "end", "streamId", "correlationId", "syncType")
+        start, end, stream, ids, kind = self.database.integers(_SYNC, names, of_process)
+        text = [_SYNC_NAMES.get(k, "Sync") for k in kind.tolist()]
+        # Events of the whole context carry stream 2**32 - 1: one track of their own, which is no stream.
+        tracks: list[tuple[Any, Any]] = [(self.device, s if s < 2**31 else "sync") for s in stream.tolist()]
+        first = self._add(Kind.SYNC, text, tracks, start, end, ids)
+        for device, stream_ in set(tracks):
+            if isinstance(stream_, int) and self.device is not None:
+                self.columns.name_track(device, stream_, f"stream {stream_}", self.device, stream_)
+        self.columns.arguments.syncs += [(first + at, NULL, NULL) for at in range(len(text))]
+
+    def _calls(self) -> None:
+        names = ("start", "end", "globalTid", "correlationId", "nameId")
+        start, end, tid, ids, name = self.database.integers(_RUNTIME, names, self._of_process)
+        text = [_CALL_VERSION.sub("", self._text.get(n, "call")) for n in name.tolist()]
+        self._add(Kind.RUNTIME, text, self._threads(tid), start, end, ids)
+
+    def _threads(self, tid: Array) -> list[tuple[Any, Any]]:
+        return [(self.pid, t) for t in (tid & 0xFFFFFF).tolist()]
+
+    def _ranges(self) -> None:
+        if _NVTX not in self.database.tables:
+            return
+        kinds = ", ".join(map(str, _RANGES))
+        present = self.database.columns(_NVTX)
+        text_id = "textId" if "textId" in present else "NULL"
+        query = (
+            f"SELECT start, end, globalTid, text, {text_id} FROM {_NVTX} {self._of_process} AND eventType IN ({kinds})"
+        )
+        rows = [r for r in self.database.rows(query + " AND end IS NOT NULL") if all(type(v) is int for v in r[:3])]
+        texts = [t if isinstance(t, str) else self._text.get(i, "") for _, _, _, t, i in rows]
+        parsed = [_parse_range(t) for t in texts]
+        start, end, tid = (np.array([r[c] for r in rows], np.int64) for c in range(3))
+        kind = np.array([k for k, _, _ in parsed], np.uint8)
+        external = np.array([i for _, _, i in parsed], np.int64)
+        first = self.columns.append(
+            kind, [n for _, n, _ in parsed], self._threads(tid), start, end - start, None, external
+        )
+        self._shapes(first, texts)
+        open_ranges = self.database.rows(
+            f"SELECT count(*) FROM {_NVTX} {self._of_process} AND eventType IN ({kinds}) AND end IS NULL"
+        )[0][0]
+        if open_ranges:
+            self.notes.append(
+                HealthNote(f"{open_ranges} NVTX ranges were open when the capture ended", "left out", "info")
+            )
+
+    def _shapes(self, first: int, texts: Sequence[str]) -> None:
+        strings = self.columns.strings
+        rows = [(first + at, found[1]) for at, text in enumerate(texts) if (found := _SIZES.search(text))]
+        if rows:
+            dims = [strings[d] for _, d in rows]
+            table = np.array([[r for r, _ in rows], dims, [strings[""]] * len(rows)], np.int64)
+            self.columns.arguments.operators.append(table)
+
+    def _thread_names(self) -> None:
+        if "ThreadNames" not in self.database.tables:
+            return
+        query = f"SELECT globalTid & 0xFFFFFF, nameId FROM ThreadNames {self._of_process}"
+        for tid, name in self.database.rows(query):
+            self.columns.thread_names[self.pid, tid] = self._text.get(name, "")
+
+
+_MISSING = {
+    _KERNEL: ("kernels", "what the device did is unknown"),
+    _MEMCPY: ("copies", "copies are missing from every measurement"),
+    _RUNTIME: ("CUDA calls", "kernels cannot be traced back to the calls that launched them"),
+}
+
+
+def _pid(global_pid: int) -> int:
+    return (global_pid >> 24) & 0xFFFFFF
+
+
+def _copy_name(kind: int, source: int, target: int) -> str:
+    direction = _COPY_KINDS.get(kind, "Unknown")
+    if source in _MEMORY_KINDS and target in _MEMORY_KINDS:
+        return f"Memcpy {direction} ({_MEMORY_KINDS[source]} -> {_MEMORY_KINDS[target]})"
+    return f"Memcpy {direction}"
+
+
+def _parse_range(text: str) -> tuple[int, str, int]:
+    """Kind, name and operator id of an NVTX range; PyTorch appends its numbers to the operator's name."""
+    torch = _TORCH_RANGE.match(text)
+    name = torch["name"] if torch else text
+    op_id = _OP_ID.search(text)
+    is_operator = torch is not None or _OPERATOR.search(name) is not None
+    return (Kind.CPU_OP if is_operator else Kind.ANNOTATION), name, int(op_id[1]) if op_id else NULL
+
+
+def _base_time_ns(database: Database) -> int | None:
+    table = "TARGET_INFO_SESSION_START_TIME"
+    if not database.count(table):
+        return None
+    clock = "systemClockNs" if "systemClockNs" in database.columns(table) else "0"
+    utc, at = database.rows(f"SELECT utcEpochNs, ifnull({clock}, 0) FROM {table}")[0]
+    return int(utc) - int(at) if isinstance(utc, int) else None
+
+
+def _host(database: Database) -> str | None:
+    return _environment(database).get("Hostname")
+
+
+def _environment(database: Database) -> dict[str, str]:
+    if "TARGET_INFO_SYSTEM_ENV" not in database.tables:
+        return {}
+    return {str(n): str(v) for n, v in database.rows("SELECT name, value FROM TARGET_INFO_SYSTEM_ENV")}
+
+
+def _device(database: Database, index: int | None) -> Device:
+    table = "TARGET_INFO_GPU"
+    present = database.columns(table)
+    if index is None or not database.count(table):
+        return Device("cuda" if index is not None else "cpu")
+    wanted = ("name", "totalMemory", "computeMajor", "computeMinor", "smCount")
+    fields = ", ".join(f if f in present else "NULL" for f in wanted)
+    rows = database.rows(f"SELECT {fields} FROM {table} ORDER BY id")
+    name, memory, major, minor, multiprocessors = rows[index] if index < len(rows) else rows[0]
+    to_int: Callable[[Any], int | None] = lambda v: v if isinstance(v, int) else None  # noqa: E731
+    capability = (major, minor) if isinstance(major, int) and isinstance(minor, int) else None
+    return Device("cuda", str(name) if name else None, to_int(memory), capability, to_int(multiprocessors))

@@ -1,0 +1,256 @@
+"""Operation-level timelines of production Megatron jobs: one file, every worker, one span per operation of a step.
+
+The JSON form states communication from the moment its last member arrived, the parquet form from each worker's own
+call. Both are read as one RankTrace per worker: operations are device work, calls into other workers are communication
+with their group, and the step marks are those of the job. Source: ByteDance-Seed/StragglerAnalysis.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
+from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.finish import finish
+from ddprof.readers.files.names import stem
+from ddprof.readers.json_text.load import argument, load_events
+from ddprof.readers.source import Source
+from ddprof.tables import NULL, Array
+
+PARQUET_COLUMNS = ("dp_rank", "stage", "step", "optype", "start_ts", "duration", "seq_id")
+_STAGE = re.compile(r"PP rank (\d+)")
+_WORLD_OPS = ("optimizer-clip-main-grad",)  # the norm of all gradients
+_SLACK_NS = 2_000  # the files round to about a microsecond
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Every operation of a job as parallel arrays, times in ns from an arbitrary start shared by all workers."""
+
+    dp: Array
+    stage: Array
+    step: Array
+    name: Array  # of str
+    start_ns: Array
+    dur_ns: Array
+    is_simulated: bool = False
+    states_waits: bool = True
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Data-parallel and pipeline size."""
+        return int(self.dp.max()) + 1, int(self.stage.max()) + 1
+
+    def take(self, rows: Array) -> Operations:
+        """A selection."""
+        names = ("dp", "stage", "step", "name", "start_ns", "dur_ns")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+
+@lru_cache(maxsize=2)
+def load(path: str, member: str | None, mtime_ns: int) -> Operations:
+    """All operations of a file, cached because each worker of it is read on its own. Raises NoUsableInput."""
+    found = _from_parquet(path) if path.endswith(".parquet") else _from_json(path, member)
+    if not len(found.dp):
+        raise NoUsableInput(f"{path}: no operations")
+    return found
+
+
+def worker_parts(source: Source) -> list[str]:
+    """The workers of a file, as part names ("rank 3"), ordered by rank."""
+    operations = load(source.path, source.member, source.mtime_ns)
+    dp_size, _ = operations.sizes
+    return [f"rank {rank}" for rank in np.unique(operations.stage * dp_size + operations.dp).tolist()]
+
+
+def is_simulated(source: Source) -> bool:
+    """True for the output of a simulator, which states no microbatches."""
+    return load(source.path, source.member, source.mtime_ns).is_simulated
+
+
+def _from_json(path: str, member: str | None) -> Operations:
+    events = [e for e in load_events(path, member) if isinstance(e, dict)]
+    stages = {
+        (e.get("pid"), e.get("tid")): int(found[1])
+        for e in events
+        if e.get("ph") == "M" and (found := _STAGE.search(str(argument(e, "name") or "")))
+    }
+    spans = [e for e in events if e.get("ph") == "X" and _is_operation(e)]
+    if not stages and spans:
+        raise NoUsableInput(f"{path}: the threads do not say which pipeline stage they are")
+    spans = [e for e in spans if (e.get("pid"), e.get("tid")) in stages]
+    return Operations(
+        dp=np.array([int(e["pid"]) for e in spans], np.int64),
+        stage=np.array([stages[e["pid"], e["tid"]] for e in spans], np.int64),
+        step=np.array([int(e["args"]["step"]) for e in spans], np.int64),
+        name=np.array([str(e["name"]) for e in spans], object),
+        start_ns=np.rint(np.array([float(e["ts"]) for e in spans]) * 1e3).astype(np.int64),
+        dur_ns=np.rint(np.array([float(e["dur"]) for e in spans]) * 1e3).astype(np.int64),
+        is_simulated=bool(spans) and all(e["args"].get("mb_id") is None for e in spans),
+        states_waits=False,
+    )
+
+
+def _is_operation(event: dict[str, Any]) -> bool:
+    """True for a span that states its worker, its step and its times as numbers."""
+    whole = (event.get("pid"), argument(event, "step"))
+    times = (event.get("ts"), event.get("dur"))
+    return all(type(v) is int for v in whole) and all(isinstance(v, int | float | Decimal) for v in times)
+
+
+def _from_parquet(path: str) -> Operations:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, columns=list(PARQUET_COLUMNS))
+    columns: dict[str, Any] = {name: table.column(name).to_numpy() for name in PARQUET_COLUMNS if name != "optype"}
+    return Operations(
+        dp=columns["dp_rank"].astype(np.int64),
+        stage=columns["stage"].astype(np.int64),
+        step=columns["step"].astype(np.int64),
+        name=np.array(table.column("optype").to_pylist(), object),
+        start_ns=np.rint(columns["start_ts"].astype(np.float64) * 1e9).astype(np.int64),
+        dur_ns=np.rint(columns["duration"].astype(np.float64) * 1e9).astype(np.int64),
+    )
+
+
+def read_op_timeline(source: Source) -> RankTrace:
+    """One worker of the file (`source.part` is "rank N", N = stage * dp_size + dp rank, Megatron's order)."""
+    whole = load(source.path, source.member, source.mtime_ns)
+    dp_size, pp_size = whole.sizes
+    rank = int((source.part or "rank 0").split()[-1])
+    stage, dp = divmod(rank, dp_size)
+    laid_out, marks = _consecutive_steps(whole)
+    mine = laid_out.take(np.flatnonzero((laid_out.dp == dp) & (laid_out.stage == stage)))
+    if not len(mine.dp):
+        raise NoUsableInput(f"{source.label}: no such worker")
+    start_ns = mine.start_ns if mine.states_waits else _with_waits(mine, marks)
+    columns = EventColumns()
+    _host_marks(columns, marks, mine)
+    groups = _Groups(columns, rank, dp_size, pp_size)
+    end_ns = mine.start_ns + mine.dur_ns
+    names = [str(n) for n in mine.name]
+    keep = np.array([n != "gc" for n in names])
+    rows = np.flatnonzero(keep)
+    names = [names[r] for r in rows]
+    tracks = [("device", _stream(n)) for n in names]
+    first = columns.append(Kind.KERNEL, names, tracks, start_ns[rows], (end_ns - start_ns)[rows])
+    for at, name in enumerate(names):
+        groups.record(first + at, name)
+    for number, (pid, tid) in enumerate(sorted(set(tracks))):
+        columns.name_track(pid, tid, tid, device=0, stream=number)
+    columns.categories.update(names)
+    health = [] if mine.states_waits or rank else [_WAITS_NOTE]  # once per file
+    identity = Identity(rank, "content", dp_size * pp_size, host=stem(source.path), backend="nccl")
+    top = {"dp_size": dp_size, "pp_size": pp_size, "pipeline_stage": stage, "dp_rank": dp}
+    return finish(source, columns, identity, Device("cuda"), health, top=top)
+
+
+_WAITS_NOTE = HealthNote(
+    "the timeline states transfers only, without the waits before them",
+    "each call is taken to start when the worker's previous operation ended",
+    "info",
+)
+
+
+def _consecutive_steps(whole: Operations) -> tuple[Operations, list[tuple[int, int, int]]]:
+    """Steps laid end to end (the sampled steps of the file lie anywhere).
+
+    The moved operations, and (number, start, end) each.
+    """
+    start = whole.start_ns.copy()
+    marks, now = [], 0
+    for number in np.unique(whole.step).tolist():
+        rows = np.flatnonzero(whole.step == number)
+        first = int(start[rows].min())
+        length = int((start[rows] + whole.dur_ns[rows]).max()) - first
+        start[rows] += now - first
+        marks.append((number, now, now + length))
+        now += length
+    return replace(whole, start_ns=start), marks
+
+
+def _with_waits(mine: Operations, marks: list[tuple[int, int, int]]) -> Array:
+    """Starts of communication moved back to the end of the worker's previous operation (or the start of the step)."""
+    ends = np.sort(np.concatenate((mine.start_ns + mine.dur_ns, [start for _, start, _ in marks])))
+    before = np.searchsorted(ends, mine.start_ns + _SLACK_NS, side="right") - 1
+    waited_from = np.minimum(ends[np.maximum(before, 0)], mine.start_ns)
+    is_call = np.array([_operation(str(n)) is not None for n in mine.name])
+    return np.where(is_call, waited_from, mine.start_ns)
+
+
+def _host_marks(columns: EventColumns, marks: list[tuple[int, int, int]], mine: Operations) -> None:
+    track = ("host", "main")
+    starts = np.array([start for _, start, _ in marks], np.int64)
+    ends = np.array([end for _, _, end in marks], np.int64)
+    columns.append(
+        Kind.ANNOTATION, [f"ProfilerStep#{n}" for n, _, _ in marks], [track] * len(marks), starts, ends - starts
+    )
+    collections = np.flatnonzero(mine.name == "gc")
+    columns.append(
+        Kind.PYTHON,
+        ["Python GC"] * len(collections),
+        [track] * len(collections),
+        mine.start_ns[collections],
+        mine.dur_ns[collections],
+    )
+    columns.name_track(*track, "main")
+
+
+def _stream(name: str) -> str:
+    if _operation(name) is None:
+        return "compute"
+    return "pp-send" if name.endswith("send") else "pp-recv" if name.endswith("recv") else "dp-comm"
+
+
+def _operation(name: str) -> str | None:
+    """The collective an operation is; None for work of the worker alone (a tensor-parallel group of one included)."""
+    if name.endswith(("-send", "-recv")):
+        return name.rsplit("-", 1)[1]
+    if name in _WORLD_OPS:
+        return "all_reduce"
+    if name.startswith("layernorm"):
+        return None
+    for suffix in ("all-gather", "reduce-scatter", "all-reduce"):
+        if name.endswith(suffix):
+            return suffix.replace("-", "_")
+    return None
+
+
+class _Groups:
+    """The process groups of one worker, and its rows of the collectives table."""
+
+    def __init__(self, columns: EventColumns, rank: int, dp_size: int, pp_size: int) -> None:
+        self._columns, self._rank, self._dp_size, self._pp_size = columns, rank, dp_size, pp_size
+
+    def record(self, row: int, name: str) -> None:
+        """Add the collective of an operation, if it is one."""
+        op = _operation(name)
+        if op is None:
+            return
+        given, size = self._columns.arguments, self._dp_size
+        kind, ranks = self._members(name)
+        group = given.groups.add(ProcessGroup(f"{kind}{ranks}", kind, ranks, len(ranks), "nccl"))
+        forward = name.startswith("forward")
+        downstream = forward == name.endswith("send")
+        peer = self._rank + size if downstream else self._rank - size
+        src, dst = (NULL, peer) if op == "send" else (peer, NULL) if op == "recv" else (NULL, NULL)
+        strings = self._columns.strings
+        given.collectives.append((row, strings[op], group, NULL, NULL, NULL, strings[""], len(ranks), src, dst))
+
+    def _members(self, name: str) -> tuple[str, tuple[int, ...]]:
+        size, total = self._dp_size, self._dp_size * self._pp_size
+        stage, dp = divmod(self._rank, size)
+        if name.endswith(("-send", "-recv")):
+            return "pp", tuple(range(dp, total, size))
+        if name in _WORLD_OPS:
+            return "world", tuple(range(total))
+        if name.startswith("embedding"):
+            return "embedding", tuple(sorted({dp, (self._pp_size - 1) * size + dp}))
+        return "dp", tuple(range(stage * size, (stage + 1) * size))

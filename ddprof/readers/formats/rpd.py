@@ -1,0 +1,99 @@
+"""rocprof databases (rocpd, .rpd): HIP calls, kernels and copies of AMD devices; one RankTrace per device."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import Device, Identity, Kind, RankTrace
+from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.kinds import device_kind
+from ddprof.readers.files.names import rank_in_name
+from ddprof.readers.files.sqlite_file import Database, open_database
+from ddprof.readers.source import Source
+from ddprof.tables import NULL, Array
+
+
+def device_parts(source: Source) -> list[str]:
+    """The devices of a database ("device 2"). Raises NoUsableInput where nothing ran on any."""
+    with open_database(source) as database:
+        if "rocpd_op" not in database.tables:
+            raise NoUsableInput(f"{source.label}: a database without traces (no rocpd_op table)")
+        found = database.rows("SELECT DISTINCT gpuId FROM rocpd_op ORDER BY gpuId")
+    if not found:
+        raise NoUsableInput(f"{source.label}: the database is empty: nothing ran on a device while it was recorded")
+    return [f"device {gpu}" for (gpu,) in found]
+
+
+def read_rpd(source: Source) -> RankTrace:
+    """One device of a database; `source.part` names it, the first one where it is None."""
+    parts = device_parts(source)
+    part = source.part or parts[0]
+    gpu = int(part.split()[-1])
+    columns = EventColumns()
+    with open_database(source) as database:
+        text = database.texts("rocpd_string", "id", "string")
+        launched_by = database.integers("rocpd_api_ops", ("api_id", "op_id"))
+        _operations(columns, database, text, gpu, launched_by)
+        pid = _calls(columns, database, text, None if len(parts) == 1 else gpu)
+    named = rank_in_name(source.member or source.path) if len(parts) == 1 else None
+    rank = parts.index(part) if named is None else named
+    how = "file name" if named is not None else "content" if len(parts) > 1 else "order"
+    identity = Identity(rank, how, len(parts) if len(parts) > 1 else None, pid=pid, local_device=gpu)
+    return finish(source, columns, identity, Device("rocm"))
+
+
+def _operations(columns: EventColumns, database: Database, text: dict[int, str], gpu: int, links: Array) -> None:
+    names = ("id", "queueId", "start", "end", "description_id", "opType_id")
+    ids, queue, start, end, description, operation = database.integers("rocpd_op", names, "WHERE gpuId = ?", (gpu,))
+    what = [text.get(d) or text.get(o, "") for d, o in zip(description.tolist(), operation.tolist(), strict=True)]
+    kinds = np.array([_kind(text.get(o, ""), w) for o, w in zip(operation.tolist(), what, strict=True)], np.uint8)
+    tracks: list[tuple[Any, Any]] = [(f"GPU{gpu}", q) for q in queue.tolist()]
+    first = columns.append(kinds, [_readable(w) for w in what], tracks, start, end - start, _correlation(ids, links))
+    for track in set(tracks):
+        columns.name_track(*track, f"queue {track[1]}", gpu, int(track[1]))
+    size_of = dict(
+        database.rows("SELECT o.op_id, c.size FROM rocpd_api_ops o JOIN rocpd_copyapi c ON c.api_ptr_id = o.api_id")
+    )
+    for at in np.flatnonzero((kinds == Kind.MEMCPY) | (kinds == Kind.MEMSET)).tolist():
+        size = size_of.get(int(ids[at]))
+        columns.arguments.copies.append((first + at, size if isinstance(size, int) else NULL))
+
+
+def _correlation(ids: Array, links: Array) -> Array:
+    """The id of the call that launched each operation, NULL where it is not recorded."""
+    call_of = dict(zip(links[1].tolist(), links[0].tolist(), strict=True))
+    return np.array([call_of.get(i, NULL) for i in ids.tolist()], np.int64)
+
+
+def _calls(columns: EventColumns, database: Database, text: dict[int, str], gpu: int | None) -> int | None:
+    """HIP calls: all of them, or those of the process that used the device."""
+    where, values = "", ()
+    if gpu is not None:
+        where = (
+            "WHERE pid IN (SELECT a.pid FROM rocpd_api a JOIN rocpd_api_ops l ON l.api_id = a.id "
+            f"JOIN rocpd_op o ON o.id = l.op_id WHERE o.gpuId = {gpu})"
+        )
+    names = ("id", "pid", "tid", "start", "end", "apiName_id")
+    ids, pid, tid, start, end, name = database.integers("rocpd_api", names, where, values)
+    tracks: list[tuple[Any, Any]] = list(zip(pid.tolist(), tid.tolist(), strict=True))
+    columns.append(Kind.RUNTIME, [text.get(n, "") for n in name.tolist()], tracks, start, end - start, ids)
+    return int(pid[0]) if len(pid) and len(np.unique(pid)) == 1 else None
+
+
+def _kind(operation: str, name: str) -> int:
+    if operation.startswith("Copy") or operation.startswith("Memcpy"):
+        return Kind.MEMCPY
+    if operation.startswith(("Fill", "Memset")):
+        return Kind.MEMSET
+    return device_kind(name)
+
+
+def _readable(name: str) -> str:
+    """Copies named as other tools name them, so that their direction is recognised."""
+    found = re.fullmatch(r"Copy(Host|Device)To(Host|Device)", name)
+    return f"Memcpy {found[1][0]}to{found[2][0]}" if found else name

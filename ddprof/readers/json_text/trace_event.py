@@ -1,0 +1,100 @@
+"""One event of Chrome's trace format as PyTorch's profiler (Kineto) writes it, typed for msgspec.
+
+Only the arguments that are used are named: the decoder skips all others without making objects of them. Every field
+accepts any JSON value, as vendors write numbers as strings; the columns check them a block at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ddprof.tables import NULL
+
+
+class Args(msgspec.Struct, gc=False):
+    """The arguments that are used. Missing integers are `tables.NULL`."""
+
+    external_id: Any = msgspec.field(default=NULL, name="External id")
+    correlation: Any = NULL
+    stream: Any = NULL
+    device: Any = NULL
+    external_id_old: Any = msgspec.field(default=NULL, name="external id")
+    bytes: Any = NULL
+    size: Any = NULL
+    dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
+    values: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Concrete Inputs")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    in_nelems: Any = msgspec.field(default=NULL, name="In msg nelems")
+    out_nelems: Any = msgspec.field(default=NULL, name="Out msg nelems")
+    group_size: Any = msgspec.field(default=NULL, name="Group size")
+    dtype: Any = None
+    group_name: Any = msgspec.field(default=None, name="Process Group Name")
+    group_description: Any = msgspec.field(default=None, name="Process Group Description")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    rank_start: Any = msgspec.field(default=NULL, name="Global rank start")
+    rank_stride: Any = msgspec.field(default=NULL, name="Global rank stride")
+    seq: Any = msgspec.field(default=NULL, name="Seq")
+    rank: Any = msgspec.field(default=NULL, name="Rank")
+    src: Any = msgspec.field(default=NULL, name="Src Rank")
+    dst: Any = msgspec.field(default=NULL, name="Dst Rank")
+    wait_stream: Any = msgspec.field(default=NULL, name="wait_on_stream")
+    wait_correlation: Any = msgspec.field(default=NULL, name="wait_on_cuda_event_record_corr_id")
+    reserved: Any = msgspec.field(default=NULL, name="Total Reserved")
+    allocated: Any = msgspec.field(default=NULL, name="Total Allocated")
+    device_id: Any = msgspec.field(default=NULL, name="Device Id")
+    device_type: Any = msgspec.field(default=NULL, name="Device Type")
+    name: Any = None
+    labels: Any = None
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event. `ts` and `dur` are microseconds as written: int, float, str, or Decimal from the exact decoder."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str | float | None = None
+    tid: int | str | float | None = None
+    ts: Any = None
+    dur: Any = None
+    args: Args | None = None
+
+
+NO_ARGS = Args()
+
+
+def event_from_json(value: Any) -> Event | None:
+    """An event from a parsed JSON object of any shape; None if it is not an event (no "ph" and no "ts")."""
+    if not isinstance(value, dict) or not ("ph" in value or "ts" in value):
+        return None
+    args = value.get("args")
+    return Event(
+        ph=_text(value.get("ph")),
+        cat=_text(value.get("cat")),
+        name=_text(value.get("name")),
+        ts=value.get("ts"),
+        dur=value.get("dur"),
+        pid=_identifier(value.get("pid")),
+        tid=_identifier(value.get("tid")),
+        args=_args(args) if isinstance(args, dict) else None,
+    )
+
+
+def _args(value: dict[str, Any]) -> Args:
+    raw = {key: msgspec.Raw(msgspec.json.encode(value[key])) for key in ("Input Dims", "Input type") if key in value}
+    rest = {key: item for key, item in value.items() if key not in raw}
+    args = msgspec.convert(rest, Args)
+    args.dims = raw.get("Input Dims", args.dims)
+    args.types = raw.get("Input type", args.types)
+    return args
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _identifier(value: Any) -> int | str | float | None:
+    return value if value is None or isinstance(value, int | str | float) else str(value)

@@ -1,13 +1,17 @@
-"""Runs as if ddprof's capture had recorded more about them."""
+"""Runs as if ddprof's capture had recorded more about them, or less."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from labelled_runs import Labelled
 
-from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.facts.model import TABLES
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.tables import NULL
 
 
 def with_sidecars(run: Labelled, *sidecars: dict[str, Any]) -> Measures:
@@ -22,3 +26,18 @@ def with_sidecars(run: Labelled, *sidecars: dict[str, Any]) -> Measures:
 def steps(count: int, length_ns: int) -> list[dict[str, int]]:
     """Steps one after another from time 0."""
     return [{"index": i, "start_ns": i * length_ns, "end_ns": (i + 1) * length_ns} for i in range(count)]
+
+
+def steps_alone(run: Labelled) -> Measures:
+    """The run as if its traces held the marks of the steps and no other event."""
+    empty = {name: schema.empty() for name, schema in TABLES.items() if name != "steps"}
+    return measure(job_facts([replace(facts, **empty, sidecar={}, memory={}) for facts in run.job.ranks]))
+
+
+def without_peers(run: Labelled) -> Measures:
+    """The run of a pipeline as if its sends and receipts named no peer, as those of traces without shapes do not."""
+    ranks = [
+        replace(facts, messages=facts.messages.replace(peer=np.full(len(facts.messages), NULL)))
+        for facts in run.job.ranks
+    ]
+    return measure(job_facts(ranks))

@@ -1,4 +1,4 @@
-"""The catalogue: every identifier of the contract once, each with a whole documentation page."""
+"""The catalogue: every identifier of the contract once, each with a documentation page, a test file and its manners."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import importlib
 from pathlib import Path
 
 import pytest
+from captured import steps_alone
+from corpus import CLEAN
+from labelled_runs import Runs
 
 from ddprof.analyzers import rules
 from ddprof.analyzers.catalogue import catalogue, page
+from ddprof.findings import Abstention, Candidate
 
 CONTRACT = [
     "input.starved",
@@ -35,12 +39,13 @@ CONTRACT = [
     "compute.precision",
     "compute.unfused_optimizer",
 ]
+OWN = [rule_id for rule_id, rule in catalogue().items() if rule.detect.__module__.startswith(rules.__name__)]
 BOUNDS = {"compute", "input", "communication", "straggler", "host", "pipeline", "memory"}
 HEADINGS = ("What it detects:", "Why it costs:", "How the gain is priced:", "How to fix:", "Limits:", "Sources:")
 
 
 def test_every_identifier_of_the_contract_has_a_rule() -> None:
-    assert set(CONTRACT) <= set(catalogue())
+    assert set(CONTRACT) <= set(OWN)
 
 
 def test_each_file_of_the_rules_ends_in_one_rule_and_is_named_after_it() -> None:
@@ -51,7 +56,12 @@ def test_each_file_of_the_rules_ends_in_one_rule_and_is_named_after_it() -> None
     assert [path.stem for path in files if not last[path].startswith("RULE = Rule(")] == []
 
 
-@pytest.mark.parametrize("rule_id", CONTRACT)
+def test_each_rule_has_its_test_file() -> None:
+    tests = {path.stem for path in (Path(__file__).parent / "rules").glob("test_*.py")}
+    assert {f"test_{rule_id.replace('.', '_')}" for rule_id in OWN} - tests == set()
+
+
+@pytest.mark.parametrize("rule_id", OWN)
 def test_pages_answer_every_question_in_order(rule_id: str) -> None:
     text = page(rule_id)
     at = [text.find(heading) for heading in HEADINGS]
@@ -59,7 +69,22 @@ def test_pages_answer_every_question_in_order(rule_id: str) -> None:
     assert at == sorted(at)
 
 
-@pytest.mark.parametrize("rule_id", CONTRACT)
+@pytest.mark.parametrize("rule_id", OWN)
+@pytest.mark.parametrize("name", CLEAN)
+def test_no_rank_is_named_in_a_healthy_run(labelled: Runs, name: str, rule_id: str) -> None:
+    said = labelled(name).said(rule_id)
+    assert [candidate.summary for candidate in said if isinstance(candidate, Candidate) and candidate.ranks] == []
+
+
+@pytest.mark.parametrize("rule_id", OWN)
+def test_steps_alone_show_nothing(labelled: Runs, rule_id: str) -> None:
+    """A trace of step marks and nothing else: a rule abstains, with its reason, or has nothing to say."""
+    for said in catalogue()[rule_id].detect(steps_alone(labelled("clean.ddp"))):
+        assert isinstance(said, Abstention), said
+        assert said.id == rule_id and said.reason
+
+
+@pytest.mark.parametrize("rule_id", OWN)
 def test_rules_say_what_they_bound(rule_id: str) -> None:
     rule = catalogue()[rule_id]
     assert rule.title and not rule.title.endswith(".")

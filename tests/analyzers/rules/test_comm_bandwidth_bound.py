@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, fires
+from labelled_runs import Runs, abstains, fires
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.findings import Candidate
@@ -73,3 +73,7 @@ def test_nothing_is_said_of_connections_that_were_not_captured(labelled: Runs, s
     assert isinstance(said, Candidate)
     untimed = [e for e in said.evidence if e.start_us is None]  # its volume; the example of a transfer has a time
     assert (len(untimed), len(said.fixes)) == (1, 1)
+
+
+def test_abstains_where_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
+    assert "2 untraced ranks" in abstains(ID, labelled(ID).only(0, 1))

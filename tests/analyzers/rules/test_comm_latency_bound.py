@@ -14,6 +14,7 @@ ID = "comm.latency_bound"
 
 def test_suggests_larger_buckets(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
+    assert said.ranks == ()
     assert said.changes[0].kind == "merge_buckets"
     assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) >= 10 for fix in said.fixes)
 

@@ -14,6 +14,7 @@ ID = "host.allocator"
 
 def test_suggests_expandable_segments(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
+    assert said.ranks == ()
     assert "expandable_segments" in str(said.fixes[0].patch)
     assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["allocator"], rel=0.02)
 

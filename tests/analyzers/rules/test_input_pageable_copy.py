@@ -10,6 +10,7 @@ ID = "input.pageable_copy"
 
 def test_names_pinned_memory(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
+    assert said.ranks == ()
     assert "pin_memory" in " ".join(f"{fix.setting} {fix.patch}" for fix in said.fixes)
     assert said.lost_us > 0.1 * labelled(ID).measures.step_us
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from labelled_runs import Runs, fires
+from captured import without_peers
+from labelled_runs import Runs, abstains, fires
 
 ID = "pipeline.imbalance"
 
@@ -17,3 +18,7 @@ def test_names_the_heavy_stage(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.pp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+def test_abstains_where_messages_name_no_peer(labelled: Runs) -> None:
+    assert "name no peer" in abstains(ID, without_peers(labelled(ID)))

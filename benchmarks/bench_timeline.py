@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, wh
 from process_tree import machine
 
 from ddprof.analyzers.facts.model import CAUSE
-from ddprof.dashboard.index import SliceIndex, Slices
-from ddprof.dashboard.lanes import CATEGORIES, Lane, Timeline
-from ddprof.dashboard.tiles import encode
+from ddprof.dashboard.timeline.index import SliceIndex, Slices
+from ddprof.dashboard.timeline.lanes import CATEGORIES, Lane, Timeline
+from ddprof.dashboard.timeline.tiles import encode
 
 STREAMS = (
     ("stream 0: compute", "compute"),
@@ -93,9 +93,9 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     """Navigation to first picture, and the zooms, in headless Chromium."""
     from ddprof.analyzers.engine import LoadedRun
     from ddprof.analyzers.replay.critical import CRITICAL
-    from ddprof.dashboard.runs import Runs
-    from ddprof.dashboard.server import make_server
-    from ddprof.dashboard.session import Session
+    from ddprof.dashboard.runs.open_run import Session
+    from ddprof.dashboard.runs.served import Runs
+    from ddprof.dashboard.server.http import make_server
     from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 
     ranks = tuple(sorted({lane.rank for lane in timeline.lanes}))

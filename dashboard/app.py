@@ -9,18 +9,18 @@ from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from ddprof.dashboard.bundle import ASSETS, add_scripts, address, styles
-from ddprof.dashboard.cards import aria, notice
-from ddprof.dashboard.guard import protect
 from ddprof.dashboard.pages import live, what_if
+from ddprof.dashboard.pages.cards import aria, notice
 from ddprof.dashboard.pages.catalogue import PAGES, page_at
-from ddprof.dashboard.routes import routes
-from ddprof.dashboard.runs import Runs
-from ddprof.dashboard.uploads import upload_route
-from ddprof.dashboard.view import View, parse_query, run_number
+from ddprof.dashboard.runs.served import Runs
+from ddprof.dashboard.runs.view import View, parse_query, run_number
+from ddprof.dashboard.server.guard import protect
+from ddprof.dashboard.server.routes import routes
+from ddprof.dashboard.server.scripts import ASSETS, add_scripts, address, styles
+from ddprof.dashboard.server.uploads import upload_route
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
-from ddprof.report.style import STYLE
+from ddprof.report.html.style import STYLE
 
 REFRESH_MS = 5_000
 THEME_COOKIE = "ddprof_theme"  # set by assets/theme.js before the first callback

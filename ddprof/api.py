@@ -13,10 +13,10 @@ from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
 from ddprof.report.calibration import calibrated, of_run
-from ddprof.report.contract import to_contract
-from ddprof.report.html import render_summary
+from ddprof.report.html.parts import render_summary
+from ddprof.report.json.contract import to_contract
+from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import CAUSES, Report, Verdict
-from ddprof.report.saved import is_saved_report, read_saved
 from ddprof.report.text import render_text
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class AnalyzedRun:
     def save_html(self, path: PathLike) -> Path:
         """Write the pages of the dashboard as one self-contained file, as `ddprof report` does, and return its path."""
         from ddprof.dashboard.onefile.document import render
-        from ddprof.dashboard.session import Session
+        from ddprof.dashboard.runs.open_run import Session
 
         file = Path(path)
         file.write_text(render(Session(self.report, self._run)), encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ddprof.dashboard.exhibit import Exhibit
 from ddprof.dashboard.exhibits import (
     communication,
     compare,
@@ -18,7 +17,8 @@ from ddprof.dashboard.exhibits import (
     ranks,
     what_if,
 )
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
+from ddprof.dashboard.runs.view import View
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.traffic.statistics import Traffic
-from ddprof.dashboard.charts import Bandwidths, Part, Stacked
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.numbers import bandwidths, group_times
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.numbers import bandwidths, group_times
+from ddprof.dashboard.figures.charts import Bandwidths, Part, Stacked
+from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
 from ddprof.units import format_bytes, format_us
 

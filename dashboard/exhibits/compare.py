@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddprof.dashboard.charts import Dumbbells
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.figures.charts import Dumbbells
+from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
-from ddprof.report.compare import Comparison, Delta, compare
+from ddprof.report.comparison.compare import Comparison, Delta, compare
 from ddprof.report.phrases import CAUSE_WORDS
 
 

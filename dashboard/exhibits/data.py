@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from ddprof.dashboard.charts import Intervals
-from ddprof.dashboard.checks import check_words
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.numbers import MAX_LINES
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.checks import check_words
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
+from ddprof.dashboard.figures.charts import Intervals
+from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.phrases import clean
 from ddprof.units import format_ranks, format_us

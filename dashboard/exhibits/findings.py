@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddprof.dashboard.charts import Ranges
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.figures.charts import Ranges
+from ddprof.dashboard.runs.view import View
 from ddprof.findings import Finding
 from ddprof.report import phrases
 from ddprof.report.model import Report

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.facts.model import CAUSE
-from ddprof.dashboard.charts import Columns, Heat, Stacked, cause_parts
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.exhibits.ranks import MAX_STEPS_SHOWN
-from ddprof.dashboard.numbers import (
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.numbers import (
     cause_by_step_us,
     decade_words,
     gap_histogram,
@@ -20,7 +18,9 @@ from ddprof.dashboard.numbers import (
     shown_words,
     step_count,
 )
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.ranks import MAX_STEPS_SHOWN
+from ddprof.dashboard.figures.charts import Columns, Heat, Stacked, cause_parts
+from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.units import format_us
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddprof.dashboard.charts import Curve, Curves, Part, Stacked
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.numbers import MAX_LINES
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
+from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
+from ddprof.dashboard.runs.view import View
 from ddprof.units import format_bytes, format_us
 
 GIB = 2**30

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ddprof.dashboard.charts import Heat
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.exhibits.step_dots import step_dots
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.step_dots import step_dots
+from ddprof.dashboard.figures.charts import Heat
+from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.deviation import Deviation, deviation
+from ddprof.report.html.svg import NAMED_MARK
 from ddprof.report.model import CAUSES
-from ddprof.report.svg import NAMED_MARK
 
 TIE_POINTS = 0.01  # of a percent point: less is the same distance
 

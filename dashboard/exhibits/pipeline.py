@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddprof.analyzers.job.model import Pipeline
-from ddprof.dashboard.charts import Part, Stacked, cause_color
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.figures.charts import Part, Stacked, cause_color
+from ddprof.dashboard.runs.view import View
 from ddprof.units import format_ranks, format_us
 
 _QUESTION = "How large is the bubble, and are the stages even?"

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.facts.model import CAUSES
-from ddprof.dashboard.charts import Heat, Stacked, cause_parts
-from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.overview import rank_causes
-from ddprof.dashboard.numbers import (
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.numbers import (
     charged_us,
     lateness_us,
     most_different,
@@ -19,7 +18,8 @@ from ddprof.dashboard.numbers import (
     step_causes_us,
     step_count,
 )
-from ddprof.dashboard.view import View
+from ddprof.dashboard.figures.charts import Heat, Stacked, cause_parts
+from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.units import format_us
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddprof.dashboard.view import View, parse_numbers
+from ddprof.dashboard.runs.view import View, parse_numbers
 from ddprof.report import phrases
 from ddprof.units import format_us
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ddprof.analyzers.planning.facts import present
 from ddprof.analyzers.planning.knobs import KNOBS, Knob, Setting
 from ddprof.analyzers.planning.predict import Prediction, predict
-from ddprof.dashboard.charts import Ranges
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.figures.charts import Ranges
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
 from ddprof.units import format_us
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from ddprof.dashboard.exhibits.catalogue import Subject
 from ddprof.dashboard.onefile.names import further_names, written
 from ddprof.dashboard.onefile.sections import Edition, page_section, subjects
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.view import View
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
-from ddprof.report.contract import to_contract
-from ddprof.report.html_page import embedded, page
-from ddprof.report.markup import Markup, tag
+from ddprof.report.html.markup import Markup, tag
+from ddprof.report.html.page import embedded, page
+from ddprof.report.json.contract import to_contract
 from ddprof.report.redact import Redaction
 
 _HERE = Path(__file__).parent

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ddprof.dashboard.exhibit import Exhibit, Sheet, cell, column_kind
-from ddprof.dashboard.vectors.draw import draw
-from ddprof.report.markup import Markup, tag
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, cell, column_kind
+from ddprof.dashboard.figures.svg.draw import draw
+from ddprof.report.html.markup import Markup, tag
 
 MAX_ROWS = 300
 MAX_CELLS = 4_000  # of one table: a cell takes about 30 bytes, and the file stays small

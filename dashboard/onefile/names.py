@@ -7,9 +7,9 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypeVar
 
-from ddprof.dashboard.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.host import LOADER_SETTINGS
-from ddprof.dashboard.session import Session
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.runs.open_run import Session
 from ddprof.report.redact import Redaction
 
 Something = TypeVar("Something")

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ddprof.dashboard.checks import check_words
-from ddprof.dashboard.exhibit import Exhibit
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS, Subject
 from ddprof.dashboard.exhibits.compare import comparison_of
+from ddprof.dashboard.exhibits.parts.checks import check_words
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.exhibits.what_if import settings_alone
 from ddprof.dashboard.onefile.exhibits import exhibit_section
 from ddprof.dashboard.onefile.timeline import timeline_section
-from ddprof.dashboard.view import View
+from ddprof.dashboard.runs.view import View
 from ddprof.findings import Finding
-from ddprof.report import html, phrases
-from ddprof.report.compare_text import headline
-from ddprof.report.markup import Markup, tag
+from ddprof.report import phrases
+from ddprof.report.comparison.text import headline
+from ddprof.report.html import parts
+from ddprof.report.html.markup import Markup, tag
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ def _overview(edition: Edition, subject: Subject) -> Iterator[Markup]:
     report = edition.view.session.report
     ranked = report.ranked_findings()
     yield _title(phrases.headline(report))
-    yield from html.verdict(report)[1:]
-    yield html.step(report)
+    yield from parts.verdict(report)[1:]
+    yield parts.step(report)
     if ranked:
         words = "By the step time that fixing them gives back. Gains overlap: they are not to be added."
         cards = [_card(edition, n, f, full=False) for n, f in enumerate(ranked[: phrases.MAX_FINDINGS])]
@@ -72,7 +73,7 @@ def _overview(edition: Edition, subject: Subject) -> Iterator[Markup]:
     else:
         yield tag("section", tag("h2", "Findings"), tag("p", phrases.nothing_found_words(report)))
     yield from _exhibits(edition, subject)
-    yield html.limits(report, check_words)
+    yield parts.limits(report, check_words)
 
 
 def _findings(edition: Edition, subject: Subject) -> Iterator[Markup]:
@@ -86,7 +87,7 @@ def _card(edition: Edition, number: int, finding: Finding, full: bool) -> Markup
     session = edition.view.session
     if session.has_traces and (first := _first_span(edition, number)) is not None:
         links = tag("p", tag("a", "Show in timeline", href=f"#timeline/{first}"), class_="links")
-    return html.card(session.report, finding, links, full)
+    return parts.card(session.report, finding, links, full)
 
 
 def _first_span(edition: Edition, number: int) -> int | None:

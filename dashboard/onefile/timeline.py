@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from ddprof.dashboard.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.timeline import configuration, reading
-from ddprof.dashboard.inspect import largest_waits, path_runs
-from ddprof.dashboard.lane_info import timeline_info
-from ddprof.dashboard.lanes import Timeline
 from ddprof.dashboard.onefile.exhibits import exhibit_section
-from ddprof.dashboard.tiles import MAX_BINS, MAX_LANES, encode
-from ddprof.dashboard.view import View
+from ddprof.dashboard.runs.view import View
+from ddprof.dashboard.timeline.inspect import largest_waits, path_runs
+from ddprof.dashboard.timeline.lane_info import timeline_info
+from ddprof.dashboard.timeline.lanes import Timeline
+from ddprof.dashboard.timeline.tiles import MAX_BINS, MAX_LANES, encode
 from ddprof.errors import DdprofError
-from ddprof.report.markup import Markup, join, tag
+from ddprof.report.html.markup import Markup, join, tag
 
 EXACT_SLICES = 120_000  # 17 bytes each before packing
 BINNED_BYTES = 600_000  # of all merged lanes, two bytes a bin, before packing

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from dash import html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.cards import exhibit_card, notice
-from ddprof.dashboard.exhibit import Exhibit
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS, Subject
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.pages import compare, data, findings, live, overview, timeline, what_if
-from ddprof.dashboard.view import View
+from ddprof.dashboard.pages.cards import exhibit_card, notice
+from ddprof.dashboard.runs.view import View
 from ddprof.errors import UsageError
 
 

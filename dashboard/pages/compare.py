@@ -5,11 +5,11 @@ from __future__ import annotations
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.cards import exhibit_card, notice
 from ddprof.dashboard.exhibits.compare import against, comparison_of, exhibits
-from ddprof.dashboard.view import View
+from ddprof.dashboard.pages.cards import exhibit_card, notice
+from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
-from ddprof.report.compare_text import headline
+from ddprof.report.comparison.text import headline
 
 
 def content(view: View) -> list[Component]:

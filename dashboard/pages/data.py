@@ -5,10 +5,10 @@ from __future__ import annotations
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.cards import exhibit_card
 from ddprof.dashboard.exhibits.data import exhibits
-from ddprof.dashboard.uploads import FIELD, HEADER, too_large_words
-from ddprof.dashboard.view import View
+from ddprof.dashboard.pages.cards import exhibit_card
+from ddprof.dashboard.runs.view import View
+from ddprof.dashboard.server.uploads import FIELD, HEADER, too_large_words
 from ddprof.units import format_bytes
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dash import html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.cards import exhibit_card, finding_card
 from ddprof.dashboard.exhibits.findings import exhibits
-from ddprof.dashboard.view import View
+from ddprof.dashboard.pages.cards import exhibit_card, finding_card
+from ddprof.dashboard.runs.view import View
 
 
 def content(view: View) -> list[Component]:

@@ -8,12 +8,12 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from ddprof.capture.live import LiveRank, latest_late
-from ddprof.dashboard.cards import exhibit_card, notice
-from ddprof.dashboard.charts import Curve, Curves, Part, Stacked, cause_color
-from ddprof.dashboard.exhibit import Exhibit, sheet
-from ddprof.dashboard.live import HostNow, hosts_now, running_ranks
-from ddprof.dashboard.numbers import MAX_LINES
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
+from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked, cause_color
+from ddprof.dashboard.pages.cards import exhibit_card, notice
+from ddprof.dashboard.runs.live import HostNow, hosts_now, running_ranks
+from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
 from ddprof.units import format_bytes, format_ranks, format_us
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.cards import exhibit_card, finding_card, step_bar
-from ddprof.dashboard.checks import check_words
 from ddprof.dashboard.exhibits.overview import exhibits
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.checks import check_words
+from ddprof.dashboard.pages.cards import exhibit_card, finding_card, step_bar
+from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.model import Report
 from ddprof.units import format_us

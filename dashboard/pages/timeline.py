@@ -5,9 +5,9 @@ from __future__ import annotations
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.cards import notice
 from ddprof.dashboard.exhibits.timeline import configuration, reading
-from ddprof.dashboard.view import View
+from ddprof.dashboard.pages.cards import notice
+from ddprof.dashboard.runs.view import View
 
 
 def content(view: View) -> list[Component]:

@@ -13,13 +13,13 @@ from ddprof.analyzers.planning.knobs import Setting
 from ddprof.analyzers.planning.predict import Prediction
 from ddprof.analyzers.planning.predict import predict as replay
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
-from ddprof.dashboard.cards import aria, exhibit_card, notice, table
-from ddprof.dashboard.exhibit import sheet
+from ddprof.dashboard.exhibits.parts.exhibit import sheet
 from ddprof.dashboard.exhibits.what_if import CONTROLS, exhibits
-from ddprof.dashboard.figures.bars import waterfall
-from ddprof.dashboard.figures.base import palette
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.view import View
+from ddprof.dashboard.figures.plotly.bars import waterfall
+from ddprof.dashboard.figures.plotly.base import palette
+from ddprof.dashboard.pages.cards import aria, exhibit_card, notice, table
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
 from ddprof.units import format_share, format_us
 

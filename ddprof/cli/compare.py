@@ -12,9 +12,9 @@ from ddprof.cli.gates import FAIL_ON_HELP, fail
 from ddprof.cli.load import load_one, no_cache_option, say
 from ddprof.cli.output import FORMATS, chosen_format, write_file
 from ddprof.errors import NoUsableInput, UsageError
-from ddprof.report.compare import Comparison, compare, to_json
-from ddprof.report.compare_html import render_html
-from ddprof.report.compare_text import headline, render_markdown, render_text
+from ddprof.report.comparison.compare import Comparison, compare, to_json
+from ddprof.report.comparison.html import render_html
+from ddprof.report.comparison.text import headline, render_markdown, render_text
 from ddprof.report.gate import parse_gate
 from ddprof.units import format_us
 

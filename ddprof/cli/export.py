@@ -13,8 +13,8 @@ from ddprof.cli.progress import Progress, progress_bar
 from ddprof.errors import NoUsableInput, UsageError
 
 if TYPE_CHECKING:
-    from ddprof.dashboard.session import Session
-    from ddprof.report.perfetto import RankSlices
+    from ddprof.dashboard.runs.open_run import Session
+    from ddprof.report.export.perfetto import RankSlices
 
 LEAST_ARROW_SHARE = 0.01  # of a step: shorter waits are not drawn
 
@@ -35,7 +35,7 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, worker
     parquet    tables with documented columns (columns.md), one file each
     csv        the same as text
     """
-    from ddprof.dashboard.session import load
+    from ddprof.dashboard.runs.open_run import load
 
     with progress_bar() as progress:
         sessions = load([path], workers, progress)
@@ -52,7 +52,7 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, worker
 
 
 def _tables(session: Session, folder: Path, form: str) -> None:
-    from ddprof.report.columns import report_tables, write_tables
+    from ddprof.report.export.columns import report_tables, write_tables
 
     files = write_tables(folder, report_tables(session.report), form)
     say(f"wrote {len(files) - 1} tables to {folder}; what the columns mean: {folder / 'columns.md'}")
@@ -60,7 +60,7 @@ def _tables(session: Session, folder: Path, form: str) -> None:
 
 def _perfetto(session: Session, file: Path, ranks: str | None, progress: Progress | None) -> None:
     from ddprof.analyzers.job.waiting.arrows import wait_arrows
-    from ddprof.report.perfetto import arrows_of, write_perfetto
+    from ddprof.report.export.perfetto import arrows_of, write_perfetto
 
     job = session.job
     chosen = parse_ranks(ranks) if ranks else set(job.rank_ids)
@@ -80,7 +80,7 @@ def _slices(
 ) -> Iterator[RankSlices]:
     """The chosen ranks, each read again from its trace and dropped when written."""
     from ddprof.readers import read
-    from ddprof.report.perfetto import RankSlices
+    from ddprof.report.export.perfetto import RankSlices
 
     wanted = [(p, rank) for p, rank in enumerate(session.job.rank_ids) if rank in chosen]
     for done, (position, rank) in enumerate(wanted):

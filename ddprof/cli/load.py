@@ -11,12 +11,12 @@ import click
 from ddprof.cli.progress import progress_bar
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.calibration import calibrated, of_run
+from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
-from ddprof.report.saved import is_saved_report, read_saved
 
 if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
-    from ddprof.dashboard.session import Session
+    from ddprof.dashboard.runs.open_run import Session
 
 no_cache_option = click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
 
@@ -77,7 +77,7 @@ def load_session(
     Raises NoUsableInput where there is none, UsageError where there are several.
     """
     from ddprof.analyzers.engine import Options, load_runs
-    from ddprof.dashboard.session import Session
+    from ddprof.dashboard.runs.open_run import Session
 
     if all(is_saved_report(path) for path in paths):
         found = [Session(report) for report in load_reports(paths)]

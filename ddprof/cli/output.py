@@ -17,7 +17,7 @@ from ddprof.errors import UsageError
 from ddprof.report.model import Report
 
 if TYPE_CHECKING:
-    from ddprof.dashboard.session import Session
+    from ddprof.dashboard.runs.open_run import Session
 
 FORMATS = ("text", "json", "markdown", "html")
 _SUFFIXES = {".txt": "text", ".json": "json", ".md": "markdown", ".html": "html", ".htm": "html"}
@@ -53,7 +53,7 @@ def deliver_pages(session: Session, output: Path | None) -> Report:
 def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> str:
     """All reports as one document of the format; HTML is made of a session, which has the events to draw."""
     if form == "json":
-        from ddprof.report.contract import to_document
+        from ddprof.report.json.contract import to_document
 
         return json.dumps(to_document(reports), indent=1, allow_nan=False) + "\n"
     if form == "markdown":

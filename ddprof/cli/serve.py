@@ -45,10 +45,10 @@ def command(
     ssh -L 8050:localhost:8050 cluster     then open http://127.0.0.1:8050
     """
     try:
-        from ddprof.dashboard.guard import is_loopback
-        from ddprof.dashboard.runs import Runs
-        from ddprof.dashboard.server import make_server
-        from ddprof.dashboard.session import load
+        from ddprof.dashboard.runs.open_run import load
+        from ddprof.dashboard.runs.served import Runs
+        from ddprof.dashboard.server.guard import is_loopback
+        from ddprof.dashboard.server.http import make_server
     except ModuleNotFoundError as error:
         raise UsageError(f"the dashboard needs {error.name}: pip install 'ddprof[dashboard]'") from error
     if token is not None and len(token) < MIN_TOKEN_CHARS:

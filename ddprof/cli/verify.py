@@ -19,8 +19,8 @@ from ddprof.cli.load import load_one, load_run, no_cache_option, pairs, say
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.report import calibration
-from ddprof.report.bootstrap import mean_interval
-from ddprof.report.compare import compare
+from ddprof.report.comparison.bootstrap import mean_interval
+from ddprof.report.comparison.compare import compare
 from ddprof.report.model import Calibration, Report
 from ddprof.report.phrases import calibration_words
 from ddprof.units import format_share, format_us

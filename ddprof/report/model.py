@@ -1,6 +1,6 @@
 """What an analysis concludes: the report, as frozen dataclasses that mirror the report contract key by key.
 
-Pure data: no rendering, no analysis. `ddprof.report.contract` turns it into JSON-ready values and back. Times are
+Pure data: no rendering, no analysis. `ddprof.report.json.contract` turns it into JSON-ready values and back. Times are
 microseconds (float), ranks are rank numbers, shares are fractions of the step in [0, 1].
 """
 

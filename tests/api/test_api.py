@@ -10,7 +10,7 @@ import pytest
 import ddprof
 from ddprof.api import analyze_all, load
 from ddprof.errors import NoUsableInput
-from ddprof.report.contract import to_contract
+from ddprof.report.json.contract import to_contract
 from ddprof.report.model import CAUSES, Report
 
 

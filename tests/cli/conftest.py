@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ddprof.cli import main as cli_main
-from ddprof.report.contract import to_contract
+from ddprof.report.json.contract import to_contract
 from ddprof.report.model import Report
 
 Invoke = Callable[..., tuple[int, str, str]]

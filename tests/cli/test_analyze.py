@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.report.contract import to_contract
+from ddprof.report.json.contract import to_contract
 from ddprof.report.model import Report
 
 

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
 
-from ddprof.dashboard.runs import Runs
-from ddprof.dashboard.server import make_server
-from ddprof.dashboard.session import Session, load
-from ddprof.dashboard.view import View
+from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.served import Runs
+from ddprof.dashboard.runs.view import View
+from ddprof.dashboard.server.http import make_server
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
 

@@ -6,10 +6,10 @@ import base64
 import gzip
 from html.parser import HTMLParser
 
-from ddprof.dashboard.exhibit import cell
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
+from ddprof.dashboard.exhibits.parts.exhibit import cell
 from ddprof.dashboard.onefile.exhibits import MAX_CELLS, MAX_ROWS
-from ddprof.dashboard.view import View
+from ddprof.dashboard.runs.view import View
 
 
 class File(HTMLParser):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
-from ddprof.dashboard.session import Session, load
+from ddprof.dashboard.runs.open_run import Session, load
 from tests.dashboard.axe import serious
 from tests.dashboard.browsing import visit, wait_for
 from tests.dashboard.test_live import running  # noqa: F401  # a fixture

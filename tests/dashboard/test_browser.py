@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
-from ddprof.dashboard.session import Session, load
+from ddprof.dashboard.runs.open_run import Session, load
 from ddprof.findings import Abstention, Fix
 from ddprof.report.model import HealthItem, HostClockInfo
 from tests.dashboard.browsing import trouble, visit, wait_for

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from ddprof.dashboard.charts import Bandwidths, Chart, Dumbbells, Heat, Intervals, Part, Ranges, Stacked
-from ddprof.dashboard.figures.base import LIGHT, LINE_CHARS, MAX_LABEL_CHARS
-from ddprof.dashboard.figures.draw import draw
+from ddprof.dashboard.figures.charts import Bandwidths, Chart, Dumbbells, Heat, Intervals, Part, Ranges, Stacked
+from ddprof.dashboard.figures.plotly.base import LIGHT, LINE_CHARS, MAX_LABEL_CHARS
+from ddprof.dashboard.figures.plotly.draw import draw
 
 LONG = "comm.bandwidth_bound: link of the tp groups -> keep these groups inside NVLink, all {} of them"
 SAME = ["twice", "twice", "<b>once</b>"]

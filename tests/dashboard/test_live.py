@@ -11,11 +11,11 @@ import pytest
 
 from ddprof.capture.ring import StepRing
 from ddprof.capture.step import Step
-from ddprof.dashboard.live import TAIL_BYTES, hosts_now
 from ddprof.dashboard.pages import live
 from ddprof.dashboard.pages.catalogue import PAGES
-from ddprof.dashboard.session import Session, load
-from ddprof.dashboard.view import View
+from ddprof.dashboard.runs.live import TAIL_BYTES, hosts_now
+from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.view import View
 from ddprof.errors import NoUsableInput
 from ddprof.report.phrases import run_words
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ddprof.dashboard.session import Session, load
+from ddprof.dashboard.runs.open_run import Session, load
 from ddprof.findings import Evidence, Finding
 from ddprof.units import format_ranks
 from tests.dashboard.browsing import one_in, trouble, visit, wait_for

@@ -10,9 +10,9 @@ import pytest
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.exhibits.data import exhibits as data_exhibits
 from ddprof.dashboard.exhibits.host import exhibits as host_exhibits
-from ddprof.dashboard.numbers import group_times, lateness_us, readable_times
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, readable_times
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.view import View
 from ddprof.report.model import HealthItem
 
 

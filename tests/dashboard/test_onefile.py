@@ -16,10 +16,10 @@ import pytest
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.what_if import CONTROLS
 from ddprof.dashboard.onefile.document import render
-from ddprof.dashboard.session import Session, load
-from ddprof.dashboard.view import View
-from ddprof.report.compare import compare
-from ddprof.report.contract import to_contract
+from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.view import View
+from ddprof.report.comparison.compare import compare
+from ddprof.report.json.contract import to_contract
 from ddprof.report.model import Report
 from tests.dashboard.onefile_reader import File, equal_tables
 

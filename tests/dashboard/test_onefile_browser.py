@@ -15,7 +15,7 @@ import pytest
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.onefile.document import render
-from ddprof.dashboard.session import Session, load
+from ddprof.dashboard.runs.open_run import Session, load
 from tests.dashboard.axe import serious
 from tests.dashboard.browsing import trouble, wait_for
 from tests.dashboard.keyboard import walk

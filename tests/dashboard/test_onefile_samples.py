@@ -13,10 +13,10 @@ import pytest
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.onefile.document import render
-from ddprof.dashboard.session import Session, load
-from ddprof.dashboard.view import View
+from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
-from ddprof.report.contract import to_contract
+from ddprof.report.json.contract import to_contract
 from tests.dashboard.browsing import one_in, trouble, wait_for
 from tests.dashboard.onefile_reader import File, equal_tables
 

@@ -13,11 +13,11 @@ import pytest
 from dash.development.base_component import Component
 
 from ddprof.dashboard.app import page_content
-from ddprof.dashboard.exhibit import sheet
-from ddprof.dashboard.numbers import lateness_us
+from ddprof.dashboard.exhibits.parts.exhibit import sheet
+from ddprof.dashboard.exhibits.parts.numbers import lateness_us
 from ddprof.dashboard.pages.catalogue import PAGES, Page, page_at
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.view import View, parse_numbers, parse_query
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.view import View, parse_numbers, parse_query
 from ddprof.errors import UsageError
 from ddprof.report.model import Report
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from ddprof.dashboard import runs as runs_module
 from ddprof.dashboard.app import create_app
-from ddprof.dashboard.guard import is_loopback
-from ddprof.dashboard.runs import Runs
-from ddprof.dashboard.server import compress, make_server
-from ddprof.dashboard.session import Session, load
+from ddprof.dashboard.runs import served as runs_module
+from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.served import Runs
+from ddprof.dashboard.server.guard import is_loopback
+from ddprof.dashboard.server.http import compress, make_server
 from ddprof.errors import NoUsableInput, UsageError
 
 TOKEN = "a-secret-of-many-characters"
@@ -143,7 +143,7 @@ def test_a_folder_that_grows_is_read_again(
 
 
 def test_sessions_of_saved_reports_and_of_nothing(tmp_path: Path, straggler: Session) -> None:
-    from ddprof.report.contract import to_contract
+    from ddprof.report.json.contract import to_contract
 
     file = tmp_path / "saved.json"
     file.write_text(json.dumps(to_contract(straggler.report)))

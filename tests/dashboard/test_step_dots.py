@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddprof.dashboard.charts import Dots
-from ddprof.dashboard.exhibit import Exhibit
-from ddprof.dashboard.exhibits import step_dots as module
-from ddprof.dashboard.exhibits.step_dots import step_dots
-from ddprof.dashboard.numbers import rank_steps_us, step_count
-from ddprof.dashboard.scales import spread
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.view import View
+from ddprof.dashboard.exhibits.parts import step_dots as module
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
+from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us, step_count
+from ddprof.dashboard.exhibits.parts.step_dots import step_dots
+from ddprof.dashboard.figures.charts import Dots
+from ddprof.dashboard.figures.scales import spread
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.view import View
 from ddprof.report.model import Report
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ddprof.analyzers.facts.model import CAUSES
-from ddprof.dashboard.inspect import largest_waits, range_statistics, search, slice_details
-from ddprof.dashboard.lanes import CATEGORY
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.tiles import MAX_LANES, encode
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.timeline.inspect import largest_waits, range_statistics, search, slice_details
+from ddprof.dashboard.timeline.lanes import CATEGORY
+from ddprof.dashboard.timeline.tiles import MAX_LANES, encode
 
 
 def _decode(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -62,7 +62,7 @@ def test_an_exact_tile_holds_the_slices(straggler: Session) -> None:
 
 
 def test_a_binned_tile_holds_the_busy_share(straggler: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddprof.dashboard.tiles.EXACT_BUDGET", 0)
+    monkeypatch.setattr("ddprof.dashboard.timeline.tiles.EXACT_BUDGET", 0)
     index = straggler.index
     lane = next(i for i, lane in enumerate(straggler.timeline.lanes) if lane.kind == "stream")
     header, arrays = _decode(encode(straggler.timeline, [lane], index.lo_ns, index.hi_ns, 50))

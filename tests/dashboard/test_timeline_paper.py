@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ddprof.dashboard.session import Session
+from ddprof.dashboard.runs.open_run import Session
 from tests.dashboard.browsing import trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from ddprof.dashboard import uploads as uploads_module
 from ddprof.dashboard.app import create_app
-from ddprof.dashboard.guard import UPLOAD_PATH
-from ddprof.dashboard.runs import Runs
-from ddprof.dashboard.server import make_server
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.uploads import FIELD, HEADER, stored_names
-from ddprof.report.contract import to_contract
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.served import Runs
+from ddprof.dashboard.server import uploads as uploads_module
+from ddprof.dashboard.server.guard import UPLOAD_PATH
+from ddprof.dashboard.server.http import make_server
+from ddprof.dashboard.server.uploads import FIELD, HEADER, stored_names
+from ddprof.report.json.contract import to_contract
 
 LIMIT_BYTES = 3_000_000
 FROM_OUR_PAGE = {HEADER: "1"}
@@ -90,7 +90,7 @@ def test_a_run_that_was_added_stays_when_folders_change(
     post: Post, runs: Runs, straggler_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post(*traces(straggler_traces))
-    monkeypatch.setattr("ddprof.dashboard.runs.LEAST_PAUSE_S", 0.0)
+    monkeypatch.setattr("ddprof.dashboard.runs.served.LEAST_PAUSE_S", 0.0)
     file = straggler_traces / traces(straggler_traces)[0][0]
     (tmp_path / file.name).write_bytes(file.read_bytes())
     runs.paths = (str(tmp_path / file.name),)

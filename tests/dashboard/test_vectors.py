@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from ddprof.dashboard.charts import (
+from ddprof.dashboard.figures.charts import (
     Bandwidths,
     Chart,
     Columns,
@@ -24,9 +24,9 @@ from ddprof.dashboard.charts import (
     Ranges,
     Stacked,
 )
-from ddprof.dashboard.scales import linear_ticks, log_ticks, short_number
-from ddprof.dashboard.vectors.draw import draw
-from ddprof.dashboard.vectors.frame import CHAR, WIDTH
+from ddprof.dashboard.figures.scales import linear_ticks, log_ticks, short_number
+from ddprof.dashboard.figures.svg.draw import draw
+from ddprof.dashboard.figures.svg.frame import CHAR, WIDTH
 
 EVIL = "<script>alert(1)</script>&"
 STACKED = Stacked(

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from ddprof.dashboard.pages import what_if
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.view import View
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.view import View
 
 
 def test_as_recorded_is_the_measured_step(straggler: Session) -> None:

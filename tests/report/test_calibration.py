@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ddprof.report import calibration
-from ddprof.report.bootstrap import mean_interval
 from ddprof.report.calibration import Record
-from ddprof.report.contract import from_contract, to_contract
+from ddprof.report.comparison.bootstrap import mean_interval
+from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Calibration, Report
 from ddprof.report.text import render_text
 

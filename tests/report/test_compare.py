@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ddprof.errors import NoUsableInput
-from ddprof.report.bootstrap import difference_interval
-from ddprof.report.compare import compare, to_json
-from ddprof.report.compare_html import render_html
-from ddprof.report.compare_text import headline, render_markdown, render_text
-from ddprof.report.contract import from_contract, to_contract
+from ddprof.report.comparison.bootstrap import difference_interval
+from ddprof.report.comparison.compare import compare, to_json
+from ddprof.report.comparison.html import render_html
+from ddprof.report.comparison.text import headline, render_markdown, render_text
+from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Ledger, Report, Steps
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Column, Schema

@@ -9,7 +9,7 @@ import math
 import pytest
 
 from ddprof.errors import NoUsableInput
-from ddprof.report.contract import REPORTS_SCHEMA, from_contract, from_document, to_contract, to_document
+from ddprof.report.json.contract import REPORTS_SCHEMA, from_contract, from_document, to_contract, to_document
 from ddprof.report.model import CAUSES, Report
 
 

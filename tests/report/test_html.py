@@ -6,7 +6,7 @@ import dataclasses
 from html.parser import HTMLParser
 
 from ddprof.findings import Evidence
-from ddprof.report.html import render_summary
+from ddprof.report.html.parts import render_summary
 from ddprof.report.model import Ledger, Report
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[31m"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ddprof.report.compare import compare
-from ddprof.report.compare_html import render_html
+from ddprof.report.comparison.compare import compare
+from ddprof.report.comparison.html import render_html
 from ddprof.report.model import Report
 
 pytestmark = pytest.mark.browser

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from ddprof.findings import Evidence
-from ddprof.report.contract import to_contract
-from ddprof.report.html import render_summary
+from ddprof.report.html.parts import render_summary
+from ddprof.report.json.contract import to_contract
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
 from ddprof.report.redact import Redaction, redacted
 

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from ddprof.dashboard.exhibits import findings as findings_page
 from ddprof.dashboard.onefile.document import render as render_pages
-from ddprof.dashboard.session import Session
-from ddprof.dashboard.view import View
+from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.view import View
 from ddprof.report.bar import LOOKS, cells, shares
-from ddprof.report.html import render_summary
+from ddprof.report.html.parts import render_summary
 from ddprof.report.markdown import render_markdown
 from ddprof.report.model import CAUSES, Ledger, Report, Verdict
 from ddprof.report.phrases import CAUSE_WORDS

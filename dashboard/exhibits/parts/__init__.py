@@ -1,0 +1,1 @@
+"""What the exhibits of several pages share: the exhibit itself, arithmetic on the job's tables, the step dot plot."""

@@ -1,0 +1,72 @@
+"""What every page shows: a question, the sentence that answers it, a picture, and the numbers as a table and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ddprof.dashboard.figures.charts import Chart
+
+SHORT_CHARS = 24  # of a text in a table that is kept in one line
+# A spreadsheet runs a cell that begins with one of these; names from a trace must stay text.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Numbers behind a picture: column titles with their units, and rows of text, numbers or None."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def csv(self) -> str:
+        """The sheet as CSV text with a header line; missing values are empty."""
+        out = io.StringIO()
+        writer = csv.writer(out)
+        writer.writerow(self.columns)
+        writer.writerows([_cell(value) for value in row] for row in self.rows)
+        return out.getvalue()
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One chart. `id` names it in addresses; without a chart the sheet is the exhibit."""
+
+    id: str
+    question: str
+    reading: str
+    sheet: Sheet
+    chart: Chart | None = None
+
+
+def sheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Sheet:
+    """A sheet from any sequences."""
+    return Sheet(tuple(columns), tuple(tuple(row) for row in rows))
+
+
+def cell(value: object) -> tuple[str, str]:
+    """Text and CSS class of a value in a table."""
+    if value is None:
+        return "–", ""
+    if isinstance(value, float):
+        return (f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"), ""
+    if isinstance(value, str):
+        return value, "text short" if len(value) <= SHORT_CHARS else "text"
+    return str(value), ""
+
+
+def column_kind(sheet: Sheet, column: int) -> str:
+    """CSS class of a heading, which stands over what it heads: words left, numbers right."""
+    words = any(isinstance(row[column], str) for row in sheet.rows)
+    return "text" if words or column == 0 else ""
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return "'" + value
+    return value

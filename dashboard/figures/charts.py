@@ -1,0 +1,153 @@
+"""Charts as data: what is drawn, with units, not how. plotly/ draws them for the dashboard, svg/ for the HTML file.
+
+Colours are names of the theme (CSS variables of report/html/style.py): a ledger cause with dashes, or `line`, `accent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ddprof.report.phrases import CAUSE_WORDS
+from ddprof.tables import Array
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of every stacked bar; `key` chooses its texture."""
+
+    key: str
+    words: str
+    color: str
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """One bar per label, stacked by part; `unit` of the amounts, `axis` names what the labels are."""
+
+    labels: Sequence[str]
+    parts: Sequence[Part]
+    unit: str
+    horizontal: bool = True
+    axis: str = ""
+
+    @property
+    def drawn_parts(self) -> list[Part]:
+        """The parts that are not zero everywhere."""
+        return [part for part in self.parts if any(value > 0 for value in part.values)]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """One bar per label with a whisker from low to high, in `unit`."""
+
+    labels: Sequence[str]
+    low: Sequence[float]
+    value: Sequence[float]
+    high: Sequence[float]
+    unit: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One upright bar per label, as in a histogram."""
+
+    labels: Sequence[str]
+    values: Sequence[float]
+    unit: str
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A number per (line, column), NaN where nothing is known. Differences (`diverging`) are centred on zero.
+
+    `shade`: what is coloured where that is not the value itself; `full_shade`: what gets the full colour.
+    """
+
+    values: Array
+    columns: Sequence[str]
+    lines: Sequence[str]
+    unit: str
+    diverging: bool = False
+    axis: str = ""
+    shade: Array | None = None
+    full_shade: float | None = None
+
+
+@dataclass(frozen=True)
+class Dots:
+    """One dot per rank and step in ms, the median dashed.
+
+    `steps` and `values` have a place per dot; `ranks` too, or None where a dot is the whole job's step. `outliers` are
+    places of dots that stand out.
+    """
+
+    steps: Sequence[int]
+    values: Sequence[float]
+    median: float
+    ranks: Sequence[int] | None = None
+    outliers: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Bandwidths:
+    """Message size (bytes) against bus bandwidth (GB/s), both logarithmic, by operation; `reference` GB/s is dashed."""
+
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    reference: float
+    words: str
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """One point per label with its error to both sides, in `unit`; zero is marked."""
+
+    labels: Sequence[str]
+    middle: Sequence[float]
+    half: Sequence[float]
+    unit: str
+
+
+@dataclass(frozen=True)
+class Dumbbells:
+    """Two joined points per label: before and after, in `unit`."""
+
+    labels: Sequence[str]
+    before: Sequence[float]
+    after: Sequence[float]
+    unit: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line; None breaks it."""
+
+    words: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    dotted: bool = False
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines, and a dashed limit where it is known. Titles carry the units."""
+
+    curves: Sequence[Curve]
+    x_title: str
+    y_title: str
+    limit: float | None = None
+    limit_words: str = ""
+
+
+Chart = Stacked | Ranges | Columns | Heat | Dots | Bandwidths | Intervals | Dumbbells | Curves
+
+
+def cause_color(cause: str) -> str:
+    """The theme's name of a ledger cause's colour."""
+    return cause.replace("_", "-")
+
+
+def cause_parts(values: Mapping[str, Sequence[float]]) -> list[Part]:
+    """Stacked parts that are ledger causes: cause -> values."""
+    return [Part(cause, CAUSE_WORDS[cause], cause_color(cause), of) for cause, of in values.items()]

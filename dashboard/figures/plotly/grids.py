@@ -1,0 +1,82 @@
+"""Heatmaps: ranks against steps or causes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from ddprof.dashboard.figures.charts import Heat
+from ddprof.dashboard.figures.plotly.base import Palette, figure, label
+from ddprof.tables import Array
+
+MAX_CELLS_WITH_TEXT = 250
+LINE_PX, MAX_HEIGHT_PX = 24, 900
+SHORT_CHARS, SLANTED_PX = 8, 60  # long names of columns stand aslant where there is little room
+COLUMN_PX, NARROW_BELOW_COLUMNS = 120, 6  # a few columns are not stretched over the page
+
+
+def heatmap(chart: Heat, colors: Palette) -> go.Figure:
+    """Lines against columns; the number stands on the cell where there is room."""
+    values, lines, columns = chart.values, chart.lines, chart.columns
+    slanted = SLANTED_PX if len(columns) > 3 and max(map(len, columns)) > SHORT_CHARS else 0
+    height = min(MAX_HEIGHT_PX, max(150, LINE_PX * len(lines) + 80)) + slanted
+    drawn = figure(colors, "", "", int(height))
+    shown = values if chart.shade is None else chart.shade
+    known = np.abs(shown[np.isfinite(shown)])
+    most = chart.full_shade or (float(known.max()) if len(known) else 1.0) or 1.0
+    low = -most if chart.diverging else 0.0
+    written = values.size <= MAX_CELLS_WITH_TEXT and LINE_PX * len(lines) + 80 <= MAX_HEIGHT_PX
+    names, heads = [label(line) for line in lines], [label(c) for c in columns]
+    drawn.add_heatmap(
+        z=_plain(shown),
+        x=heads,
+        y=names,
+        customdata=_plain(values),
+        colorscale=colors.diverging if chart.diverging else colors.sequential,
+        zmin=low,
+        zmax=most,
+        colorbar={"title": {"text": chart.unit}, "thickness": 12},
+        showscale=not written,
+        hovertemplate="%{y}, %{x}: %{customdata:.4g} " + chart.unit + "<extra></extra>",
+        xgap=1,
+        ygap=1,
+    )
+    title = f"{chart.axis}; cells: {chart.unit}".removeprefix("; ") if written else chart.axis
+    drawn.update_xaxes(title_text=title)
+    if written:
+        _write(drawn, values, _takes_black((shown - low) / (most - low), chart.diverging, colors.dark), heads, names)
+    drawn.update_layout(showlegend=False)
+    drawn.update_yaxes(range=[len(lines) - 0.5, -0.5], type="category")
+    drawn.update_xaxes(range=[-0.5, len(columns) - 0.5], type="category", side="bottom")
+    if len(columns) < NARROW_BELOW_COLUMNS:
+        drawn.update_layout(meta={"max_width_px": COLUMN_PX * len(columns) + 160})  # kept by cards.exhibit_card
+    return drawn
+
+
+def _plain(values: Array) -> list[list[float | None]]:
+    return [[None if not np.isfinite(v) else float(v) for v in row] for row in values]
+
+
+def _takes_black(position: Array, diverging: bool, dark: bool) -> Array:
+    """Whether black is readable on a colour at 0 to 1 along its scale; plotly's own choice is too faint in between."""
+    if not diverging:
+        return np.asarray(position > 0.45)  # cividis runs from dark to bright
+    return np.abs(position - 0.5) < (-1.0 if dark else 0.35)  # pale in the middle, dark in the dark theme
+
+
+def _write(chart: go.Figure, values: Array, black: Array, heads: Sequence[str], names: Sequence[str]) -> None:
+    """Numbers on the cells, with as many decimals as give the largest three digits."""
+    largest = max((abs(float(v)) for v in values[np.isfinite(values)]), default=1.0) or 1.0
+    digits = min(6, max(0, 2 - math.floor(math.log10(largest))))
+    cells = [(i, j) for i in range(len(names)) for j in range(len(heads)) if np.isfinite(values[i, j])]
+    chart.add_scatter(
+        x=[heads[j] for _, j in cells],
+        y=[names[i] for i, _ in cells],
+        text=[f"{values[c]:.{digits}f}" for c in cells],
+        mode="text",
+        textfont={"size": 12, "color": ["#111418" if black[c] else "#ffffff" for c in cells]},
+        hoverinfo="skip",
+    )

@@ -1,0 +1,59 @@
+"""Axes and places of marks, for plotly and SVG alike: round ticks, short numbers, dots side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ddprof.dashboard.figures.charts import Dots
+
+SERIES_COLORS = ("compute", "comm-transfer", "gc", "allocator", "dataloader", "memcpy", "checkpoint")
+CURVE_COLORS = ("compute", "allocator", "gc", "comm-transfer")
+_LEAST_DECADES = 0.65  # of a logarithmic axis: always two ticks that are round numbers
+_DOT_ROOM = 0.7  # of the distance between two steps that the dots of one step share
+
+
+def linear_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    """About `wanted` round numbers in [low, high], one where the range is empty."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / max(1, wanted)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(k * power for k in (1, 2, 2.5, 5, 10) if k * power >= raw * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
+    """Range of a logarithmic axis, as powers of ten, and its ticks: few, round numbers. `values` are positive."""
+    low, high = math.log10(min(values)) - 0.1, math.log10(max(values)) + 0.1
+    room = max(0.0, _LEAST_DECADES - (high - low)) / 2
+    low, high = low - room, high + room
+    steps: tuple[float, ...] = (1,) if high - low > 3 else (1, 2, 5) if high - low > 1 else (1, 1.5, 2, 3, 4, 5, 7)
+    ticks = [k * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for k in steps]
+    return low, high, [t for t in ticks if low <= math.log10(t) <= high]
+
+
+def short_number(value: float) -> str:
+    """A round number with a metric prefix: 2k, 5M."""
+    for power, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= power:
+            return f"{value / power:g}{prefix}"
+    return f"{value:g}"
+
+
+def spread(dots: Dots) -> list[float]:
+    """Place of each dot on the axis of steps: the ranks of a step stand side by side, in order."""
+    if dots.ranks is None:
+        return [float(step) for step in dots.steps]
+    order = {rank: i for i, rank in enumerate(sorted(set(dots.ranks)))}
+    last = max(1, len(order) - 1)
+    room = _DOT_ROOM if len(order) > 1 else 0.0
+    return [step + (order[rank] / last - 0.5) * room for step, rank in zip(dots.steps, dots.ranks, strict=True)]
+
+
+def dot_words(dots: Dots) -> list[str]:
+    """What each dot is: "rank 3, step 5"."""
+    if dots.ranks is None:
+        return [f"step {step}" for step in dots.steps]
+    return [f"rank {rank}, step {step}" for rank, step in zip(dots.ranks, dots.steps, strict=True)]

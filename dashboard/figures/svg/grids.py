@@ -1,0 +1,121 @@
+"""Heatmaps as SVG: ranks against steps or causes, the number on the cell where there is room."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.dashboard.figures.charts import Heat
+from ddprof.dashboard.figures.svg.frame import CHAR, RIGHT, WIDTH, box, fitted, label_width, names_at_left, svg, text
+from ddprof.report.html.markup import Markup, join, tag
+from ddprof.tables import Array
+
+ROW, MAX_COLUMN = 22.0, 84.0
+MAX_TITLED_CELLS = 400  # more would make the file large: cells of one shade become one path
+SHADES = 16
+FULL_OPACITY = 0.6  # the number on it stays readable in both themes
+
+
+def heatmap(chart: Heat, words: str) -> Markup:
+    """Cells shaded by amount; differences orange above and blue below."""
+    values, count = chart.values, len(chart.columns)
+    shown = values if chart.shade is None else chart.shade
+    known = np.abs(shown[np.isfinite(shown)])
+    most = chart.full_shade or (float(known.max()) if len(known) else 1.0) or 1.0
+    left = label_width(chart.lines)
+    wide = min(MAX_COLUMN, (WIDTH - RIGHT - left) / max(1, count))
+    bottom = 4 + ROW * len(chart.lines)
+    few = values.size <= MAX_TITLED_CELLS
+    strength = np.clip(np.where(np.isfinite(shown), shown / most, np.nan), -1.0, 1.0)
+    cells = _cells(chart, strength, left, wide) if few else _paths(strength, left, wide)
+    names = names_at_left(chart.lines, left, lambda i: 4 + ROW * (i + 0.5))
+    heads, depth = _heads(chart.columns, left, wide, bottom)
+    axis = [text(chart.axis, left + wide * count / 2, bottom + depth + 12, "middle")] if chart.axis else []
+    height = bottom + depth + (18 if chart.axis else 4)
+    return join(svg(height, words, *cells, *names, *heads, *axis), _key(chart, most))
+
+
+def _cells(chart: Heat, strength: Array, left: float, wide: float) -> list[Markup]:
+    values, found = chart.values, []
+    digits = _digits(values)
+    for i, name in enumerate(chart.lines):
+        for j, head in enumerate(chart.columns):
+            value = float(values[i, j])
+            if not math.isfinite(value):
+                continue
+            x, y = left + wide * j, 4 + ROW * i
+            said = tag("title", f"{name}, {head}: {value:.4g} {chart.unit}")
+            found.append(
+                tag(
+                    "rect",
+                    said,
+                    x=round(x + 0.5, 1),
+                    y=y + 0.5,
+                    width=round(wide - 1, 1),
+                    height=ROW - 1,
+                    style=_shade(float(strength[i, j]), chart.diverging),
+                )
+            )
+            number = f"{value:.{digits}f}"
+            if len(number) * CHAR < wide - 2:
+                found.append(text(number, x + wide / 2, y + ROW / 2 + 4, "middle"))
+    return found
+
+
+def _digits(values: Array) -> int:
+    """As many decimals as give the largest number three digits."""
+    largest = max((abs(float(v)) for v in values[np.isfinite(values)]), default=1.0) or 1.0
+    return min(6, max(0, 2 - math.floor(math.log10(largest))))
+
+
+def _paths(strength: Array, left: float, wide: float) -> list[Markup]:
+    """All cells of one shade as one path."""
+    level = np.where(np.isfinite(strength), np.round(np.nan_to_num(strength) * SHADES), np.nan)
+    found = []
+    for shade in np.unique(level[np.isfinite(level)]).tolist():
+        outline = [box(left + wide * j, 4 + ROW * i, wide, ROW) for i, j in np.argwhere(level == shade).tolist()]
+        found.append(tag("path", d="".join(outline), style=_shade(shade / SHADES, diverging=True)))
+    return found
+
+
+def _shade(strength: float, diverging: bool) -> str:
+    side = "comm-transfer" if strength > 0 else "compute"
+    return f"fill:var(--{side if diverging else 'comm-transfer'});fill-opacity:{FULL_OPACITY * abs(strength):.3f}"
+
+
+def _heads(columns: Sequence[str], left: float, wide: float, bottom: float) -> tuple[list[Markup], float]:
+    """Column names below, aslant where they do not fit; and the depth they need."""
+    longest = max((len(name) for name in columns), default=1) * CHAR + 6
+    if longest <= wide:
+        return [text(n, left + wide * (j + 0.5), bottom + 15, "middle") for j, n in enumerate(columns)], 22.0
+    if longest <= 40:  # numbers: every k-th
+        every = math.ceil(longest / wide)
+        shown = range(0, len(columns), every)
+        return [text(columns[j], left + wide * (j + 0.5), bottom + 15, "middle") for j in shown], 22.0
+    found = []
+    for j, name in enumerate(columns):
+        x, y = left + wide * (j + 0.5) + 4, bottom + 14
+        found.append(text(fitted(name, 150), x, y, "end", transform=f"rotate(-32 {x:.1f} {y:.1f})"))
+    return found, 16 + min(150.0, longest) * 0.55
+
+
+def _key(chart: Heat, most: float) -> Markup:
+    """What the colours mean, in words and three samples."""
+    unit = "points off the median rank" if chart.shade is not None else chart.unit
+    low = -1.0 if chart.diverging else 0.0
+    samples = [
+        (strength, f"{strength * most:+.3g}" if chart.diverging and strength else f"{strength * most:.3g}")
+        for strength in ((low, 0.0, 1.0) if chart.diverging else (0.0, 0.5, 1.0))
+    ]
+    items = [
+        tag("li", tag("span", class_="shade", style=_background(strength, chart.diverging)), f"{words} {unit}")
+        for strength, words in samples
+    ]
+    return tag("ul", *items, class_="legend")
+
+
+def _background(strength: float, diverging: bool) -> str:
+    side = "comm-transfer" if strength > 0 or not diverging else "compute"
+    return f"background:color-mix(in srgb,var(--{side}) {FULL_OPACITY * abs(strength) * 100:.0f}%,var(--ground))"

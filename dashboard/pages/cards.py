@@ -1,0 +1,167 @@
+"""Exhibits, findings and notes as Dash components.
+
+Text is always children of a component: the browser never parses it as HTML.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, cell, column_kind
+from ddprof.dashboard.figures.plotly.base import palette
+from ddprof.dashboard.figures.plotly.draw import draw
+from ddprof.dashboard.runs.view import View
+from ddprof.findings import Finding
+from ddprof.report import phrases
+from ddprof.report.bar import LOOKS, shares
+from ddprof.report.html.style import colour
+from ddprof.report.phrases import CAUSE_WORDS
+from ddprof.units import format_share, format_us
+
+MAX_TABLE_ROWS = 500
+MAX_CELL_COMPONENTS = 120  # each costs Dash milliseconds in the browser; larger tables are built there
+LEAST_GAIN_SHARE = 0.0005  # of the step: prints as 0.0 %
+_ICONS = {"critical": "●", "warning": "▲", "info": "ℹ"}
+
+
+def aria(**values: str) -> dict[str, Any]:
+    """ARIA attributes for a component: aria(label="...") is aria-label."""
+    return {f"aria-{name}": value for name, value in values.items()}
+
+
+def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
+    """One exhibit: question, sentence, picture, and the numbers behind a fold with a CSV link."""
+    picture = None
+    if exhibit.chart is not None:
+        figure = draw(exhibit.chart, palette(view.dark))
+        height = figure.layout.height
+        graph = dcc.Graph(
+            figure=figure,
+            config={"displayModeBar": False},
+            style={"height": height},
+            id=f"figure-{exhibit.id}",
+        )
+        # The place is kept while plotly.js is on its way, so that nothing jumps.
+        picture = html.Div(graph, style={"minHeight": height, **_most_width(figure)})
+    return html.Section(
+        [html.H2(exhibit.question), html.P(exhibit.reading, className="reading"), picture, fold(exhibit, page, view)],
+        className="exhibit",
+        id=f"exhibit-{exhibit.id}",
+    )
+
+
+def _most_width(figure: Any) -> dict[str, int]:
+    meta = figure.layout.meta
+    return {"maxWidth": meta["max_width_px"]} if isinstance(meta, dict) and "max_width_px" in meta else {}
+
+
+def fold(exhibit: Exhibit, page: str, view: View) -> Component:
+    """The numbers: open where there is no picture."""
+    if not exhibit.sheet.rows:
+        return html.Div()
+    kept = {k: v for k, v in view.query.items() if k in ("run", "ranks", "steps", "against")}
+    address = "data/table.csv?" + urlencode({**kept, "page": page.lstrip("/"), "id": exhibit.id})
+    body = [html.Summary("Numbers"), table(exhibit.sheet), html.A("CSV", href=address, download=f"{exhibit.id}.csv")]
+    return html.Details(body, open=exhibit.chart is None)
+
+
+def table(sheet: Sheet) -> Component:
+    """A sheet as an HTML table; long ones are cut and say so (the CSV has all rows)."""
+    rows = [[cell(value) for value in row] for row in sheet.rows[:MAX_TABLE_ROWS]]
+    more = len(sheet.rows) - len(rows)
+    note = html.P(f"{more} more rows are in the CSV.", className="quiet") if more > 0 else None
+    if len(rows) * len(sheet.columns) > MAX_CELL_COMPONENTS:
+        data: dict[str, Any] = {"data-sheet": json.dumps([sheet.columns, rows])}
+        place: Any = html.Div(className="scroll sheet", tabIndex="0", **data)  # filled by assets/tables.js
+        return html.Div([place, note])
+    kinds = [column_kind(sheet, i) for i in range(len(sheet.columns))]
+    head = [html.Th(c, scope="col", className=kind) for c, kind in zip(sheet.columns, kinds, strict=True)]
+    body = [html.Tr([html.Td(text, className=kind) for text, kind in row]) for row in rows]
+    content = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)])
+    return html.Div([html.Div(content, className="scroll", tabIndex="0"), note])
+
+
+def step_bar(row: dict[str, float], words: str) -> Component:
+    """A ledger row as one stacked bar with letters, and its legend with times and shares."""
+    parts = shares(row)
+    bar = [
+        html.Div(
+            LOOKS[cause].letter if share > 0.02 else "",
+            className=f"part part-{cause.replace('_', '-')}",
+            style={"width": f"{share * 100:.4f}%", "background": colour(cause)},
+            title=f"{CAUSE_WORDS[cause]}: {format_us(row[cause])}, {format_share(share)}",
+        )
+        for cause, share in parts.items()
+    ]
+    legend = [
+        html.Li(
+            [
+                html.Span(LOOKS[cause].letter, className="swatch", style={"background": colour(cause)}),
+                f"{CAUSE_WORDS[cause]} {format_us(row[cause])} ({format_share(share)})",
+            ]
+        )
+        for cause, share in parts.items()
+    ]
+    return html.Div(
+        [html.Div(bar, className="stepbar", role="img", **aria(label=words)), html.Ul(legend, className="legend")]
+    )
+
+
+def finding_card(view: View, number: int, finding: Finding, full: bool) -> Component:
+    """A finding: what, who, gain with range, what to do, and the way to its evidence.
+
+    `full` adds everything known of it.
+    """
+    report = view.session.report
+    severity = report.severity_of(finding)
+    rows = [("Who", phrases.who_words(finding)), ("Gain", gain_words(view, finding))]
+    fixes = finding.fixes if full else finding.fixes[:1]
+    rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
+    if full:
+        rows.append(("How sure", f"{phrases.confidence_word(finding.confidence)}, {finding.confidence:.0%}"))
+        rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
+        rows += [("Source", fix.source) for fix in finding.fixes if fix.source]
+    facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(text))]
+    patches = [html.Pre(_lines(fix.patch)) for fix in finding.fixes if full and fix.patch]
+    title: list[Component | str] = [
+        html.Span(f"{_ICONS.get(severity, '')} {severity}", className=f"severity {severity}"),
+        f" {number + 1}. {phrases.clean(finding.summary)} ",
+        html.Code(finding.id),
+    ]
+    links = html.Div(_links(view, number, finding, full), className="links")
+    return html.Article([html.H3(title), html.Dl(facts), *patches, links], className=f"card {severity}")
+
+
+def _lines(text: str) -> str:
+    """Text of several lines, control characters made visible."""
+    return "\n".join(phrases.clean(line) for line in text.splitlines())
+
+
+def gain_words(view: View, finding: Finding) -> str:
+    """The gain in short: time, share and range."""
+    gain, step = finding.recoverable_us, view.session.report.steps.wall_us
+    if gain.value < LEAST_GAIN_SHARE * step:
+        return "none of its own that the replay can see: fixing it alone does not shorten the step"
+    share = f" (−{format_share(gain.value / step)})" if step > 0 else ""
+    return f"−{format_us(gain.value)} per step{share}; range {format_us(gain.low)} to {format_us(gain.high)}"
+
+
+def _links(view: View, number: int, finding: Finding, full: bool) -> list[Component]:
+    links: list[Component] = []
+    if view.session.has_traces and any(e.start_us is not None for e in finding.evidence):
+        links.append(dcc.Link("Show in timeline", href=view.link("/timeline", finding=str(number))))
+    if not full:
+        links.append(dcc.Link("All evidence and fixes", href=view.link("/findings")))
+    if view.session.has_traces:
+        links.append(dcc.Link("What if it were fixed", href=view.link("/what-if")))
+    return links
+
+
+def notice(text: str, kind: str = "info") -> Component:
+    """A sentence that stands out: an error, or why a page has nothing to show."""
+    return html.P(text, className=f"notice {kind}", role="alert" if kind == "error" else "note")

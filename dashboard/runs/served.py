@@ -1,0 +1,91 @@
+"""The runs that are served, reloaded when their folder changes: a job may still be writing it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+
+from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.errors import DdprofError
+
+LEAST_PAUSE_S = 4.0  # between two looks at the folder
+WATCHED_SUFFIXES = (".json", ".gz", ".jsonl", ".sqlite", ".parquet", ".rpd")
+MAX_WATCHED = 20_000
+
+
+class Runs:
+    """Sessions of the given paths.
+
+    `version` rises whenever they were read again; `problem` says why that failed, if it did.
+    """
+
+    def __init__(self, paths: Sequence[str], sessions: Sequence[Session], workers: int | None = None) -> None:
+        self.paths, self.sessions, self.workers = tuple(paths), tuple(sessions), workers
+        self.version, self.problem = 1, ""
+        self._added: tuple[Session, ...] = ()
+        self._stamp = folder_stamp(self.paths)
+        self._looked = time.monotonic()
+        self._lock = threading.Lock()
+
+    def refresh(self) -> int:
+        """Read again what has changed since the last look; returns the version.
+
+        Facts of unchanged files come from the cache.
+        """
+        if not self._lock.acquire(blocking=False):
+            return self.version
+        try:
+            if time.monotonic() - self._looked >= LEAST_PAUSE_S:
+                self._look()
+        finally:
+            self._lock.release()
+        return self.version
+
+    def add(self, sessions: Sequence[Session]) -> int:
+        """Serve further runs, which nobody writes any more; returns the number of the first."""
+        with self._lock:
+            first = len(self.sessions)
+            self._added += tuple(sessions)
+            self.sessions += tuple(sessions)
+            self.version += 1
+        return first
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        stamp = folder_stamp(self.paths)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self.sessions = (*load(self.paths, self.workers), *self._added)
+            self.problem = ""
+        except DdprofError as error:
+            # A file may be half written: what was shown stays, and the page says that it is old.
+            self.problem = str(error)
+        self.version += 1
+
+
+def folder_stamp(paths: Sequence[str]) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and time of every trace-like file: equal stamps mean nothing to read again."""
+    found: list[tuple[str, int, int]] = []
+    for path in paths:
+        if "://" in path:
+            continue
+        files = [path] if os.path.isfile(path) else _walk(path)
+        for file in files[:MAX_WATCHED]:
+            try:
+                stat = os.stat(file)
+            except OSError:
+                continue  # renamed between the listing and now: the next look sees its new name
+            found.append((file, stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(found))
+
+
+def _walk(path: str) -> list[str]:
+    files = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = [f for f in folders if not f.startswith(".")]
+        files += [os.path.join(folder, n) for n in names if n.endswith(WATCHED_SUFFIXES) and not n.startswith(".")]
+    return sorted(files)

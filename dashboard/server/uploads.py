@@ -1,0 +1,114 @@
+"""Traces that a visitor adds: of limited size, in a private folder while the server runs, analyzed like others."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+
+from flask import Blueprint, Response, jsonify, request
+from werkzeug.datastructures import FileStorage
+from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
+
+from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.served import Runs
+from ddprof.dashboard.server.guard import UPLOAD_PATH
+from ddprof.errors import DdprofError, NoUsableInput, UsageError
+from ddprof.readers.files.unpacked import exceeds
+from ddprof.units import format_bytes
+
+# A page elsewhere can send a form to a loopback address, but no header of its own without being allowed to.
+HEADER = "X-Ddprof-Upload"
+FIELD = "files"
+MAX_UPLOADS = 8  # kept at a time: with the limit of one they bound the disk
+MOST_UNPACKED = 32  # times the limit: profiler traces pack 10 to 25 times, what packs better is made to fill memory
+MAX_NAME_CHARS = 100
+_OTHER_THAN_NAME = re.compile(r"[^A-Za-z0-9._=+-]+")
+
+
+class Uploads:
+    """Adds uploaded files to the served runs, one upload at a time. Its folder goes when the server does."""
+
+    def __init__(self, runs: Runs, limit_bytes: int) -> None:
+        self._runs, self._limit_bytes = runs, limit_bytes
+        self._kept, self._lock = 0, threading.Lock()
+
+    @cached_property
+    def _private(self) -> tempfile.TemporaryDirectory[str]:
+        """For this user only (mode 0700), removed when the interpreter ends."""
+        return tempfile.TemporaryDirectory(prefix="ddprof-")
+
+    def add(self, files: Sequence[FileStorage]) -> int:
+        """Analyze files as one input; the number of the first new run. Raises NoUsableInput, in one line."""
+        with self._lock:
+            folder = Path(self._private.name) / f"upload-{self._kept + 1}"
+            try:
+                number = self._runs.add(self._sessions(folder, files))
+            except (DdprofError, OSError) as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise NoUsableInput(str(error).replace(f"{folder}/", "")) from error
+            self._kept += 1
+            return number
+
+    def _sessions(self, folder: Path, files: Sequence[FileStorage]) -> list[Session]:
+        if self._kept >= MAX_UPLOADS:
+            raise UsageError(f"{MAX_UPLOADS} uploads are open, no more are kept: start ddprof serve again to drop them")
+        folder.mkdir()
+        paths = [str(folder / name) for name in stored_names([file.filename or "" for file in files])]
+        for file, path in zip(files, paths, strict=True):
+            file.save(path)
+        most_bytes = MOST_UNPACKED * self._limit_bytes
+        if exceeds(paths, most_bytes):
+            raise UsageError(f"the upload unpacks to more than {format_bytes(most_bytes)}: refused")
+        return load(paths, self._runs.workers)
+
+
+def stored_names(stated: Sequence[str]) -> list[str]:
+    """Names to keep uploaded files under: no folder, no hidden file, plain characters, each name once."""
+    found: list[str] = []
+    for text in stated:
+        last = text.replace("\\", "/").rpartition("/")[2]
+        name = _OTHER_THAN_NAME.sub("_", last)[-MAX_NAME_CHARS:].lstrip(".") or "file"
+        numbered = (f"{number}-{name}" for number in count(1))
+        found.append(name if name not in found else next(free for free in numbered if free not in found))
+    return found
+
+
+def upload_route(runs: Runs, limit_bytes: int) -> Blueprint:
+    """POST UPLOAD_PATH: files in, {"run": number} out; refusals are one line of text."""
+    blueprint, uploads = Blueprint("upload", __name__), Uploads(runs, limit_bytes)
+
+    def receive() -> Response:
+        """The request's files, analyzed; a refusal names its reason."""
+        if HEADER not in request.headers:
+            return _refused("uploads are taken from the dashboard's own page only", 403)
+        try:
+            files = [file for file in request.files.getlist(FIELD) if file.filename]
+        except RequestEntityTooLarge:
+            return _refused(too_large_words(limit_bytes), 413)
+        except BadRequest:
+            return _refused("the upload was cut off", 400)
+        if not files:
+            return _refused("no file was sent", 400)
+        try:
+            return jsonify(run=uploads.add(files))
+        except NoUsableInput as error:
+            return _refused(str(error), 400)
+
+    blueprint.add_url_rule(UPLOAD_PATH, "receive", receive, methods=["POST"])
+    return blueprint
+
+
+def too_large_words(limit_bytes: int) -> str:
+    """Why an upload is refused, and what to do."""
+    limit = format_bytes(limit_bytes)
+    return f"the upload is larger than {limit}: serve the files themselves (ddprof serve PATH), or raise --max-upload"
+
+
+def _refused(words: str, status: int) -> Response:
+    return Response(words, status, mimetype="text/plain")

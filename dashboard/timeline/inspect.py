@@ -1,0 +1,199 @@
+"""What the timeline says on request: a slice in words, a range in numbers, a name wherever it occurs, the waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, Lane, Timeline
+from ddprof.report.phrases import clean
+from ddprof.tables import NULL, Table
+from ddprof.units import format_bytes, format_us
+
+MAX_HITS = 200
+TOP_NAMES = 12
+MAX_WAITS = 60
+
+
+def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
+    """One slice: what, when, where, facts in words, and for a communication its members on all ranks.
+
+    Raises ValueError.
+    """
+    index = timeline.index
+    if not 0 <= row < len(index):
+        raise ValueError("no such slice")
+    at = np.array([row])
+    group = int(index.group(at)[0])
+    lane = timeline.lanes[group // index.categories]
+    start, dur, ref = int(index.start_ns(at)[0]), int(index.dur_ns(at)[0]), int(index.ref[row])
+    facts = job.ranks[lane.position]
+    comm = _comm_of(lane, facts, ref)
+    return {
+        "name": timeline.names[int(index.name[row])],
+        "category": CATEGORY_WORDS[CATEGORIES[group % index.categories]],
+        "rank": lane.rank,
+        "lane": lane.label,
+        "start_us": start / 1e3,
+        "dur_us": dur / 1e3,
+        "facts": [*_device_words(lane, facts, ref), *_comm_words(job, lane.position, comm)],
+        "members": _members(timeline, job, lane.position, comm),
+    }
+
+
+def _comm_of(lane: Lane, facts: RankFacts, ref: int) -> int | None:
+    if lane.kind == "comm":
+        return ref
+    if lane.kind != "stream":
+        return None
+    comm = int(facts.device_ops["comm"][ref])
+    return None if comm == NULL else comm
+
+
+def _device_words(lane: Lane, facts: RankFacts, ref: int) -> list[str]:
+    if lane.kind != "stream":
+        return []
+    ops, words = facts.device_ops, []
+    for column, noun in (("operator", "operator"), ("shape", "shapes")):
+        code = int(ops[column][ref])
+        if code != NO_STRING:
+            words.append(f"{noun}: {clean(facts.strings[code])[:160]}")
+    launch = int(ops["launch_ns"][ref])
+    if launch != NULL:
+        words.append(f"launched {format_us((int(ops['start_ns'][ref]) - launch) / 1e3)} before it started")
+    if int(ops["size_bytes"][ref]) != NULL:
+        words.append(f"copies {format_bytes(int(ops['size_bytes'][ref]))}")
+    return words
+
+
+def _comm_words(job: JobFacts, position: int, comm: int | None) -> list[str]:
+    if comm is None:
+        return []
+    facts = job.ranks[position]
+    op, size = COLLECTIVE_OPS[int(facts.comms["op"][comm])], int(facts.comms["size_bytes"][comm])
+    words = [f"{op}{'' if size == NULL else f' of {format_bytes(size)}'}"]
+    instance = _instance(job, position, comm)
+    if instance is None:
+        return [*words, "no partner in the traces: waiting and moving data cannot be told apart"]
+    transfer = int(job.instances["transfer_ns"][instance]) / 1e3
+    late = int(job.instances["late"][instance])
+    words.append(f"moves data for {format_us(transfer)}; the rest is waiting")
+    return [*words, f"rank {job.rank_ids[late]} came last"] if late != NULL else words
+
+
+def _instance(job: JobFacts, position: int, comm: int) -> int | None:
+    mine = np.flatnonzero((job.members["rank"] == position) & (job.members["comm"] == comm))
+    return int(job.members["instance"][mine[0]]) if len(mine) else None
+
+
+def _members(timeline: Timeline, job: JobFacts, position: int, comm: int | None) -> list[dict[str, Any]]:
+    """Every rank's part in the collective, aligned: arrival, when all were there, end."""
+    instance = None if comm is None else _instance(job, position, comm)
+    if instance is None:
+        return []
+    return [_member(timeline, job, row) for row in np.flatnonzero(job.members["instance"] == instance).tolist()]
+
+
+def _member(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
+    members, position = job.members, int(job.members["rank"][row])
+    shift = job.clock.offset_ns(position) + timeline.origin_ns
+    start, ready, end = (int(members[c][row]) - shift for c in ("start_ns", "ready_ns", "end_ns"))
+    late = int(job.instances["late"][int(members["instance"][row])])
+    return {
+        "rank": job.rank_ids[position],
+        "start_us": start / 1e3,
+        "ready_us": ready / 1e3,
+        "end_us": end / 1e3,
+        "late": late == position,
+    }
+
+
+def range_statistics(timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int) -> dict[str, Any]:
+    """A window in numbers: exact busy time per lane and category, and the names that take most of it."""
+    index = timeline.index
+    groups = index.groups_of(np.array(lanes, np.int64))
+    busy = index.busy(groups, np.array([lo_ns, hi_ns]))[:, 0]
+    parts = [
+        {
+            "rank": timeline.lanes[int(g) // index.categories].rank,
+            "lane": timeline.lanes[int(g) // index.categories].label,
+            "category": CATEGORY_WORDS[CATEGORIES[int(g) % index.categories]],
+            "busy_us": int(ns) / 1e3,
+            "share": int(ns) / max(1, hi_ns - lo_ns),
+        }
+        for g, ns in zip(groups, busy, strict=True)
+        if ns > 0
+    ]
+    streams = [i for i in lanes if timeline.lanes[i].kind in ("stream", "comm", "host")]
+    return {"span_us": (hi_ns - lo_ns) / 1e3, "parts": parts, "names": _top_names(timeline, streams, lo_ns, hi_ns)}
+
+
+def _top_names(timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:
+    rows = timeline.index.rows(timeline.index.groups_of(np.array(lanes, np.int64)), lo_ns, hi_ns)
+    inside = np.minimum(rows.start_ns + rows.dur_ns, hi_ns) - np.maximum(rows.start_ns, lo_ns)
+    total = np.bincount(rows.name, weights=inside, minlength=len(timeline.names))
+    count = np.bincount(rows.name, minlength=len(timeline.names))
+    most = np.argsort(total)[::-1][:TOP_NAMES]
+    return [
+        {"name": timeline.names[n], "count": int(count[n]), "total_us": float(total[n]) / 1e3}
+        for n in most.tolist()
+        if total[n] > 0
+    ]
+
+
+def search(timeline: Timeline, text: str) -> dict[str, Any]:
+    """Slices whose name contains the text: how many, how long in all, and the first of them in time order."""
+    wanted = text.casefold()
+    codes = np.array([i for i, name in enumerate(timeline.names) if wanted in name.casefold()], np.int64)
+    index = timeline.index
+    flags = np.zeros(max(1, len(timeline.names)), bool)
+    flags[codes] = True
+    found = np.flatnonzero(flags[index.name])
+    starts = index.start_ns(found)
+    order = np.argsort(starts, kind="stable")[:MAX_HITS]
+    lane = index.group(found[order]) // index.categories
+    return {
+        "names": codes.tolist(),
+        "count": len(found),
+        "total_us": float(index.dur_ns(found).sum()) / 1e3,
+        "hits": [
+            {"lane": int(where), "start_us": float(start) / 1e3, "dur_us": float(dur) / 1e3}
+            for where, start, dur in zip(lane, starts[order], index.dur_ns(found[order]), strict=True)
+        ],
+    }
+
+
+def largest_waits(timeline: Timeline, job: JobFacts, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:
+    """Who waits for whom in a window: the longest waits, each from the late rank's arrival to the waiting rank."""
+    members = job.members
+    offset = np.array([job.clock.offset_ns(p) for p in range(len(job.ranks))])[members["rank"]] + timeline.origin_ns
+    start, ready = members["start_ns"] - offset, members["ready_ns"] - offset
+    late = job.instances["late"][members["instance"]]
+    usable = (late != NULL) & (late != members["rank"]) & (ready > start) & (ready > lo_ns) & (start < hi_ns)
+    rows = np.flatnonzero(usable)
+    rows = rows[np.argsort((start - ready)[rows], kind="stable")][:MAX_WAITS]
+    return [
+        {
+            "victim": job.rank_ids[int(members["rank"][r])],
+            "culprit": job.rank_ids[int(late[r])],
+            "start_us": float(start[r]) / 1e3,
+            "ready_us": float(ready[r]) / 1e3,
+        }
+        for r in rows.tolist()
+    ]
+
+
+def path_runs(timeline: Timeline, job: JobFacts, path: Table) -> list[list[float]]:
+    """The critical path as [rank, start, end] in us, one entry for each stretch on one rank, in time order."""
+    if not len(path):
+        return []
+    first = np.flatnonzero(np.concatenate(([True], path["rank"][1:] != path["rank"][:-1])))
+    last = np.append(first[1:], len(path)) - 1
+    start, end = path["start_ns"][first] - timeline.origin_ns, path["end_ns"][last] - timeline.origin_ns
+    ranks = (job.rank_ids[p] for p in path["rank"][first].tolist())
+    return [[rank, lo / 1e3, hi / 1e3] for rank, lo, hi in zip(ranks, start.tolist(), end.tolist(), strict=True)]

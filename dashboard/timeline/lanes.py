@@ -1,0 +1,229 @@
+"""The lanes of the timeline: per rank where its time goes, its steps, phases, host spans, streams and communication.
+
+Clocks are aligned: times are ns on the reference clock since the first step mark of the run, as in evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts
+from ddprof.analyzers.job.ledger import cause_intervals
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.dashboard.timeline.host_lanes import host_lanes
+from ddprof.dashboard.timeline.index import SliceIndex, Slices
+from ddprof.dashboard.timeline.rows import disjoint_rows
+from ddprof.readers import Source, read
+from ddprof.report.phrases import CAUSE_WORDS, clean
+from ddprof.tables import NULL, Array
+
+# Categories of slices: the ledger's causes first (same colours), then what is no cause.
+EXTRA = (
+    *("forward", "backward", "optimizer", "step", "comm_hidden"),
+    *("operator", "range", "runtime", "frame", "worker"),
+)
+CATEGORIES = (*CAUSES, *EXTRA)
+CATEGORY = {name: code for code, name in enumerate(CATEGORIES)}
+CATEGORY_WORDS = {
+    **CAUSE_WORDS,
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "step": "step",
+    "comm_hidden": "communication under compute",
+    "operator": "operator",
+    "range": "annotated range",
+    "runtime": "runtime call",
+    "frame": "Python frame",
+    "worker": "loader worker fetches a batch",
+}
+KINDS = ("causes", "steps", "phases", "host", "ops", "workers", "stream", "comm")
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One line of the timeline. `kind` says which table of the rank a slice's `ref` points into (see `KINDS`)."""
+
+    position: int
+    rank: int
+    host: str
+    kind: str
+    label: str
+    slices: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Lanes in drawing order, the names of slices, and the index over all slices."""
+
+    lanes: tuple[Lane, ...]
+    names: tuple[str, ...]
+    index: SliceIndex
+    origin_ns: int  # reference clock at time zero
+    steps: tuple[tuple[int, int, int], ...]  # (step number, start, end) of the first rank, for the filter
+
+
+class _Names:
+    """Names as numbers, over all ranks."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        return self.codes.setdefault(text, len(self.codes))
+
+    def table(self, strings: tuple[str, ...]) -> Array:
+        """Codes of a rank's strings, indexed as the rank does."""
+        return np.array([self.code(clean(s)) for s in strings] or [0], np.int32)
+
+
+def build_timeline(
+    job: JobFacts, sources: Mapping[str, Source] | None = None, expanded: Collection[int] = ()
+) -> Timeline:
+    """All lanes of the job; for the ranks in `expanded` also every operator of the host, from their `sources`."""
+    origin = job.origin_ns
+    names, lanes, slices = _Names(), [], []
+    for position, facts in enumerate(job.ranks):
+        host = facts.identity.host or ""
+        source = (sources or {}).get(facts.path) if job.rank_ids[position] in expanded else None
+        shift = job.clock.offset_ns(position) + origin
+        for kind, label, part in _rank_lanes(job, position, facts, shift, names, source):
+            lanes.append(Lane(position, job.rank_ids[position], clean(host), kind, label, len(part)))
+            slices.append(part)
+    first = job.ranks[0]
+    shift = job.clock.offset_ns(0) + origin
+    steps = zip(first.steps["index"], first.steps["start_ns"] - shift, first.steps["end_ns"] - shift, strict=True)
+    return Timeline(
+        tuple(lanes),
+        tuple(names.codes),
+        SliceIndex(slices, len(CATEGORIES)),
+        origin,
+        tuple((int(i), int(a), int(b)) for i, a, b in steps),
+    )
+
+
+def _rank_lanes(
+    job: JobFacts, position: int, facts: RankFacts, shift_ns: int, names: _Names, source: Source | None
+) -> Iterator[tuple[str, str, Slices]]:
+    codes = names.table(facts.strings)
+    ready = ready_by_comm(job.members, position, facts)
+    parts = [
+        ("causes", "time goes to", _causes(facts, ready, names)),
+        ("steps", "step", _steps(facts, names)),
+        *(("phases", "phases", p) for p in _phases(facts, codes)),
+        *(("host", "host", p) for p in _host(facts, codes)),
+        *(_operators(source, names) if source is not None else ()),
+        *_streams(facts, ready, codes),
+        *(("comm", "communication", p) for p in _host_comms(facts, ready, codes)),
+    ]
+    for kind, label, part in parts:
+        if len(part):
+            moved = (part.start_ns - shift_ns, part.end_ns - shift_ns)
+            yield kind, label, Slices(*moved, part.category, part.name, part.ref)
+
+
+def _operators(source: Source, names: _Names) -> Iterator[tuple[str, str, Slices]]:
+    trace = read(source)
+    return host_lanes(trace, names.table(trace.strings), CATEGORY)
+
+
+def _sorted(start: Array, end: Array, category: Array, name: Array, ref: Array) -> Slices:
+    keep = np.flatnonzero(end > start)
+    order = keep[np.argsort(start[keep], kind="stable")]
+    return Slices(start[order], end[order], category[order], name[order], ref[order])
+
+
+def _causes(facts: RankFacts, ready: Array, names: _Names) -> Slices:
+    sets = cause_intervals(facts, ready)
+    start = np.concatenate([s for s, _ in sets.values()])
+    end = np.concatenate([e for _, e in sets.values()])
+    category = np.concatenate([np.full(len(s), CAUSE[cause]) for cause, (s, _) in sets.items()])
+    words = np.array([names.code(CAUSE_WORDS[c]) for c in CAUSES], np.int32)
+    return _sorted(start, end, category, words[category], np.full(len(start), NULL))
+
+
+def _steps(facts: RankFacts, names: _Names) -> Slices:
+    index = facts.steps["index"]
+    words = np.array([names.code(_step_words(i, mark)) for i, mark in enumerate(index.tolist())], np.int32)
+    category = np.full(len(index), CATEGORY["step"])
+    return _sorted(facts.steps["start_ns"], facts.steps["end_ns"], category, words, index)
+
+
+def _step_words(number: int, mark: int) -> str:
+    """The step's number on every other page, and the one that the trace marks it with."""
+    return f"step {number}" if number == mark else f"step {number} (marked {mark})"
+
+
+def _phases(facts: RankFacts, codes: Array) -> Iterator[Slices]:
+    table = facts.phases
+    category = np.array([CATEGORY[Phase(p).name.lower()] for p in sorted(Phase)])[table["phase"]]
+    for rows in disjoint_rows(table["start_ns"], table["end_ns"]):
+        name = codes[table["name"][rows]]
+        yield _sorted(table["start_ns"][rows], table["end_ns"][rows], category[rows], name, rows)
+
+
+def _host(facts: RankFacts, codes: Array) -> Iterator[Slices]:
+    table = facts.host_spans
+    for thread in np.unique(table["thread"]).tolist():
+        mine = np.flatnonzero(table["thread"] == thread)
+        for row in disjoint_rows(table["start_ns"][mine], table["end_ns"][mine]):
+            rows = mine[row]
+            cause = table["cause"][rows].astype(np.int64)
+            yield _sorted(table["start_ns"][rows], table["end_ns"][rows], cause, codes[table["name"][rows]], rows)
+
+
+def _streams(facts: RankFacts, ready: Array, codes: Array) -> Iterator[tuple[str, str, Slices]]:
+    ops = facts.device_ops
+    for number, track in enumerate(np.unique(ops["track"]).tolist()):
+        mine = np.flatnonzero(ops["track"] == track)
+        words = _stream_words(ops["work"][mine], number)
+        for depth, row in enumerate(disjoint_rows(ops["start_ns"][mine], ops["end_ns"][mine])):
+            yield "stream", words if not depth else f"{words} ({depth + 1})", _device(facts, mine[row], ready, codes)
+
+
+def _stream_words(work: Array, number: int) -> str:
+    most = int(np.bincount(work, minlength=3).argmax())
+    return f"stream {number}: {('compute', 'communication', 'copies')[most]}"
+
+
+def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices:
+    """Device operations; a communication is cut where its last member arrived: waiting and moving data differ."""
+    ops = facts.device_ops
+    start, end, name = ops["start_ns"][rows], ops["end_ns"][rows], codes[ops["name"][rows]]
+    category = np.array([CAUSE["compute"], CAUSE["comm_transfer"], CAUSE["memcpy"]])[ops["work"][rows]]
+    known = ops["comm"][rows] != NULL
+    split = (
+        np.where(known, np.clip(ready[np.where(known, ops["comm"][rows], 0)], start, end), start)
+        if len(ready)
+        else start
+    )
+    waiting = np.full(int(known.sum()), CAUSE["comm_wait"])
+    return _sorted(
+        np.concatenate((split, start[known])),
+        np.concatenate((end, split[known])),
+        np.concatenate((category, waiting)),
+        np.concatenate((name, name[known])),
+        np.concatenate((rows, rows[known])),
+    )
+
+
+def _host_comms(facts: RankFacts, ready: Array, codes: Array) -> Iterator[Slices]:
+    """Communication that runs on the host (CPU ranks), in as many rows as run at once."""
+    comms = facts.comms
+    mine = np.flatnonzero(comms["device_op"] == NULL)
+    for row in disjoint_rows(comms["start_ns"][mine], comms["end_ns"][mine]):
+        rows = mine[row]
+        start, end = comms["start_ns"][rows], comms["end_ns"][rows]
+        split, name = np.clip(ready[rows], start, end), codes[comms["name"][rows]]
+        move, wait = np.full(len(rows), CAUSE["comm_transfer"]), np.full(len(rows), CAUSE["comm_wait"])
+        yield _sorted(
+            np.concatenate((split, start)),
+            np.concatenate((end, split)),
+            np.concatenate((move, wait)),
+            np.concatenate((name, name)),
+            np.concatenate((rows, rows)),
+        )

@@ -1,0 +1,113 @@
+"""One view of the timeline as bytes: exact slices for lanes with few, the busy share per pixel for lanes with many.
+
+Layout, little-endian: b"DDT1", uint32 length of the JSON header, the header padded with spaces to 8 bytes, then in turn
+exact slices: start float32[n] and duration float32[n] (us since the view's start), name uint32[n], row uint32[n],
+category uint8[n] (padded to 8 bytes); binned lanes: dominant category uint8[lanes * bins], busy share of 255
+uint8[lanes * bins].
+Starts are relative to the view, because float32 microseconds since the run's start lose a microsecond after 16 s.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.dashboard.timeline.index import SliceIndex
+from ddprof.dashboard.timeline.lanes import KINDS, Timeline
+from ddprof.tables import Array
+
+MAGIC = b"DDT1"
+MAX_BINS = 4096
+EXACT_BUDGET = 20_000  # slices sent exactly in one view; above it a lane becomes bins (a canvas fills ~1 million/s)
+MAX_LANES = 400  # more than fit on any screen
+NAME_CHARS = 80
+
+
+def encode(
+    timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, bins: int, budget: int | None = None
+) -> bytes:
+    """The window [lo, hi) of some lanes. `budget`: slices sent exactly (default EXACT_BUDGET).
+
+    Raises ValueError where the window is empty or the lanes do not exist."""
+    wanted = np.array(lanes[:MAX_LANES], np.int64)
+    if hi_ns <= lo_ns:
+        raise ValueError("the window is empty")
+    if len(wanted) and (wanted.min() < 0 or wanted.max() >= timeline.index.lanes):
+        raise ValueError("no such lane")
+    index, bins = timeline.index, int(min(max(bins, 1), MAX_BINS))
+    exact, binned = _divide(timeline, wanted, lo_ns, hi_ns, EXACT_BUDGET if budget is None else budget)
+    rows = index.rows(index.groups_of(exact), lo_ns, hi_ns)
+    category, share = _bins(index, binned, np.linspace(lo_ns, hi_ns, bins + 1).astype(np.int64))
+    shown = np.unique(rows.name)
+    header = {
+        "lo_ns": lo_ns,
+        "hi_ns": hi_ns,
+        "bins": bins,
+        "exact": exact.tolist(),
+        "counts": np.bincount(np.searchsorted(np.sort(exact), rows.lane), minlength=len(exact)).tolist()
+        if len(exact)
+        else [],
+        "binned": binned.tolist(),
+        "names": {int(n): timeline.names[n][:NAME_CHARS] for n in shown},
+    }
+    arrays = (
+        ((rows.start_ns - lo_ns) / 1e3).astype("<f4"),
+        (rows.dur_ns / 1e3).astype("<f4"),
+        rows.name.astype("<u4"),
+        rows.row.astype("<u4"),
+        _padded(rows.category.astype("u1")),
+        category,
+        share,
+    )
+    return _pack(header, arrays)
+
+
+def _divide(timeline: Timeline, lanes: Array, lo_ns: int, hi_ns: int, budget: int) -> tuple[Array, Array]:
+    """Lanes sent exactly and lanes sent as bins, those with the fewest slices exact while the budget lasts.
+
+    All lanes of a kind are sent alike: ranks are compared by eye, and the same work looks different in slices and bins.
+    """
+    index = timeline.index
+    groups = index.groups_of(lanes)
+    first, last = index.window(groups, lo_ns, hi_ns)
+    counts = np.bincount(groups // index.categories, weights=last - first, minlength=index.lanes)[lanes]
+    kinds = np.array([KINDS.index(timeline.lanes[lane].kind) for lane in lanes.tolist()], np.int64)
+    of_kind = np.bincount(kinds, weights=counts, minlength=len(KINDS))
+    order = np.argsort(of_kind, kind="stable")
+    fits = np.zeros(len(KINDS), bool)
+    fits[order] = np.cumsum(of_kind[order]) <= budget
+    within = fits[kinds]
+    return np.sort(lanes[within]), np.sort(lanes[~within])
+
+
+def _bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array, Array]:
+    """Dominant category and busy share (0 to 255) of each bin, shape (lanes, bins)."""
+    count = len(edges_ns) - 1
+    category, share = np.zeros((len(lanes), count), "u1"), np.zeros((len(lanes), count), "u1")
+    if not len(lanes):
+        return category, share
+    groups = index.groups_of(lanes)
+    busy = index.busy(groups, edges_ns)
+    width = np.maximum(np.diff(edges_ns), 1)
+    for line, lane in enumerate(lanes.tolist()):
+        mine = np.flatnonzero(groups // index.categories == lane)
+        if not len(mine):
+            continue
+        total = busy[mine].sum(axis=0)
+        category[line] = (groups[mine] % index.categories)[busy[mine].argmax(axis=0)]
+        # Whatever is there at all stays visible: a share above zero never rounds to zero.
+        share[line] = np.where(total > 0, np.maximum(1, np.minimum(255, np.round(total / width * 255))), 0)
+    return category, share
+
+
+def _padded(data: Array) -> Array:
+    return np.concatenate((data, np.zeros(-len(data) % 8, data.dtype)))
+
+
+def _pack(header: dict[str, object], arrays: Sequence[Array]) -> bytes:
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % 8)
+    return b"".join((MAGIC, struct.pack("<I", len(text)), text, *(np.ascontiguousarray(a).tobytes() for a in arrays)))

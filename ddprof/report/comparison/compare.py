@@ -1,0 +1,168 @@
+"""Two reports side by side: which cause changed, by how much, against the noise of their steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ddprof.errors import NoUsableInput
+from ddprof.findings import Finding
+from ddprof.report.comparison.bootstrap import LEAST_STEPS, difference_interval
+from ddprof.report.comparison.scaling import Scaling, scaling, scaling_words
+from ddprof.report.model import CAUSES, Report
+from ddprof.report.step_causes import step_causes
+
+SCHEMA = "ddprof.compare/1"
+LEAST_SHARE = 0.01  # of the step: a smaller change is "same", however certain
+
+
+@dataclass(frozen=True)
+class Delta:
+    """One quantity before and after, microseconds per step; `low_us`, `high_us`: 95 % interval of the change."""
+
+    name: str
+    before_us: float
+    after_us: float
+    low_us: float | None
+    high_us: float | None
+    outcome: (
+        str  # "slower" | "faster" | "same" (too small to matter) | "noise" (may be chance) | "unknown" (too few steps)
+    )
+
+    @property
+    def change_us(self) -> float:
+        """After minus before."""
+        return self.after_us - self.before_us
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed from one run to another. `differences`: why the two may not be comparable at all."""
+
+    before: Report
+    after: Report
+    step: Delta
+    causes: tuple[Delta, ...]  # the largest change first; those with any time in either run
+    gone: tuple[Finding, ...]
+    new: tuple[Finding, ...]
+    differences: tuple[str, ...]
+    notes: tuple[str, ...]
+    scaling: Scaling | None = None  # where the runs differ in their number of ranks
+
+
+def compare(before: Report, after: Report) -> Comparison:
+    """The comparison of two runs. Raises NoUsableInput where one of them has no measured step."""
+    for report in (before, after):
+        if not (math.isfinite(report.steps.wall_us) and report.steps.wall_us > 0):
+            raise NoUsableInput(f"{report.run.name or 'a run'} has no measured step: nothing to compare")
+    scale_us = before.steps.wall_us
+    step = _delta("step", scale_us, after.steps.wall_us, before.steps.per_step_us, after.steps.per_step_us, scale_us)
+    causes = _cause_deltas(before, after, scale_us)
+    old, fresh = _serious(before), _serious(after)
+    scaled = scaling(before, after)
+    return Comparison(
+        before=before,
+        after=after,
+        step=step,
+        causes=tuple(sorted(causes, key=lambda d: -abs(d.change_us))),
+        gone=tuple(f for key, f in old.items() if key not in fresh),
+        new=tuple(f for key, f in fresh.items() if key not in old),
+        differences=tuple(_differences(before, after)),
+        notes=tuple(_notes(before, after, scaled)),
+        scaling=scaled,
+    )
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """The JSON-ready document (schema "ddprof.compare/1"); times in microseconds."""
+    return {
+        "schema": SCHEMA,
+        "before": comparison.before.run.name,
+        "after": comparison.after.run.name,
+        "comparable": not comparison.differences,
+        "differences": list(comparison.differences),
+        "notes": list(comparison.notes),
+        "scaling": None if comparison.scaling is None else asdict(comparison.scaling),
+        "step": _delta_json(comparison.step),
+        "causes": [_delta_json(delta) for delta in comparison.causes],
+        "findings_gone": [{"id": f.id, "ranks": list(f.ranks), "summary": f.summary} for f in comparison.gone],
+        "findings_new": [{"id": f.id, "ranks": list(f.ranks), "summary": f.summary} for f in comparison.new],
+    }
+
+
+def _cause_deltas(before: Report, after: Report, scale_us: float) -> list[Delta]:
+    first, second = step_causes(before), step_causes(after)
+    old, new = before.ledger.job, after.ledger.job
+    return [
+        _delta(c, old.get(c, 0.0), new.get(c, 0.0), first.get(c, ()), second.get(c, ()), scale_us)
+        for c in CAUSES
+        if old.get(c, 0.0) > 0 or new.get(c, 0.0) > 0
+    ]
+
+
+def _delta(
+    name: str, before_us: float, after_us: float, first: Sequence[float], second: Sequence[float], scale_us: float
+) -> Delta:
+    interval = difference_interval(first, second)
+    change_us = after_us - before_us
+    low, high = interval if interval else (None, None)
+    return Delta(name, before_us, after_us, low, high, _outcome(change_us, interval, scale_us))
+
+
+def _outcome(change_us: float, interval: tuple[float, float] | None, scale_us: float) -> str:
+    if abs(change_us) < LEAST_SHARE * scale_us:
+        return "same"
+    if interval is None:
+        return "unknown"
+    if interval[0] <= 0 <= interval[1]:
+        return "noise"
+    return "slower" if change_us > 0 else "faster"
+
+
+def _serious(report: Report) -> dict[tuple[str, tuple[int, ...]], Finding]:
+    return {(f.id, f.ranks): f for f in report.ranked_findings() if report.severity_of(f) != "info"}
+
+
+def _differences(before: Report, after: Report) -> list[str]:
+    first, second = before.run, after.run
+    pairs = [
+        ("ranks", first.world_size, second.world_size),
+        ("device", first.device, second.device),
+        ("device", first.device_name, second.device_name),
+        ("backend", first.backend, second.backend),
+        ("parallelism", " + ".join(first.framework), " + ".join(second.framework)),
+    ]
+    return [f"{what}: {old} against {new}" for what, old, new in pairs if old and new and old != new]
+
+
+def _notes(before: Report, after: Report, scaled: Scaling | None) -> list[str]:
+    notes = [] if scaled is None else [scaling_words(scaled)]
+    for label, report in (("before", before), ("after", after)):
+        if report.steps.count < LEAST_STEPS:
+            notes.append(
+                f"{label}: only {report.steps.count} step(s), so the noise is not known; trace {LEAST_STEPS} or more"
+            )
+        if report.run.missing_ranks:
+            notes.append(f"{label}: {len(report.run.missing_ranks)} of {report.run.world_size} ranks are missing")
+    if before.steps.source != after.steps.source:
+        notes.append(f"steps were found differently: {before.steps.source} against {after.steps.source}")
+    if not (step_causes(before) and step_causes(after)):
+        notes.append("the steps of a run are not stored by cause, so only the step's own noise is known")
+    return notes
+
+
+def _delta_json(delta: Delta) -> dict[str, Any]:
+    rounded = [
+        None if v is None else round(v, 3) for v in (delta.before_us, delta.after_us, delta.low_us, delta.high_us)
+    ]
+    return {
+        "name": delta.name,
+        "before_us": rounded[0],
+        "after_us": rounded[1],
+        "change_us": round(delta.change_us, 3),
+        "low_us": rounded[2],
+        "high_us": rounded[3],
+        "outcome": delta.outcome,
+    }

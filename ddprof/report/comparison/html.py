@@ -1,0 +1,52 @@
+"""A comparison as one self-contained HTML file."""
+
+from __future__ import annotations
+
+from ddprof.report import phrases
+from ddprof.report.comparison.compare import Comparison, Delta, to_json
+from ddprof.report.comparison.text import change_words, headline, interval_words, outcome_words
+from ddprof.report.html.markup import Markup, join, tag
+from ddprof.report.html.page import embedded, page
+from ddprof.report.html.svg import legend, step_bar
+from ddprof.report.html.tables import table
+from ddprof.report.model import Report
+from ddprof.units import format_us
+
+
+def render_html(comparison: Comparison) -> str:
+    """The whole page, with the comparison's JSON document inside."""
+    names = f"{comparison.before.run.name or 'before'} against {comparison.after.run.name or 'after'}"
+    body = [
+        tag("h1", headline(comparison)),
+        *(tag("p", tag("strong", "Not comparable as they stand: "), text) for text in comparison.differences),
+        tag(
+            "section",
+            tag("h2", "Where the step goes"),
+            _bar("Before", comparison.before),
+            _bar("After", comparison.after),
+        ),
+        tag("section", tag("h2", "What changed"), _table(comparison)),
+        _findings(comparison),
+    ]
+    return page(f"ddprof: {names}", names, body, embedded(to_json(comparison)))
+
+
+def _bar(label: str, report: Report) -> Markup:
+    words = f"{label}: {phrases.run_words(report)}"
+    return join(tag("p", words), step_bar(report.ledger.job, words), legend(report.ledger.job))
+
+
+def _table(comparison: Comparison) -> Markup:
+    rows = [_row("step", comparison.step), *(_row(phrases.CAUSE_WORDS[d.name], d) for d in comparison.causes)]
+    return table(["per step", "before", "after", "change", "95 % interval", ""], rows)
+
+
+def _row(name: str, d: Delta) -> list[str]:
+    return [name, format_us(d.before_us), format_us(d.after_us), change_words(d), interval_words(d), outcome_words(d)]
+
+
+def _findings(comparison: Comparison) -> Markup:
+    items = [join("Gone: ", f.summary, " ", tag("code", f.id)) for f in comparison.gone]
+    items += [join("New: ", f.summary, " ", tag("code", f.id), f", {phrases.who_words(f)}") for f in comparison.new]
+    items += [join("Note: ", text) for text in comparison.notes]
+    return tag("section", tag("ul", *(tag("li", item) for item in items))) if items else Markup()

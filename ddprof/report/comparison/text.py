@@ -1,0 +1,104 @@
+"""A comparison as text and Markdown."""
+
+from __future__ import annotations
+
+from ddprof.report import phrases
+from ddprof.report.comparison.compare import Comparison, Delta
+from ddprof.report.markdown import escape
+from ddprof.units import format_share, format_us
+
+_OUTCOME_WORDS = {
+    "slower": "slower",
+    "faster": "faster",
+    "same": "no change",
+    "noise": "within the noise",
+    "unknown": "too few steps to say",
+}
+_MAX_CAUSES = 8
+
+
+def headline(comparison: Comparison) -> str:
+    """The comparison in one sentence."""
+    step = comparison.step
+    size = f"{_signed(step.change_us)} per step ({_signed_share(step.change_us / step.before_us)})"
+    if step.outcome in {"slower", "faster"}:
+        size = f"{format_us(abs(step.change_us))} per step ({format_share(abs(step.change_us / step.before_us))})"
+        leading = next((d for d in comparison.causes if d.change_us * step.change_us > 0 and d.outcome != "same"), None)
+        cause = f", mostly {phrases.CAUSE_WORDS[leading.name]} {_signed(leading.change_us)}" if leading else ""
+        return f"{step.outcome.capitalize()} by {size}{cause}"
+    if step.outcome == "unknown":
+        return f"The step changed by {size}, but too few steps were traced to tell it from noise"
+    return f"No change of the step beyond the noise: {size}"
+
+
+def render_text(comparison: Comparison) -> str:
+    """The comparison as plain text, ending in a newline."""
+    lines = [*_names(comparison), "", headline(comparison), ""]
+    lines += [f"Not comparable as they stand: {phrases.clean(text)}" for text in comparison.differences]
+    lines.append(f"{'':<24} {'before':>10} {'after':>10} {'change':>11}  95 % interval")
+    lines += [_text_row("step", comparison.step)]
+    lines += [_text_row(f"  {phrases.CAUSE_WORDS[d.name]}", d) for d in comparison.causes[:_MAX_CAUSES]]
+    lines.append("")
+    lines += [f"Gone: {phrases.clean(f.summary)} ({f.id})" for f in comparison.gone]
+    lines += [f"New:  {phrases.clean(f.summary)} ({f.id}, {phrases.who_words(f)})" for f in comparison.new]
+    lines += [f"Note: {phrases.clean(text)}" for text in comparison.notes]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def render_markdown(comparison: Comparison) -> str:
+    """The comparison as GitHub-flavoured Markdown."""
+    lines = [f"### {escape(headline(comparison))}", "", *(f"- {escape(line)}" for line in _names(comparison)), ""]
+    lines += [f"> **Not comparable as they stand**: {escape(text)}" for text in comparison.differences]
+    lines += [
+        "",
+        "| per step | before | after | change | 95 % interval | |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    rows = [("**step**", comparison.step)]
+    rows += [(phrases.CAUSE_WORDS[d.name], d) for d in comparison.causes[:_MAX_CAUSES]]
+    lines += [
+        f"| {name} | {format_us(d.before_us)} | {format_us(d.after_us)} | {_signed(d.change_us)} | {interval_words(d)} "
+        f"| {outcome_words(d)} |"
+        for name, d in rows
+    ]
+    lines.append("")
+    lines += [f"- gone: {escape(f.summary)} ({f.id})" for f in comparison.gone]
+    lines += [f"- new: {escape(f.summary)} ({f.id}, {escape(phrases.who_words(f))})" for f in comparison.new]
+    lines += [f"- note: {escape(text)}" for text in comparison.notes]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def interval_words(delta: Delta) -> str:
+    """The interval of the change, "" where it is not known."""
+    if delta.low_us is None or delta.high_us is None:
+        return ""
+    return f"{_signed(delta.low_us)} to {_signed(delta.high_us)}"
+
+
+def outcome_words(delta: Delta) -> str:
+    """What the change amounts to, for people."""
+    return _OUTCOME_WORDS[delta.outcome]
+
+
+def change_words(delta: Delta) -> str:
+    """The change with its sign."""
+    return _signed(delta.change_us)
+
+
+def _text_row(name: str, d: Delta) -> str:
+    values = f"{format_us(d.before_us):>10} {format_us(d.after_us):>10} {_signed(d.change_us):>11}"
+    interval = interval_words(d)
+    return f"{name:<24} {values}  {interval + ', ' if interval else ''}{outcome_words(d)}"
+
+
+def _names(comparison: Comparison) -> list[str]:
+    first, second = comparison.before, comparison.after
+    return [f"before  {phrases.run_words(first)}", f"after   {phrases.run_words(second)}"]
+
+
+def _signed(value_us: float) -> str:
+    return f"{'+' if value_us >= 0 else '-'}{format_us(abs(value_us))}"
+
+
+def _signed_share(share: float) -> str:
+    return f"{'+' if share >= 0 else '-'}{format_share(abs(share))}"

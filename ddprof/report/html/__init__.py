@@ -1,0 +1,1 @@
+"""The report as HTML: parts, page, stylesheet, and markup that is escaped by construction."""

@@ -1,0 +1,103 @@
+"""Parts of a report as HTML: for notebooks, and for the file with all pages that dashboard/onefile/ makes.
+
+Every name from a trace is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ddprof.findings import Finding
+from ddprof.report import phrases
+from ddprof.report.html.markup import Markup, join, tag
+from ddprof.report.html.style import STYLE
+from ddprof.report.html.svg import legend, step_bar
+from ddprof.report.model import Report
+
+
+def render_summary(report: Report) -> str:
+    """Verdict, bar and findings as a fragment for a notebook cell; its style is scoped to the fragment."""
+    fragment = tag("div", *verdict(report), step(report), _findings(report), class_="ddprof")
+    return tag("style", Markup("@scope (.ddprof){" + STYLE.replace(":root", ":scope") + "}")) + fragment
+
+
+def verdict(report: Report) -> list[Markup]:
+    """The verdict as the heading, and how sure it is."""
+    trust = phrases.trust_words(report)
+    confidence = (
+        tag("p", tag("strong", "How sure: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")
+        if trust
+        else Markup()
+    )
+    return [tag("h1", phrases.headline(report)), confidence]
+
+
+def step(report: Report) -> Markup:
+    """The step as one stacked bar with its legend."""
+    job = report.ledger.job
+    if not job.get("wall_us", 0.0) > 0:
+        return tag("section", tag("h2", "Where the step goes"), tag("p", "Unknown: no step could be measured."))
+    words = (
+        f"The mean step, {phrases.time_words(job['wall_us'])}, by cause. Communication hidden under compute is free."
+    )
+    bar = step_bar(job, f"The mean step of {phrases.time_words(job['wall_us'])} by cause")
+    return tag("section", tag("h2", "Where the step goes"), tag("p", words, class_="quiet"), bar, legend(job))
+
+
+def _findings(report: Report) -> Markup:
+    ranked = report.ranked_findings()
+    if not ranked:
+        return tag("section", tag("h2", "Findings"), tag("p", phrases.nothing_found_words(report)))
+    shown, rest = ranked[: phrases.MAX_FINDINGS], ranked[phrases.MAX_FINDINGS :]
+    more = None
+    if rest:
+        more = tag("details", tag("summary", f"{len(rest)} more"), *(card(report, f) for f in rest))
+    words = "By the step time that fixing them gives back. Gains overlap: they are not to be added."
+    cards = [card(report, finding) for finding in shown]
+    return tag("section", tag("h2", "Findings"), tag("p", words, class_="quiet"), *cards, more)
+
+
+def card(report: Report, finding: Finding, links: Markup | None = None, full: bool = True) -> Markup:
+    """A finding: what, who, gain, what to do. `full` adds all fixes, patches and evidence; `links` end the card."""
+    severity = report.severity_of(finding)
+    sure = f"{phrases.confidence_word(finding.confidence)}, {finding.confidence:.0%}"
+    rows = [
+        ("Who", phrases.who_words(finding)),
+        ("Gain", phrases.gain_words(report, finding)),
+        ("How sure", sure),
+        *(("Do", phrases.fix_words(fix)) for fix in finding.fixes[: None if full else 1]),
+        *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence if full),
+    ]
+    patches = [
+        tag("pre", Markup("\n".join(join(line) for line in fix.patch.splitlines())))
+        for fix in finding.fixes
+        if full and fix.patch
+    ]
+    title = tag(
+        "h3", tag("span", severity, class_=f"severity {severity}"), " ", finding.summary, " ", tag("code", finding.id)
+    )
+    facts = tag("dl", *(join(tag("dt", name), tag("dd", text)) for name, text in rows))
+    return tag("article", title, facts, *patches, links, class_=f"card {severity}")
+
+
+def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:
+    """What was checked and not found, what could not be judged, and the quality of the data.
+
+    `check_words`: what the check of an identifier looks for.
+    """
+    items = [join("Not judged: ", tag("code", ids), f", {reason}") for ids, reason in phrases.abstention_words(report)]
+    items += [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
+    if clock := phrases.clock_words(report):
+        items.append(join(clock))
+    checked = [tag("li", _check(name, check_words(name))) for name in report.checked]
+    return tag(
+        "section",
+        tag("h2", "What was checked and not found"),
+        tag("ul", *checked) if checked else tag("p", "Nothing."),
+        tag("h2", "What could not be judged, and the quality of the data"),
+        tag("ul", *(tag("li", item) for item in items)) if items else tag("p", "Nothing to report."),
+    )
+
+
+def _check(name: str, words: str) -> Markup:
+    return tag("code", name) if words == name else join(f"{words} ", tag("code", name))

@@ -1,0 +1,46 @@
+"""The step as a stacked bar in inline SVG, with its legend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ddprof.report.bar import LOOKS, shares
+from ddprof.report.html.markup import Markup, tag
+from ddprof.report.html.style import colour
+from ddprof.report.phrases import CAUSE_WORDS
+from ddprof.units import format_share, format_us
+
+NAMED_MARK = " ◀"  # behind a rank that a finding names
+_BAR_WIDTH = 1000.0
+_LEAST_LETTER_WIDTH = 14.0
+
+
+def step_bar(row: Mapping[str, float], label: str, height: float = 34.0) -> Markup:
+    """A ledger row as one stacked bar; each part has its letter and, on hover, its words."""
+    parts, at = [], 0.0
+    for cause, share in shares(row).items():
+        width = share * _BAR_WIDTH
+        title = tag("title", f"{CAUSE_WORDS[cause]}: {format_us(row[cause])}, {format_share(share)}")
+        parts.append(tag("rect", title, x=at, y=0.0, width=width, height=height, style=f"fill:{colour(cause)}"))
+        if width >= _LEAST_LETTER_WIDTH:
+            letter = LOOKS[cause].letter
+            parts.append(tag("text", letter, x=at + width / 2, y=height / 2 + 4, text_anchor="middle", class_="on-bar"))
+        at += width
+    return _svg(_BAR_WIDTH, height, label, *parts)
+
+
+def legend(row: Mapping[str, float]) -> Markup:
+    """The bar's causes with letter, words, time and share."""
+    items = [
+        tag(
+            "li",
+            tag("span", LOOKS[cause].letter, class_="swatch", style=f"background:{colour(cause)}"),
+            f"{CAUSE_WORDS[cause]} {format_us(row[cause])} ({format_share(share)})",
+        )
+        for cause, share in shares(row).items()
+    ]
+    return tag("ul", *items, class_="legend")
+
+
+def _svg(width: float, height: float, label: str, *children: Markup) -> Markup:
+    return tag("svg", *children, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label)

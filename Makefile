@@ -32,7 +32,7 @@ export OMP_NUM_THREADS ?= 1
 
 setup: $(READY)
 
-$(READY): pyproject.toml .ci/make_venv.py $(wildcard ddprof/*/native/*)
+$(READY): pyproject.toml .ci/make_venv.py $(wildcard ddprof/*/native/* ddprof/*/*/native/*)
 	$(PYTHON) .ci/make_venv.py $(VENV)
 	$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
 	$(PIP) install -e '.[$(EXTRAS)]'

@@ -38,7 +38,7 @@ def job(options: argparse.Namespace) -> None:
     from torch.utils.data import DataLoader, TensorDataset
 
     from ddprof.capture.bootstrap import start
-    from ddprof.capture.config import CaptureConfig
+    from ddprof.capture.files.config import CaptureConfig
     from ddprof.capture.instruments.optimizer import OptimizerSteps
 
     torch.set_num_threads(1)
@@ -121,7 +121,7 @@ def direct_us(session: Any, optimizer: Any) -> float:
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
-    from ddprof.capture.step import BACKWARD, DATA, FORWARD, OPTIMIZER
+    from ddprof.capture.files.step import BACKWARD, DATA, FORWARD, OPTIMIZER
 
     loader = DataLoader(TensorDataset(torch.randn(8, 8)), batch_size=8)
     batches = iter(loader)

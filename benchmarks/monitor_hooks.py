@@ -130,7 +130,7 @@ def measure(timers: str, stream_mib: int, steps: int) -> None:
     import torch
 
     from ddprof.capture.bootstrap import start
-    from ddprof.capture.config import CaptureConfig
+    from ddprof.capture.files.config import CaptureConfig
 
     torch.set_num_threads(1)
     spent_ns = [0]

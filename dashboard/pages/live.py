@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from ddprof.capture.live import LiveRank, latest_late
+from ddprof.capture.launcher.live import LiveRank, latest_late
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked, cause_color

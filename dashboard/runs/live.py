@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.layout import COUNTERS_SUFFIX
-from ddprof.capture.live import LiveRank, read_ranks
+from ddprof.capture.files.layout import COUNTERS_SUFFIX
+from ddprof.capture.launcher.live import LiveRank, read_ranks
 from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 
 TAIL_BYTES = 64_000  # of a counters file: some minutes of lines

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX
+from ddprof.capture.files.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX
 
 Span = tuple[int, int]  # ns since the epoch
 

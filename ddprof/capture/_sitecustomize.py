@@ -26,7 +26,7 @@ def _start() -> None:
 
     def on_tensorflow(module: object) -> None:
         try:
-            from ddprof.capture.tensorflow_job import start
+            from ddprof.capture.tensorflow.job import start
 
             start(config, module)  # type: ignore[arg-type]
         except Exception as error:

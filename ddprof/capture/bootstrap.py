@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ddprof.capture.config import CaptureConfig
-from ddprof.capture.flight_recorder import enable_on_old_torch
+from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.import_hook import ImportHook
 from ddprof.capture.instruments.backward import Backward
 from ddprof.capture.instruments.base import Instrumentor
@@ -24,7 +23,8 @@ from ddprof.capture.instruments.workers import LoaderWorkers
 from ddprof.capture.processes import follow_children
 from ddprof.capture.session import Session
 from ddprof.capture.signals import Watchdog
-from ddprof.capture.window import warm_import
+from ddprof.capture.window.flight_recorder import enable_on_old_torch
+from ddprof.capture.window.trace import warm_import
 
 MIN_TORCH = (2, 4)
 

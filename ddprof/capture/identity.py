@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddprof.capture.layout import host_label, rank_stem
+from ddprof.capture.files.layout import host_label, rank_stem
 
 # (rank, world size, local rank) as each launcher spells them, most specific first: under Horovod or MPI a stale RANK
 # may also be set.

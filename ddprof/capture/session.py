@@ -13,31 +13,33 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddprof.capture import flight_recorder, nccl_log, sidecar
-from ddprof.capture.annotate import Annotator, Range
+from ddprof.capture import sidecar
 from ddprof.capture.clock import ClockSync
-from ddprof.capture.config import CaptureConfig, rank_selected
-from ddprof.capture.control import ControlReader, Request
+from ddprof.capture.describe import nccl_log
+from ddprof.capture.describe.observed import Observed
+from ddprof.capture.files.config import CaptureConfig, rank_selected
+from ddprof.capture.files.control import ControlReader, Request
+from ddprof.capture.files.layout import FLIGHT_RECORDER_SUFFIX, RING_SUFFIX, SIDECAR_SUFFIX
+from ddprof.capture.files.ring import StepRing
 from ddprof.capture.guard import Guard, say
 from ddprof.capture.identity import RankIdentity, identify
 from ddprof.capture.journal import Journal
-from ddprof.capture.layout import FLIGHT_RECORDER_SUFFIX, RING_SUFFIX, SIDECAR_SUFFIX
-from ddprof.capture.native_steps import native_tracker
-from ddprof.capture.observed import Observed
-from ddprof.capture.own_cost import OwnCost
-from ddprof.capture.plan import WindowPlan
-from ddprof.capture.ring import StepRing
-from ddprof.capture.steps import StepTracker
-from ddprof.capture.window import TraceWindow
+from ddprof.capture.steps.native_tracker import native_tracker
+from ddprof.capture.steps.own_cost import OwnCost
+from ddprof.capture.steps.tracker import StepTracker
+from ddprof.capture.window import flight_recorder
+from ddprof.capture.window.annotate import Annotator, Range
+from ddprof.capture.window.plan import WindowPlan
+from ddprof.capture.window.trace import TraceWindow
 
 if TYPE_CHECKING:
-    from ddprof.capture._phases import StepTracker as NativeStepTracker
     from ddprof.capture.instruments.base import Instrumentor
     from ddprof.capture.instruments.dataloader import DataLoading
     from ddprof.capture.instruments.forward import ForwardPasses
     from ddprof.capture.instruments.gradients import GradientTimes
     from ddprof.capture.instruments.syncs import HostSyncs
     from ddprof.capture.signals import Watchdog
+    from ddprof.capture.steps._phases import StepTracker as NativeStepTracker
 
 _JOIN_S = 20.0  # longest wait for our own compression at exit
 _SETTLED_STEP = 2  # by then the roots are known

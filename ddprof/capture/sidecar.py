@@ -8,13 +8,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddprof.capture import nccl_log
-from ddprof.capture.describe import environment
-from ddprof.capture.files import write_json
+from ddprof.capture.describe import environment, nccl_log
+from ddprof.capture.files.layout import SCHEMA
+from ddprof.capture.files.step import Step
+from ddprof.capture.files.storage import write_json
 from ddprof.capture.identity import RankIdentity
-from ddprof.capture.layout import SCHEMA
-from ddprof.capture.step import Step
-from ddprof.capture.step_log import step_medians
+from ddprof.capture.steps.step_log import step_medians
 
 if TYPE_CHECKING:
     from ddprof.capture.session import Session

@@ -12,18 +12,18 @@ from typing import Any
 import click
 
 from ddprof._version import __version__
-from ddprof.capture import manifest, run_folder
-from ddprof.capture.config import CaptureConfig, rank_selected
-from ddprof.capture.files import write_json
-from ddprof.capture.gpus import GpuWatch
+from ddprof.capture.files.config import CaptureConfig, rank_selected
+from ddprof.capture.files.layout import MANIFEST
+from ddprof.capture.files.storage import write_json
 from ddprof.capture.guard import Guard, say
-from ddprof.capture.launch import run_child
-from ddprof.capture.layout import MANIFEST
-from ddprof.capture.monitor import JobMonitor
-from ddprof.capture.nvml import Nvml
-from ddprof.capture.shim import child_environment, package_dir, write_shim
-from ddprof.capture.topology import read_topology
-from ddprof.capture.upload import is_url, local_parent, upload
+from ddprof.capture.launcher import manifest, run_folder
+from ddprof.capture.launcher.host.gpus import GpuWatch
+from ddprof.capture.launcher.host.nvml import Nvml
+from ddprof.capture.launcher.host.topology import read_topology
+from ddprof.capture.launcher.launch import run_child
+from ddprof.capture.launcher.monitor import JobMonitor
+from ddprof.capture.launcher.shim import child_environment, package_dir, write_shim
+from ddprof.capture.launcher.upload import is_url, local_parent, upload
 from ddprof.errors import UsageError
 
 

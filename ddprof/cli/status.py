@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.capture.live import LiveRank, latest_late, read_ranks
+from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks
 from ddprof.errors import NoUsableInput
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ddprof.capture.live import read_ranks, request_stop
+from ddprof.capture.launcher.live import read_ranks, request_stop
 from ddprof.errors import DdprofError, NoUsableInput
 
 

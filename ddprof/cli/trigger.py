@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ddprof.capture.live import read_ranks, request_window
+from ddprof.capture.launcher.live import read_ranks, request_window
 from ddprof.errors import DdprofError, NoUsableInput
 
 

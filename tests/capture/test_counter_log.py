@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ddprof.capture import counter_log
-from ddprof.capture.counter_log import CounterLog, summed_up
+from ddprof.capture.launcher.host import counter_log
+from ddprof.capture.launcher.host.counter_log import CounterLog, summed_up
 
 SECOND_NS = 1_000_000_000
 BEGIN_NS = 1_700_000_040 * SECOND_NS  # a whole minute

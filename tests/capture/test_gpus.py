@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ddprof.capture.counters import HostCounters
-from ddprof.capture.gpus import GpuWatch
-from ddprof.capture.nvml import Nvml
+from ddprof.capture.launcher.host.counters import HostCounters
+from ddprof.capture.launcher.host.gpus import GpuWatch
+from ddprof.capture.launcher.host.nvml import Nvml
 
 SW_POWER_CAP, GPU_IDLE, HW_THERMAL = 0x4, 0x1, 0x40
 

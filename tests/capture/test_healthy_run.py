@@ -135,7 +135,7 @@ def test_ranges_are_user_annotations(tmp_path: Path, binding: bool) -> None:
     hide = "" if binding else "del torch.autograd._record_function_with_args_enter\n"
     code = (
         f"import torch\n{hide}"
-        "from ddprof.capture.annotate import Annotator\n"
+        "from ddprof.capture.window.annotate import Annotator\n"
         "annotator = Annotator()\n"
         "assert annotator.open('unseen') is None\n"
         "with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:\n"

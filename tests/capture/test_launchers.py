@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from runs import REPO, SCRIPTS, ddprof_run, environment, script
 
-from ddprof.capture import pth
-from ddprof.capture.config import CaptureConfig
-from ddprof.capture.shim import ENV_SHIM, child_environment, package_dir, write_shim
+from ddprof.capture.files.config import CaptureConfig
+from ddprof.capture.launcher import pth
+from ddprof.capture.launcher.shim import ENV_SHIM, child_environment, package_dir, write_shim
 
 # What a script under MPI does first: torch.distributed's names for what Open MPI says.
 MPI_MAIN = """

@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 from runs import REPO, Captured, environment, script
 
-from ddprof.capture.counters import HostCounters
-from ddprof.capture.gpus import GpuWatch
-from ddprof.capture.live import LiveRank, latest_late, read_ranks, request_window
-from ddprof.capture.monitor import JobMonitor, Watcher
-from ddprof.capture.ring import StepRing
-from ddprof.capture.step import Step
+from ddprof.capture.files.ring import StepRing
+from ddprof.capture.files.step import Step
+from ddprof.capture.launcher.host.counters import HostCounters
+from ddprof.capture.launcher.host.gpus import GpuWatch
+from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
+from ddprof.capture.launcher.monitor import JobMonitor, Watcher
 from ddprof.cli import status, stop, trigger
 from ddprof.errors import NoUsableInput
 

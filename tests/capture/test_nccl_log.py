@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.capture import nccl_log
+from ddprof.capture.describe import nccl_log
 
 # As NCCL 2.19 to 2.28 write it (channel lines of several versions).
 LOG = """\

@@ -8,7 +8,7 @@ import pytest
 
 from ddprof.capture import guard as guarding
 from ddprof.capture.guard import Guard
-from ddprof.capture.own_cost import FIRST_STEP, PERIOD_STEPS, OwnCost, whole_share
+from ddprof.capture.steps.own_cost import FIRST_STEP, PERIOD_STEPS, OwnCost, whole_share
 
 HOOK_NS, HOOKS = 2_000_000, 3  # of a step; the first one holds the boundary
 

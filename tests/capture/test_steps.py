@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddprof.capture.annotate import Range
+from ddprof.capture.files.ring import StepRing, read_ring
+from ddprof.capture.files.step import BACKWARD, COLLECTIVE, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, Step
 from ddprof.capture.guard import Guard
-from ddprof.capture.native_steps import native_tracker
-from ddprof.capture.ring import StepRing, read_ring
-from ddprof.capture.step import BACKWARD, COLLECTIVE, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, Step
-from ddprof.capture.step_log import FIRST_STEPS, RECENT_STEPS, step_medians
-from ddprof.capture.steps import StepTracker
+from ddprof.capture.steps.native_tracker import native_tracker
+from ddprof.capture.steps.step_log import FIRST_STEPS, RECENT_STEPS, step_medians
+from ddprof.capture.steps.tracker import StepTracker
+from ddprof.capture.window.annotate import Range
 
 KINDS = ("python", "native")
 Boundary = Callable[[int], bool | None]
@@ -427,7 +427,7 @@ def test_python_takes_over_where_the_timers_in_c_are_not_wanted(monkeypatch: pyt
         raise ImportError(f"{name}: wrong ELF class")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ddprof.capture.native_steps.import_module", of_another_machine)
+        patch.setattr("ddprof.capture.steps.native_tracker.import_module", of_another_machine)
         assert native_tracker(nothing, nothing, nothing) is None
     monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
     assert native_tracker(nothing, nothing, nothing) is None

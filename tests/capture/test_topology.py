@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ddprof.capture.topology import parse_matrix, read_topology
+from ddprof.capture.launcher.host.topology import parse_matrix, read_topology
 
 # nvidia-smi topo -m of a host with two GPUs and two cards (driver 550), colours and legend included
 MATRIX = """\

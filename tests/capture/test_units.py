@@ -13,21 +13,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddprof.capture import manifest, run_folder
-from ddprof.capture.config import CaptureConfig, rank_selected
-from ddprof.capture.files import compress, write_json
+from ddprof.capture.files.config import CaptureConfig, rank_selected
+from ddprof.capture.files.layout import host_label, parse_stem, sidecar_of
+from ddprof.capture.files.ring import StepRing, read_ring
+from ddprof.capture.files.step import Step
+from ddprof.capture.files.storage import compress, write_json
 from ddprof.capture.guard import Guard
 from ddprof.capture.identity import identify
 from ddprof.capture.import_hook import ImportHook
-from ddprof.capture.layout import host_label, parse_stem, sidecar_of
+from ddprof.capture.launcher import manifest, run_folder
+from ddprof.capture.launcher.shim import write_shim
+from ddprof.capture.launcher.upload import upload
 from ddprof.capture.patch import Patch
-from ddprof.capture.plan import WindowPlan
-from ddprof.capture.ring import StepRing, read_ring
-from ddprof.capture.shim import write_shim
-from ddprof.capture.step import Step
-from ddprof.capture.tensorflow_job import task_of_cluster
-from ddprof.capture.upload import upload
-from ddprof.capture.xplane import newest_profile, to_chrome
+from ddprof.capture.tensorflow.job import task_of_cluster
+from ddprof.capture.tensorflow.xplane import newest_profile, to_chrome
+from ddprof.capture.window.plan import WindowPlan
 
 
 def step(number: int, dur_ns: int = 10, profiled: bool = False) -> Step:

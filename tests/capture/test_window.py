@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.capture.annotate import Annotator
-from ddprof.capture.window import TraceWindow
+from ddprof.capture.window.annotate import Annotator
+from ddprof.capture.window.trace import TraceWindow
 
 pytestmark = pytest.mark.torch
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.capture.ring import StepRing
-from ddprof.capture.step import Step
+from ddprof.capture.files.ring import StepRing
+from ddprof.capture.files.step import Step
 from ddprof.dashboard.pages import live
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.live import TAIL_BYTES, hosts_now

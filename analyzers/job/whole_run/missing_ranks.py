@@ -14,7 +14,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.model import HealthNote
 from ddprof.units import format_us
 
-LATE_SHARE = 0.1  # of the step, beyond the median rank: the same as the live view's (capture/live.py)
+LATE_SHARE = 0.1  # of the step, beyond the median rank: the same as the live view's (capture/launcher/live.py)
 _WHERE = {
     "data_ns": "in its data loader",
     "forward_ns": "in its forward pass",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.files.step import BACKWARD
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.step import BACKWARD
 
 
 class Backward(Instrumentor):

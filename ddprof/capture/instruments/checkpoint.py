@@ -7,8 +7,8 @@ import time
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.annotate import Range
 from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.window.annotate import Range
 
 
 class _Saving(Instrumentor):

@@ -11,8 +11,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.files.step import COLLECTIVE
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.step import COLLECTIVE
 
 _OPERATIONS = (
     "all_reduce",

@@ -10,8 +10,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.files.step import DATA
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.step import DATA
 
 _MAX_TENSORS = 8
 _MAX_INDICES = 512  # per loader

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.files.step import FORWARD
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.step import FORWARD
 
 
 class ForwardPasses(Instrumentor):

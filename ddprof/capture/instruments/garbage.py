@@ -6,8 +6,8 @@ import gc
 import time
 from types import ModuleType
 
-from ddprof.capture.annotate import Range
 from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.window.annotate import Range
 
 _MIN_PAUSE_NS = 500_000  # shorter pauses are noise of the youngest generation, thousands of them per second
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.files.step import OPTIMIZER
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.step import OPTIMIZER
-from ddprof.capture.steps import Token
+from ddprof.capture.steps.tracker import Token
 
 Hook = Callable[[Any, Any, Any], None]
 

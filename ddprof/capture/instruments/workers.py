@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.files.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX, host_label
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX, host_label
 
 _MAX_LINES = 20_000  # per worker: about 2 MB
 # In the training process the two readings of its CPU time take longer than all else that is done for a step: after the

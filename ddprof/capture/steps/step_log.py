@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from statistics import median
 
-from ddprof.capture.ring import StepRing
-from ddprof.capture.step import Step
+from ddprof.capture.files.ring import StepRing
+from ddprof.capture.files.step import Step
 
 FIRST_STEPS, RECENT_STEPS = 64, 4096  # the start of a run and its recent past are both worth keeping
 _WARM_STEPS = 2  # bare steps left out at the start: lazy initialisation, DDP's first bucket order

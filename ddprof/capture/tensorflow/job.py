@@ -22,13 +22,13 @@ from types import ModuleType
 from typing import Any
 
 from ddprof._version import __version__
-from ddprof.capture.config import CaptureConfig, rank_selected
-from ddprof.capture.files import compress, write_json
+from ddprof.capture.files.config import CaptureConfig, rank_selected
+from ddprof.capture.files.layout import SCHEMA, SIDECAR_SUFFIX, TENSORFLOW_SUFFIX, host_label, rank_stem
+from ddprof.capture.files.storage import compress, write_json
 from ddprof.capture.guard import Guard
 from ddprof.capture.identity import boot_id
-from ddprof.capture.layout import SCHEMA, SIDECAR_SUFFIX, TENSORFLOW_SUFFIX, host_label, rank_stem
-from ddprof.capture.plan import WindowPlan
-from ddprof.capture.xplane import newest_profile, to_chrome
+from ddprof.capture.tensorflow.xplane import newest_profile, to_chrome
+from ddprof.capture.window.plan import WindowPlan
 
 _RECENT_STEPS = 4096
 _CALLS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ddprof.capture.annotate import Range
-from ddprof.capture.step import Step
-from ddprof.capture.steps import in_main_thread
+from ddprof.capture.files.step import Step
+from ddprof.capture.steps.tracker import in_main_thread
+from ddprof.capture.window.annotate import Range
 
 if TYPE_CHECKING:
-    from ddprof.capture._phases import StepTracker as NativeStepTracker
+    from ddprof.capture.steps._phases import StepTracker as NativeStepTracker
 
-_MODULE = "ddprof.capture._phases"
+_MODULE = "ddprof.capture.steps._phases"
 
 
 def native_tracker(
@@ -26,7 +26,7 @@ def native_tracker(
     open_range: Callable[[str], Range | None],
     close_range: Callable[[Range], object],
 ) -> NativeStepTracker | None:
-    """A `steps.StepTracker` in C. None where it was not built or is not wanted, and without the GIL: it relies on it,
+    """A `tracker.StepTracker` in C. None where it was not built or is not wanted, and without the GIL: it relies on it,
     and importing it would switch it on in the job."""
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():

@@ -14,7 +14,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.layout import host_label
+from ddprof.capture.files.layout import host_label
 
 _VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
 _SETTINGS_FILES = ("/etc/nccl.conf", "~/.nccl.conf")  # NCCL reads both; its environment wins over them

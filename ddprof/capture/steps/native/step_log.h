@@ -1,4 +1,4 @@
-/* Closed steps: the first ones and the recent ones in memory, and the latest in the mapped file of ddprof/capture/ring.py. */
+/* Closed steps: the first ones and the recent ones in memory, and the latest in the mapped file of ddprof/capture/files/ring.py. */
 #ifndef DDPROF_STEP_LOG_H
 #define DDPROF_STEP_LOG_H
 
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { FIRST_STEPS = 64, RECENT_STEPS = 4096, STEP_FIELDS = 9 }; /* as in ddprof/capture/step_log.py */
+enum { FIRST_STEPS = 64, RECENT_STEPS = 4096, STEP_FIELDS = 9 }; /* as in ddprof/capture/steps/step_log.py */
 
 typedef struct {
     int64_t fields[STEP_FIELDS]; /* of step.Step */

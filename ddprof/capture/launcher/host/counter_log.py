@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.layout import COUNTERS_BY_MINUTE_SUFFIX, COUNTERS_SUFFIX
-from ddprof.capture.liveness import runs_here
+from ddprof.capture.files.layout import COUNTERS_BY_MINUTE_SUFFIX, COUNTERS_SUFFIX
+from ddprof.capture.launcher.liveness import runs_here
 
 KEPT_SECONDS = 3_600  # lines; cut back to this at twice as many
 KEPT_MINUTES = 7 * 24 * 60  # lines; cut back to this a day later

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from ddprof.capture.files import write_json
-from ddprof.capture.layout import CONTROL, RING_SUFFIX
-from ddprof.capture.ring import read_ring
-from ddprof.capture.run_folder import read_json
-from ddprof.capture.step import Step
+from ddprof.capture.files.layout import CONTROL, RING_SUFFIX
+from ddprof.capture.files.ring import read_ring
+from ddprof.capture.files.step import Step
+from ddprof.capture.files.storage import write_json
+from ddprof.capture.launcher.run_folder import read_json
 
 RECENT_STEPS = 64
 _REACTION_S = 1.5  # ranks look for requests twice a second; a shared file system adds its own delay

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.step import Step
+from ddprof.capture.files.step import Step
 
 MAGIC = b"DDPROFR2"
 HEADER_BYTES = 4096
-_RECORD = struct.Struct("<10q")  # how many were written up to and with this one, then the fields of steps.Step
+_RECORD = struct.Struct("<10q")  # how many were written up to and with this one, then the fields of Step
 _HEADER = struct.Struct("<8sq")  # magic, capacity; never written again: one page touched per step, not two
 _IDENTITY_AT = 64
 CAPACITY = 1280

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.files import write_json
-from ddprof.capture.layout import SCHEMA
+from ddprof.capture.files.layout import SCHEMA
+from ddprof.capture.files.storage import write_json
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from ddprof.capture.nvml import Nvml
+from ddprof.capture.launcher.host.nvml import Nvml
 
 _PERIOD_S = 1.0
 _MEANS = ("sm_clock_mhz", "power_mw")

@@ -7,10 +7,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ddprof.capture.config import CaptureConfig
-from ddprof.capture.files import write_bytes
-from ddprof.capture.layout import SHIM_CONFIG, SHIM_DIR
+from ddprof.capture.files.config import CaptureConfig
+from ddprof.capture.files.layout import SHIM_CONFIG, SHIM_DIR
+from ddprof.capture.files.storage import write_bytes
 
+_CAPTURE = Path(__file__).resolve().parent.parent
+_SITECUSTOMIZE = _CAPTURE / "_sitecustomize.py"
 ENV_SHIM = "DDPROF_SHIM"  # for the .pth route, where PYTHONPATH is ignored (python -E, -I)
 
 
@@ -26,7 +28,7 @@ def write_shim(config: CaptureConfig) -> Path:
     shim.mkdir(parents=True, exist_ok=True)
     config.save(shim / SHIM_CONFIG)
     # Whole or not at all: another node of the job may be starting Python from this very folder.
-    write_bytes(shim / "sitecustomize.py", Path(__file__).with_name("_sitecustomize.py").read_bytes())
+    write_bytes(shim / "sitecustomize.py", _SITECUSTOMIZE.read_bytes())
     return shim
 
 
@@ -41,4 +43,4 @@ def child_environment(shim: Path, base: Mapping[str, str]) -> dict[str, str]:
 
 def package_dir() -> Path:
     """The folder that holds the `ddprof` package."""
-    return Path(__file__).resolve().parent.parent.parent
+    return _CAPTURE.parent.parent

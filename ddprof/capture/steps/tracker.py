@@ -14,10 +14,10 @@ from _thread import get_ident  # by name: one look-up on the step path instead o
 from collections.abc import Callable
 from time import time_ns
 
-from ddprof.capture.annotate import Range
-from ddprof.capture.ring import StepRing
-from ddprof.capture.step import BACKWARD, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, Step
-from ddprof.capture.step_log import StepLog
+from ddprof.capture.files.ring import StepRing
+from ddprof.capture.files.step import BACKWARD, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, Step
+from ddprof.capture.steps.step_log import StepLog
+from ddprof.capture.window.annotate import Range
 
 _RANGES = tuple(f"ddprof::{name}" for name in PHASE_NAMES)
 Token = bool | Range  # whether a phase is counted, or its range while somebody listens (then it is)

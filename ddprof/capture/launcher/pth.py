@@ -1,7 +1,7 @@
 """The second way in, for interpreters that ignore PYTHONPATH (`python -E`, `python -I`).
 
-    python -m ddprof.capture.pth install     # writes one line into this environment's site-packages
-    python -m ddprof.capture.pth remove
+    python -m ddprof.capture.launcher.pth install     # writes one line into this environment's site-packages
+    python -m ddprof.capture.launcher.pth remove
 
 The line does nothing unless `ddprof run` has set DDPROF_SHIM. `ddprof run` itself does not depend on it.
 """
@@ -12,7 +12,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from ddprof.capture.shim import ENV_SHIM
+from ddprof.capture.launcher.shim import ENV_SHIM
 
 FILE_NAME = "ddprof-capture.pth"
 # `site` runs lines of a .pth file that begin with "import"; an error in one is printed whenever Python starts.
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     elif arguments == ["remove"]:
         remove(site_packages)
     else:
-        sys.stderr.write("usage: python -m ddprof.capture.pth install|remove\n")
+        sys.stderr.write("usage: python -m ddprof.capture.launcher.pth install|remove\n")
         return 2
     return 0
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.files import write_json
+from ddprof.capture.files.storage import write_json
 
 _SLACK_NS = 2_000_000  # entries are created just before the operator that a window still sees
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ddprof._version import __version__
-from ddprof.capture.layout import SCHEMA, host_label
-from ddprof.capture.run_folder import RunSummary
+from ddprof.capture.files.layout import SCHEMA, host_label
+from ddprof.capture.launcher.run_folder import RunSummary
 
 
 def begin(command_line: Sequence[str], options: Mapping[str, Any], started_ns: int) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from ddprof.capture.counter_log import CounterLog
-from ddprof.capture.counters import HostCounters
-from ddprof.capture.gpus import GpuWatch
-from ddprof.capture.layout import host_label
-from ddprof.capture.live import LiveRank, latest_late, read_ranks, request_window
+from ddprof.capture.files.layout import host_label
+from ddprof.capture.launcher.host.counter_log import CounterLog
+from ddprof.capture.launcher.host.counters import HostCounters
+from ddprof.capture.launcher.host.gpus import GpuWatch
+from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
 
 _WARM_STEPS = 10
 _BASELINE_STEPS = 50

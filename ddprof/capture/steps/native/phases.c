@@ -1,4 +1,4 @@
-/* The phase timers of ddprof/capture/steps.py for the step path of a job: see there for what a step is.
+/* The phase timers of ddprof/capture/steps/tracker.py for the step path of a job: see there for what a step is.
 
    They are called eight times a step, each time with caches and TLB that the training has just filled with its own
    data. A Python function then costs 5 to 8 us, nearly all of it misses; here all that a common call reads lies in one
@@ -341,10 +341,10 @@ static PyType_Slot slots[] = {{Py_tp_init, StepTracker_init},
                               {Py_tp_members, members},
                               {Py_tp_getset, computed},
                               {Py_tp_methods, methods},
-                              {Py_tp_doc, "See ddprof/capture/steps.py."},
+                              {Py_tp_doc, "See ddprof/capture/steps/tracker.py."},
                               {0, NULL}};
 
-static PyType_Spec spec = {"ddprof.capture._phases.StepTracker", sizeof(StepTracker), 0,
+static PyType_Spec spec = {"ddprof.capture.steps._phases.StepTracker", sizeof(StepTracker), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
 
 static struct PyModuleDef definition = {

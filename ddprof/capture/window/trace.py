@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.annotate import Annotator, Range
-from ddprof.capture.files import compress, free_bytes
-from ddprof.capture.layout import TRACE_SUFFIX
+from ddprof.capture.files.layout import TRACE_SUFFIX
+from ddprof.capture.files.storage import compress, free_bytes
+from ddprof.capture.window.annotate import Annotator, Range
 
 _MIN_FREE_BYTES = 16 << 20  # below this an export would most likely fill the disk the job writes its checkpoints to
 _EXPORT_LOCK_S = 10.0

@@ -14,10 +14,18 @@ from statistics import median
 from typing import Any
 
 from ddprof.capture import sidecar
-from ddprof.capture.files import write_json
-from ddprof.capture.layout import MANIFEST, RING_SUFFIX, SCHEMA, SIDECAR_SUFFIX, TRACE_SUFFIX, host_label, parse_stem
-from ddprof.capture.liveness import runs_here
-from ddprof.capture.ring import read_ring
+from ddprof.capture.files.layout import (
+    MANIFEST,
+    RING_SUFFIX,
+    SCHEMA,
+    SIDECAR_SUFFIX,
+    TRACE_SUFFIX,
+    host_label,
+    parse_stem,
+)
+from ddprof.capture.files.ring import read_ring
+from ddprof.capture.files.storage import write_json
+from ddprof.capture.launcher.liveness import runs_here
 
 LATEST = "latest"
 _WARM_STEPS = 2

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.gpus import GpuWatch
+from ddprof.capture.launcher.host.gpus import GpuWatch
 
 _IB_COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_wait", "symbol_error", "link_downed")
 _IB_WORD_BYTES = 4  # port_*_data count 32-bit words

@@ -1,14 +1,14 @@
-"""The phase timers in C: see `steps` and `native/phases.c`."""
+"""The phase timers in C: see `tracker` and `native/phases.c`."""
 
 from collections.abc import Callable
 from typing import Any
 
-from ddprof.capture.annotate import Range
-from ddprof.capture.ring import StepRing
-from ddprof.capture.step import Step
+from ddprof.capture.files.ring import StepRing
+from ddprof.capture.files.step import Step
+from ddprof.capture.window.annotate import Range
 
 class StepTracker:
-    """`steps.StepTracker`, which also guards itself: see `guard.Guard.lead`."""
+    """`tracker.StepTracker`, which also guards itself: see `guard.Guard.lead`."""
 
     enabled: bool
     timed: bool

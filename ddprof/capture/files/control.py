@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ddprof.capture.layout import CONTROL
+from ddprof.capture.files.layout import CONTROL
 
 _POLL_S = 0.5
 _STUCK_POLLS = 10  # 5 s without a step boundary

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from ddprof.capture.annotate import Annotator, Range
+from ddprof.capture.files.step import FORWARD
 from ddprof.capture.guard import Guard
-from ddprof.capture.step import FORWARD
-from ddprof.capture.steps import StepTracker
+from ddprof.capture.steps.tracker import StepTracker
+from ddprof.capture.window.annotate import Annotator, Range
 
 FIRST_STEP = 3  # by then the roots are known, and the learning is over
 PERIOD_STEPS = 17  # a prime: what the job does every second, fourth or tenth step falls into the sample as often

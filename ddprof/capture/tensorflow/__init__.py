@@ -1,0 +1,1 @@
+"""TensorFlow jobs, captured by TensorFlow's own profiler."""

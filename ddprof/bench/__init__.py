@@ -1,1 +1,1 @@
-"""Proof on real jobs: workloads with a fault, without it, and with its fix, against what ddprof says of them."""
+"""ddprof measured: reports against labelled runs, and on real jobs with a fault, without it, and with its fix."""

@@ -1,4 +1,4 @@
-"""`ddprof bench`: is what ddprof says true, on real jobs on this machine?"""
+"""`ddprof dev bench`: is what ddprof says true, on real jobs on this machine?"""
 
 from __future__ import annotations
 

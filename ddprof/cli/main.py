@@ -5,7 +5,6 @@ Only click and the standard library are imported here; a command's own module is
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -15,6 +14,8 @@ from typing import Any
 import click
 
 from ddprof._version import __version__
+from ddprof.cli.dev import DEVELOPERS
+from ddprof.cli.lazy_group import LazyGroup
 from ddprof.errors import DdprofError
 
 # name -> (module, one line of help). The module holds the click command as `command`.
@@ -30,13 +31,14 @@ COMMANDS = {
     "export": ("ddprof.cli.export", "Write a Perfetto trace of all ranks, or tables as parquet or CSV."),
     "explain": ("ddprof.cli.explain", "Explain a finding: what it detects, why it costs, how to fix it."),
     "demo": ("ddprof.cli.demo", "Analyze a shipped sample trace."),
-    "score": ("ddprof.cli.score", "Score ddprof against labelled runs, whose truth is known."),
-    "bench": ("ddprof.cli.bench", "Prove on real jobs that what ddprof says is true."),
     "status": ("ddprof.cli.status", "Show who is behind in a running job."),
     "trigger": ("ddprof.cli.trigger", "Open a trace window on a running job."),
     "stop": ("ddprof.cli.stop", "End capture in a running job; the job goes on."),
     "completion": ("ddprof.cli.completion", "Print the shell completion script."),
 }
+
+# What serves ddprof's own developers: `ddprof dev`, and its commands by their own names too, which scripts use.
+UNLISTED = {"dev": ("ddprof.cli.dev", "Measure ddprof itself."), **DEVELOPERS}
 
 EPILOG = """\b
 Exit codes: `ddprof run` returns the command's own (128 + n on signal n). Others:
@@ -49,28 +51,13 @@ Results are written to stdout, everything else to stderr. NO_COLOR is honoured;
 DDPROF_DEBUG=1 shows the traceback of an internal error."""
 
 
-class LazyGroup(click.Group):
-    """A group that knows its commands by name and help line, and imports one when it is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table: the order in which a user meets them."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now; None where there is none of that name."""
-        if cmd_name not in COMMANDS:
-            return None
-        found = importlib.import_module(COMMANDS[cmd_name][0]).command
-        assert isinstance(found, click.Command)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command list of `--help`, from the table: nothing is imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
-
-
-@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    listed=COMMANDS,
+    unlisted=UNLISTED,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="ddprof")
 def cli() -> None:
     """Find out why distributed PyTorch training is slow, what to change, and what it will win.

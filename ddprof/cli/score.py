@@ -1,4 +1,4 @@
-"""`ddprof score`: how often ddprof is right, over runs whose truth is known."""
+"""`ddprof dev score`: how often ddprof is right, over runs whose truth is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from ddprof.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from ddprof.analyzers.score import RunScore, Score
+    from ddprof.bench.score import RunScore, Score
 
 SCHEMA = "ddprof.score/1"
 
@@ -30,7 +30,7 @@ def command(folder: Path, form: str, workers: int | None) -> None:
     as found where a finding above "info" has an accepted identifier and exactly accepted culprit ranks. Any finding
     above "info" that no fault explains is a false accusation.
     """
-    from ddprof.analyzers.score import Score, labels, score
+    from ddprof.bench.score import Score, labels, score
 
     total = len(labels(folder))
     runs: list[RunScore] = []

@@ -15,7 +15,7 @@ from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.analyzers.score import RunScore, compare
+from ddprof.bench.score import RunScore, compare
 from ddprof.findings import Abstention, Candidate
 from ddprof.readers import discover, read
 from ddprof.report.model import Report

@@ -9,7 +9,7 @@ import pytest
 from corpus import CLEAN, FAULTY, HARD, SCENARIOS
 from labelled_runs import Runs
 
-from ddprof.analyzers.score import Score, score
+from ddprof.bench.score import Score, score
 
 MAX_REPLAY_ERROR = 1e-3
 MAX_LEDGER_ERROR = 1e-3  # of wall time, mean over causes

@@ -14,6 +14,7 @@ import pytest
 
 from ddprof._version import __version__
 from ddprof.cli import main as cli_main
+from ddprof.cli.dev import DEVELOPERS
 
 HEAVY = {"numpy", "pandas", "pyarrow", "torch", "rich", "dash", "plotly", "msgspec", "fsspec", "asyncio", "sqlite3"}
 
@@ -26,12 +27,20 @@ def test_help_names_every_command_and_exit_code(ddprof) -> None:
     code, out, _ = ddprof("--help")
     assert code == 0
     assert all(f"\n  {name} " in out for name in cli_main.COMMANDS)
+    assert not any(f"\n  {name} " in out for name in cli_main.UNLISTED)
     assert all(f"\n    {number}  " in out for number in range(5))
 
 
-@pytest.mark.parametrize("name", list(cli_main.COMMANDS))
+def test_help_of_the_developers_group_names_its_commands(ddprof) -> None:
+    code, out, _ = ddprof("dev", "--help")
+    assert code == 0
+    assert all(f"\n  {name} " in out for name in DEVELOPERS)
+    assert all(ddprof("dev", name, "--help")[1] for name in DEVELOPERS)
+
+
+@pytest.mark.parametrize("name", [*cli_main.COMMANDS, *cli_main.UNLISTED])
 def test_every_command_exists_and_has_help(ddprof, name: str) -> None:
-    found = importlib.import_module(cli_main.COMMANDS[name][0]).command
+    found = importlib.import_module({**cli_main.COMMANDS, **cli_main.UNLISTED}[name][0]).command
     assert isinstance(found, click.Command)
     assert ddprof(name, "--help")[0] == 0
 

@@ -16,7 +16,7 @@ from ddprof.findings import Change
 from ddprof.tables import Array
 
 # A worker wakes for every batch and takes a core from a rank for a slice of the scheduler, its reader thread another:
-# 2 to 11 ms on six workloads on two virtual cores (`ddprof bench workloads`).
+# 2 to 11 ms on six workloads on two virtual cores (`ddprof dev bench workloads`).
 HANDOVER_US = 5_000.0
 MAX_RANKS = 64  # queues simulated: the slowest loaders; the others never come last
 

@@ -1,4 +1,4 @@
-"""The score itself: what counts as found, as named, as false; and `ddprof score` around it."""
+"""The score itself: what counts as found, as named, as false; and `ddprof dev score` around it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from labelled_runs import Runs
 
-from ddprof.analyzers.score import Score, compare, labels, read_label, score_run
+from ddprof.bench.score import Score, compare, labels, read_label, score_run
 from ddprof.cli.score import SCHEMA, command
 from ddprof.errors import NoUsableInput
 

@@ -20,7 +20,9 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 VOCABULARY = {"averages", "model", "tables", "intervals", "units", "errors", "findings", "_version", "hardware"}
-FACTS, JOB, RULES, REPLAY, PLANNING = (f"analyzers.{part}" for part in ("facts", "job", "rules", "replay", "planning"))
+FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING = (
+    f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning")
+)
 PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
@@ -38,10 +40,11 @@ ALLOWED: dict[str, set[str]] = {
     "readers": VOCABULARY,
     FACTS: VOCABULARY,
     JOB: VOCABULARY | {FACTS},
-    RULES: VOCABULARY | {FACTS, JOB, REPLAY},
-    REPLAY: VOCABULARY | {FACTS, JOB},
-    PLANNING: VOCABULARY | {FACTS, JOB, REPLAY},
-    "analyzers": VOCABULARY | {FACTS, JOB, RULES, REPLAY, PLANNING, "readers", PURE_REPORT},
+    EXECUTION: VOCABULARY | {FACTS, JOB},
+    RULES: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
+    REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
+    PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
+    "analyzers": VOCABULARY | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, "readers", PURE_REPORT},
     "report": VOCABULARY,
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api", "capture"},  # capture.live: step rings
@@ -82,7 +85,7 @@ FILES = dict(SOURCES)
 
 def _unit(name: str) -> str:
     """The unit of the import table that a module belongs to."""
-    for unit in (FACTS, JOB, RULES, REPLAY, PLANNING):
+    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING):
         if name == unit or name.startswith(unit + "."):
             return unit
     return name.split(".")[0]

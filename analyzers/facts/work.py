@@ -41,6 +41,40 @@ def compute_work(facts: RankFacts) -> Intervals:
     return busy(facts.device_ops, Work.COMPUTE) if facts.is_device_rank else host_work(facts)
 
 
+def stage_work(facts: RankFacts) -> Intervals:
+    """Compute of the forward and backward passes; on a CPU rank that of the optimizer too."""
+    if not facts.is_device_rank:
+        return host_work(facts)
+    ops = facts.device_ops
+    mine = (ops["work"] == Work.COMPUTE) & ~launched_in(facts, Phase.OPTIMIZER)
+    return intervals.union(ops["start_ns"][mine], ops["end_ns"][mine])
+
+
+def step_compute_ns(facts: RankFacts) -> Array:
+    """Compute time of each step, ns, shape (steps,); a kernel counts in full, in the step it was launched in."""
+    if not facts.is_device_rank:
+        return intervals.overlap(host_work(facts), facts.steps["start_ns"], facts.steps["end_ns"])
+    ops, count = facts.device_ops, len(facts.steps)
+    step = np.searchsorted(facts.steps["start_ns"], issued_ns(ops), side="right") - 1
+    mine = (ops["work"] == Work.COMPUTE) & (step >= 0)
+    return np.bincount(step[mine], weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=count)
+
+
+def knows_launches(facts: RankFacts) -> bool:
+    """Whether the trace says when work was issued: that of a CPU rank always, a device's if it holds host calls."""
+    return not facts.is_device_rank or bool((facts.device_ops["launch_ns"] != NULL).any())
+
+
+def lost_device(facts: RankFacts) -> bool:
+    """Whether the rank has a device, but its trace holds no event of it."""
+    return facts.is_device_rank and not len(facts.device_ops)
+
+
+def hides_waits(facts: RankFacts) -> bool:
+    """Whether waits for other ranks look like host time: on a CPU rank whose trace holds no communication."""
+    return not facts.is_device_rank and not len(facts.comms)
+
+
 def issued_ns(table: Table) -> Array:
     """When each operation or communication was launched; where no launch is known, when it started."""
     return np.asarray(np.where(table["launch_ns"] == NULL, table["start_ns"], table["launch_ns"]))

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.work import hides_waits
 from ddprof.analyzers.job.clock import align
 from ddprof.analyzers.job.common_steps import common_steps
-from ddprof.analyzers.job.cores import crowding_note
 from ddprof.analyzers.job.ledger import build_ledger
 from ddprof.analyzers.job.matching import match
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.oversubscription import oversubscription_note
 from ddprof.analyzers.job.pipeline import bubble_allowance, find_pipeline
 from ddprof.analyzers.job.traffic.groups import comm_group_ids, groups_table
 from ddprof.analyzers.job.waiting.blame import charge
@@ -49,7 +50,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         ledger=ledger,
         blame=charge(ranks, instances, members, clock),
         pipeline=pipeline,
-        health=(*uncommon, *notes, *matched.notes, *_health(ranks, missing, world_size), *crowding_note(ranks)),
+        health=(*uncommon, *notes, *matched.notes, *_health(ranks, missing, world_size), *oversubscription_note(ranks)),
         step_ns=round(float(np.mean(per_step))) if per_step else 0,
         per_step_ns=tuple(per_step),
     )
@@ -84,7 +85,7 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
                 f"ranks hold {min(counts)} to {max(counts)} steps", "means are over each rank's own steps", "info"
             )
         )
-    if len(ranks) > 1 and not any(f.is_device_rank or len(f.comms) for f in ranks):
+    if len(ranks) > 1 and all(hides_waits(f) for f in ranks):
         notes.append(
             HealthNote(
                 "no communication was recorded between the ranks", "time they wait for each other counts as the host's"

@@ -129,6 +129,11 @@ class JobFacts:
     per_step_ns: tuple[int, ...] = field(default=())
     step_times: Mapping[int, Mapping[str, int]] = field(default_factory=dict)  # rank -> its own timers, traced or not
 
+    @property
+    def on_device(self) -> bool:
+        """Whether the job runs on devices (its first rank does) or on CPU ranks."""
+        return self.ranks[0].is_device_rank
+
     @cached_property
     def origin_ns(self) -> int:
         """Time zero of everything shown: the earliest first step mark, ns on the reference clock; 0 without steps."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.early import early_comms
-from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.analyzers.facts.work import host_work, issued_ns, launched_in
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.work import issued_ns, stage_work
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.tables import Array
@@ -89,19 +89,11 @@ def _chains(traffic: Counter[tuple[int, int]]) -> list[list[int]]:
 
 
 def stage_work_ns(facts: RankFacts) -> float:
-    """Forward and backward compute per step, optimizer left out."""
+    """Forward and backward compute per step, ns; 0 without steps."""
     if not len(facts.steps):
         return 0.0
-    ops = facts.device_ops
-    if not facts.is_device_rank:
-        return float(intervals.overlap(host_work(facts), *_window(facts)).sum()) / len(facts.steps)
-    compute = (ops["work"] == Work.COMPUTE) & ~launched_in(facts, Phase.OPTIMIZER)
-    union = intervals.union(ops["start_ns"][compute], ops["end_ns"][compute])
-    return float(intervals.overlap(union, *_window(facts)).sum()) / len(facts.steps)
-
-
-def _window(facts: RankFacts) -> tuple[Array, Array]:
-    return facts.steps["start_ns"], facts.steps["end_ns"]
+    inside = intervals.overlap(stage_work(facts), facts.steps["start_ns"], facts.steps["end_ns"])
+    return float(inside.sum()) / len(facts.steps)
 
 
 def bubble_allowance(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import free_host, host_work, issued_ns
+from ddprof.analyzers.facts.work import free_host, host_work, issued_ns, step_compute_ns
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.tables import Array
 
@@ -57,7 +57,7 @@ def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
     more = np.zeros(len(ranks))
     if not steps:
         return Pace(np.full(len(ranks), np.nan), factor_steps, time_us, coverage, more)
-    if not all(f.is_device_rank for f in ranks):
+    if any(len(f.host_work) for f in ranks):
         busy = np.array([_host_busy(f)[:steps] for f in ranks], float)
         return _from_times(busy, peers(len(ranks), pipeline))
     tables = [_kernel_table(f, steps) for f in ranks]
@@ -225,18 +225,8 @@ def work_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
     if not steps:
         none = np.full((len(ranks), 1), np.nan)
         return Pace(np.full(len(ranks), np.nan), none, np.zeros(len(ranks)), np.zeros(len(ranks)), np.zeros(len(ranks)))
-    times = np.array([_step_compute(f, steps) for f in ranks], float)
+    times = np.array([step_compute_ns(f)[:steps] for f in ranks], float)
     return _from_times(times, peers(len(ranks), pipeline))
-
-
-def _step_compute(facts: RankFacts, steps: int) -> Array:
-    """Compute time per step, ns; a kernel belongs to the step it was launched in."""
-    if not facts.is_device_rank:
-        return _host_busy(facts)[:steps]
-    ops = facts.device_ops
-    step = np.searchsorted(facts.steps["start_ns"], issued_ns(ops), side="right") - 1
-    mine = (ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps)
-    return np.bincount(step[mine], weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=steps)
 
 
 def host_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
@@ -262,7 +252,7 @@ def contention(ranks: Sequence[RankFacts]) -> float:
     weights: list[float] = []
     kernels: set[str] = set()
     for facts in ranks:
-        if not facts.is_device_rank or not len(facts.steps):
+        if not len(facts.steps):
             continue
         table = _kernel_table(facts, len(facts.steps))
         for name, (count, time) in table.items():

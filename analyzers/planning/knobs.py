@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import (
     FUSED_DEVICE_SHARE,
@@ -25,8 +26,6 @@ from ddprof.errors import UsageError
 from ddprof.findings import Change
 
 MIB = 2.0**20
-HALF_PACKING_NS_PER_MIB = 2_000.0  # casting to 16 bit and back at HBM rate: 2 x 1.5 MiB read and written at 1.5 TB/s
-CPU_PACKING_NS_PER_MIB = 400_000.0  # the same on a host core at 8 GB/s
 
 
 @dataclass(frozen=True)
@@ -167,8 +166,7 @@ def _compression(setting: Setting, measures: Measures, now: Present) -> tuple[Ch
         raise UsageError(f"compression={setting.value}: fp16 or bf16")
     if gradient_traffic(measures) is None:
         raise UsageError("compression: no all-reduce of gradients between data-parallel ranks in this run")
-    on_device = measures.job.ranks[0].is_device_rank
-    return (Change("scale_volume", (), (0.5, HALF_PACKING_NS_PER_MIB if on_device else CPU_PACKING_NS_PER_MIB)),)
+    return (Change("scale_volume", (), (0.5, execution_of(measures.job).limits.packing_ns_per_mib)),)
 
 
 def _schedule(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
@@ -29,7 +30,6 @@ FORWARD_SHARE = 1 / 3
 BAND = 0.2
 USABLE = 0.92  # of device memory
 FIRST_MIB, CAP_MIB = 1.0, 25.0
-CPU_CAST_NS_PER_MIB, DEVICE_CAST_NS_PER_MIB = 400_000.0, 2_000.0
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,10 @@ def _cost(measures: Measures) -> TransferCurve:
     found = gradient_curve(measures)
     if found is not None:
         return found
+    limits = execution_of(measures.job).limits
     for traffic in measures.comm.traffic:
         if traffic.op in ("reduce_scatter", "all_gather"):
-            curve = transfer_curve(traffic.sizes_bytes, traffic.times_us * 2e3, measures.job.ranks[0].is_device_rank)
+            curve = transfer_curve(traffic.sizes_bytes, traffic.times_us * 2e3, limits.transfer_prior)
             if curve is not None:
                 return curve
     raise NoUsableInput("no collective of gradients or parameters in this run: its links' cost is unknown")
@@ -223,5 +224,5 @@ def _compression(prices: Pricer) -> Compression | None:
     step_us = prices.step_us(())
     free_us = prices.step_us((Change("scale_transfer", (), (0.0,), traffic.role),))
     half, tenth = (step_us - prices.step_us((Change("scale_volume", (), (share,)),)) for share in (0.5, 0.1))
-    rate = DEVICE_CAST_NS_PER_MIB if prices.measures.job.ranks[0].is_device_rank else CPU_CAST_NS_PER_MIB
-    return Compression(step_us - free_us, max(0.0, half), max(0.0, tenth), traffic.total_bytes / 2**20 * rate / 1e3)
+    packing_us = traffic.total_bytes / 2**20 * execution_of(prices.measures.job).limits.packing_ns_per_mib / 1e3
+    return Compression(step_us - free_us, max(0.0, half), max(0.0, tenth), packing_us)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import GRADIENT_ROLES, certainty, doubtful, of_reason
@@ -41,8 +42,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     for exposure in of_reason(measures, "bandwidth"):
         traffic = exposure.traffic
         gradients = traffic.role in GRADIENT_ROLES
-        # bf16_compress_hook asks for NCCL (torch.distributed.algorithms.ddp_comm_hooks.default_hooks).
-        hook = "bf16_compress_hook" if measures.job.ranks[0].is_device_rank else "fp16_compress_hook"
+        hook = execution_of(measures.job).compression_hook
         fix = Fix(
             setting="gradient compression" if gradients else "link of the " + (traffic.role or "model") + " groups",
             suggested=hook if gradients else "keep these groups inside NVLink; check the NCCL transport",

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -26,7 +27,7 @@ MIN_SHARE = 0.015  # of the step idle before launches, healthy runs 0.1 %; queue
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Idle for want of launches, on the typical rank."""
     job = measures.job
-    if not any(f.is_device_rank for f in job.ranks):
+    if not execution_of(job).runs_ahead:
         yield Abstention(RULE.id, "a CPU run has no launch queue")
         return
     idle = measures.starved_us

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost
 from ddprof.analyzers.rules.evidence.settings import setting, text
@@ -73,12 +74,12 @@ def workers_fix(measures: Measures, waited_us: float, position: int | None = Non
             suggested = int(workers)
         if short or suggested == workers:
             why += f"; the {cost.cores} cores of this rank cannot make a batch per step: make the batch cheaper too"
-    pinned = ", pin_memory=True" if measures.job.ranks[0].is_device_rank else ""  # there is no copy to a CPU
+    arguments = execution_of(measures.job).loader_arguments
     return Fix(
         setting="num_workers",
         current=text(workers),
         suggested=str(suggested),
-        patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor=4, persistent_workers=True{pinned})",
+        patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor=4, persistent_workers=True{arguments})",
         why=why,
         source="torch.utils.data.DataLoader documentation",
     )

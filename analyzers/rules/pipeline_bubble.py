@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
 from ddprof.analyzers.rules.evidence.stages import unmatched_messages
@@ -26,7 +27,7 @@ MIN_SHARE = 0.05  # of the step
 
 def _host_us(measures: Measures) -> float:
     """What twice the microbatches cost the host, us per step: nothing where it runs ahead of a device."""
-    if measures.job.ranks[0].is_device_rank:
+    if execution_of(measures.job).runs_ahead:
         return 0.0
     return float(measures.cause_us("host_launch").mean())
 

@@ -14,14 +14,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unmatched_messages
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
-
-MIN_EXCESS = 0.05  # of the mean stage
-MIN_EXCESS_CPU = 0.2  # operator times of CPU ranks that share cores differ by 10 % and more without any fault
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -33,8 +31,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     work = np.array([np.mean([measures.stage_work_us[p] for p in stage]) for stage in pipeline.stages])
     mean = float(work.mean())
-    floor = MIN_EXCESS if measures.job.ranks[0].is_device_rank else MIN_EXCESS_CPU
-    slow = np.flatnonzero(work > (1 + floor) * mean)
+    slow = np.flatnonzero(work > (1 + execution_of(measures.job).limits.min_stage_excess) * mean)
     if mean <= 0 or not len(slow):
         return
     slowest = int(np.argmax(work))

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Pace
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
@@ -27,15 +28,13 @@ from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks
 
-MIN_EXCESS = 0.02  # slower than the typical peer; healthy ranks of one model differ by about 0.5 %
-MIN_EXCESS_CPU = 0.25  # operator times of CPU ranks that share cores differ by 10 to 20 % without any fault
 NOISE_FACTOR = 4.0  # and this many robust standard deviations of the ranks' spread
 STICKY_SHARE = 0.5  # in at least this share of its excess in nearly every step, else it is not the rank
 MIN_COVERAGE = 0.2  # of the rank's compute time must be comparable
 MAX_CULPRIT_SHARE = 0.5  # more than half of the ranks cannot all be slower than typical
 
 
-def slow_positions(pace: Pace, min_excess: float = MIN_EXCESS, enough: float = np.inf) -> Array:
+def slow_positions(pace: Pace, min_excess: float, enough: float = np.inf) -> Array:
     """Positions whose pace is steadily above their peers': in nearly every step by STICKY_SHARE of the typical excess,
     or by `enough`; sorted, possibly empty.
     """
@@ -68,8 +67,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not np.isfinite(pace.factor).any():
         yield Abstention(RULE.id, "no two ranks run the same kernels, so none can be called slow")
         return
-    on_device = job.ranks[0].is_device_rank
-    chosen = slow_positions(pace) if on_device else slow_positions(pace, MIN_EXCESS_CPU, MIN_EXCESS_CPU)
+    execution = execution_of(job)
+    chosen = slow_positions(pace, execution.limits.min_compute_excess, execution.limits.sure_compute_excess)
     chosen = chosen[pace.more_work[chosen] < 0.1]
     if not len(chosen):
         return
@@ -80,10 +79,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(slowest[0])
     said, cure = of_slow_device(measures, slowest)
     steps = measures.steps
-    what = "kernels" if job.ranks[0].is_device_rank else "operators"
     yield Candidate(
         id=RULE.id,
-        summary=f"{what} on {format_ranks(numbers)} take {max(factors) - 1:.0%} longer than on their peers",
+        summary=f"{execution.work_noun} on {format_ranks(numbers)} take {max(factors) - 1:.0%} longer than on their"
+        " peers",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_compute", numbers, tuple(factors), "peers"),),

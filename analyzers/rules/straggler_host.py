@@ -17,19 +17,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.slowdown import Pace
 from ddprof.analyzers.job.waiting.lateness import latest_rank
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
-from ddprof.analyzers.rules.straggler_compute import MIN_EXCESS_CPU, slow_positions
+from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
-from ddprof.tables import NULL, Array
+from ddprof.tables import Array
 from ddprof.units import format_ranks, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
-MIN_EXCESS_OF_STEP = 0.01
 HOST_CAUSES = ("host_launch", "host_sync", "allocator", "other", "unknown")
 MIN_CHARGED_SHARE = 0.5  # of all waiting, for one rank to be named
 SURE_CHARGED_SHARE = 0.25  # the same where it is last more often than chance
@@ -39,7 +40,6 @@ NO_COMMUNICATION = "no communication was recorded: a CPU rank that waits for its
 MIN_COST_SHARE = 0.03
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
 FEW_WAITS = 4
-MIN_EXCESS_OF_STEP_CPU = 0.05  # threads of CPU ranks are descheduled for milliseconds without any fault
 
 
 def slow_hosts(pace: Pace, floor_us: float) -> tuple[Array, float]:
@@ -63,7 +63,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
         return
-    if not measures.job.ranks[0].is_device_rank and not len(measures.job.instances):
+    execution = execution_of(measures.job)
+    if not execution.sees_waits(measures.job):
         yield Abstention(RULE.id, NO_COMMUNICATION)
         return
     if not _sees_calls(measures):
@@ -72,13 +73,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         if not late:
             yield Abstention(RULE.id, NO_CALLS)
         return
-    share = MIN_EXCESS_OF_STEP if measures.job.ranks[0].is_device_rank else MIN_EXCESS_OF_STEP_CPU
-    chosen, typical = slow_hosts(measures.host, share * measures.step_us)
-    if not measures.job.ranks[0].is_device_rank:  # operators and Python run on one core: both slow is one cause
-        told = np.isin(chosen, slow_positions(measures.compute, MIN_EXCESS_CPU, MIN_EXCESS_CPU))
-        if told.any() and told.all():
-            return
-        chosen = chosen[~told]
+    limits = execution.limits
+    slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
+    explaining = limits.explaining_compute_excess
+    chosen = np.setdiff1d(slow, slow_positions(measures.compute, explaining, explaining))
+    if len(slow) and not len(chosen):
+        return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):
         yield from _late(measures, SURE_CHARGED_SHARE)
         return
@@ -117,7 +117,7 @@ def _sees_calls(measures: Measures) -> bool:
     """Does every device rank's trace say when its work was launched? (One of communication alone need not.)"""
     job = measures.job
     alone = out_of_scope(job) is not None
-    return alone or all(not f.is_device_rank or (f.device_ops["launch_ns"] != NULL).any() for f in job.ranks)
+    return alone or all(knows_launches(f) for f in job.ranks)
 
 
 def _late(measures: Measures, sure_share: float) -> list[Candidate]:

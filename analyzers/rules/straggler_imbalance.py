@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Pace
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
@@ -25,10 +26,8 @@ from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks
 
-# Operators of CPU ranks share cores with everything else on the machine: healthy runs spread by 10 to 25 %.
-MIN_SPREAD_CPU = 0.30
-MIN_SPREAD = 0.03  # of the compute time, between the slowest rank of a step and the mean
 MORE_WORK_SHARE = 0.1
+STEADY_EXCESS = 0.02  # over the typical peer in nearly every step: such ranks are slow, and set aside
 MIN_FED_SPREAD = (
     0.05  # between the batches of a step; the last batch of an epoch apart, equal batches differ by nothing
 )
@@ -117,10 +116,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, unknown)
         return
     heavy = np.flatnonzero(pace.more_work >= MORE_WORK_SHARE)
-    steady = slow_positions(pace)
+    steady = slow_positions(pace, STEADY_EXCESS)
     spread, turns = rotating_spread(measures.work, pace, steady.tolist())
-    floor = MIN_SPREAD if measures.job.ranks[0].is_device_rank else MIN_SPREAD_CPU
-    if spread < floor or (turns < 2 and not len(heavy)):
+    if spread < execution_of(measures.job).limits.min_work_spread or (turns < 2 and not len(heavy)):
         return
     numbers = measures.ranks(heavy) if len(heavy) and turns < 2 else ()
     lost = measures.cause_us("comm_wait").mean()

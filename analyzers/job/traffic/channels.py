@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
-from ddprof.tables import Array
+from ddprof.tables import NULL, Array
 
 # Ends of members agree within tens of microseconds; those of strangers drift apart by whole kernels.
 TOGETHER_NS = 60_000
@@ -45,10 +45,9 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
 def _channels(facts: RankFacts) -> list[tuple[int, Array]]:
     """(track, ends in order) of each stream that carries nameless collectives, by stream order."""
     comms = facts.comms
-    mine = np.flatnonzero((comms["group"] == NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT))
-    if not len(mine) or not facts.is_device_rank:
-        return []
-    track = facts.device_ops["track"][comms["device_op"][mine]]
+    nameless = (comms["group"] == NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
+    mine = np.flatnonzero(nameless & (comms["device_op"] != NULL))
+    track = comms["track"][mine]
     return [(int(t), np.sort(comms["end_ns"][mine[track == t]])) for t in np.unique(track)]
 
 

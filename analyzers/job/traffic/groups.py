@@ -87,9 +87,7 @@ def _nameless(
 ) -> np.ndarray:
     """Group ids of communications without a named group: their channel where it was inferred, else the world."""
     mapped = np.empty(len(rows), np.int64)
-    tracks = (
-        facts.device_ops["track"][facts.comms["device_op"][rows]] if facts.is_device_rank else np.zeros(len(rows), int)
-    )
+    tracks = facts.comms["track"][rows]
     for track in np.unique(tracks):
         members = inferred.get((position, int(track)))
         key = everyone if members is None else (members, f"channel {len(members)}")

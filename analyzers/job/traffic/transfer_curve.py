@@ -13,13 +13,17 @@ import numpy as np
 from ddprof.analyzers.job.traffic.cost import MIN_SIZE_RANGE, CostModel, fit_cost
 from ddprof.tables import Array
 
-# Latency of one call where a run has messages of one size only, and no more than half of what that message took:
-# NCCL's own base and hop latencies (tuning.cc) add up to 20 to 40 us in a node; gloo's all-reduce of 64 KiB between
-# two ranks took 363 us.
-PRIOR_LATENCY_DEVICE_NS, PRIOR_LATENCY_CPU_NS = 30_000.0, 250_000.0
-PRIOR_RATE_DEVICE, PRIOR_RATE_CPU = 100.0, 2.0  # bytes per ns: a fast link's bus bandwidth; memory copies of gloo
 LATENCY_BOUND_RATE = 2.0  # bytes per ns: below it a device's message is mostly latency
 BINS_PER_OCTAVE = 2
+
+
+@dataclass(frozen=True)
+class TransferPrior:
+    """What is assumed of a link where a run does not tell."""
+
+    latency_ns: float  # of one call where all messages have one size, and no more than half of what that message took
+    bytes_per_ns: float  # the fastest there is
+    latency_bound_bytes_per_ns: float  # messages of one size that move more slowly are mostly latency
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class TransferCurve:
         return float(measured) * self.line.time_ns(size_bytes) / max(self.line.time_ns(nearest), 1e-9)
 
 
-def transfer_curve(sizes_bytes: Array, times_ns: Array, is_device: bool) -> TransferCurve | None:
+def transfer_curve(sizes_bytes: Array, times_ns: Array, prior: TransferPrior) -> TransferCurve | None:
     """The curve of one kind of communication; None where no size is known.
 
     Sizes within half an octave are one point, at their medians; times never fall with size.
@@ -59,21 +63,21 @@ def transfer_curve(sizes_bytes: Array, times_ns: Array, is_device: bool) -> Tran
     took = np.maximum.accumulate(np.array([np.median(times[key == b]) for b in bins]))
     model = fit_cost(sizes, times)
     if model is not None and sizes.max() < MIN_SIZE_RANGE * sizes.min():
-        return _narrow_curve(sizes, times, is_device)
+        return _narrow_curve(sizes, times, prior)
     if model is not None:
-        rate = PRIOR_RATE_DEVICE if is_device else PRIOR_RATE_CPU
+        rate = prior.bytes_per_ns
         if model.bytes_per_ns <= rate:
             return TransferCurve(at, took, model, False)
         # Times that hardly follow sizes do not prove a link faster than there is.
         return TransferCurve(at, took, CostModel(max(0.0, float(took[-1]) - float(at[-1]) / rate), rate), True)
-    if is_device and float(at[-1]) < LATENCY_BOUND_RATE * float(took[-1]):
-        return _narrow_curve(sizes, times, is_device)
-    latency = min(PRIOR_LATENCY_DEVICE_NS if is_device else PRIOR_LATENCY_CPU_NS, 0.5 * float(took[-1]))
+    if float(at[-1]) < prior.latency_bound_bytes_per_ns * float(took[-1]):
+        return _narrow_curve(sizes, times, prior)
+    latency = min(prior.latency_ns, 0.5 * float(took[-1]))
     line = CostModel(latency, float(at[-1]) / (float(took[-1]) - latency))
     return TransferCurve(at, took, line, True)
 
 
-def _narrow_curve(sizes: Array, times: Array, is_device: bool) -> TransferCurve:
+def _narrow_curve(sizes: Array, times: Array, prior: TransferPrior) -> TransferCurve:
     """Sizes of nearly one value prove latency (fit_cost), hardly bandwidth.
 
     So the slope is the least that is significant, but no flatter than a fast link's.
@@ -85,6 +89,5 @@ def _narrow_curve(sizes: Array, times: Array, is_device: bool) -> TransferCurve:
         residual = times - times.mean() - slope * (sizes - sizes.mean())
         slope -= 2 * float(residual.std(ddof=2)) / (spread * len(sizes) ** 0.5)
     size, time = float(np.median(sizes)), float(np.median(times))
-    least = 1.0 / (PRIOR_RATE_DEVICE if is_device else PRIOR_RATE_CPU)
-    slope = min(max(slope, least), time / size)
+    slope = min(max(slope, 1.0 / prior.bytes_per_ns), time / size)
     return TransferCurve(np.array([size]), np.array([time]), CostModel(time - slope * size, 1.0 / slope), True)

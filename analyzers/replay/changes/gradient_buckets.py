@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.statistics import Traffic
@@ -53,10 +54,10 @@ def gradient_traffic(measures: Measures) -> Traffic | None:
 
 def gradient_curve(measures: Measures) -> TransferCurve | None:
     """What an all-reduce costs by size, from the run's own; small ones, no gradients themselves, show the latency."""
-    traffic = gradient_traffic(measures)
+    traffic, prior = gradient_traffic(measures), execution_of(measures.job).limits.transfer_prior
     if traffic is None:
         return None
-    return transfer_curve(traffic.sizes_bytes, traffic.times_us * 1e3, measures.job.ranks[0].is_device_rank)
+    return transfer_curve(traffic.sizes_bytes, traffic.times_us * 1e3, prior)
 
 
 def backwards(graph: Graph, measures: Measures) -> list[Backward]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
 from ddprof.analyzers.facts.work import issued_ns
-from ddprof.analyzers.job.cores import core_contention
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.slowdown import contention
 from ddprof.analyzers.replay.graph.anchors import find_anchors
 from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
 from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
@@ -34,9 +33,7 @@ def build_graph(job: JobFacts) -> Graph:
             members[list(instances)] += 1
     spans = [measured_span_ns(rank) for rank in ranks]
     facts = [rank.facts for rank in ranks]
-    return Graph(
-        ranks, members, float(np.mean(spans)) if spans else 0.0, max(contention(facts), core_contention(facts))
-    )
+    return Graph(ranks, members, float(np.mean(spans)) if spans else 0.0, execution_of(job).interference(facts))
 
 
 def _beside(facts: RankFacts, base: dict[str, Array]) -> Array:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
 from ddprof.analyzers.job.traffic.statistics import Traffic
@@ -17,13 +19,7 @@ from ddprof.findings import Abstention
 from ddprof.units import format_us
 
 GRADIENT_ROLES = ("dp", "replicate", "world", "")
-MIN_SHARE_CPU = 0.12  # backends on CPU ranks share cores with the operators: healthy runs expose up to 10 %
-# Between CPU ranks a few MB per step cost wake-ups of threads on shared cores more than they cost the link: a word on
-# volume takes a volume, or a link that plainly holds the step.
-MIN_VOLUME_SHARE_CPU = 0.30
-MIN_VOLUME_BYTES_CPU = 8 * 2**20
 VOLUME = ("bandwidth", "sharding")
-MIN_SHARE = 0.01  # of the step exposed before anything is said
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
 LATENCY_COVERS = 0.9  # of the exposed transfer, by the sum of all latencies
 MIN_CALLS = 8
@@ -60,11 +56,13 @@ class Exposure:
 def exposures(measures: Measures) -> list[Exposure]:
     """Every kind of traffic with a clear exposure, classified; largest first."""
     found = []
-    floor = MIN_SHARE if measures.job.ranks[0].is_device_rank else MIN_SHARE_CPU
+    limits = execution_of(measures.job).limits
     for traffic in measures.comm.traffic:
         if traffic.role == "unmatched":  # only one member was traced: waiting and moving data cannot be told apart
             continue
-        if traffic.exposed_us < floor * measures.step_us or traffic.role == "pp" or traffic.op == "barrier":
+        if traffic.role == "pp" or traffic.op == "barrier":
+            continue
+        if traffic.exposed_us < limits.min_exposed_share * measures.step_us:
             continue
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
         reason = _reason(traffic, model, measures)
@@ -72,17 +70,17 @@ def exposures(measures: Measures) -> list[Exposure]:
             continue  # activations between layers (tensor, expert parallel): each call waits for the one before
         if reason in VOLUME and 0 < traffic.mean_bytes < TINY_BYTES:
             continue  # a few tiny messages: neither their bytes nor their number can be what holds the step
-        if floor == MIN_SHARE_CPU and reason in VOLUME and not _is_volume_cpu(traffic, measures):
+        if reason in VOLUME and not _is_volume(traffic, measures.step_us, limits):
             continue
         doubt = None if traffic.is_whole or reason == "latency" else _doubt(measures)
         found.append(Exposure(traffic, model, reason, doubt))
     return found
 
 
-def _is_volume_cpu(traffic: Traffic, measures: Measures) -> bool:
-    # Beside untraced ranks a little volume that takes long is more likely waiting for them than the link.
-    held = traffic.is_whole and traffic.exposed_us >= MIN_VOLUME_SHARE_CPU * measures.step_us
-    return held or traffic.total_bytes >= MIN_VOLUME_BYTES_CPU
+def _is_volume(traffic: Traffic, step_us: float, limits: Limits) -> bool:
+    # Beside missing ranks a little volume that takes long is more likely waiting for them than the link.
+    held = traffic.is_whole and traffic.exposed_us >= limits.min_volume_share * step_us
+    return held or traffic.total_bytes >= limits.min_volume_bytes
 
 
 def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> str:

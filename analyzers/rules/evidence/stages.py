@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 
 _MESSAGES = ("send_recv", "send", "recv")
@@ -18,7 +19,7 @@ def unknown_peers(measures: Measures) -> str:
     Kernels of devices are compared by name and shape, whatever stage they are of; CPU ranks by all that they do.
     """
     job = measures.job
-    if job.pipeline is not None or job.ranks[0].is_device_rank or not unmatched_messages(measures):
+    if job.pipeline is not None or execution_of(job).peers_by_kernel or not unmatched_messages(measures):
         return ""
     return (
         "sends and receipts name no peer: which ranks run the same pipeline stage is unknown (record_shapes=True says)"

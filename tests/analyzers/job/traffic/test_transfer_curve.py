@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ddprof.analyzers.execution.choose import DEVICE
 from ddprof.analyzers.job.traffic.transfer_curve import transfer_curve
 
 MIB = 2.0**20
@@ -12,7 +13,7 @@ MIB = 2.0**20
 
 def test_a_curve_interpolates_its_points_and_follows_the_line_beyond() -> None:
     sizes = np.array([1, 4, 16, 64]) * MIB
-    curve = transfer_curve(sizes, 50e3 + sizes / 10, True)
+    curve = transfer_curve(sizes, 50e3 + sizes / 10, DEVICE.limits.transfer_prior)
     assert curve is not None and not curve.is_prior
     for size in (1, 4, 64):
         assert curve.time_ns(size * MIB) == pytest.approx(50e3 + size * MIB / 10, rel=1e-6)
@@ -22,7 +23,7 @@ def test_a_curve_interpolates_its_points_and_follows_the_line_beyond() -> None:
 
 
 def test_one_size_gives_a_curve_that_says_it_guesses() -> None:
-    curve = transfer_curve(np.full(3, 8 * MIB), np.full(3, 1e6), True)
+    curve = transfer_curve(np.full(3, 8 * MIB), np.full(3, 1e6), DEVICE.limits.transfer_prior)
     assert curve is not None and curve.is_prior
     assert curve.time_ns(8 * MIB) == pytest.approx(1e6)
-    assert transfer_curve(np.zeros(2), np.ones(2), True) is None
+    assert transfer_curve(np.zeros(2), np.ones(2), DEVICE.limits.transfer_prior) is None

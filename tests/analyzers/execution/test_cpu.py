@@ -9,7 +9,8 @@ import pytest
 from overlapped import written
 
 from ddprof.analyzers.engine import Options, load_runs
-from ddprof.analyzers.job.cores import core_contention, crowding_note
+from ddprof.analyzers.execution.choose import CPU
+from ddprof.analyzers.job.oversubscription import oversubscription_note
 
 
 @pytest.mark.parametrize(
@@ -19,5 +20,5 @@ def test_a_communicating_rank_wants_two_cores(tmp_path: Path, ranks: int | None,
     (run,) = load_runs([written(tmp_path)], Options(cache=False))
     known = {"processors": {"usable": cores, "local_ranks": ranks}}
     facts = [replace(f, sidecar=known) for f in run.job.ranks]
-    assert core_contention(facts) == pytest.approx(expected)
-    assert bool(crowding_note(facts)) == (ranks is not None and ranks > cores)
+    assert CPU.interference(facts) == pytest.approx(expected)
+    assert bool(oversubscription_note(facts)) == (ranks is not None and ranks > cores)

@@ -1,0 +1,1 @@
+"""What differs between ranks whose work runs on devices and CPU ranks, behind one protocol chosen once per job."""

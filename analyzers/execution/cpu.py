@@ -1,0 +1,52 @@
+"""CPU ranks: their training threads take the place of the device, and share cores with everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddprof.analyzers.execution.limits import Limits
+from ddprof.analyzers.facts.cpu.cores import shared_cores
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.transfer_curve import TransferPrior
+
+# Operator times of CPU ranks that share cores differ by 10 to 20 % without any fault.
+MIN_COMPUTE_EXCESS = 0.25
+
+
+class CpuExecution:
+    """Operators run on the host's threads, communication on the backend's (gloo, MPI)."""
+
+    limits = Limits(
+        min_exposed_share=0.12,  # backends share cores with the operators: healthy runs expose up to 10 %
+        # A few MB per step cost wake-ups of threads on shared cores more than they cost the link: a word on volume
+        # takes a volume, or a link that plainly holds the step.
+        min_volume_share=0.30,
+        min_volume_bytes=8 * 2**20,
+        min_stage_excess=0.2,  # operator times on shared cores differ by 10 % and more without any fault
+        min_compute_excess=MIN_COMPUTE_EXCESS,
+        sure_compute_excess=MIN_COMPUTE_EXCESS,
+        explaining_compute_excess=MIN_COMPUTE_EXCESS,  # operators and Python run on one core: both slow is one cause
+        min_work_spread=0.30,  # operators share cores with everything else: healthy runs spread by 10 to 25 %
+        min_host_excess=0.05,  # threads are descheduled for milliseconds without any fault
+        # gloo's all-reduce of 64 KiB between two ranks took 363 us; its rate is that of memory copies.
+        transfer_prior=TransferPrior(250_000.0, 2.0, 0.0),
+        packing_ns_per_mib=400_000.0,  # on a host core at 8 GB/s
+    )
+    work_noun = "operators"
+    runs_ahead = False
+    peers_by_kernel = False
+    compression_hook = "fp16_compress_hook"
+    loader_arguments = ""  # there is no copy to a CPU, so pinned memory serves nothing
+
+    def interference(self, ranks: Sequence[RankFacts]) -> float:
+        """Of operators while the backend's thread moves data: a rank keeps one core busy, and then a second one."""
+        found = [shared for facts in ranks if (shared := shared_cores(facts)) is not None]
+        if not found or len(found) < len(ranks):
+            return 0.0
+        share = sum(many / cores for many, cores in found) / len(found)
+        return max(1.0, 2 * share) / max(1.0, share) - 1.0
+
+    def sees_waits(self, job: JobFacts) -> bool:
+        """Only where communication was recorded: `Work.wait` leaves no event, so waiting looks like Python."""
+        return len(job.instances) > 0

@@ -1,0 +1,24 @@
+"""Thresholds and rates that differ between devices and CPU ranks; their values and origin are in `device` and `cpu`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddprof.analyzers.job.traffic.transfer_curve import TransferPrior
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What rules and replay hold against one kind of ranks. 0 and infinity switch a limit off."""
+
+    min_exposed_share: float  # of the step: transfer exposed for less is not worth a word
+    min_volume_share: float  # of the step: exposed transfer of a whole group that speaks of its volume
+    min_volume_bytes: int  # per step: the volume that does, however long its transfer is exposed
+    min_stage_excess: float  # of the mean stage's work: what makes a pipeline stage slow
+    min_compute_excess: float  # of the typical peer's time for the same work: what makes a rank's compute slow
+    sure_compute_excess: float  # the same in nearly every step: slow however much larger the typical excess is
+    explaining_compute_excess: float  # the same: explains that the rank's host is slow too
+    min_work_spread: float  # of the mean rank's compute in a step, to the slowest rank's: unequal work
+    min_host_excess: float  # of the step, over the typical peer's host time: what makes a host slow
+    transfer_prior: TransferPrior  # what a transfer takes where the run does not tell
+    packing_ns_per_mib: float  # casting gradients to 16 bit and back, per MiB of them in 32 bit

@@ -93,7 +93,7 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     """Navigation to first picture, and the zooms, in headless Chromium."""
     from ddprof.analyzers.engine import LoadedRun
     from ddprof.analyzers.replay.critical import CRITICAL
-    from ddprof.dashboard.runs.open_run import Session
+    from ddprof.dashboard.runs.open_run import OpenRun
     from ddprof.dashboard.runs.served import Runs
     from ddprof.dashboard.server.http import make_server
     from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
@@ -102,8 +102,8 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     report = Report(RunInfo(len(ranks), ranks), Steps(1, "none", 1.0), Ledger(), Verdict("none", "synthetic slices"))
     nothing = LoadedRun("synthetic slices", None, ())  # type: ignore[arg-type]  # only that there is a run is asked
     known = OrderedDict({frozenset[int](): timeline})
-    session = Session(report, nothing, _timelines=known, _critical=CRITICAL.empty())
-    server = make_server(Runs([], [session]), "127.0.0.1", 0)
+    opened = OpenRun(report, nothing, _timelines=known, _critical=CRITICAL.empty())
+    server = make_server(Runs([], [opened]), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     driver = chromium()
     try:

@@ -68,10 +68,10 @@ class AnalyzedRun:
     def save_html(self, path: PathLike) -> Path:
         """Write the pages of the dashboard as one self-contained file, as `ddprof report` does, and return its path."""
         from ddprof.dashboard.onefile.document import render
-        from ddprof.dashboard.runs.open_run import Session
+        from ddprof.dashboard.runs.open_run import OpenRun
 
         file = Path(path)
-        file.write_text(render(Session(self.report, self._run)), encoding="utf-8")
+        file.write_text(render(OpenRun(self.report, self._run)), encoding="utf-8")
         return file
 
     def __str__(self) -> str:

@@ -28,7 +28,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 def comparison_of(view: View) -> Comparison:
     """From the run of the address to the one it is compared against (the next, where the address does not say)."""
-    return compare(view.session.report, view.runs[against(view)].report)
+    return compare(view.opened.report, view.runs[against(view)].report)
 
 
 def against(view: View) -> int:

@@ -36,11 +36,11 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _positions(view: View) -> list[int]:
-    return [p for p, rank in enumerate(view.session.job.rank_ids) if view.shows(rank)]
+    return [p for p, rank in enumerate(view.opened.job.rank_ids) if view.shows(rank)]
 
 
 def _loader(view: View) -> Exhibit:
-    job, positions = view.session.job, _positions(view)
+    job, positions = view.opened.job, _positions(view)
     steps = [s for s in range(step_count(job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
     waits = cause_by_step_us(job, CAUSE["dataloader"])[np.ix_(positions, steps)] / 1e3
     names = [f"rank {job.rank_ids[p]}" for p in positions]
@@ -63,7 +63,7 @@ def _loader(view: View) -> Exhibit:
 
 
 def _host_spans(view: View) -> Exhibit:
-    measures, positions = view.session.measures, _positions(view)
+    measures, positions = view.opened.measures, _positions(view)
     names = [f"rank {measures.job.rank_ids[p]}" for p in positions]
     parts = {c: (v[positions] / 1e3).tolist() for c, v in measures.host_spans_us.items()}
     counts = {c: v[positions].tolist() for c, v in measures.host_counts.items()}
@@ -97,7 +97,7 @@ def _host_spans(view: View) -> Exhibit:
 
 
 def _gaps(view: View) -> Exhibit:
-    job = view.session.job
+    job = view.opened.job
     found = gap_histogram([job.ranks[p] for p in _positions(view)])
     found = {c: v for c, v in found.items() if v.any()}
     words = decade_words()
@@ -117,7 +117,7 @@ def _gaps(view: View) -> Exhibit:
 
 
 def _launches(view: View) -> Exhibit:
-    job = view.session.job
+    job = view.opened.job
     counts, words = launch_delays([job.ranks[p] for p in _positions(view)]), decade_words()
     question, columns = "Does the host keep ahead of the device?", ("launch to start", "operations")
     if not counts.any():
@@ -134,7 +134,7 @@ def _launches(view: View) -> Exhibit:
 
 
 def _settings(view: View) -> Exhibit | None:
-    loader = view.session.measures.settings.get("dataloader")
+    loader = view.opened.measures.settings.get("dataloader")
     if not isinstance(loader, dict):
         return None
     rows = [(name, str(value)) for name, value in loader.items() if not isinstance(value, dict)]

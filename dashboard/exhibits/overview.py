@@ -25,14 +25,14 @@ def exhibits(view: View) -> list[Exhibit]:
 
 def rank_causes(view: View) -> Exhibit | None:
     """Ranks against causes in percent of each rank's step, coloured by the distance to the median rank."""
-    found = deviation(view.session.report, shows=view.shows)
+    found = deviation(view.opened.report, shows=view.shows)
     if found is None:
         return None
     heads = [phrases.CAUSE_WORDS[c] for c in found.causes]
     names = [f"rank {r}" + (NAMED_MARK if r in found.named else "") for r in found.ranks]
     points = np.array(found.points)
     chart = Heat(np.array(found.percent), heads, names, "%", True, shade=points, full_shade=found.scale_points)
-    rows = [(r, *_percent(row)) for r, row in sorted(view.session.report.ledger.per_rank.items()) if view.shows(r)]
+    rows = [(r, *_percent(row)) for r, row in sorted(view.opened.report.ledger.per_rank.items()) if view.shows(r)]
     table = sheet(("rank", *(f"{phrases.CAUSE_WORDS[c]} (%)" for c in CAUSES)), rows)
     return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart)
 

@@ -28,7 +28,7 @@ class Stage:
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
-    pipeline = view.session.job.pipeline
+    pipeline = view.opened.job.pipeline
     if pipeline is None:
         reading = "This job has no pipeline: no regular point-to-point traffic between ranks was seen."
         yield Exhibit("pipeline", _QUESTION, reading, sheet(_COLUMNS, []))
@@ -39,7 +39,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _stages(view: View, pipeline: Pipeline) -> list[Stage]:
-    measures = view.session.measures
+    measures = view.opened.measures
     bubble, wait = measures.cause_us("pipeline_bubble"), measures.cause_us("comm_wait")
     found = []
     for number, stage in enumerate(pipeline.stages):

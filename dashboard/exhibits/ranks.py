@@ -29,7 +29,7 @@ MAX_BLAMED = 16
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
-    if view.session.has_traces:
+    if view.opened.has_traces:
         yield from (_lateness(view), _blame(view), _critical(view), _steps(view), _pace(view))
     causes = rank_causes(view)
     if causes:
@@ -37,15 +37,15 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _positions(view: View) -> list[int]:
-    return [p for p, rank in enumerate(view.session.job.rank_ids) if view.shows(rank)]
+    return [p for p, rank in enumerate(view.opened.job.rank_ids) if view.shows(rank)]
 
 
 def _shown_steps(view: View) -> list[int]:
-    return [s for s in range(step_count(view.session.job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
+    return [s for s in range(step_count(view.opened.job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
 
 
 def _lateness(view: View) -> Exhibit:
-    job, positions, steps = view.session.job, _positions(view), _shown_steps(view)
+    job, positions, steps = view.opened.job, _positions(view), _shown_steps(view)
     late = lateness_us(job)[np.ix_(positions, steps)] / 1e3
     names = [f"rank {job.rank_ids[p]}" for p in positions]
     question = "Which rank comes late, always or sometimes?"
@@ -74,7 +74,7 @@ def _plain(row: np.ndarray) -> list[float | None]:
 
 
 def _blame(view: View) -> Exhibit:
-    job, positions = view.session.job, _positions(view)
+    job, positions = view.opened.job, _positions(view)
     charged = charged_us(job)[positions] / 1e3
     names = [f"rank {job.rank_ids[p]}" for p in positions]
     columns = ("rank", *(f"{CAUSE_WORDS[c]} (ms)" for c in CAUSES), "all (ms)")
@@ -98,7 +98,7 @@ def _blame(view: View) -> Exhibit:
 
 
 def _critical(view: View) -> Exhibit:
-    job, path = view.session.job, view.session.critical
+    job, path = view.opened.job, view.opened.critical
     total = np.zeros((len(job.ranks), len(CAUSES)))
     np.add.at(total, (path["rank"], path["cause"]), (path["end_ns"] - path["start_ns"]) / 1e6)
     total /= max(1, step_count(job))
@@ -121,7 +121,7 @@ def _critical(view: View) -> Exhibit:
 
 
 def _steps(view: View) -> Exhibit:
-    job, steps = view.session.job, _shown_steps(view)
+    job, steps = view.opened.job, _shown_steps(view)
     wanted = np.isin(np.arange(len(job.ranks)), _positions(view))
     causes = step_causes_us(job, wanted)[steps] / 1e3
     total = causes.sum(axis=1)
@@ -144,7 +144,7 @@ def _steps(view: View) -> Exhibit:
 
 
 def _pace(view: View) -> Exhibit:
-    measures, positions = view.session.measures, _positions(view)
+    measures, positions = view.opened.measures, _positions(view)
     names = [f"rank {measures.job.rank_ids[p]}" for p in positions]
     values = np.array([[pace.factor[p] - 1 for pace in (measures.compute, measures.host)] for p in positions]) * 100
     table = sheet(

@@ -117,7 +117,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
 
     `full` adds everything known of it.
     """
-    report = view.session.report
+    report = view.opened.report
     severity = report.severity_of(finding)
     rows = [("Who", phrases.who_words(finding)), ("Gain", gain_words(view, finding))]
     fixes = finding.fixes if full else finding.fixes[:1]
@@ -144,7 +144,7 @@ def _lines(text: str) -> str:
 
 def gain_words(view: View, finding: Finding) -> str:
     """The gain in short: time, share and range."""
-    gain, step = finding.recoverable_us, view.session.report.steps.wall_us
+    gain, step = finding.recoverable_us, view.opened.report.steps.wall_us
     if gain.value < LEAST_GAIN_SHARE * step:
         return "none of its own that the replay can see: fixing it alone does not shorten the step"
     share = f" (−{format_share(gain.value / step)})" if step > 0 else ""
@@ -153,11 +153,11 @@ def gain_words(view: View, finding: Finding) -> str:
 
 def _links(view: View, number: int, finding: Finding, full: bool) -> list[Component]:
     links: list[Component] = []
-    if view.session.has_traces and any(e.start_us is not None for e in finding.evidence):
+    if view.opened.has_traces and any(e.start_us is not None for e in finding.evidence):
         links.append(dcc.Link("Show in timeline", href=view.link("/timeline", finding=str(number))))
     if not full:
         links.append(dcc.Link("All evidence and fixes", href=view.link("/findings")))
-    if view.session.has_traces:
+    if view.opened.has_traces:
         links.append(dcc.Link("What if it were fixed", href=view.link("/what-if")))
     return links
 

@@ -31,7 +31,7 @@ def content(view: View) -> list[Component]:
 
 def inside(view: View) -> list[Component]:
     """What changes while the job runs."""
-    if not running_ranks(view.session.folder):
+    if not running_ranks(view.opened.folder):
         words = (
             "No rank of this run runs now. While a job started by ddprof run is training, serve its run folder: "
             "ddprof serve ddprof-runs/latest."
@@ -42,12 +42,12 @@ def inside(view: View) -> list[Component]:
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page; none where no rank runs."""
-    ranks = [r for r in running_ranks(view.session.folder) if view.shows(r.rank)]
+    ranks = [r for r in running_ranks(view.opened.folder) if view.shows(r.rank)]
     if not ranks:
         return
     yield _now(ranks)
     yield _history(ranks)
-    hosts = hosts_now(view.session.folder)
+    hosts = hosts_now(view.opened.folder)
     if hosts:
         yield _hosts(hosts)
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ddprof.dashboard.exhibits import findings as findings_page
 from ddprof.dashboard.onefile.document import render as render_pages
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.bar import LOOKS, cells, shares
 from ddprof.report.html.parts import render_summary
@@ -49,13 +49,13 @@ def test_at_most_five_findings_are_shown(straggler_report: Report) -> None:
 
 
 def _every_rendering(report: Report) -> dict[str, str]:
-    session = Session(report)
-    (page,) = findings_page.exhibits(View(session, {}, (session,)))
+    opened = OpenRun(report)
+    (page,) = findings_page.exhibits(View(opened, {}, (opened,)))
     return {
         "text": render_text(report),
         "markdown": render_markdown(report),
         "notebook": render_summary(report),
-        "file": render_pages(session),
+        "file": render_pages(opened),
         "dashboard": page.reading,
     }
 

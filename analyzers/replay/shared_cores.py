@@ -17,7 +17,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import CAUSE, RankFacts
-from ddprof.analyzers.replay.changes.loader_queue import fetch_costs
+from ddprof.analyzers.replay.changes.loader.fetch_costs import fetch_costs
 from ddprof.analyzers.replay.host_time import HostTimeline, Scaled, by_level, on_top, running
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.simulate import Outcome, simulate

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, wh
 
 from process_tree import machine
 
-from ddprof.analyzers.facts.model import CAUSE
+from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
 from ddprof.dashboard.timeline.lanes import CATEGORIES, Lane, Timeline
 from ddprof.dashboard.timeline.tiles import encode
@@ -53,8 +53,8 @@ def synthetic(slices: int, ranks: int) -> Timeline:
     for rank in range(ranks):
         for label, cause in STREAMS:
             edges = np.cumsum(random.exponential(5_000, 2 * each).astype(np.int64) + 1)
-            category = np.full(each, CAUSE[cause])
-            category[random.random(each) < 0.1] = CAUSE["comm_wait"]
+            category = np.full(each, CAUSE_CODE[cause])
+            category[random.random(each) < 0.1] = CAUSE_CODE["comm_wait"]
             parts.append(
                 Slices(edges[0::2], edges[1::2], category, random.integers(0, len(NAMES), each), np.arange(each))
             )

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.html.parts import render_summary
 from ddprof.report.json.contract import to_contract
 from ddprof.report.json.saved import is_saved_report, read_saved
-from ddprof.report.model import CAUSES, Report, Verdict
+from ddprof.report.model import Report, Verdict
 from ddprof.report.text import render_text
 
 if TYPE_CHECKING:

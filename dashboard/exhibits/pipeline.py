@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddprof.analyzers.job.model import Pipeline
+from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
-from ddprof.dashboard.figures.charts import Part, Stacked, cause_color
+from ddprof.dashboard.figures.charts import Part, Stacked
 from ddprof.dashboard.runs.view import View
 from ddprof.units import format_ranks, format_us
 
@@ -68,5 +69,5 @@ def _chart(stages: list[Stage]) -> Stacked:
         "pipeline_bubble": [s.bubble_us / 1e3 for s in stages],
         "comm_wait": [s.wait_us / 1e3 for s in stages],
     }
-    parts = [Part(cause, text, cause_color(cause), values[cause]) for cause, text in words.items()]
+    parts = [Part(cause, text, CAUSES[cause].color_name, values[cause]) for cause, text in words.items()]
     return Stacked([f"stage {s.number} ({s.ranks})" for s in stages], parts, "ms per step")

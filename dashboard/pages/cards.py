@@ -12,15 +12,15 @@ from urllib.parse import urlencode
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, cell, column_kind
 from ddprof.dashboard.figures.plotly.base import palette
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
 from ddprof.findings import Finding
 from ddprof.report import phrases
-from ddprof.report.bar import LOOKS, shares
+from ddprof.report.bar import shares
 from ddprof.report.html.style import colour
-from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.units import format_share, format_us
 
 MAX_TABLE_ROWS = 500
@@ -91,18 +91,18 @@ def step_bar(row: dict[str, float], words: str) -> Component:
     parts = shares(row)
     bar = [
         html.Div(
-            LOOKS[cause].letter if share > 0.02 else "",
-            className=f"part part-{cause.replace('_', '-')}",
+            CAUSES[cause].letter if share > 0.02 else "",
+            className=f"part texture-{CAUSES[cause].texture}" if CAUSES[cause].texture else "part",
             style={"width": f"{share * 100:.4f}%", "background": colour(cause)},
-            title=f"{CAUSE_WORDS[cause]}: {format_us(row[cause])}, {format_share(share)}",
+            title=f"{CAUSES[cause].label}: {format_us(row[cause])}, {format_share(share)}",
         )
         for cause, share in parts.items()
     ]
     legend = [
         html.Li(
             [
-                html.Span(LOOKS[cause].letter, className="swatch", style={"background": colour(cause)}),
-                f"{CAUSE_WORDS[cause]} {format_us(row[cause])} ({format_share(share)})",
+                html.Span(CAUSES[cause].letter, className="swatch", style={"background": colour(cause)}),
+                f"{CAUSES[cause].label} {format_us(row[cause])} ({format_share(share)})",
             ]
         )
         for cause, share in parts.items()

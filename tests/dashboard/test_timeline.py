@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddprof.analyzers.facts.model import CAUSES
+from ddprof.causes import CAUSE_IDS
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.inspect import largest_waits, range_statistics, search, slice_details
 from ddprof.dashboard.timeline.lanes import CATEGORY
@@ -47,7 +47,7 @@ def test_time_goes_to_lanes_hold_the_ledger(straggler: OpenRun) -> None:
         mine = job.ledger["rank"] == info.position
         for group, ns in zip(groups % timeline.index.categories, busy, strict=True):
             booked = job.ledger["dur_ns"][mine & (job.ledger["cause"] == group)].sum()
-            assert ns == booked, CAUSES[group]
+            assert ns == booked, CAUSE_IDS[group]
 
 
 def test_an_exact_tile_holds_the_slices(straggler: OpenRun) -> None:

@@ -1,0 +1,18 @@
+"""Logs of NCCL's profiler plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shared_formats import FORMATS, names, traces
+
+from ddprof.model import Kind
+
+
+def test_nccl_profiler_kernels_belong_to_the_rank_that_launched_them(shared_dir: Path) -> None:
+    ranks = traces(shared_dir / FORMATS / "nccl_profiler_jsonl")
+    assert [t.identity.local_device for t in ranks] == [0, 1, 2, 3]
+    assert [names(t, Kind.KERNEL) for t in ranks] == [["ncclDevKernel_AllReduce_Sum_f32_RING_LL"]] * 4
+    for trace in ranks:
+        (row,) = trace.collectives.rows()
+        assert (row["seq"], row["in_bytes"], row["group_size"]) == (0, 4 * 33554432, 4)

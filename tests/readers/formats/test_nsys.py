@@ -1,0 +1,47 @@
+"""Nsight Systems exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from shared_formats import FORMATS, names, traces
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import DEVICE_KINDS, Kind
+from ddprof.readers import discover
+from ddprof.tables import NULL
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("h100_2gpu_1s", [1721, 1721]),
+        ("mfu_2gpu_before", [1993, 2017]),
+        ("nsys_2024_h200_report1", [18]),
+        ("nvtx_only_old_export", [0]),
+    ],
+)
+def test_nsys(shared_dir: Path, name: str, kernels: list[int]) -> None:
+    found = traces(shared_dir / FORMATS / "nsys_sqlite" / f"{name}.sqlite.gz")
+    assert [len(names(t, Kind.KERNEL)) for t in found] == kernels
+    assert [t.identity.rank for t in found] == list(range(len(kernels)))
+    for trace in found:
+        assert trace.has_base_time and (trace.events["dur_ns"] >= 0).all()
+        device = np.isin(trace.events["kind"], DEVICE_KINDS)
+        calls = trace.events["correlation"][trace.events["kind"] == Kind.RUNTIME]
+        assert not device.any() or np.isin(trace.events["correlation"][device], calls).any()
+        assert not any(n.endswith("_v7000") for n in names(trace, Kind.RUNTIME))
+
+
+def test_nsys_ranges_of_torch_are_operators(shared_dir: Path) -> None:
+    first = traces(shared_dir / FORMATS / "nsys_sqlite" / "h100_2gpu_1s.sqlite.gz")[0]
+    operators = names(first, Kind.CPU_OP)
+    assert "aten::view" in operators and not any("op_id" in n for n in operators)
+    assert (first.events["external_id"][first.events["kind"] == Kind.CPU_OP] != NULL).any()
+
+
+def test_an_empty_capture_says_that_it_is_empty(shared_dir: Path) -> None:
+    with pytest.raises(NoUsableInput, match="the capture is empty: no kernels and no NVTX ranges"):
+        discover([shared_dir / FORMATS / "nsys_sqlite" / "empty_capture.sqlite.gz"])

@@ -19,9 +19,8 @@ import msgspec
 import numpy as np
 
 from ddprof.analyzers.engine import Options, analyze
-from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError, NoUsableInput
-from ddprof.report.model import Report
+from ddprof.report.model import CAUSES, Report
 
 _KEYS = ("clean", "faults", "acceptable_finding_ids", "tolerated_ids", "expected_bound", "ledger", "clock")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof.causes import CAUSES
-from ddprof.report.model import Report
+from ddprof.report.model import CAUSES, Report
 
 
 def step_causes(report: Report) -> dict[str, tuple[float, ...]]:

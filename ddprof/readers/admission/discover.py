@@ -15,12 +15,15 @@ from ddprof.model import HealthNote
 from ddprof.readers.admission.attach import attach
 from ddprof.readers.admission.parts import split_parts
 from ddprof.readers.admission.runs import group_runs
-from ddprof.readers.admission.sniff import HEAD_BYTES, READABLE, Sniffed, sniff
+from ddprof.readers.admission.sniff import Sniffed, sniff
 from ddprof.readers.files.archives import is_archive, members
 from ddprof.readers.files.streams import open_blocks, open_raw
-from ddprof.readers.formats.op_timeline import PARQUET_COLUMNS
+from ddprof.readers.format import Sample
+from ddprof.readers.formats import FORMATS
+from ddprof.readers.formats.kineto import FORMAT as KINETO
 from ddprof.readers.source import Inventory, Source
 
+HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 LATE_EVENTS_BYTES = 64 << 20  # how far to look for "traceEvents" in JSON that starts with something else
 _SKIPPED_SUFFIXES = (".tmp", ".ring", ".bin", ".py", ".md", ".txt", ".log", ".html", ".csv", ".yaml", ".yml", ".sh")
 
@@ -44,7 +47,7 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     for path in paths:
         for candidate in _files(os.fspath(path)):
             found.extend(_look(candidate, os.fspath(path), notes))
-    sources, ignored = attach([f.source for f in found if f.sniffed.format in (*READABLE, "run_file")])
+    sources, ignored = attach([f.source for f in found if f.sniffed.format in (*FORMATS, "run_file")])
     sources, left_out = split_parts(sources)
     notes += _ignored_notes(found) + ignored + left_out
     if not sources:
@@ -108,33 +111,28 @@ def _look(candidate: Source, root: str, notes: list[HealthNote]) -> Iterator[Fou
 
 def _sniffed(source: Source, root: str) -> Found:
     with open_blocks(source.path, source.member) as blocks:
-        head = b""
+        head, result = b"", None
         for block in blocks:
             head += block
-            result = sniff(head[:HEAD_BYTES])
-            if len(head) >= HEAD_BYTES and not _may_come_later(head, result):
+            if len(head) < HEAD_BYTES:
+                continue
+            result = result or sniff(Sample(head[:HEAD_BYTES]))
+            if not _may_come_later(head, result) or len(head) > LATE_EVENTS_BYTES:
                 break
-            if len(head) > LATE_EVENTS_BYTES:
-                break
-        else:
-            result = sniff(head[:HEAD_BYTES])
+        result = result or sniff(Sample(head))
         if result.format is None and b'"traceEvents"' in head:
-            result = Sniffed("kineto", "a PyTorch profiler trace")
+            result = Sniffed(KINETO.name, KINETO.what)
         if head.startswith(b"PAR1") and source.member is None:
-            result = _parquet(source, result)
+            result = sniff(Sample(head[:HEAD_BYTES], _tail(source)))
         if result.format is None and blocks.damage and len(head) < HEAD_BYTES:
             result = Sniffed(None, f"{result.what}; {blocks.damage}")
     return Found(replace(source, format=result.format or ""), result, root)
 
 
-def _parquet(source: Source, result: Sniffed) -> Sniffed:
-    """The column names of a parquet file are in its footer."""
+def _tail(source: Source) -> bytes:
     with open_raw(source.path) as raw:
         raw.seek(-min(source.size_bytes, HEAD_BYTES), os.SEEK_END)
-        footer = raw.read()
-    if all(name.encode() in footer for name in PARQUET_COLUMNS):
-        return Sniffed("op_timeline", "an operation-level timeline of several workers")
-    return result
+        return raw.read()
 
 
 def _may_come_later(head: bytes, result: Sniffed) -> bool:

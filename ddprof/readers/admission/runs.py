@@ -7,13 +7,13 @@ import re
 
 from ddprof.model import HealthNote
 from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
+from ddprof.readers.formats import FORMATS
 from ddprof.readers.source import Source
 
 _PER_RANK_FOLDER = re.compile(
     r"^(?:(?:node|host|machine|worker|rank|gpu|trainer|proc|global_rank)[_\-.]?\d+)$", re.IGNORECASE
 )
 _RESTART = re.compile(r"^(?P<rank>rank\d+\.[^.]+)\.(?P<pid>\d+)\.(?P<restart>\d+)(?:\.(?P<window>\d+))?\.")
-_SINGLE_FILE_RUNS = frozenset({"nsys", "rpd", "horovod", "tensorflow", "op_timeline", "nccl_profiler", "chrome"})
 
 Run = tuple[str, tuple[Source, ...]]
 
@@ -53,7 +53,7 @@ def _run_folder(source: Source) -> str:
 
 def _own_run(source: Source) -> str:
     """Formats whose file is a whole run of its own."""
-    return stem(source.path) if source.format in _SINGLE_FILE_RUNS else ""
+    return stem(source.path) if FORMATS[source.format].is_run else ""
 
 
 def _label(folder: str, roots: list[str]) -> str:

@@ -20,7 +20,7 @@ from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
-_MAGIC = b"SQLite format 3\0"
+MAGIC = b"SQLite format 3\0"
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def _plain_path(path: str, member: str | None, mtime_ns: int) -> str:
     local = Path(path)
     if member is None and local.is_file():
         with local.open("rb") as file:
-            if file.read(len(_MAGIC)) == _MAGIC:
+            if file.read(len(MAGIC)) == MAGIC:
                 return path
     folder = tempfile.mkdtemp(prefix="ddprof-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

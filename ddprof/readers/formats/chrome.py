@@ -20,6 +20,7 @@ from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind, kind_of
 from ddprof.readers.columns.numbers import to_ns
 from ddprof.readers.files.names import rank_in_name
+from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import argument, load_events
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
@@ -154,3 +155,11 @@ def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: in
     if unpaired:
         notes.append(HealthNote(f"{source.label}: {unpaired} begins or ends without a partner", "left out"))
     return notes
+
+
+def _recognise(sample: Sample) -> bool:
+    """Any list of events that nothing else has claimed."""
+    return sample.is_list and sample.has_events
+
+
+FORMAT = Format("chrome", "a Chrome trace", _recognise, read_chrome, generality=2)

@@ -6,6 +6,7 @@ Which collectives a rank issued, when, in which group; durations where NCCL know
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,8 +23,13 @@ from ddprof.readers.companions.files import load_dump
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
+
+_MARKS = re.compile(rb'"(?:pg_status|comm_lib_version|nccl_comm_state)"\s*:|"collective_seq_id"\s*:')
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_PICKLED_MARKS = (b"pg_config", b"collective_seq_id")
 
 
 def read_dump(source: Source) -> RankTrace:
@@ -143,3 +149,12 @@ def _members(dump: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         if isinstance(parsed, list):
             result[str(key)] = tuple(r for r in parsed if isinstance(r, int))
     return result
+
+
+def _recognise(sample: Sample) -> bool:
+    if _PICKLE.match(sample.head):
+        return any(mark in sample.head for mark in _PICKLED_MARKS)
+    return sample.is_object and sample.has(_MARKS) and not sample.has_events
+
+
+FORMAT = Format("flight_recorder", "a flight-recorder dump", _recognise, read_dump, is_run=False)

@@ -21,10 +21,12 @@ from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankT
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.numbers import to_ns
+from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import argument, load_events
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
 
+_MARKS = re.compile(rb'"NEGOTIATE_[A-Z]+|"CYCLE_START"')
 _NEGOTIATE = re.compile(r"^NEGOTIATE_(\w+)$")
 
 
@@ -146,3 +148,10 @@ def _notes(source: Source, negotiations: tuple[Negotiation, ...], rank: int, nam
             HealthNote(issue, "it is neither the first nor the last there; its waiting is unknown", "info", rank)
         )
     return notes
+
+
+def _recognise(sample: Sample) -> bool:
+    return sample.may_hold_events and sample.has(_MARKS)
+
+
+FORMAT = Format("horovod", "a Horovod timeline", _recognise, read_horovod, rank_parts)

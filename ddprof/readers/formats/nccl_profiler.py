@@ -18,10 +18,14 @@ from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankT
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.numbers import one_int, to_ns
+from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import load_events
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
 
+_FIRST_RECORD = re.compile(
+    rb'"(?:recordType|type)"\s*:\s*"(?:ProfilerLifecycle|event|state)".{0,400}"(?:commId|eventAddr|gpuUuid)"', re.S
+)
 _MANGLED = re.compile(r"^_Z(\d+)")
 _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
@@ -155,3 +159,11 @@ def _world_size(records: list[dict[str, Any]]) -> int | None:
 def _demangled(name: str) -> str:
     found = _MANGLED.match(name)
     return name[found.end() : found.end() + int(found[1])] if found else name
+
+
+def _recognise(sample: Sample) -> bool:
+    text = sample.text
+    return sample.is_object and _FIRST_RECORD.match(text, text.find(b'"')) is not None
+
+
+FORMAT = Format("nccl_profiler", "an NCCL profiler log", _recognise, read_nccl_profiler, rank_parts)

@@ -17,7 +17,8 @@ from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.files.names import rank_in_name
-from ddprof.readers.files.sqlite_file import Database, open_database
+from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
+from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
@@ -280,3 +281,11 @@ def _device(database: Database, index: int | None) -> Device:
     to_int: Callable[[Any], int | None] = lambda v: v if isinstance(v, int) else None  # noqa: E731
     capability = (major, minor) if isinstance(major, int) and isinstance(minor, int) else None
     return Device("cuda", str(name) if name else None, to_int(memory), capability, to_int(multiprocessors))
+
+
+def _recognise(sample: Sample) -> bool:
+    """Any SQLite database that nothing else has claimed."""
+    return sample.head.startswith(MAGIC)
+
+
+FORMAT = Format("nsys", "an SQLite database", _recognise, read_nsys, process_parts, generality=1)

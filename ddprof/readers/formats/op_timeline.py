@@ -7,6 +7,7 @@ with their group, and the step marks are those of the job. Source: ByteDance-See
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -20,11 +21,13 @@ from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankT
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.files.names import stem
+from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import argument, load_events
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
-PARQUET_COLUMNS = ("dp_rank", "stage", "step", "optype", "start_ts", "duration", "seq_id")
+_PARQUET_COLUMNS = ("dp_rank", "stage", "step", "optype", "start_ts", "duration", "seq_id")
+_MARKS = re.compile(rb'"(?:forward|backward)-(?:compute|send|recv)"')
 _STAGE = re.compile(r"PP rank (\d+)")
 _WORLD_OPS = ("optimizer-clip-main-grad",)  # the norm of all gradients
 _SLACK_NS = 2_000  # the files round to about a microsecond
@@ -108,8 +111,8 @@ def _is_operation(event: dict[str, Any]) -> bool:
 def _from_parquet(path: str) -> Operations:
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path, columns=list(PARQUET_COLUMNS))
-    columns: dict[str, Any] = {name: table.column(name).to_numpy() for name in PARQUET_COLUMNS if name != "optype"}
+    table = pq.read_table(path, columns=list(_PARQUET_COLUMNS))
+    columns: dict[str, Any] = {name: table.column(name).to_numpy() for name in _PARQUET_COLUMNS if name != "optype"}
     return Operations(
         dp=columns["dp_rank"].astype(np.int64),
         stage=columns["stage"].astype(np.int64),
@@ -254,3 +257,34 @@ class _Groups:
         if name.startswith("embedding"):
             return "embedding", tuple(sorted({dp, (self._pp_size - 1) * size + dp}))
         return "dp", tuple(range(stage * size, (stage + 1) * size))
+
+
+def _chosen(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
+    """Measured timelines only, and of two forms of one the parquet file, which also states the waits."""
+    with_waits = {os.path.dirname(s.path) for s in sources if s.path.endswith(".parquet")}
+    kept, notes = [], []
+    for source in sources:
+        if not source.path.endswith(".parquet") and is_simulated(source):
+            notes.append(HealthNote(f"{source.label}: a simulated timeline, not a measured one", "left out", "info"))
+        elif os.path.dirname(source.path) in with_waits and not source.path.endswith(".parquet"):
+            issue = f"{source.label}: the parquet file beside it also states the waits"
+            notes.append(HealthNote(issue, "that one is used", "info"))
+        else:
+            kept.append(source)
+    return kept, notes
+
+
+def _recognise(sample: Sample) -> bool:
+    if sample.tail:
+        return all(name.encode() in sample.tail for name in _PARQUET_COLUMNS)
+    return sample.may_hold_events and sample.has(_MARKS)
+
+
+FORMAT = Format(
+    "op_timeline",
+    "an operation-level timeline of several workers",
+    _recognise,
+    read_op_timeline,
+    worker_parts,
+    chosen=_chosen,
+)

@@ -13,7 +13,8 @@ from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind
 from ddprof.readers.files.names import rank_in_name
-from ddprof.readers.files.sqlite_file import Database, open_database
+from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
+from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
@@ -97,3 +98,10 @@ def _readable(name: str) -> str:
     """Copies named as other tools name them, so that their direction is recognised."""
     found = re.fullmatch(r"Copy(Host|Device)To(Host|Device)", name)
     return f"Memcpy {found[1][0]}to{found[2][0]}" if found else name
+
+
+def _recognise(sample: Sample) -> bool:
+    return sample.head.startswith(MAGIC) and b"rocpd" in sample.head
+
+
+FORMAT = Format("rpd", "a rocprof database", _recognise, read_rpd, device_parts)

@@ -1,1 +1,22 @@
-"""PyTorch profiler (Kineto) JSON."""
+"""PyTorch profiler (Kineto) JSON: `header` reads what is around the event list, `trace` the events."""
+
+from __future__ import annotations
+
+import re
+
+from ddprof.readers.format import Format, Sample
+from ddprof.readers.formats.kineto.trace import read_kineto
+
+MARKS = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|schema_version)"\s*:'
+    rb'|"cat"\s*:\s*"(?:cpu_op|Operator|kernel|Kernel|cuda_runtime|Runtime|user_annotation|gpu_memcpy|cuda_driver|python_function'
+    rb'|hip_runtime|xpu_runtime|privateuse1_runtime)"'
+)
+
+
+def _recognise(sample: Sample) -> bool:
+    """Any object with events that nothing else has claimed; a list only by the profiler's own marks."""
+    return sample.may_hold_events and (sample.is_object or sample.has(MARKS))
+
+
+FORMAT = Format("kineto", "a PyTorch profiler trace", _recognise, read_kineto, is_run=False, generality=1)

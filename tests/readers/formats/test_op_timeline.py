@@ -1,11 +1,11 @@
-"""Operation-level timelines of Megatron jobs."""
+"""Operation-level timelines: workers, messages and waits."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-from shared_formats import traces
+from read_traces import traces
 
 from ddprof.model import Kind
 

@@ -1,11 +1,11 @@
-"""rocprof databases."""
+"""rocprof databases, and the JSON of the same run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-from shared_formats import FORMATS, names, traces
+from read_traces import FORMATS, names, traces
 
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.tables import NULL

@@ -1,10 +1,10 @@
-"""Other traces in Chrome's format."""
+"""TensorFlow's trace viewer."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from shared_formats import FORMATS, names, traces
+from read_traces import FORMATS, names, traces
 
 from ddprof.model import Kind
 

@@ -1,1 +1,0 @@
-"""Changes of what is communicated: link speed, merged or earlier collectives, gradient buckets, gathers."""

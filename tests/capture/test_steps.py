@@ -1,0 +1,433 @@
+"""Where steps begin and end, and their phases: the timers in Python and those in C, by the same rules."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddprof.capture.files.ring import StepRing, read_ring
+from ddprof.capture.files.step import BACKWARD, COLLECTIVE, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, Step
+from ddprof.capture.guard import Guard
+from ddprof.capture.steps.native_tracker import native_tracker
+from ddprof.capture.steps.step_log import FIRST_STEPS, RECENT_STEPS, step_medians
+from ddprof.capture.steps.tracker import StepTracker
+from ddprof.capture.window.annotate import Range
+
+KINDS = ("python", "native")
+Boundary = Callable[[int], bool | None]
+
+
+def make(kind: str, on_boundary: Boundary, open_range: Any = None, close_range: Any = None) -> Any:
+    """A tracker of either kind."""
+    callbacks = on_boundary, open_range or (lambda name: None), close_range or (lambda opened: None)
+    tracker = StepTracker(*callbacks) if kind == "python" else native_tracker(*callbacks)
+    if tracker is None:
+        pytest.skip("the phase timers in C were not built: no compiler")
+    return tracker
+
+
+class Recorder:
+    """Plays a training loop to a tracker."""
+
+    def __init__(self, kind: str) -> None:
+        self.boundaries: list[int] = []
+        self.tracker = make(kind, self._boundary)
+
+    def _boundary(self, index: int) -> bool:
+        self.boundaries.append(index)
+        return False
+
+    @property
+    def closed(self) -> list[Step]:
+        return [step for step, _ in self.tracker.logged()]
+
+    def ended(self) -> Step:
+        """The step under way, ended as at the end of a job."""
+        self.tracker.optimizer_stepped(99)
+        assert self.tracker.finish()
+        return self.closed[-1]
+
+    def phase(self, phase: int) -> None:
+        self.tracker.end(phase, self.tracker.begin(phase))
+
+    def iteration(self, *, data: int = 1, micro: int = 1, optimizers: tuple[int, ...] = (1,)) -> None:
+        for _ in range(data):
+            self.phase(DATA)
+        for optimizer in optimizers:
+            for _ in range(micro):
+                self.phase(FORWARD)
+                self.phase(BACKWARD)
+            self.phase(OPTIMIZER)
+            self.tracker.optimizer_stepped(optimizer)
+
+
+@pytest.fixture(params=KINDS)
+def seen(request: pytest.FixtureRequest) -> Recorder:
+    return Recorder(request.param)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {},
+        {"data": 4, "micro": 4},
+        {"optimizers": (1, 2)},
+        {"data": 0},
+        {"data": 0, "micro": 3},
+    ],
+    ids=["plain", "accumulation", "two optimizers", "no loader", "no loader, accumulation"],
+)
+def test_each_iteration_is_one_step(shape: dict[str, Any], seen: Recorder) -> None:
+    for _ in range(6):
+        seen.iteration(**shape)
+    assert seen.boundaries == [1, 2, 3, 4, 5]
+    assert len(seen.closed) == 5
+    assert seen.tracker.finish()
+    assert [step.number for step in seen.closed] == [0, 1, 2, 3, 4, 5]
+    assert all(step.backward_ns > 0 for step in seen.closed)
+    assert all(before.end_ns == after.start_ns for before, after in zip(seen.closed, seen.closed[1:], strict=False))
+    assert seen.tracker.booked == 6
+    assert not seen.tracker.finish()
+
+
+def test_training_on_one_batch_over_and_over(seen: Recorder) -> None:
+    seen.phase(DATA)
+    for _ in range(10):
+        seen.iteration(data=0)
+    assert len(seen.closed) == 8  # the first step holds two, the last is still open
+    assert seen.tracker.finish()
+
+
+def test_optimizer_alone_marks_steps_where_no_forward_is_seen(seen: Recorder) -> None:
+    for _ in range(6):
+        seen.phase(BACKWARD)
+        seen.phase(OPTIMIZER)
+        seen.tracker.optimizer_stepped(1)
+    assert len(seen.closed) == 5
+
+
+def test_two_optimizers_without_a_loader_settle_on_one_step_per_cycle(seen: Recorder) -> None:
+    for _ in range(10):
+        seen.iteration(data=0, optimizers=(1, 2))
+    assert 9 <= len(seen.closed) <= 10
+
+
+def test_recomputation_inside_backward_is_not_a_forward(seen: Recorder) -> None:
+    outer = seen.tracker.begin(BACKWARD)
+    assert seen.tracker.begin(FORWARD) is False
+    seen.tracker.end(FORWARD, False)
+    seen.tracker.end(BACKWARD, outer)
+    assert seen.ended().forward_ns == 0
+
+
+def test_closure_inside_the_optimizer_keeps_its_own_phases(seen: Recorder) -> None:
+    def slow(phase: int) -> None:
+        token = seen.tracker.begin(phase)
+        time.sleep(0.02)
+        seen.tracker.end(phase, token)
+
+    seen.phase(DATA)
+    outer = seen.tracker.begin(OPTIMIZER)
+    slow(FORWARD)
+    slow(BACKWARD)
+    time.sleep(0.002)
+    seen.tracker.end(OPTIMIZER, outer)
+    found = seen.ended()
+    assert min(found.forward_ns, found.backward_ns) >= 20e6
+    assert 2e6 <= found.optimizer_ns < 20e6
+
+
+def test_evaluation_between_epochs_belongs_to_the_step_before_it(seen: Recorder) -> None:
+    seen.iteration()
+    for _ in range(5):
+        seen.phase(DATA)
+        seen.phase(FORWARD)
+    seen.iteration()
+    assert len(seen.closed) == 1
+
+
+def test_other_threads_are_not_counted(seen: Recorder) -> None:
+    seen.phase(DATA)
+    seen.phase(BACKWARD)
+    tokens: list[object] = []
+
+    def fetch() -> None:
+        tokens.append(seen.tracker.begin(FORWARD))
+        seen.tracker.end(FORWARD, tokens[0])
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    thread.join()
+    assert tokens == [False]
+    assert seen.ended().forward_ns == 0
+
+
+def test_training_in_a_thread_is_followed(seen: Recorder) -> None:
+    seen.phase(FORWARD)  # the main thread only tries the model out
+
+    def train() -> None:
+        for _ in range(4):
+            seen.iteration()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert len(seen.closed) == 3
+
+
+def test_nobody_is_called_before_there_is_something_to_do(seen: Recorder) -> None:
+    seen.tracker.calm_until = 4
+    for _ in range(7):
+        seen.iteration()
+    assert seen.boundaries == [4, 5, 6]
+    assert seen.tracker.booked == 6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heavy_work_between_two_steps_is_in_neither(kind: str) -> None:
+    def work(index: int) -> bool:
+        time.sleep(0.02)
+        return index == 1
+
+    recorder = Recorder(kind)
+    recorder.tracker = make(kind, work)
+    for _ in range(3):
+        recorder.iteration()
+    assert recorder.tracker.finish()
+    first, second, third = recorder.closed
+    assert second.start_ns - first.end_ns >= 20e6
+    assert third.start_ns == second.end_ns  # light work is part of the step
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_phases_are_named_while_somebody_listens(kind: str) -> None:
+    opened: list[str] = []
+    closed: list[Range] = []
+
+    def open_range(name: str) -> Range:
+        opened.append(name)
+        return Range(None, lambda record: None, None)
+
+    tracker = make(kind, lambda index: False, open_range, closed.append)
+    tracker.end(FORWARD, tracker.begin(FORWARD))
+    assert opened == []
+    tracker.listening = True
+    token = tracker.begin(BACKWARD)
+    tracker.end(COLLECTIVE, tracker.begin(COLLECTIVE, "ddprof::collective.barrier"))
+    tracker.end(BACKWARD, token)
+    assert opened == ["ddprof::backward", "ddprof::collective.barrier"]
+    assert closed[1] is token
+    tracker.optimizer_stepped(1)
+    assert tracker.finish()
+    ((step, _),) = tracker.logged()
+    assert step.backward_ns > step.collective_ns > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_needs_to_listen_to_a_range(kind: str) -> None:
+    tracker = make(kind, lambda index: False)
+    tracker.listening = True  # but `open_range` has nothing to give: nvtx is missing
+    assert tracker.begin(FORWARD) is True
+
+
+def test_steps_reach_the_ring_once_there_is_one(seen: Recorder, tmp_path: Path) -> None:
+    seen.iteration()
+    seen.iteration()
+    ring = StepRing(tmp_path / "a.ring", {"rank": 0}, capacity=4)
+    seen.tracker.write_to(ring)
+    for number in range(6):
+        seen.tracker.profiled = number == 5
+        seen.iteration()
+    content = read_ring(tmp_path / "a.ring")  # while the writer is alive
+    assert content.written == 6
+    assert list(content.steps) == seen.closed[-4:]
+    assert [step.number for step in content.steps] == [3, 4, 5, 6]
+    assert [step.profiled for step in content.steps] == [False, False, False, True]
+    seen.tracker.write_to(None)
+    ring.close()
+    seen.iteration()
+    assert read_ring(tmp_path / "a.ring").written == 6
+    assert seen.tracker.booked == 8
+
+
+def test_a_forked_child_begins_its_own_life(seen: Recorder, tmp_path: Path) -> None:
+    ring = StepRing(tmp_path / "a.ring", {"rank": 0})
+    seen.tracker.write_to(ring)
+    for _ in range(3):
+        seen.iteration()
+    seen.tracker.restart()
+    for _ in range(3):
+        seen.iteration()
+    assert [step.number for step in seen.closed] == [0, 1]
+    assert read_ring(tmp_path / "a.ring").written == 2  # the parent's
+
+
+def test_the_start_and_the_recent_past_are_kept(seen: Recorder) -> None:
+    steps = FIRST_STEPS + RECENT_STEPS + 10
+    seen.tracker.calm_until = steps + 1
+    for number in range(steps + 1):
+        seen.tracker.disturbed = number == steps - 1
+        seen.iteration()
+    logged = seen.tracker.logged()
+    assert seen.tracker.booked == steps
+    assert [step.number for step, _ in logged] == [*range(FIRST_STEPS), *range(steps - RECENT_STEPS, steps)]
+    assert [step.number for step, disturbed in logged if disturbed] == [steps - 2]
+
+
+def test_medians_leave_out_warm_up_and_what_follows_a_window() -> None:
+    def step(number: int, dur_ns: int, profiled: bool = False) -> tuple[Step, bool]:
+        return Step(number, number * 100, number * 100 + dur_ns, 1, 2, 3, 4, 5, profiled), False
+
+    logged = [step(number, dur_ns) for number, dur_ns in enumerate([900, 800, 100, 100, 100])]
+    logged += [step(5, 120, profiled=True), step(6, 999), step(7, 100), (step(8, 999)[0], True)]
+    assert step_medians(logged) == {"bare_step_ns": 100, "profiled_step_ns": 120}
+    assert step_medians([]) == {"bare_step_ns": None, "profiled_step_ns": None}
+
+
+# ---------------------------------------------------------------------------------------- both as one
+
+EVENTS = st.one_of(
+    st.tuples(st.just("begin"), st.integers(0, len(PHASE_NAMES) - 1)),
+    st.tuples(st.just("end"), st.integers(0, 3)),  # which of the open phases: they need not nest
+    st.tuples(st.just("stepped"), st.integers(1, 3)),
+    st.tuples(st.just("iteration"), st.integers(0, 2)),
+    st.tuples(st.sampled_from(("profiled", "disturbed", "finish", "restart")), st.integers(0, 1)),
+    st.tuples(st.just("calm"), st.integers(0, 12)),
+)
+
+
+def play(kind: str, events: list[tuple[str, int]]) -> list[Any]:
+    """What a tracker answers to the events: all but the times themselves."""
+    recorder = Recorder(kind)
+    tracker, said, open_phases = recorder.tracker, [], []
+    for what, value in events:
+        if what == "begin":
+            token = tracker.begin(value)
+            open_phases.append((value, token))
+            said.append(token)
+        elif what == "end" and open_phases:
+            tracker.end(*open_phases.pop(-1 - value % len(open_phases)))
+        elif what == "stepped":
+            tracker.optimizer_stepped(value)
+        elif what == "iteration":
+            recorder.iteration(data=value)
+        elif what in ("finish", "restart"):
+            said.append(getattr(tracker, what)())
+        elif what == "calm":
+            tracker.calm_until = value
+        elif what != "end":
+            setattr(tracker, what, bool(value))
+    said.append(tracker.index)
+    for step, disturbed in tracker.logged():
+        assert step.start_ns <= step.end_ns
+        # Where a closure's phase outlives its optimizer, that has spent less than nothing.
+        phases = [name for name in ("data", "forward", "backward", "collective") if getattr(step, f"{name}_ns") > 0]
+        said.append((step.number, phases, bool(step.optimizer_ns), step.profiled, disturbed))
+    return [*said, recorder.boundaries]
+
+
+@given(st.lists(EVENTS, max_size=40))
+def test_both_kinds_answer_alike(events: list[tuple[str, int]]) -> None:
+    assert play("native", events) == play("python", events)
+
+
+# ---------------------------------------------------------------------------------------- only in C
+
+
+def native(on_boundary: Boundary) -> Any:
+    return make("native", on_boundary)
+
+
+def test_the_guard_leads_the_timers_in_c() -> None:
+    guard, tracker = Guard(), native(lambda index: False)
+    guard.lead(tracker)
+    assert tracker.begin(FORWARD) is True
+    tracker.end(FORWARD, True)
+    assert guard.spent_ns == 0
+    guard.time_hooks(True)
+    tracker.end(FORWARD, tracker.begin(FORWARD))
+    guard.time_hooks(False)
+    assert 0 < guard.spent_ns < 1e7
+    guard.time_hooks(True)
+    assert guard.spent_ns == 0
+    guard.disable()
+    assert tracker.begin(FORWARD) is None
+    tracker.end(FORWARD, None)
+    tracker.optimizer_stepped(1)
+    assert not tracker.finish()
+
+
+@pytest.mark.parametrize("arguments", [(), ("x",), (9,), (-1,), (2**70,)])
+def test_what_is_no_phase_is_nothing(arguments: tuple[Any, ...]) -> None:
+    tracker = native(lambda index: False)
+    assert tracker.begin(*arguments) is None
+    assert tracker.end(*arguments, True) is None
+
+
+def test_an_interrupt_between_two_steps_is_the_jobs() -> None:
+    def interrupted(index: int) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return False
+
+    recorder = Recorder("native")
+    recorder.tracker = native(interrupted)
+    recorder.iteration()
+    with pytest.raises(KeyboardInterrupt):
+        recorder.iteration()
+
+
+def test_a_ring_that_cannot_be_mapped_is_refused(tmp_path: Path) -> None:
+    class Gone:
+        place = (str(tmp_path / "missing").encode(), 4096, 4)
+
+    class Wrong:
+        place = (b"x", 4096, 0)
+
+    tracker = native(lambda index: False)
+    with pytest.raises(FileNotFoundError):
+        tracker.write_to(Gone())
+    with pytest.raises(ValueError, match="capacity"):
+        tracker.write_to(Wrong())
+    with pytest.raises(AttributeError):
+        tracker.write_to(3)
+
+
+def test_a_tracker_in_a_cycle_is_freed() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.tracker = native(self.boundary)
+
+        def boundary(self, index: int) -> bool:
+            return False
+
+    owner = Owner()
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+
+
+def test_python_takes_over_where_the_timers_in_c_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: Any = lambda *_: None  # noqa: E731
+    monkeypatch.setenv("DDPROF_NATIVE", "0")
+    assert native_tracker(nothing, nothing, nothing) is None
+    monkeypatch.delenv("DDPROF_NATIVE")
+
+    def of_another_machine(name: str) -> Any:
+        raise ImportError(f"{name}: wrong ELF class")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ddprof.capture.steps.native_tracker.import_module", of_another_machine)
+        assert native_tracker(nothing, nothing, nothing) is None
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
+    assert native_tracker(nothing, nothing, nothing) is None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.replay.price import Pricer
+from ddprof.causes import CAUSES
 from ddprof.findings import WARNING_SHARE, Candidate, Change
-from ddprof.report.model import CAUSES
 
 
 @dataclass(frozen=True)
@@ -36,4 +36,4 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
     largest = max(mean, key=lambda cause: mean[cause])
     if largest != "compute" and any(change.kind != "scale_compute" for change in changes):
         largest = "compute"  # the ledger is the recorded run's: what was changed there says nothing about now
-    return Bottleneck(largest, f"{CAUSES[largest]}; no rule knows a further fix above 3 %", None)
+    return Bottleneck(largest, f"{CAUSES[largest].words}; no rule knows a further fix above 3 %", None)

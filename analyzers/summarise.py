@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddprof.analyzers.diagnose import diagnose
-from ddprof.analyzers.facts.model import CAUSES
 from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.verdict import verdict
+from ddprof.causes import CAUSES
 from ddprof.findings import Change
 from ddprof.model import HealthNote
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Ledger, Replay, Report, RunInfo, Steps

@@ -7,27 +7,15 @@ from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.whole_run.missing_ranks import late_untraced
+from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.findings import Finding, severity
-from ddprof.report.model import CAUSES, Verdict
+from ddprof.report.model import Verdict
 from ddprof.units import format_ranks, format_share, format_us
 
 CLEARLY_LARGER = 1.25
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
 UNSHARDED, SURE_ENOUGH = "input.unsharded", 0.75
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still win does not bound it
-_BOUND_OF_CAUSE = {
-    "compute": "compute",
-    "comm_transfer": "communication",
-    "comm_wait": "straggler",
-    "memcpy": "input",
-    "dataloader": "input",
-    "host_launch": "host",
-    "host_sync": "host",
-    "allocator": "host",
-    "gc": "host",
-    "checkpoint": "host",
-    "pipeline_bubble": "pipeline",
-}
 
 
 def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
@@ -88,7 +76,7 @@ def _samples(diagnosis: Diagnosis) -> str:
 
 def _compute_share(measures: Measures) -> float:
     ledger = measures.ledger_us.mean(axis=0)
-    return float(ledger[list(CAUSES).index("compute")] / ledger.sum()) if ledger.any() else 0.0
+    return float(ledger[CAUSE_CODE["compute"]] / ledger.sum()) if ledger.any() else 0.0
 
 
 def _busy(measures: Measures) -> str:
@@ -107,15 +95,15 @@ def _healthy(measures: Measures) -> Verdict:
     shares = dict(zip(CAUSES, ledger / ledger.sum() if ledger.any() else ledger, strict=True))
     first, second = sorted(shares, key=lambda cause: shares[cause], reverse=True)[:2]
     largest, share = (first, shares[first]) if ledger.any() else ("unknown", 0.0)
-    bound = _BOUND_OF_CAUSE.get(largest, "none")
+    bound = CAUSES[largest].bound
     if largest == "compute" and shares[second] < CLEAR_SHARE:
         text = f"{_busy(measures)}; no cause of lost time above 3 %"
     elif largest == "compute":
-        lost = f"{format_share(shares[second])} is {CAUSES[second]}"
+        lost = f"{format_share(shares[second])} is {CAUSES[second].words}"
         text = f"{_busy(measures)}, {lost}; no rule found a fix above 3 %"
     else:
         text = (
-            f"{format_share(share)} of each {format_us(measures.step_us)} step is {CAUSES[largest]}; no rule "
+            f"{format_share(share)} of each {format_us(measures.step_us)} step is {CAUSES[largest].words}; no rule "
             "found a fix above 3 %"
         )
     return Verdict(bound, text)

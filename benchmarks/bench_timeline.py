@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, wh
 
 from process_tree import machine
 
-from ddprof.analyzers.facts.model import CAUSE
+from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
 from ddprof.dashboard.timeline.lanes import CATEGORIES, Lane, Timeline
 from ddprof.dashboard.timeline.tiles import encode
@@ -53,8 +53,8 @@ def synthetic(slices: int, ranks: int) -> Timeline:
     for rank in range(ranks):
         for label, cause in STREAMS:
             edges = np.cumsum(random.exponential(5_000, 2 * each).astype(np.int64) + 1)
-            category = np.full(each, CAUSE[cause])
-            category[random.random(each) < 0.1] = CAUSE["comm_wait"]
+            category = np.full(each, CAUSE_CODE[cause])
+            category[random.random(each) < 0.1] = CAUSE_CODE["comm_wait"]
             parts.append(
                 Slices(edges[0::2], edges[1::2], category, random.integers(0, len(NAMES), each), np.arange(each))
             )
@@ -93,7 +93,7 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     """Navigation to first picture, and the zooms, in headless Chromium."""
     from ddprof.analyzers.engine import LoadedRun
     from ddprof.analyzers.replay.critical import CRITICAL
-    from ddprof.dashboard.runs.open_run import Session
+    from ddprof.dashboard.runs.open_run import OpenRun
     from ddprof.dashboard.runs.served import Runs
     from ddprof.dashboard.server.http import make_server
     from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
@@ -102,8 +102,8 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     report = Report(RunInfo(len(ranks), ranks), Steps(1, "none", 1.0), Ledger(), Verdict("none", "synthetic slices"))
     nothing = LoadedRun("synthetic slices", None, ())  # type: ignore[arg-type]  # only that there is a run is asked
     known = OrderedDict({frozenset[int](): timeline})
-    session = Session(report, nothing, _timelines=known, _critical=CRITICAL.empty())
-    server = make_server(Runs([], [session]), "127.0.0.1", 0)
+    opened = OpenRun(report, nothing, _timelines=known, _critical=CRITICAL.empty())
+    server = make_server(Runs([], [opened]), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     driver = chromium()
     try:

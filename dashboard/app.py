@@ -141,7 +141,7 @@ def make_view(runs: Runs, search: str, upload_bytes: int = 0) -> View:
     """What an address asks for, in the theme of the browser that asks."""
     query = parse_query(search)
     dark = flask.has_request_context() and flask.request.cookies.get(THEME_COOKIE) == "dark"
-    return View(runs.sessions[run_number(query, len(runs.sessions))], query, runs.sessions, dark, upload_bytes)
+    return View(runs.open_runs[run_number(query, len(runs.open_runs))], query, runs.open_runs, dark, upload_bytes)
 
 
 def page_content(view: View, path: str) -> list[Component]:
@@ -153,9 +153,9 @@ def page_content(view: View, path: str) -> list[Component]:
 
 
 def _top(view: View, runs: Runs) -> list[Component]:
-    report = view.session.report
+    report = view.opened.report
     options = [
-        {"label": phrases.clean(s.report.run.name) or f"run {i}", "value": str(i)} for i, s in enumerate(runs.sessions)
+        {"label": phrases.clean(s.report.run.name) or f"run {i}", "value": str(i)} for i, s in enumerate(runs.open_runs)
     ]
     # Links, not Dash's dropdown: that one hides an input which the keyboard can reach.
     links = [

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.html.parts import render_summary
 from ddprof.report.json.contract import to_contract
 from ddprof.report.json.saved import is_saved_report, read_saved
-from ddprof.report.model import CAUSES, Report, Verdict
+from ddprof.report.model import Report, Verdict
 from ddprof.report.text import render_text
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ class AnalyzedRun:
     def save_html(self, path: PathLike) -> Path:
         """Write the pages of the dashboard as one self-contained file, as `ddprof report` does, and return its path."""
         from ddprof.dashboard.onefile.document import render
-        from ddprof.dashboard.runs.open_run import Session
+        from ddprof.dashboard.runs.open_run import OpenRun
 
         file = Path(path)
-        file.write_text(render(Session(self.report, self._run)), encoding="utf-8")
+        file.write_text(render(OpenRun(self.report, self._run)), encoding="utf-8")
         return file
 
     def __str__(self) -> str:

@@ -94,3 +94,12 @@ def covered(a: Intervals, at_ns: Int64) -> Int64:
 def overlap(a: Intervals, lo_ns: Int64, hi_ns: Int64) -> Int64:
     """Length of `a` inside each window [lo_ns[i], hi_ns[i])."""
     return covered(a, hi_ns) - covered(a, lo_ns)
+
+
+def contains(a: Intervals, at_ns: Int64) -> npt.NDArray[np.bool_]:
+    """Which instants of `at_ns` lie inside `a`."""
+    start, end = a
+    if not len(start):
+        return np.zeros(len(at_ns), bool)
+    row = np.searchsorted(start, at_ns, side="right") - 1
+    return np.asarray((row >= 0) & (at_ns < end[np.maximum(row, 0)]))

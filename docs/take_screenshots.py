@@ -27,7 +27,7 @@ from selenium import webdriver
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.live import running_ranks
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.http import make_server
 
@@ -80,9 +80,9 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def served(sessions: list[Session]) -> Iterator[str]:
+def served(open_runs: list[OpenRun]) -> Iterator[str]:
     """The address of a dashboard of these runs."""
-    server = make_server(Runs([], sessions), "127.0.0.1", 0, None, UPLOAD_BYTES)
+    server = make_server(Runs([], open_runs), "127.0.0.1", 0, None, UPLOAD_BYTES)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
@@ -91,7 +91,7 @@ def served(sessions: list[Session]) -> Iterator[str]:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[list[Session]]:
+def running(folder: Path) -> Iterator[list[OpenRun]]:
     """A training job that is under way, before its first trace."""
     program = Path(sys.executable).parent
     command = [str(program / "ddprof"), "run", "--run-dir", str(folder), "--mode", "monitor", "--", *JOB.split()]
@@ -151,17 +151,17 @@ def shoot(driver: Any, picture: Picture) -> None:
     print(picture.name)
 
 
-def generated(folder: Path) -> list[Session]:
+def generated(folder: Path) -> list[OpenRun]:
     """256 ranks of which one is slow."""
     program = [sys.executable, str(ROOT / "benchmarks" / "generate_traces.py"), str(folder), *GENERATED]
     subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
     return load([str(folder)])
 
 
-def take_report(driver: Any, session: Session, folder: Path, wanted: Callable[[str], bool]) -> None:
+def take_report(driver: Any, opened: OpenRun, folder: Path, wanted: Callable[[str], bool]) -> None:
     """Two pages of the HTML file, from disk."""
     file = folder / "report.html"
-    file.write_text(render(session), encoding="utf-8")
+    file.write_text(render(opened), encoding="utf-8")
     for anchor in ("overview", "timeline"):
         if not wanted(f"report-{anchor}"):
             continue
@@ -193,7 +193,7 @@ def main() -> None:
         shown = load([copied(options.traces, options.traces.resolve().name)])
         for picture in filter(lambda p: wanted(p.name), pictures()):
             if picture.name == "live":
-                with running(folder / "mnist") as sessions, served(sessions) as address:
+                with running(folder / "mnist") as open_runs, served(open_runs) as address:
                     take(driver, address, picture)
                 continue
             if picture.name == MANY_RANKS:

@@ -19,7 +19,18 @@ MAPPED = ("analyzers", "dashboard", "workloads", "sample_traces")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
-VOCABULARY = {"averages", "model", "tables", "intervals", "units", "errors", "findings", "_version", "hardware"}
+VOCABULARY = {
+    "averages",
+    "causes",
+    "model",
+    "tables",
+    "intervals",
+    "units",
+    "errors",
+    "findings",
+    "_version",
+    "hardware",
+}
 FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING = (
     f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning")
 )
@@ -30,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"tables"},
     "tables": set(),
     "averages": set(),
+    "causes": set(),
     "intervals": set(),
     "units": set(),
     "errors": set(),

@@ -11,13 +11,13 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.early import is_early
-from ddprof.analyzers.facts.model import CAUSE, EXPOSED, GAPS, Work
+from ddprof.analyzers.facts.model import EXPOSED, GAPS, Work
+from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table, concat
 
 # From launch call to kernel start on an idle device: <= 10 us is normal, 100 us happens under contention.
 MAX_LAUNCH_LATENCY_NS = 200_000
-EXPLICIT = ("gc", "allocator", "checkpoint", "dataloader")
 
 
 def busy(ops: Table, work: Work) -> Intervals:
@@ -72,13 +72,18 @@ def find_gaps(
 
 def unexplained(gaps: Table) -> Table:
     """The same gaps without a cause: where nothing else was recorded, idle time has no known occupant."""
-    return gaps.replace(cause=np.full(len(gaps), CAUSE["unknown"]))
+    return gaps.replace(cause=np.full(len(gaps), CAUSE_CODE["unknown"]))
 
 
 def _pieces(part: Intervals, cause: str) -> Table:
     count = len(part[0])
     return GAPS.table(
-        {"start_ns": part[0], "end_ns": part[1], "cause": np.full(count, CAUSE[cause]), "next_op": np.full(count, NULL)}
+        {
+            "start_ns": part[0],
+            "end_ns": part[1],
+            "cause": np.full(count, CAUSE_CODE[cause]),
+            "next_op": np.full(count, NULL),
+        }
     )
 
 
@@ -112,8 +117,8 @@ def _attribute(idle: Intervals, launch_ns: Array, spans: Table, held_cause: str)
     rest: Intervals = (start[split > start], split[split > start])
     tables = []
     fetches = intervals.EMPTY
-    for cause in EXPLICIT:
-        mine = spans["cause"] == CAUSE[cause]
+    for cause in HOST_OCCUPANTS:
+        mine = spans["cause"] == CAUSE_CODE[cause]
         occupied = intervals.intersect(rest, intervals.union(spans["start_ns"][mine], spans["end_ns"][mine]))
         tables.append(_pieces(occupied, cause))
         fetches = occupied if cause == "dataloader" else fetches
@@ -129,7 +134,7 @@ def _attribute(idle: Intervals, launch_ns: Array, spans: Table, held_cause: str)
     unknown_in: Intervals = (np.where(known, split, start)[unknown_at], end[unknown_at])
     # A launched operation that does not start while the host itself blocks on the device: both wait for a third (a
     # copy, a peer).
-    sync = spans["cause"] == CAUSE["host_sync"]
+    sync = spans["cause"] == CAUSE_CODE["host_sync"]
     blocked = intervals.union(spans["start_ns"][sync], spans["end_ns"][sync])
     held = intervals.intersect(intervals.intersect(rest, unknown_in), blocked)
     tables.append(_pieces(held, "host_sync"))
@@ -143,7 +148,7 @@ def _attribute(idle: Intervals, launch_ns: Array, spans: Table, held_cause: str)
 
 def _after_sync(idle: Intervals, split: Array, spans: Table, fetch_ns: Array) -> Intervals:
     """From each blocking call that touches a gap's host part to the next loader fetch, else to the end of the gap."""
-    sync = spans["cause"] == CAUSE["host_sync"]
+    sync = spans["cause"] == CAUSE_CODE["host_sync"]
     begin, finish = spans["start_ns"][sync], spans["end_ns"][sync]
     if not len(begin) or not len(idle[0]):
         return intervals.EMPTY

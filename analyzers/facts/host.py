@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from ddprof.analyzers.facts.device import lookup
-from ddprof.analyzers.facts.model import CAUSE, HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work
+from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work
 from ddprof.analyzers.facts.names import (
     is_allocator_call,
     is_checkpoint,
@@ -18,6 +18,7 @@ from ddprof.analyzers.facts.names import (
     is_wait_event,
     matches,
 )
+from ddprof.causes import CAUSE_CODE
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, concat
 
@@ -69,7 +70,7 @@ def _blocking_copies(ops: Table, threads: Array) -> Table:
             "start_ns": ops["launch_ns"][rows],
             "end_ns": ops["launch_end_ns"][rows],
             "thread": ops["thread"][rows],
-            "cause": np.full(len(rows), CAUSE["host_sync"]),
+            "cause": np.full(len(rows), CAUSE_CODE["host_sync"]),
             "name": ops["name"][rows],
             "operator": ops["operator"][rows],
         }
@@ -85,7 +86,7 @@ def _spans(trace: RankTrace, rows: Array, cause: str) -> Table:
             "start_ns": events["ts_ns"][rows],
             "end_ns": events["ts_ns"][rows] + events["dur_ns"][rows],
             "thread": events["track"][rows],
-            "cause": np.full(len(rows), CAUSE[cause]),
+            "cause": np.full(len(rows), CAUSE_CODE[cause]),
             "name": events["name"][rows],
             "operator": np.where(above >= 0, events["name"][above], NO_STRING),
         }

@@ -14,23 +14,6 @@ from typing import Any
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
 from ddprof.tables import Column, Schema, Table
 
-CAUSES = (
-    "compute",
-    "comm_transfer",
-    "comm_wait",
-    "memcpy",
-    "dataloader",
-    "host_launch",
-    "host_sync",
-    "allocator",
-    "gc",
-    "checkpoint",
-    "pipeline_bubble",
-    "other",
-    "unknown",
-)
-CAUSE = {name: code for code, name in enumerate(CAUSES)}
-
 
 class Work(enum.IntEnum):
     """What a device operation is, in order of precedence: compute hides communication, communication hides copies."""
@@ -121,7 +104,7 @@ GAPS = Schema(
     (
         Column("start_ns", "int64", "start of a piece of idle or copy time"),
         Column("end_ns", "int64", "end"),
-        Column("cause", "uint8", "index into CAUSES"),
+        Column("cause", "uint8", "code of a cause (ddprof.causes)"),
         Column("next_op", "int64", "device operation that ends the gap", nullable=True),
     ),
 )
@@ -132,7 +115,7 @@ HOST_SPANS = Schema(
         Column("start_ns", "int64", "start"),
         Column("end_ns", "int64", "end"),
         Column("thread", "int32", "host track"),
-        Column("cause", "uint8", "index into CAUSES: dataloader, host_sync, allocator, gc, checkpoint"),
+        Column("cause", "uint8", "code of a cause, one of ddprof.causes.SPAN_CAUSES"),
         Column("name", "int32", "range, call or operator"),
         Column("operator", "int32", "innermost CPU operator above a call; -2147483648 if none"),
     ),

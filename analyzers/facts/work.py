@@ -6,7 +6,8 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.gaps import busy
-from ddprof.analyzers.facts.model import CAUSE, Phase, RankFacts, Work
+from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 
@@ -24,7 +25,7 @@ def free_host(facts: RankFacts) -> Intervals:
     On a CPU rank that is between its operators.
     """
     if not facts.is_device_rank:
-        mine = facts.gaps["cause"] == CAUSE["host_launch"]
+        mine = facts.gaps["cause"] == CAUSE_CODE["host_launch"]
         return facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine]
     if not len(facts.steps):
         return np.empty(0, np.int64), np.empty(0, np.int64)

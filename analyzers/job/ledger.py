@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import LEDGER
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.intervals import Intervals
 from ddprof.tables import Array, Table, concat
 
@@ -29,7 +30,7 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
     }
     for cause in CAUSES:
         if cause not in sets and cause != "pipeline_bubble":
-            mine = facts.gaps["cause"] == CAUSE[cause]
+            mine = facts.gaps["cause"] == CAUSE_CODE[cause]
             sets[cause] = (facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine])
     return sets
 

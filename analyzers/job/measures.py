@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts, Work
+from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pipeline import stage_work_ns
 from ddprof.analyzers.job.slowdown import Pace, compute_pace, host_pace, work_pace
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
+from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.tables import NULL, Array
 
 
@@ -51,7 +52,7 @@ class Measures:
 
     def cause_us(self, cause: str) -> Array:
         """Ledger time of one cause per rank, us per step, shape (ranks,)."""
-        return np.asarray(self.ledger_us[:, CAUSE[cause]])
+        return np.asarray(self.ledger_us[:, CAUSE_CODE[cause]])
 
     def ranks(self, positions: Array | list[int]) -> tuple[int, ...]:
         """Rank numbers of positions."""
@@ -64,10 +65,7 @@ def measure(job: JobFacts) -> Measures:
     steps = np.array([max(1, len(f.steps)) for f in ranks])
     ledger = np.zeros((len(ranks), len(CAUSES)))
     np.add.at(ledger, (job.ledger["rank"], job.ledger["cause"]), job.ledger["dur_ns"])
-    spans = {
-        c: np.array([_span_us(f, c) for f in ranks])
-        for c in ("dataloader", "host_sync", "allocator", "gc", "checkpoint")
-    }
+    spans = {c: np.array([_span_us(f, c) for f in ranks]) for c in SPAN_CAUSES}
     counts = {c: np.array([_span_count(f, c) for f in ranks]) for c in spans}
     optimizer = np.array([_optimizer(f) for f in ranks])
     gemm = np.array([_gemm(f) for f in ranks])
@@ -106,14 +104,14 @@ def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
 
 
 def _span_us(facts: RankFacts, cause: str) -> float:
-    mine = facts.host_spans["cause"] == CAUSE[cause]
+    mine = facts.host_spans["cause"] == CAUSE_CODE[cause]
     return _per_step_us(facts, intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]))
 
 
 def _starved_us(facts: RankFacts) -> float:
     """Part of the host_launch gaps that lies before the launch of the operation that ends them."""
     gaps, ops = facts.gaps, facts.device_ops
-    mine = np.flatnonzero((gaps["cause"] == CAUSE["host_launch"]) & (gaps["next_op"] != NULL))
+    mine = np.flatnonzero((gaps["cause"] == CAUSE_CODE["host_launch"]) & (gaps["next_op"] != NULL))
     if not len(mine) or not len(ops):
         return 0.0
     launch = ops["launch_end_ns"][gaps["next_op"][mine]]
@@ -126,7 +124,7 @@ def _starved_us(facts: RankFacts) -> float:
 
 
 def _longest_fetch_us(facts: RankFacts) -> float:
-    mine = facts.host_spans["cause"] == CAUSE["dataloader"]
+    mine = facts.host_spans["cause"] == CAUSE_CODE["dataloader"]
     fetches = intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine])
     length = fetches[1] - fetches[0]
     return float(length.max()) / 1e3 if len(length) else 0.0
@@ -135,7 +133,7 @@ def _longest_fetch_us(facts: RankFacts) -> float:
 def _span_count(facts: RankFacts, cause: str) -> float:
     if not len(facts.steps):
         return 0.0
-    start = facts.host_spans["start_ns"][facts.host_spans["cause"] == CAUSE[cause]]
+    start = facts.host_spans["start_ns"][facts.host_spans["cause"] == CAUSE_CODE[cause]]
     inside = (start >= facts.steps["start_ns"][0]) & (start < facts.steps["end_ns"][-1])
     return float(inside.sum()) / len(facts.steps)
 
@@ -155,7 +153,7 @@ def _pageable_us(facts: RankFacts) -> float:
     if not mine.any():
         return 0.0
     copies = intervals.union(ops["start_ns"][mine], ops["end_ns"][mine])
-    exposed = facts.gaps["cause"] == CAUSE["memcpy"]
+    exposed = facts.gaps["cause"] == CAUSE_CODE["memcpy"]
     alone = (facts.gaps["start_ns"][exposed], facts.gaps["end_ns"][exposed])
     return _per_step_us(facts, intervals.intersect(copies, alone))
 

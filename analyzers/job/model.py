@@ -55,7 +55,7 @@ LEDGER = Schema(
     (
         Column("rank", "int64", "position in JobFacts.ranks"),
         Column("step", "int64", "position in the rank's steps"),
-        Column("cause", "uint8", "index into facts.model.CAUSES"),
+        Column("cause", "uint8", "code of a cause (ddprof.causes)"),
         Column("dur_ns", "int64", "time booked"),
     ),
 )
@@ -71,7 +71,7 @@ BLAME = Schema(
             "position of the rank the wait is charged to; missing: a rank that was not traced",
             nullable=True,
         ),
-        Column("cause", "uint8", "what the culprit spent the time on; index into facts.model.CAUSES"),
+        Column("cause", "uint8", "what the culprit spent the time on; code of a cause (ddprof.causes)"),
         Column("step", "int64", "position in the victim's steps", nullable=True),
         Column("dur_ns", "int64", "charged time; sums over causes and culprits equal the exposed wait"),
     ),

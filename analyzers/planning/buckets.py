@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 from ddprof.analyzers.planning.curve import Curve, Point
 from ddprof.analyzers.planning.facts import DEFAULT_CAP_MB, Present, first_bucket_mb
-from ddprof.analyzers.replay.changes.gradient_buckets import Backward, backwards, gradient_curve, gradient_traffic
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
+    Backward,
+    backwards,
+    gradient_curve,
+    gradient_traffic,
+)
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.loader_queue import DEFAULT_PREFETCH
+from ddprof.analyzers.replay.changes.loader.queue import DEFAULT_PREFETCH
 from ddprof.errors import UsageError
 
 NOW_KEYS = ("num_workers", "prefetch_factor", "bucket_cap_mb", "first_bucket_mb", "cores")

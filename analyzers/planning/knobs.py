@@ -20,8 +20,8 @@ from ddprof.analyzers.job.speedups import (
     TF32_SPEEDUP,
 )
 from ddprof.analyzers.planning.facts import DEFAULT_CAP_MB, Present, first_bucket_mb, number
-from ddprof.analyzers.replay.changes.gradient_buckets import gradient_traffic
-from ddprof.analyzers.replay.changes.rates import rank_costs
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
+from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
 from ddprof.errors import UsageError
 from ddprof.findings import Change
 

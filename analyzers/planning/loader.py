@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ddprof.analyzers.planning.curve import Curve, Point
 from ddprof.analyzers.planning.facts import Present
-from ddprof.analyzers.replay.changes.loader_queue import FetchCosts
-from ddprof.analyzers.replay.changes.rates import cores_bound_us, rank_costs
+from ddprof.analyzers.replay.changes.loader.fetch_costs import FetchCosts, rank_costs
+from ddprof.analyzers.replay.changes.loader.workers import cores_bound_us
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change

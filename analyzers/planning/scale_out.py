@@ -11,7 +11,7 @@ from math import log, sqrt
 
 import numpy as np
 
-from ddprof.analyzers.replay.changes.gradient_buckets import gradient_curve, gradient_traffic
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve, gradient_traffic
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change

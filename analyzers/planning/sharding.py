@@ -17,7 +17,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
-from ddprof.analyzers.replay.changes.gradient_buckets import backwards, gradient_curve, gradient_traffic
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import backwards, gradient_curve, gradient_traffic
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change

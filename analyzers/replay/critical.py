@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import CAUSE, Work
+from ddprof.analyzers.facts.model import Work
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph
+from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
 from ddprof.tables import NULL, Array, Column, Schema, Table, concat
 
 CRITICAL = Schema(
@@ -25,11 +26,10 @@ CRITICAL = Schema(
         Column("rank", "int64", "position in JobFacts.ranks"),
         Column("start_ns", "int64", "reference clock"),
         Column("end_ns", "int64", "reference clock; the next piece of the path starts here"),
-        Column("cause", "uint8", "what the time is, index into facts.model.CAUSES; never a wait"),
+        Column("cause", "uint8", "what the time is, code of a cause (ddprof.causes); never a wait"),
         Column("track", "int64", "stream, as a row of the rank's tracks; missing: the host", nullable=True),
     ),
 )
-_HOST_CAUSES = ("gc", "allocator", "checkpoint", "dataloader")  # host spans that say what host time was, first wins
 
 # A host that ends this much later than its device, of the run, merely came to its mark: the device held the run.
 TAIL_SHARE = 0.02
@@ -64,14 +64,14 @@ class _Walk:
         self.at_ns = lane.last()[1]
         state: tuple[_Lane, int, bool] | None
         if op >= 0:
-            self._emit(lane, lane.end[op], CAUSE["host_launch"], NULL)
+            self._emit(lane, lane.end[op], CAUSE_CODE["host_launch"], NULL)
         state = (lane, op, True) if op >= 0 else self._host(lane, len(lane.begins) - 1)
         left = sum(len(other.start) + len(other.begins) for other in self.lanes.values()) + 10
         while state is not None and left > 0:
             state = self._operation(*state)
             left -= 1
         if not self.pieces:
-            self._emit(lane, lane.origin, CAUSE["host_launch"], NULL)
+            self._emit(lane, lane.origin, CAUSE_CODE["host_launch"], NULL)
 
     def _emit(self, lane: _Lane, down_to_ns: int, cause: int, track: int) -> None:
         """The time from `down_to_ns` (reference clock) to where the walk is belongs to this piece."""
@@ -85,7 +85,7 @@ class _Walk:
             late = lane.waited_for(op, self.lanes)
             if late is not None:
                 other, theirs, ready = late
-                self._emit(lane, ready, CAUSE["comm_transfer"], lane.track[op])
+                self._emit(lane, ready, CAUSE_CODE["comm_transfer"], lane.track[op])
                 return other, theirs, False
             self._emit(lane, lane.start[op], lane.cause[op], lane.track[op])
         bound = lane.bound(op)
@@ -93,23 +93,23 @@ class _Walk:
             self._emit(lane, min(self.at_ns, lane.end[bound]), lane.cause[op], lane.track[op])
             return lane, bound, True
         if lane.launch[op] == NEVER:
-            self._emit(lane, lane.origin, CAUSE["unknown"], NULL)
+            self._emit(lane, lane.origin, CAUSE_CODE["unknown"], NULL)
             return None
-        self._emit(lane, lane.launch[op], CAUSE["host_launch"], NULL)
+        self._emit(lane, lane.launch[op], CAUSE_CODE["host_launch"], NULL)
         return self._host(lane, lane.segment[op])
 
     def _host(self, lane: _Lane, segment: int) -> tuple[_Lane, int, bool] | None:
         """Down the host's time, past calls that did not block, to the operation that one did wait for."""
         while segment > 0:
-            self._emit(lane, lane.begins[segment], CAUSE["host_launch"], NULL)
+            self._emit(lane, lane.begins[segment], CAUSE_CODE["host_launch"], NULL)
             call, target = lane.calls[segment - 1], lane.targets[segment - 1]
             if target >= 0 and lane.end[target] > call:
-                self._emit(lane, min(self.at_ns, lane.end[target]), CAUSE["host_sync"], NULL)
+                self._emit(lane, min(self.at_ns, lane.end[target]), CAUSE_CODE["host_sync"], NULL)
                 return lane, target, True
-            waited = CAUSE["dataloader"] if lane.kinds[segment - 1] == Anchor.LOADER else CAUSE["host_launch"]
+            waited = CAUSE_CODE["dataloader"] if lane.kinds[segment - 1] == Anchor.LOADER else CAUSE_CODE["host_launch"]
             self._emit(lane, call, waited, NULL)
             segment -= 1
-        self._emit(lane, lane.origin, CAUSE["host_launch"], NULL)
+        self._emit(lane, lane.origin, CAUSE_CODE["host_launch"], NULL)
         return None
 
 
@@ -178,15 +178,15 @@ class _Lane:
 
 
 def _op_causes(rank: RankGraph) -> Array:
-    cause = np.where(rank.ops.is_comm, CAUSE["comm_transfer"], CAUSE["compute"])
+    cause = np.where(rank.ops.is_comm, CAUSE_CODE["comm_transfer"], CAUSE_CODE["compute"])
     if rank.facts.is_device_rank and len(cause):
-        cause[rank.facts.device_ops["work"][rank.ops.row] == Work.COPY] = CAUSE["memcpy"]
+        cause[rank.facts.device_ops["work"][rank.ops.row] == Work.COPY] = CAUSE_CODE["memcpy"]
     return cause
 
 
 def _explain_host(path: Table, graph: Graph) -> Table:
     """Host time on the path is what the host was seen doing: loading, collecting, and on CPU ranks computing."""
-    is_host = path["cause"] == CAUSE["host_launch"]
+    is_host = path["cause"] == CAUSE_CODE["host_launch"]
     tables = [path.take(np.flatnonzero(~is_host))]
     for rank in graph.ranks:
         mine = np.flatnonzero(is_host & (path["rank"] == rank.position))
@@ -202,8 +202,8 @@ def _explain_host(path: Table, graph: Graph) -> Table:
 
 def _spans(rank: RankGraph) -> list[tuple[str, intervals.Intervals]]:
     spans, found = rank.facts.host_spans, []
-    for cause in _HOST_CAUSES:
-        mine = spans["cause"] == CAUSE[cause]
+    for cause in HOST_OCCUPANTS:
+        mine = spans["cause"] == CAUSE_CODE[cause]
         found.append((cause, intervals.union(spans["start_ns"][mine], spans["end_ns"][mine])))
     if not rank.facts.is_device_rank:
         found.append(("compute", compute_work(rank.facts)))
@@ -212,6 +212,6 @@ def _spans(rank: RankGraph) -> list[tuple[str, intervals.Intervals]]:
 
 def _pieces(rank: RankGraph, cause: str, spans: intervals.Intervals) -> Table:
     start, end = spans
-    fixed = {"rank": rank.position, "cause": CAUSE[cause], "track": NULL}
+    fixed = {"rank": rank.position, "cause": CAUSE_CODE[cause], "track": NULL}
     columns = {name: np.full(len(start), value) for name, value in fixed.items()}
     return CRITICAL.table({**columns, "start_ns": start - rank.offset_ns, "end_ns": end - rank.offset_ns})

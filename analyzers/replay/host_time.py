@@ -7,9 +7,10 @@ from collections import defaultdict
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import CAUSE, RankFacts
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.replay.model import RankGraph, Scenario
+from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
@@ -20,7 +21,7 @@ Scaled = tuple[tuple[Intervals, float], ...]
 
 def running(facts: RankFacts) -> Intervals:
     """When the training thread is on a core: operators, Python between them, garbage collection."""
-    collecting = facts.host_spans["cause"] == CAUSE["gc"]
+    collecting = facts.host_spans["cause"] == CAUSE_CODE["gc"]
     parts = (host_work(facts), free_host(facts))
     start = np.concatenate([p[0] for p in parts] + [facts.host_spans["start_ns"][collecting]])
     end = np.concatenate([p[1] for p in parts] + [facts.host_spans["end_ns"][collecting]])

@@ -12,9 +12,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.unprofiled_steps import untraced_step_us
-from ddprof.analyzers.replay.changes.rates import PACES
-from ddprof.analyzers.replay.changes.table import combined
-from ddprof.analyzers.replay.changes.work import as_peers, to_peers
+from ddprof.analyzers.replay.changes.apply import as_peers, at_rates, levelled, scenario_of, with_implied
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.shared_cores import Host, crowded_hosts, with_crowding
 from ddprof.analyzers.replay.simulate import Outcome, simulate
@@ -56,17 +54,14 @@ class Pricer:
         return self._predicted_us[changes]
 
     def _replayed_us(self, changes: tuple[Change, ...]) -> float:
-        paced, moved = _apart(changes)
-        scenario = combined(moved, self.graph, self.measures)
-        outcome = self._simulated(moved, scenario, (Scenario(), self.baseline))
-        step_us = self.measures.step_us * outcome.relative_to(self.baseline)
-        for change in paced:
-            step_us = PACES[change.kind](change, step_us, self.measures)
-        return step_us
+        changes = with_implied(changes)
+        scenario = scenario_of(changes, self.graph, self.measures)
+        outcome = self._simulated(changes, scenario, (Scenario(), self.baseline))
+        return at_rates(changes, self.measures.step_us * outcome.relative_to(self.baseline), self.measures)
 
     def _simulated(self, changes: tuple[Change, ...], scenario: Scenario, before: tuple[Scenario, Outcome]) -> Outcome:
         if self.hosts:
-            alike = as_peers(changes, self.graph, self.measures)
+            alike = levelled(changes, self.graph, self.measures)
             return with_crowding(self.graph, scenario, self.hosts, before, alike)
         outcome = simulate(self.graph, scenario)
         if self.graph.contention > MIN_CONTENTION:
@@ -78,14 +73,12 @@ class Pricer:
         if self.untraced is None or self.untraced.outcome.span_ns <= 0:
             return None
         if changes not in self._untraced_us:
-            paced, moved = _apart(changes)
+            wanted = with_implied(changes)
             bare = (self.untraced.scenario, self.untraced.outcome)
-            alike = to_peers(moved, self.graph, self.measures)
-            scenario = self.untraced.under(self.graph, combined(moved, self.graph, self.measures), alike)
-            step_us = self.untraced.step_us * self._simulated(moved, scenario, bare).relative_to(bare[1])
-            for change in paced:
-                step_us = PACES[change.kind](change, step_us, self.measures)
-            self._untraced_us[changes] = step_us
+            alike = as_peers(wanted, self.graph, self.measures)
+            scenario = self.untraced.under(self.graph, scenario_of(wanted, self.graph, self.measures), alike)
+            step_us = self.untraced.step_us * self._simulated(wanted, scenario, bare).relative_to(bare[1])
+            self._untraced_us[changes] = at_rates(wanted, step_us, self.measures)
         return self._untraced_us[changes]
 
     def untraced_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
@@ -156,15 +149,6 @@ class Pricer:
     def _step_spread_us(self) -> float:
         steps = np.array(self.measures.job.per_step_ns, float) / 1e3
         return float(steps.std(ddof=1)) if len(steps) > 1 else 0.0
-
-
-def _apart(changes: tuple[Change, ...]) -> tuple[list[Change], tuple[Change, ...]]:
-    """Changes of a rate, and those of the recording; each once: host time taken away twice would be too much."""
-    paced = [change for change in changes if change.kind in PACES]
-    moved = [change for change in changes if change.kind not in PACES]
-    if any(change.kind == "loader_workers" for change in paced):
-        moved.append(Change("instant_loader"))  # the pace of the loader comes on top
-    return paced, tuple(dict.fromkeys(moved))
 
 
 def pricer(graph: Graph, measures: Measures) -> Pricer:

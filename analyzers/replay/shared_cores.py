@@ -16,11 +16,12 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.cores import shared_cores
-from ddprof.analyzers.facts.model import CAUSE, RankFacts
-from ddprof.analyzers.replay.changes.loader_queue import fetch_costs
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.replay.changes.loader.fetch_costs import fetch_costs
 from ddprof.analyzers.replay.host_time import HostTimeline, Scaled, by_level, on_top, running
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.simulate import Outcome, simulate
+from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
@@ -144,7 +145,7 @@ class _Load:
 
 
 def _loading(facts: RankFacts) -> Intervals:
-    mine = facts.host_spans["cause"] == CAUSE["dataloader"]
+    mine = facts.host_spans["cause"] == CAUSE_CODE["dataloader"]
     return intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine])
 
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.bucket_sizes import FEWEST_TO_OVERLAP
+from ddprof.analyzers.replay.changes.communication.overlap import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import DEFAULT_BUCKET_BYTES, certainty, doubtful, of_reason
 from ddprof.analyzers.rules.evidence.settings import setting, text

@@ -23,7 +23,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _groups(view: View) -> Exhibit:
-    groups = group_times(view.session.job)[:MAX_GROUPS]
+    groups = group_times(view.opened.job)[:MAX_GROUPS]
     columns = ("process group", "ranks", "calls/step", "waiting (ms/step)", "moving data (ms/step)", "bytes/step")
     rows = [(clean(g.name), g.size, g.calls, g.wait_us / 1e3, g.transfer_us / 1e3, g.total_bytes) for g in groups]
     question = "Is the network slow, or does a peer come late?"
@@ -46,7 +46,7 @@ def _groups(view: View) -> Exhibit:
 
 
 def _overlap(view: View) -> Exhibit:
-    traffic = view.session.measures.comm.traffic
+    traffic = view.opened.measures.comm.traffic
     names = [f"{t.op} ({t.role})" if t.role else t.op for t in traffic]
     columns = (
         "operation",
@@ -84,7 +84,7 @@ def _traffic_row(name: str, t: Traffic) -> tuple[object, ...]:
 
 def _bandwidth(view: View) -> Exhibit:
     series, rows = {}, []
-    for traffic in view.session.measures.comm.traffic:
+    for traffic in view.opened.measures.comm.traffic:
         sizes, rates = bandwidths(traffic)
         if len(sizes):
             name = f"{traffic.op} ({traffic.role})" if traffic.role else traffic.op

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.charts import Dumbbells
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, Delta, compare
-from ddprof.report.phrases import CAUSE_WORDS
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
@@ -28,7 +28,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 def comparison_of(view: View) -> Comparison:
     """From the run of the address to the one it is compared against (the next, where the address does not say)."""
-    return compare(view.session.report, view.runs[against(view)].report)
+    return compare(view.opened.report, view.runs[against(view)].report)
 
 
 def against(view: View) -> int:
@@ -67,4 +67,4 @@ def _row(delta: Delta) -> tuple[object, ...]:
 
 
 def _words(delta: Delta) -> str:
-    return CAUSE_WORDS.get(delta.name, delta.name)
+    return CAUSES[delta.name].label if delta.name in CAUSES else delta.name

@@ -27,7 +27,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 def _health(view: View) -> Exhibit:
     rows = [
         (severity, format_ranks(ranks) if ranks else "the run", clean(issue), clean(effect))
-        for (severity, issue, effect), ranks in phrases.health_groups(view.session.report).items()
+        for (severity, issue, effect), ranks in phrases.health_groups(view.opened.report).items()
     ]
     worst = sum(1 for row in rows if row[0] != "info")
     reading = (
@@ -39,8 +39,8 @@ def _health(view: View) -> Exhibit:
 
 
 def _coverage(view: View) -> Exhibit:
-    report = view.session.report
-    facts = dict(zip(view.session.job.rank_ids, view.session.job.ranks, strict=True)) if view.session.has_traces else {}
+    report = view.opened.report
+    facts = dict(zip(view.opened.job.rank_ids, view.opened.job.ranks, strict=True)) if view.opened.has_traces else {}
     rows: list[tuple[object, ...]] = []
     for rank in sorted({*report.run.ranks, *report.run.missing_ranks}):
         f = facts.get(rank)
@@ -79,7 +79,7 @@ def _coverage(view: View) -> Exhibit:
 
 
 def _clocks(view: View) -> Exhibit:
-    clock = view.session.report.clock
+    clock = view.opened.report.clock
     rows = [(clean(h), c.offset_us, c.drift_ppm, c.error_us) for h, c in clock.hosts.items()]
     table = sheet(("clock", "offset (us)", "drift (ppm)", "error (us)"), rows)
     question = "How well are the clocks aligned?"
@@ -101,7 +101,7 @@ def _clocks(view: View) -> Exhibit:
 
 
 def _efficiency(view: View) -> Exhibit:
-    report = view.session.report
+    report = view.opened.report
     rows: list[tuple[str, object]] = []
     for name, value in report.efficiency.items():
         rows += _metric(name, value)
@@ -127,7 +127,7 @@ def _metric(name: str, value: object) -> list[tuple[str, object]]:
 
 
 def _abstentions(view: View) -> Exhibit:
-    report = view.session.report
+    report = view.opened.report
     rows = [(f.id, check_words(f.id), "found", "") for f in report.ranked_findings()]
     rows += [(a.id, check_words(a.id), "not judged", clean(a.reason)) for a in report.abstentions]
     rows += [(c, check_words(c), "checked, not found", "") for c in report.checked]

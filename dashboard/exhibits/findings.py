@@ -14,7 +14,7 @@ from ddprof.report.model import Report
 
 def exhibits(view: View) -> list[Exhibit]:
     """The findings by their price."""
-    report = view.session.report
+    report = view.opened.report
     found = report.ranked_findings()
     columns = ("finding", "severity", "who", "gain (ms/step)", "low (ms)", "high (ms)", "step after (ms)", "confidence")
     rows = [_row(report, f) for f in found]

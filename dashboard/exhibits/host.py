@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import CAUSE
+from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     cause_by_step_us,
@@ -21,7 +21,6 @@ from ddprof.dashboard.exhibits.parts.numbers import (
 from ddprof.dashboard.exhibits.ranks import MAX_STEPS_SHOWN
 from ddprof.dashboard.figures.charts import Columns, Heat, Stacked, cause_parts
 from ddprof.dashboard.runs.view import View
-from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.units import format_us
 
 LOADER_SETTINGS = "loader-settings"
@@ -36,13 +35,13 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _positions(view: View) -> list[int]:
-    return [p for p, rank in enumerate(view.session.job.rank_ids) if view.shows(rank)]
+    return [p for p, rank in enumerate(view.opened.job.rank_ids) if view.shows(rank)]
 
 
 def _loader(view: View) -> Exhibit:
-    job, positions = view.session.job, _positions(view)
+    job, positions = view.opened.job, _positions(view)
     steps = [s for s in range(step_count(job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
-    waits = cause_by_step_us(job, CAUSE["dataloader"])[np.ix_(positions, steps)] / 1e3
+    waits = cause_by_step_us(job, CAUSE_CODE["dataloader"])[np.ix_(positions, steps)] / 1e3
     names = [f"rank {job.rank_ids[p]}" for p in positions]
     table = sheet(
         ("rank", *(f"step {s} (ms)" for s in steps)), [(n, *map(float, w)) for n, w in zip(names, waits, strict=True)]
@@ -63,14 +62,14 @@ def _loader(view: View) -> Exhibit:
 
 
 def _host_spans(view: View) -> Exhibit:
-    measures, positions = view.session.measures, _positions(view)
+    measures, positions = view.opened.measures, _positions(view)
     names = [f"rank {measures.job.rank_ids[p]}" for p in positions]
     parts = {c: (v[positions] / 1e3).tolist() for c, v in measures.host_spans_us.items()}
     counts = {c: v[positions].tolist() for c, v in measures.host_counts.items()}
     columns = (
         "rank",
-        *(f"{CAUSE_WORDS[c]} (ms/step)" for c in parts),
-        *(f"{CAUSE_WORDS[c]} (calls/step)" for c in counts),
+        *(f"{CAUSES[c].label} (ms/step)" for c in parts),
+        *(f"{CAUSES[c].label} (calls/step)" for c in counts),
     )
     rows = [
         (n, *(float(parts[c][i]) for c in parts), *(float(counts[c][i]) for c in counts)) for i, n in enumerate(names)
@@ -86,7 +85,7 @@ def _host_spans(view: View) -> Exhibit:
         )
     most = max(total, key=lambda c: total[c])
     reading = (
-        f"{CAUSE_WORDS[most].capitalize()} takes most: {format_us(total[most] / len(names) * 1e3)} per step and "
+        f"{CAUSES[most].label.capitalize()} takes most: {format_us(total[most] / len(names) * 1e3)} per step and "
         "rank, whether or not the device stood still meanwhile."
     )
     drawn = most_different(np.array(list(parts.values())).T)
@@ -97,12 +96,12 @@ def _host_spans(view: View) -> Exhibit:
 
 
 def _gaps(view: View) -> Exhibit:
-    job = view.session.job
+    job = view.opened.job
     found = gap_histogram([job.ranks[p] for p in _positions(view)])
     found = {c: v for c, v in found.items() if v.any()}
     words = decade_words()
     rows = [(w, *(float(v[i]) / 1e3 for v in found.values())) for i, w in enumerate(words)]
-    table = sheet(("gap length", *(f"{CAUSE_WORDS[c]} (ms/step)" for c in found)), rows)
+    table = sheet(("gap length", *(f"{CAUSES[c].label} (ms/step)" for c in found)), rows)
     question = "How is the device's idle time made up: many small gaps or a few long ones?"
     if not found:
         return Exhibit("gaps", question, "The device was never idle.", table)
@@ -117,7 +116,7 @@ def _gaps(view: View) -> Exhibit:
 
 
 def _launches(view: View) -> Exhibit:
-    job = view.session.job
+    job = view.opened.job
     counts, words = launch_delays([job.ranks[p] for p in _positions(view)]), decade_words()
     question, columns = "Does the host keep ahead of the device?", ("launch to start", "operations")
     if not counts.any():
@@ -134,7 +133,7 @@ def _launches(view: View) -> Exhibit:
 
 
 def _settings(view: View) -> Exhibit | None:
-    loader = view.session.measures.settings.get("dataloader")
+    loader = view.opened.measures.settings.get("dataloader")
     if not isinstance(loader, dict):
         return None
     rows = [(name, str(value)) for name, value in loader.items() if not isinstance(value, dict)]

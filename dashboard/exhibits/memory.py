@@ -51,7 +51,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _peaks(view: View) -> list[Peak]:
-    job, found = view.session.job, []
+    job, found = view.opened.job, []
     for rank, facts in zip(job.rank_ids, job.ranks, strict=True):
         allocated = facts.memory.get("peak_allocated_bytes")
         if allocated and view.shows(rank):
@@ -82,12 +82,12 @@ def _chart(peaks: list[Peak]) -> Stacked:
 def _curve(view: View, worst: Peak) -> Exhibit:
     """Memory of the fullest rank over time, from the allocator's own events."""
     question = "When is it fullest, and does the cache hold more than tensors need?"
-    job, columns = view.session.job, ("time (ms)", "allocated (bytes)", "reserved (bytes)")
+    job, columns = view.opened.job, ("time (ms)", "allocated (bytes)", "reserved (bytes)")
     position = job.rank_ids.index(worst.rank)
     known = job.ranks[position].memory.get("curve") or {}
     if not known.get("at_ns"):
         return Exhibit("memory-curve", question, "The traces say how much, but not when.", sheet(columns, []))
-    shift = view.session.timeline.origin_ns + job.clock.offset_ns(position)
+    shift = view.opened.timeline.origin_ns + job.clock.offset_ns(position)
     at = [(ns - shift) / 1e6 for ns in known["at_ns"]]
     rows = list(zip(at, known["allocated_bytes"], known["reserved_bytes"], strict=True))
     fullest, least = max(rows, key=lambda r: r[1] or 0), min((r[1] for r in rows if r[1] is not None), default=0)

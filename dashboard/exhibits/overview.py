@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.step_dots import step_dots
 from ddprof.dashboard.figures.charts import Heat
 from ddprof.dashboard.runs.view import View
-from ddprof.report import phrases
 from ddprof.report.deviation import Deviation, deviation
 from ddprof.report.html.svg import NAMED_MARK
-from ddprof.report.model import CAUSES
 
 TIE_POINTS = 0.01  # of a percent point: less is the same distance
 
@@ -25,15 +24,15 @@ def exhibits(view: View) -> list[Exhibit]:
 
 def rank_causes(view: View) -> Exhibit | None:
     """Ranks against causes in percent of each rank's step, coloured by the distance to the median rank."""
-    found = deviation(view.session.report, shows=view.shows)
+    found = deviation(view.opened.report, shows=view.shows)
     if found is None:
         return None
-    heads = [phrases.CAUSE_WORDS[c] for c in found.causes]
+    heads = [CAUSES[c].label for c in found.causes]
     names = [f"rank {r}" + (NAMED_MARK if r in found.named else "") for r in found.ranks]
     points = np.array(found.points)
     chart = Heat(np.array(found.percent), heads, names, "%", True, shade=points, full_shade=found.scale_points)
-    rows = [(r, *_percent(row)) for r, row in sorted(view.session.report.ledger.per_rank.items()) if view.shows(r)]
-    table = sheet(("rank", *(f"{phrases.CAUSE_WORDS[c]} (%)" for c in CAUSES)), rows)
+    rows = [(r, *_percent(row)) for r, row in sorted(view.opened.report.ledger.per_rank.items()) if view.shows(r)]
+    table = sheet(("rank", *(f"{CAUSES[c].label} (%)" for c in CAUSES)), rows)
     return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart)
 
 

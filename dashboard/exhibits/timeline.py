@@ -16,7 +16,7 @@ def configuration(view: View) -> dict[str, Any]:
     spans: list[dict[str, Any]] = []
     focus = None
     wanted = view.query.get("finding", "")
-    for number, finding in enumerate(view.session.report.ranked_findings()):
+    for number, finding in enumerate(view.opened.report.ranked_findings()):
         for evidence in finding.evidence:
             if evidence.start_us is None or (evidence.rank is not None and not view.shows(evidence.rank)):
                 continue
@@ -33,7 +33,7 @@ def configuration(view: View) -> dict[str, Any]:
                     "text": text,
                 }
             )
-    report = view.session.report
+    report = view.opened.report
     shown = [r for r in report.run.ranks if view.shows(r)]
     return {
         "run": view.run,
@@ -54,7 +54,7 @@ def _range(view: View) -> dict[str, float | None]:
     except (KeyError, ValueError):
         pass
     chosen = parse_numbers(view.query.get("steps", ""))
-    inside = [s for i, s in enumerate(view.session.timeline.steps) if chosen and i in chosen]
+    inside = [s for i, s in enumerate(view.opened.timeline.steps) if chosen and i in chosen]
     if not inside:
         return {"from_us": None, "to_us": None}
     return {"from_us": min(s[1] for s in inside) / 1e3, "to_us": max(s[2] for s in inside) / 1e3}
@@ -62,12 +62,12 @@ def _range(view: View) -> dict[str, float | None]:
 
 def reading(view: View) -> str:
     """How much is drawn, and how well the clocks are aligned."""
-    timeline, clock = view.session.timeline, view.session.report.clock
+    timeline, clock = view.opened.timeline, view.opened.report.clock
     errors = [h.error_us for h in clock.hosts.values() if h.error_us is not None]
     aligned = (
         f"clocks aligned to ±{format_us(max(errors))}" if errors and max(errors) > 0 else f"clocks: {clock.method}"
     )
     count = f"{len(timeline.index):,} slices in {len(timeline.lanes)} lanes"
     words = f"{count}; {aligned}. Zero is the first step mark."
-    named = any(f.ranks for f in view.session.report.findings)
+    named = any(f.ranks for f in view.opened.report.findings)
     return phrases.clean(words + (" ◀ marks ranks that a finding names." if named else ""))

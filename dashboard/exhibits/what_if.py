@@ -7,7 +7,7 @@ from ddprof.analyzers.planning.knobs import KNOBS, Knob, Setting
 from ddprof.analyzers.planning.predict import Prediction, predict
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.charts import Ranges
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
 from ddprof.units import format_us
@@ -19,7 +19,7 @@ LEAST_GAIN_SHARE = 0.0005  # of the step: prints as 0.0 %
 
 def exhibits(view: View) -> list[Exhibit]:
     """The report's own predictions."""
-    report = view.session.report
+    report = view.opened.report
     rows = [(w.change, w.predicted_step_us / 1e3, w.low_us / 1e3, w.high_us / 1e3) for w in report.what_if]
     question, columns = "What do the findings' fixes win?", ("change", "step after (ms)", "low (ms)", "high (ms)")
     if not rows:
@@ -33,16 +33,16 @@ def exhibits(view: View) -> list[Exhibit]:
     return [Exhibit("what-if", question, reading, sheet(columns, rows), chart)]
 
 
-def settings_alone(session: Session) -> Exhibit:
+def settings_alone(opened: OpenRun) -> Exhibit:
     """Every control of the page replayed alone: what the sliders say, for a file that cannot replay."""
-    found = {control: _alone(session, control) for control in CONTROLS}
+    found = {control: _alone(opened, control) for control in CONTROLS}
     known = {control: p for control, p in found.items() if p is not None}
     rows = [(_words(c), p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, c.assumption) for c, p in known.items()]
     question = "What would each change alone win?"
     table = sheet(("change", "step after (ms)", "low (ms)", "high (ms)", "assumes"), rows)
     if not rows:
         return Exhibit("what-if-alone", question, "This run could not be replayed: no prediction is possible.", table)
-    before_us = session.pricer.step_us(())
+    before_us = opened.pricer.step_us(())
     best = min(known, key=lambda c: known[c].after_us)
     gain_us = before_us - known[best].after_us
     reading = "None of these changes makes the step shorter."
@@ -61,11 +61,11 @@ def _ranges(now_ms: float, rows: list[tuple[str, float, float, float]]) -> Range
     return Ranges(["as recorded", *(row[0] for row in rows)], low, value, high, "ms per step")
 
 
-def _alone(session: Session, control: Knob) -> Prediction | None:
+def _alone(opened: OpenRun, control: Knob) -> Prediction | None:
     """None where the run cannot be replayed or the change makes no sense for it."""
     setting = Setting(control.key, control.values if control.is_switch else str(ALONE_FACTOR))
     try:
-        return predict(session.pricer, [setting], present(session.measures, {}))
+        return predict(opened.pricer, [setting], present(opened.measures, {}))
     except DdprofError:
         return None
 

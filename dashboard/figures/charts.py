@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ddprof.report.phrases import CAUSE_WORDS
+from ddprof.causes import CAUSES
 from ddprof.tables import Array
 
 
@@ -143,11 +143,6 @@ class Curves:
 Chart = Stacked | Ranges | Columns | Heat | Dots | Bandwidths | Intervals | Dumbbells | Curves
 
 
-def cause_color(cause: str) -> str:
-    """The theme's name of a ledger cause's colour."""
-    return cause.replace("_", "-")
-
-
 def cause_parts(values: Mapping[str, Sequence[float]]) -> list[Part]:
     """Stacked parts that are ledger causes: cause -> values."""
-    return [Part(cause, CAUSE_WORDS[cause], cause_color(cause), of) for cause, of in values.items()]
+    return [Part(cause, CAUSES[cause].label, CAUSES[cause].color_name, of) for cause, of in values.items()]

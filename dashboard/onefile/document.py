@@ -11,7 +11,7 @@ from pathlib import Path
 from ddprof.dashboard.exhibits.catalogue import Subject
 from ddprof.dashboard.onefile.names import further_names, written
 from ddprof.dashboard.onefile.sections import Edition, page_section, subjects
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.html.markup import Markup, tag
@@ -24,13 +24,13 @@ _ASSETS = _HERE.parent / "assets"
 _STYLES = (_ASSETS / "timeline.css", _HERE / "page_style.css")
 
 
-def render(session: Session, before: Session | None = None, redact: bool = False) -> str:
+def render(opened: OpenRun, before: OpenRun | None = None, redact: bool = False) -> str:
     """The file of a run; `before` is another run that it is compared with. `redact` hashes names, verdicts stay."""
-    edition = _redacted(session, before) if redact else _edition(session, before)
-    report = edition.view.session.report
+    edition = _redacted(opened, before) if redact else _edition(opened, before)
+    report = edition.view.opened.report
     shown = subjects(edition)
     sections = [page_section(edition, subject) for subject in shown]
-    has_timeline = session.has_traces
+    has_timeline = opened.has_traces
     # By name: each builds on those before it in the alphabet, as in `bundle`.
     scripts = [*sorted(_ASSETS.glob("timeline*.js")), _HERE / "timeline_embedded.js"] if has_timeline else []
     return page(
@@ -53,21 +53,21 @@ def _navigation(shown: list[Subject]) -> Markup:
     return tag("nav", tag("ul", *links), class_="pages", aria_label="Pages")
 
 
-def _edition(session: Session, before: Session | None) -> Edition:
+def _edition(opened: OpenRun, before: OpenRun | None) -> Edition:
     return Edition(
-        View(session, {}, (session,)), _comparison(session, before), lambda e: e, lambda name: name, lambda text: text
+        View(opened, {}, (opened,)), _comparison(opened, before), lambda e: e, lambda name: name, lambda text: text
     )
 
 
-def _comparison(session: Session, before: Session | None) -> View | None:
-    return None if before is None else View(before, {"against": "1"}, (before, session))
+def _comparison(opened: OpenRun, before: OpenRun | None) -> View | None:
+    return None if before is None else View(before, {"against": "1"}, (before, opened))
 
 
-def _redacted(session: Session, before: Session | None) -> Edition:
+def _redacted(opened: OpenRun, before: OpenRun | None) -> Edition:
     """Both runs with one key: a host that is in both has one hash."""
     key = os.environ.get("DDPROF_REDACT_KEY", "").encode() or secrets.token_bytes(16)
-    redaction = Redaction(session.report, key, further_names(session))
-    hidden = replace(session, report=redaction.report())
+    redaction = Redaction(opened.report, key, further_names(opened))
+    hidden = replace(opened, report=redaction.report())
     other = replace(before, report=Redaction(before.report, key, further_names(before)).report()) if before else None
     return Edition(
         View(hidden, {}, (hidden,)),

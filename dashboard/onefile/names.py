@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ddprof.dashboard.exhibits.host import LOADER_SETTINGS
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.report.redact import Redaction
 
 Something = TypeVar("Something")
@@ -31,11 +31,11 @@ _MESH_WORDS = frozenset(
 )
 
 
-def further_names(session: Session) -> dict[str, str]:
+def further_names(opened: OpenRun) -> dict[str, str]:
     """Hosts, trace files and process groups: name -> kind; {} for a saved report."""
-    if not session.has_traces:
+    if not opened.has_traces:
         return {}
-    job, found = session.job, {}
+    job, found = opened.job, {}
     for facts in job.ranks:
         found[facts.identity.host or ""] = "host"
         found[facts.path] = found[PurePath(facts.path).name] = "path"

@@ -38,7 +38,7 @@ def subjects(edition: Edition) -> list[Subject]:
 
 def page_section(edition: Edition, subject: Subject) -> Markup:
     """One page; its heading takes the focus when it is shown."""
-    if subject.needs_traces and not edition.view.session.has_traces:
+    if subject.needs_traces and not edition.view.opened.has_traces:
         words = "A saved report does not hold what this page shows: make the file from the traces."
         content = [_title(subject.title), tag("p", words, class_="notice")]
     else:
@@ -60,7 +60,7 @@ def _plain(edition: Edition, subject: Subject) -> Iterator[Markup]:
 
 
 def _overview(edition: Edition, subject: Subject) -> Iterator[Markup]:
-    report = edition.view.session.report
+    report = edition.view.opened.report
     ranked = report.ranked_findings()
     yield _title(phrases.headline(report))
     yield from parts.verdict(report)[1:]
@@ -78,21 +78,21 @@ def _overview(edition: Edition, subject: Subject) -> Iterator[Markup]:
 
 def _findings(edition: Edition, subject: Subject) -> Iterator[Markup]:
     yield from _plain(edition, subject)
-    for number, finding in enumerate(edition.view.session.report.ranked_findings()):
+    for number, finding in enumerate(edition.view.opened.report.ranked_findings()):
         yield _card(edition, number, finding, full=True)
 
 
 def _card(edition: Edition, number: int, finding: Finding, full: bool) -> Markup:
     links = None
-    session = edition.view.session
-    if session.has_traces and (first := _first_span(edition, number)) is not None:
+    opened = edition.view.opened
+    if opened.has_traces and (first := _first_span(edition, number)) is not None:
         links = tag("p", tag("a", "Show in timeline", href=f"#timeline/{first}"), class_="links")
-    return parts.card(session.report, finding, links, full)
+    return parts.card(opened.report, finding, links, full)
 
 
 def _first_span(edition: Edition, number: int) -> int | None:
     """Place among the timeline's shaded spans of a finding's first one (configuration() lists them in this order)."""
-    found = edition.view.session.report.ranked_findings()
+    found = edition.view.opened.report.ranked_findings()
     counts = [sum(e.start_us is not None for e in f.evidence) for f in found]
     return sum(counts[:number]) if counts[number] else None
 
@@ -104,8 +104,8 @@ def _timeline(edition: Edition, subject: Subject) -> Iterator[Markup]:
 
 def _what_if(edition: Edition, subject: Subject) -> Iterator[Markup]:
     yield from _plain(edition, subject)
-    if edition.view.session.has_traces:
-        yield exhibit_section(edition.exhibit(settings_alone(edition.view.session)))
+    if edition.view.opened.has_traces:
+        yield exhibit_section(edition.exhibit(settings_alone(edition.view.opened)))
 
 
 def _compare(edition: Edition, subject: Subject) -> Iterator[Markup]:

@@ -31,8 +31,8 @@ MAX_PATH = 4_000  # stretches of the critical path
 
 def timeline_section(view: View, event: Callable[[str], str], text: Callable[[str], str]) -> list[Markup]:
     """The page's content. `event` and `text` map names of events and other text (identity, or redaction)."""
-    lanes = _embedded_lanes(view.session.timeline, configuration(view)["culprits"])
-    timeline = _renamed(view.session.timeline, event, text)
+    lanes = _embedded_lanes(view.opened.timeline, configuration(view)["culprits"])
+    timeline = _renamed(view.opened.timeline, event, text)
     held = json.dumps(_held(view, timeline, lanes), allow_nan=False, separators=(",", ":")).encode()
     index = timeline.index
     bins = min(MAX_BINS, max(LEAST_BINS, BINNED_BYTES // 2 // max(1, len(lanes))))
@@ -50,7 +50,7 @@ def timeline_section(view: View, event: Callable[[str], str], text: Callable[[st
 
 def spans_exhibit(view: View) -> Exhibit:
     """The shaded spans as a table: where to look, without a picture."""
-    report = view.session.report
+    report = view.opened.report
     rows = [
         (n, e.rank, e.start_us / 1e3, None if e.end_us is None else e.end_us / 1e3, f"{f.summary}: {e.text}")
         for n, f in enumerate(report.ranked_findings(), 1)
@@ -80,10 +80,10 @@ def _renamed(timeline: Timeline, event: Callable[[str], str], text: Callable[[st
 
 
 def _held(view: View, timeline: Timeline, lanes: list[int]) -> dict[str, Any]:
-    session, kept = view.session, set(lanes)
+    opened, kept = view.opened, set(lanes)
     info = timeline_info(timeline)
     info["lanes"] = [lane for lane in info["lanes"] if lane["id"] in kept]
-    waits = largest_waits(timeline, session.job, timeline.index.lo_ns, timeline.index.hi_ns)
+    waits = largest_waits(timeline, opened.job, timeline.index.lo_ns, timeline.index.hi_ns)
     return {
         "config": configuration(view),
         "info": {**info, "fixed": True},
@@ -95,7 +95,7 @@ def _held(view: View, timeline: Timeline, lanes: list[int]) -> dict[str, Any]:
 def _path(view: View, timeline: Timeline) -> list[list[float]]:
     """The critical path, its longest stretches where there are many; [] where the run cannot be replayed."""
     try:
-        runs = path_runs(timeline, view.session.job, view.session.critical)
+        runs = path_runs(timeline, view.opened.job, view.opened.critical)
     except DdprofError:
         return []
     if len(runs) <= MAX_PATH:

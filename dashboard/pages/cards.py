@@ -12,15 +12,15 @@ from urllib.parse import urlencode
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, cell, column_kind
 from ddprof.dashboard.figures.plotly.base import palette
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
 from ddprof.findings import Finding
 from ddprof.report import phrases
-from ddprof.report.bar import LOOKS, shares
+from ddprof.report.bar import shares
 from ddprof.report.html.style import colour
-from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.units import format_share, format_us
 
 MAX_TABLE_ROWS = 500
@@ -91,18 +91,18 @@ def step_bar(row: dict[str, float], words: str) -> Component:
     parts = shares(row)
     bar = [
         html.Div(
-            LOOKS[cause].letter if share > 0.02 else "",
-            className=f"part part-{cause.replace('_', '-')}",
+            CAUSES[cause].letter if share > 0.02 else "",
+            className=f"part texture-{CAUSES[cause].texture}" if CAUSES[cause].texture else "part",
             style={"width": f"{share * 100:.4f}%", "background": colour(cause)},
-            title=f"{CAUSE_WORDS[cause]}: {format_us(row[cause])}, {format_share(share)}",
+            title=f"{CAUSES[cause].label}: {format_us(row[cause])}, {format_share(share)}",
         )
         for cause, share in parts.items()
     ]
     legend = [
         html.Li(
             [
-                html.Span(LOOKS[cause].letter, className="swatch", style={"background": colour(cause)}),
-                f"{CAUSE_WORDS[cause]} {format_us(row[cause])} ({format_share(share)})",
+                html.Span(CAUSES[cause].letter, className="swatch", style={"background": colour(cause)}),
+                f"{CAUSES[cause].label} {format_us(row[cause])} ({format_share(share)})",
             ]
         )
         for cause, share in parts.items()
@@ -117,7 +117,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
 
     `full` adds everything known of it.
     """
-    report = view.session.report
+    report = view.opened.report
     severity = report.severity_of(finding)
     rows = [("Who", phrases.who_words(finding)), ("Gain", gain_words(view, finding))]
     fixes = finding.fixes if full else finding.fixes[:1]
@@ -144,7 +144,7 @@ def _lines(text: str) -> str:
 
 def gain_words(view: View, finding: Finding) -> str:
     """The gain in short: time, share and range."""
-    gain, step = finding.recoverable_us, view.session.report.steps.wall_us
+    gain, step = finding.recoverable_us, view.opened.report.steps.wall_us
     if gain.value < LEAST_GAIN_SHARE * step:
         return "none of its own that the replay can see: fixing it alone does not shorten the step"
     share = f" (−{format_share(gain.value / step)})" if step > 0 else ""
@@ -153,11 +153,11 @@ def gain_words(view: View, finding: Finding) -> str:
 
 def _links(view: View, number: int, finding: Finding, full: bool) -> list[Component]:
     links: list[Component] = []
-    if view.session.has_traces and any(e.start_us is not None for e in finding.evidence):
+    if view.opened.has_traces and any(e.start_us is not None for e in finding.evidence):
         links.append(dcc.Link("Show in timeline", href=view.link("/timeline", finding=str(number))))
     if not full:
         links.append(dcc.Link("All evidence and fixes", href=view.link("/findings")))
-    if view.session.has_traces:
+    if view.opened.has_traces:
         links.append(dcc.Link("What if it were fixed", href=view.link("/what-if")))
     return links
 

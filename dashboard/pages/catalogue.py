@@ -39,7 +39,7 @@ class Page:
 
     def content(self, view: View) -> list[Component]:
         """The components of the page."""
-        if self.subject.needs_traces and not view.session.has_traces:
+        if self.subject.needs_traces and not view.opened.has_traces:
             return [html.H1(self.title), notice("A saved report does not hold what this page shows. Serve the traces.")]
         if self.layout is not None:
             return self.layout(view)

@@ -12,7 +12,7 @@ from ddprof.dashboard.runs.view import View
 
 def content(view: View) -> list[Component]:
     """The page."""
-    found = view.session.report.ranked_findings()
+    found = view.opened.report.ranked_findings()
     charts = [exhibit_card(exhibit, "/findings", view) for exhibit in exhibits(view)]
     cards = [finding_card(view, number, finding, full=True) for number, finding in enumerate(found)]
     return [html.H1("Findings"), *charts, *cards]

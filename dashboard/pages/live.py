@@ -8,9 +8,10 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from ddprof.capture.launcher.live import LiveRank, latest_late
+from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
-from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked, cause_color
+from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
 from ddprof.dashboard.pages.cards import exhibit_card, notice
 from ddprof.dashboard.runs.live import HostNow, hosts_now, running_ranks
 from ddprof.dashboard.runs.view import View
@@ -31,7 +32,7 @@ def content(view: View) -> list[Component]:
 
 def inside(view: View) -> list[Component]:
     """What changes while the job runs."""
-    if not running_ranks(view.session.folder):
+    if not running_ranks(view.opened.folder):
         words = (
             "No rank of this run runs now. While a job started by ddprof run is training, serve its run folder: "
             "ddprof serve ddprof-runs/latest."
@@ -42,12 +43,12 @@ def inside(view: View) -> list[Component]:
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page; none where no rank runs."""
-    ranks = [r for r in running_ranks(view.session.folder) if view.shows(r.rank)]
+    ranks = [r for r in running_ranks(view.opened.folder) if view.shows(r.rank)]
     if not ranks:
         return
     yield _now(ranks)
     yield _history(ranks)
-    hosts = hosts_now(view.session.folder)
+    hosts = hosts_now(view.opened.folder)
     if hosts:
         yield _hosts(hosts)
 
@@ -68,7 +69,7 @@ def _now(ranks: Sequence[LiveRank]) -> Exhibit:
     slowest = sorted(ranks, key=lambda r: -sum(r.median_ns(p) for p in _PHASES if p != "backward_ns"))[:MAX_LINES]
     names = [f"rank {r.rank}" for r in slowest]
     parts = [
-        Part(cause, _WORDS[phase], cause_color(cause), [r.median_ns(phase) / 1e6 for r in slowest])
+        Part(cause, _WORDS[phase], CAUSES[cause].color_name, [r.median_ns(phase) / 1e6 for r in slowest])
         for phase, cause in _PHASES.items()
     ]
     chart = Stacked(names, parts, "ms per step, median of recent steps")

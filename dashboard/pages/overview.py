@@ -16,7 +16,7 @@ from ddprof.units import format_us
 
 def content(view: View) -> list[Component]:
     """The page."""
-    report = view.session.report
+    report = view.opened.report
     left = [*_verdict(report), _step(report), *_findings(view)]
     right = [exhibit_card(exhibit, "/", view) for exhibit in exhibits(view)]
     columns = html.Div(
@@ -42,9 +42,9 @@ def _step(report: Report) -> Component:
 
 
 def _findings(view: View) -> list[Component]:
-    ranked = view.session.report.ranked_findings()
+    ranked = view.opened.report.ranked_findings()
     if not ranked:
-        return [html.H2("Findings"), html.P(phrases.nothing_found_words(view.session.report))]
+        return [html.H2("Findings"), html.P(phrases.nothing_found_words(view.opened.report))]
     shown = [finding_card(view, i, f, full=False) for i, f in enumerate(ranked[: phrases.MAX_FINDINGS])]
     more = len(ranked) - len(shown)
     link = [dcc.Link(f"{more} more", href=view.link("/findings"))] if more > 0 else []
@@ -59,7 +59,7 @@ def _check(name: str) -> Component:
 
 
 def _limits(view: View) -> list[Component]:
-    report = view.session.report
+    report = view.opened.report
     judged = [html.Li([_check(a.id), f": {phrases.clean(a.reason)}"]) for a in report.abstentions]
     checked = [html.Li(_check(name)) for name in report.checked]
     health = [html.Li(f"{severity}: {sentence}") for severity, sentence in phrases.health_words(report)]

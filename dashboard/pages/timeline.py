@@ -12,7 +12,7 @@ from ddprof.dashboard.runs.view import View
 
 def content(view: View) -> list[Component]:
     """The page."""
-    if not view.session.has_traces:
+    if not view.opened.has_traces:
         return [html.H1("Timeline"), notice("A saved report holds no events. Serve the traces to see the timeline.")]
     return [
         html.H1("Timeline", className="small"),

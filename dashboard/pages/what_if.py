@@ -18,7 +18,7 @@ from ddprof.dashboard.exhibits.what_if import CONTROLS, exhibits
 from ddprof.dashboard.figures.plotly.bars import waterfall
 from ddprof.dashboard.figures.plotly.base import palette
 from ddprof.dashboard.pages.cards import aria, exhibit_card, notice, table
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
 from ddprof.units import format_share, format_us
@@ -30,13 +30,13 @@ def content(view: View) -> list[Component]:
     """The page."""
     head = [html.H1("What if?")]
     stored = [exhibit_card(e, "/what-if", view) for e in exhibits(view)]
-    if not view.session.has_traces:
+    if not view.opened.has_traces:
         return [*head, notice("A saved report cannot be replayed: these are the predictions it holds."), *stored]
     controls = html.Div(id="what-if-controls", className="controls", role="group", **aria(label="What to change"))
     outcome = html.Div(id="what-if-result", **aria(live="polite"))
     return [
         *head,
-        *_warning(view.session),
+        *_warning(view.opened),
         dcc.Store(id="what-if-config", data=controls_of(view.query)),
         dcc.Store(id="what-if-values", data=settings(view.query)),
         html.Div(id="what-if-mounted", hidden=True),
@@ -44,8 +44,8 @@ def content(view: View) -> list[Component]:
     ]
 
 
-def _warning(session: Session) -> list[Component]:
-    error = session.pricer.error
+def _warning(opened: OpenRun) -> list[Component]:
+    error = opened.pricer.error
     if error is None:
         return [notice("This run could not be replayed: predictions are not possible.", "error")]
     if error > LOW_CONFIDENCE_ERROR:
@@ -89,20 +89,20 @@ def settings(query: Mapping[str, Any]) -> dict[str, float]:
     return values
 
 
-def predict(session: Session, values: Mapping[str, float]) -> Prediction:
+def predict(opened: OpenRun, values: Mapping[str, float]) -> Prediction:
     """All changed controls replayed together. Raises NoUsableInput where the run cannot be replayed."""
     changed = [
         Setting(knob.key, knob.values if knob.is_switch else f"{values[knob.key]:g}")
         for knob in CONTROLS
         if values.get(knob.key, 1.0) != (0.0 if knob.is_switch else 1.0)
     ]
-    return replay(session.pricer, changed, present(session.measures, {}))
+    return replay(opened.pricer, changed, present(opened.measures, {}))
 
 
 def outcome(view: View, values: Mapping[str, Any]) -> list[Component]:
     """The prediction for some values, or one line that says why there is none."""
     try:
-        return result(view, predict(view.session, settings(values)))
+        return result(view, predict(view.opened, settings(values)))
     except DdprofError as error:
         return [notice(str(error), "error")]
 

@@ -26,11 +26,11 @@ MAX_TIMELINES = 3  # the plain one and two with operators of some rank: each hol
 
 
 @dataclass
-class Session:
-    """One run. Without `run` it is a saved report: it has numbers, but no events to draw or to replay."""
+class OpenRun:
+    """One run. Without `loaded` it is a saved report: it has numbers, but no events to draw or to replay."""
 
     report: Report
-    run: LoadedRun | None = None
+    loaded: LoadedRun | None = None
     folder: str = ""  # run folder it was read from, where it was one: a job may still be writing it
     _timelines: OrderedDict[frozenset[int], Timeline] = field(default_factory=OrderedDict, repr=False)
     _critical: Table | None = field(default=None, repr=False)
@@ -39,12 +39,12 @@ class Session:
     @property
     def has_traces(self) -> bool:
         """Whether the timeline, the replay and per-event pages can be shown."""
-        return self.run is not None
+        return self.loaded is not None
 
     @property
     def sources(self) -> Mapping[str, Source]:
         """The files of the run by the path of their facts, for what is read again on request."""
-        return self.run.sources if self.run else {}
+        return self.loaded.sources if self.loaded else {}
 
     @property
     def job(self) -> JobFacts:
@@ -92,35 +92,35 @@ class Session:
             return self._timelines[expanded]
 
     def _traced(self) -> LoadedRun:
-        if self.run is None:
+        if self.loaded is None:
             raise NoUsableInput(f"{self.report.run.name}: a saved report holds no events; serve the traces instead")
-        return self.run
+        return self.loaded
 
 
 def load(
     paths: Sequence[str], workers: int | None = None, progress: Callable[[int, int, str], None] | None = None
-) -> list[Session]:
-    """One session per run found under `paths`; saved JSON reports are simply read.
+) -> list[OpenRun]:
+    """One entry per run found under `paths`; saved JSON reports are simply read.
 
     Raises NoUsableInput where there is none.
     """
     saved = [path for path in paths if is_saved_report(path)]
-    sessions = [Session(report) for path in saved for report in read_saved(Path(path))]
+    open_runs = [OpenRun(report) for path in saved for report in read_saved(Path(path))]
     traces = [path for path in paths if path not in saved]
     if traces:
-        sessions += _traced(traces, Options(workers=workers, progress=progress))
-    if not sessions:
+        open_runs += _traced(traces, Options(workers=workers, progress=progress))
+    if not open_runs:
         raise NoUsableInput(f"{', '.join(paths)}: no run found")
-    return sessions
+    return open_runs
 
 
-def _traced(paths: Sequence[str], options: Options) -> list[Session]:
+def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
     """Runs with traces; a job that has written none yet is a run of which only its steps can be watched."""
     folder = next((path for path in paths if Path(path).is_dir()), "")
     try:
-        return [Session(run.report, run, folder) for run in load_runs(paths, options)]
+        return [OpenRun(run.report, run, folder) for run in load_runs(paths, options)]
     except NoUsableInput:
         ranks = running_ranks(folder)
         if not ranks:
             raise
-        return [Session(waiting_report(folder, ranks), None, folder)]
+        return [OpenRun(waiting_report(folder, ranks), None, folder)]

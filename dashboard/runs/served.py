@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.errors import DdprofError
 
 LEAST_PAUSE_S = 4.0  # between two looks at the folder
@@ -16,15 +16,15 @@ MAX_WATCHED = 20_000
 
 
 class Runs:
-    """Sessions of the given paths.
+    """Opened runs of the given paths.
 
     `version` rises whenever they were read again; `problem` says why that failed, if it did.
     """
 
-    def __init__(self, paths: Sequence[str], sessions: Sequence[Session], workers: int | None = None) -> None:
-        self.paths, self.sessions, self.workers = tuple(paths), tuple(sessions), workers
+    def __init__(self, paths: Sequence[str], open_runs: Sequence[OpenRun], workers: int | None = None) -> None:
+        self.paths, self.open_runs, self.workers = tuple(paths), tuple(open_runs), workers
         self.version, self.problem = 1, ""
-        self._added: tuple[Session, ...] = ()
+        self._added: tuple[OpenRun, ...] = ()
         self._stamp = folder_stamp(self.paths)
         self._looked = time.monotonic()
         self._lock = threading.Lock()
@@ -43,12 +43,12 @@ class Runs:
             self._lock.release()
         return self.version
 
-    def add(self, sessions: Sequence[Session]) -> int:
+    def add(self, open_runs: Sequence[OpenRun]) -> int:
         """Serve further runs, which nobody writes any more; returns the number of the first."""
         with self._lock:
-            first = len(self.sessions)
-            self._added += tuple(sessions)
-            self.sessions += tuple(sessions)
+            first = len(self.open_runs)
+            self._added += tuple(open_runs)
+            self.open_runs += tuple(open_runs)
             self.version += 1
         return first
 
@@ -59,7 +59,7 @@ class Runs:
             return
         self._stamp = stamp
         try:
-            self.sessions = (*load(self.paths, self.workers), *self._added)
+            self.open_runs = (*load(self.paths, self.workers), *self._added)
             self.problem = ""
         except DdprofError as error:
             # A file may be half written: what was shown stays, and the page says that it is old.

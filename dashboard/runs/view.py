@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlencode
 
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
 
 MAX_NUMBERS = 100_000
@@ -19,9 +19,9 @@ MAX_NUMBERS = 100_000
 class View:
     """One request. `ranks` and `steps` are None where the address does not restrict them."""
 
-    session: Session
+    opened: OpenRun
     query: Mapping[str, str] = field(default_factory=dict)
-    runs: tuple[Session, ...] = ()
+    runs: tuple[OpenRun, ...] = ()
     dark: bool = False
     upload_bytes: int = 0  # the largest upload that is taken; 0: none
 

@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from ddprof.dashboard.pages.catalogue import page_at
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View, parse_numbers, run_number
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, range_statistics, search, slice_details
@@ -26,15 +26,15 @@ def routes(runs: Runs) -> Blueprint:
     """The blueprint of all data routes, under /data."""
     blueprint = Blueprint("data", __name__, url_prefix="/data")
 
-    def session() -> Session:
-        return runs.sessions[run_number(request.args, len(runs.sessions))]
+    def opened() -> OpenRun:
+        return runs.open_runs[run_number(request.args, len(runs.open_runs))]
 
-    def add(name: str, answer: Callable[[Session], Any]) -> None:
+    def add(name: str, answer: Callable[[OpenRun], Any]) -> None:
         """Answer GET /data/<name>; errors of the product are one line with status 400."""
 
         def handler() -> Response:
             try:
-                result = answer(session())
+                result = answer(opened())
             except (DdprofError, ValueError) as error:
                 return Response(str(error), 400, mimetype="text/plain")
             return result if isinstance(result, Response) else _json(result)
@@ -53,28 +53,28 @@ def routes(runs: Runs) -> Blueprint:
     return blueprint
 
 
-def _lanes(session: Session) -> dict[str, Any]:
-    return timeline_info(_timeline(session), parse_numbers(request.args.get("ranks", "")))
+def _lanes(opened: OpenRun) -> dict[str, Any]:
+    return timeline_info(_timeline(opened), parse_numbers(request.args.get("ranks", "")))
 
 
-def _timeline(session: Session) -> Timeline:
+def _timeline(opened: OpenRun) -> Timeline:
     """The timeline the request is about: with the operators of the ranks in `expanded`."""
-    return session.timeline_of(parse_numbers(request.args.get("expanded", "")) or frozenset())
+    return opened.timeline_of(parse_numbers(request.args.get("expanded", "")) or frozenset())
 
 
-def _tile(session: Session) -> Response:
-    body = encode(_timeline(session), _lane_numbers(), _number("lo"), _number("hi"), _number("bins"))
+def _tile(opened: OpenRun) -> Response:
+    body = encode(_timeline(opened), _lane_numbers(), _number("lo"), _number("hi"), _number("bins"))
     return Response(body, mimetype="application/octet-stream")
 
 
-def _report(session: Session) -> Response:
-    body = json.dumps(to_contract(session.report), indent=1, allow_nan=False)
+def _report(opened: OpenRun) -> Response:
+    body = json.dumps(to_contract(opened.report), indent=1, allow_nan=False)
     return _download(body, "application/json", "ddprof-report.json")
 
 
-def _csv(runs: Runs, session: Session) -> Response:
+def _csv(runs: Runs, opened: OpenRun) -> Response:
     page, wanted = page_at("/" + request.args.get("page", "")), request.args.get("id", "")
-    view = View(session, {k: v for k, v in request.args.items() if k not in ("page", "id")}, runs.sessions)
+    view = View(opened, {k: v for k, v in request.args.items() if k not in ("page", "id")}, runs.open_runs)
     for exhibit in page.exhibits(view):
         if exhibit.id == wanted:
             return _download(exhibit.sheet.csv(), "text/csv", f"{wanted}.csv")

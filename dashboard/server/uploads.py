@@ -15,7 +15,7 @@ from flask import Blueprint, Response, jsonify, request
 from werkzeug.datastructures import FileStorage
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import UPLOAD_PATH
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
@@ -48,14 +48,14 @@ class Uploads:
         with self._lock:
             folder = Path(self._private.name) / f"upload-{self._kept + 1}"
             try:
-                number = self._runs.add(self._sessions(folder, files))
+                number = self._runs.add(self._open_runs(folder, files))
             except (DdprofError, OSError) as error:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise NoUsableInput(str(error).replace(f"{folder}/", "")) from error
             self._kept += 1
             return number
 
-    def _sessions(self, folder: Path, files: Sequence[FileStorage]) -> list[Session]:
+    def _open_runs(self, folder: Path, files: Sequence[FileStorage]) -> list[OpenRun]:
         if self._kept >= MAX_UPLOADS:
             raise UsageError(f"{MAX_UPLOADS} uploads are open, no more are kept: start ddprof serve again to drop them")
         folder.mkdir()

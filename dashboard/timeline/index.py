@@ -29,7 +29,7 @@ class Slices:
 
 
 @dataclass(frozen=True)
-class Rows:
+class WindowSlices:
     """Exact slices of a window, lane by lane: `row` identifies a slice in the index for good."""
 
     row: Array
@@ -110,13 +110,13 @@ class SliceIndex:
         last = np.searchsorted(self.key, base + hi, side="left")
         return first, np.maximum(np.minimum(last, self.first[groups + 1]), first)
 
-    def rows(self, groups: Array, lo_ns: int, hi_ns: int) -> Rows:
+    def rows(self, groups: Array, lo_ns: int, hi_ns: int) -> WindowSlices:
         """The slices of some groups that overlap [lo, hi)."""
         first, last = self.window(groups, lo_ns, hi_ns)
         count = last - first
         row = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
         group = np.repeat(groups, count)
-        return Rows(
+        return WindowSlices(
             row,
             group // self.categories,
             group % self.categories,

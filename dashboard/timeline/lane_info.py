@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from ddprof.causes import CAUSES
 from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
-from ddprof.report.bar import LOOKS
 
 KIND_WORDS = {
     "causes": "where time goes",
@@ -16,20 +16,19 @@ KIND_WORDS = {
     "stream": "device",
     "comm": "communication",
 }
-# Colours of what is no ledger cause: borrowed from the palette, so that the theme carries them.
-_EXTRA_COLORS = {
+# What is no ledger cause looks like one, so that the theme carries its colour.
+_LOOKS_LIKE = {
     "forward": "compute",
     "backward": "checkpoint",
     "optimizer": "gc",
     "step": "unknown",
-    "comm_hidden": "comm-transfer",
+    "comm_hidden": "comm_transfer",
     "operator": "other",
     "range": "checkpoint",
-    "runtime": "host-sync",
+    "runtime": "host_sync",
     "frame": "unknown",
     "worker": "dataloader",
 }
-_TEXTURES = {"comm_wait": "hatch", "dataloader": "dots", "worker": "dots", "memcpy": "lines", "host_launch": "cross"}
 
 
 def timeline_info(timeline: Timeline, ranks: Collection[int] | None = None) -> dict[str, Any]:
@@ -51,6 +50,11 @@ def timeline_info(timeline: Timeline, ranks: Collection[int] | None = None) -> d
 
 
 def _category(name: str) -> dict[str, str | None]:
-    color = _EXTRA_COLORS.get(name, name.replace("_", "-"))
-    letter = LOOKS[name].letter if name in LOOKS else name[0]
-    return {"words": CATEGORY_WORDS[name], "color": color, "letter": letter, "texture": _TEXTURES.get(name)}
+    look = CAUSES[_LOOKS_LIKE.get(name, name)]
+    letter = look.letter if name in CAUSES else name[0]
+    return {
+        "words": CATEGORY_WORDS[name],
+        "color": look.color_name,
+        "letter": letter,
+        "texture": look.texture or None,
+    }

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import CAUSE, CAUSES, Phase, RankFacts
+from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.timeline.host_lanes import host_lanes
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
 from ddprof.dashboard.timeline.rows import disjoint_rows
 from ddprof.readers import Source, read
-from ddprof.report.phrases import CAUSE_WORDS, clean
+from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Array
 
 # Categories of slices: the ledger's causes first (same colours), then what is no cause.
@@ -29,7 +30,7 @@ EXTRA = (
 CATEGORIES = (*CAUSES, *EXTRA)
 CATEGORY = {name: code for code, name in enumerate(CATEGORIES)}
 CATEGORY_WORDS = {
-    **CAUSE_WORDS,
+    **{row.id: row.label for row in CAUSES.values()},
     "forward": "forward",
     "backward": "backward",
     "optimizer": "optimizer",
@@ -141,8 +142,8 @@ def _causes(facts: RankFacts, ready: Array, names: _Names) -> Slices:
     sets = cause_intervals(facts, ready)
     start = np.concatenate([s for s, _ in sets.values()])
     end = np.concatenate([e for _, e in sets.values()])
-    category = np.concatenate([np.full(len(s), CAUSE[cause]) for cause, (s, _) in sets.items()])
-    words = np.array([names.code(CAUSE_WORDS[c]) for c in CAUSES], np.int32)
+    category = np.concatenate([np.full(len(s), CAUSE_CODE[cause]) for cause, (s, _) in sets.items()])
+    words = np.array([names.code(CAUSES[c].label) for c in CAUSES], np.int32)
     return _sorted(start, end, category, words[category], np.full(len(start), NULL))
 
 
@@ -194,14 +195,14 @@ def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices
     """Device operations; a communication is cut where its last member arrived: waiting and moving data differ."""
     ops = facts.device_ops
     start, end, name = ops["start_ns"][rows], ops["end_ns"][rows], codes[ops["name"][rows]]
-    category = np.array([CAUSE["compute"], CAUSE["comm_transfer"], CAUSE["memcpy"]])[ops["work"][rows]]
+    category = np.array([CAUSE_CODE["compute"], CAUSE_CODE["comm_transfer"], CAUSE_CODE["memcpy"]])[ops["work"][rows]]
     known = ops["comm"][rows] != NULL
     split = (
         np.where(known, np.clip(ready[np.where(known, ops["comm"][rows], 0)], start, end), start)
         if len(ready)
         else start
     )
-    waiting = np.full(int(known.sum()), CAUSE["comm_wait"])
+    waiting = np.full(int(known.sum()), CAUSE_CODE["comm_wait"])
     return _sorted(
         np.concatenate((split, start[known])),
         np.concatenate((end, split[known])),
@@ -219,7 +220,7 @@ def _host_comms(facts: RankFacts, ready: Array, codes: Array) -> Iterator[Slices
         rows = mine[row]
         start, end = comms["start_ns"][rows], comms["end_ns"][rows]
         split, name = np.clip(ready[rows], start, end), codes[comms["name"][rows]]
-        move, wait = np.full(len(rows), CAUSE["comm_transfer"]), np.full(len(rows), CAUSE["comm_wait"])
+        move, wait = np.full(len(rows), CAUSE_CODE["comm_transfer"]), np.full(len(rows), CAUSE_CODE["comm_wait"])
         yield _sorted(
             np.concatenate((split, start)),
             np.concatenate((end, split)),

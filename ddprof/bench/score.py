@@ -19,8 +19,9 @@ import msgspec
 import numpy as np
 
 from ddprof.analyzers.engine import Options, analyze
+from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError, NoUsableInput
-from ddprof.report.model import CAUSES, Report
+from ddprof.report.model import Report
 
 _KEYS = ("clean", "faults", "acceptable_finding_ids", "tolerated_ids", "expected_bound", "ledger", "clock")
 

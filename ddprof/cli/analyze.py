@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates
-from ddprof.cli.load import load_reports, load_session, no_cache_option, require_complete
+from ddprof.cli.load import load_open_run, load_reports, no_cache_option, require_complete
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
 from ddprof.report import phrases
 from ddprof.report.gate import parse_gate
@@ -55,7 +55,7 @@ def command(
     max_bytes = max_memory * 2**20 if max_memory else None
     form = chosen_format(form, output)
     if form == "html":
-        reports = [deliver_pages(load_session(paths, workers, not no_cache, strict, max_bytes), output)]
+        reports = [deliver_pages(load_open_run(paths, workers, not no_cache, strict, max_bytes), output)]
     else:
         reports = load_reports(paths, workers, not no_cache, strict, max_bytes)
         deliver(reports, form, output, next_commands(paths, reports))

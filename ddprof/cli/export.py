@@ -13,7 +13,7 @@ from ddprof.cli.progress import Progress, progress_bar
 from ddprof.errors import NoUsableInput, UsageError
 
 if TYPE_CHECKING:
-    from ddprof.dashboard.runs.open_run import Session
+    from ddprof.dashboard.runs.open_run import OpenRun
     from ddprof.report.export.perfetto import RankSlices
 
 LEAST_ARROW_SHARE = 0.01  # of a step: shorter waits are not drawn
@@ -38,56 +38,54 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, worker
     from ddprof.dashboard.runs.open_run import load
 
     with progress_bar() as progress:
-        sessions = load([path], workers, progress)
-        if len(sessions) > 1:
-            names = ", ".join(session.report.run.name for session in sessions)
-            raise NoUsableInput(f"{path}: holds {len(sessions)} runs ({names}); name one of them")
+        open_runs = load([path], workers, progress)
+        if len(open_runs) > 1:
+            names = ", ".join(opened.report.run.name for opened in open_runs)
+            raise NoUsableInput(f"{path}: holds {len(open_runs)} runs ({names}); name one of them")
         try:
             if form == "perfetto":
-                _perfetto(sessions[0], output or Path("ddprof-trace.json.gz"), ranks, progress)
+                _perfetto(open_runs[0], output or Path("ddprof-trace.json.gz"), ranks, progress)
             else:
-                _tables(sessions[0], output or Path(f"ddprof-{form}"), form)
+                _tables(open_runs[0], output or Path(f"ddprof-{form}"), form)
         except OSError as error:
             raise UsageError(f"{error.filename or output}: not written: {error.strerror}") from error
 
 
-def _tables(session: Session, folder: Path, form: str) -> None:
+def _tables(opened: OpenRun, folder: Path, form: str) -> None:
     from ddprof.report.export.columns import report_tables, write_tables
 
-    files = write_tables(folder, report_tables(session.report), form)
+    files = write_tables(folder, report_tables(opened.report), form)
     say(f"wrote {len(files) - 1} tables to {folder}; what the columns mean: {folder / 'columns.md'}")
 
 
-def _perfetto(session: Session, file: Path, ranks: str | None, progress: Progress | None) -> None:
+def _perfetto(opened: OpenRun, file: Path, ranks: str | None, progress: Progress | None) -> None:
     from ddprof.analyzers.job.waiting.arrows import wait_arrows
     from ddprof.report.export.perfetto import arrows_of, write_perfetto
 
-    job = session.job
+    job = opened.job
     chosen = parse_ranks(ranks) if ranks else set(job.rank_ids)
     if not chosen & set(job.rank_ids):
         raise UsageError(f"--ranks {ranks}: this run has ranks {min(job.rank_ids)} to {max(job.rank_ids)}")
     shifts_ns = [job.clock.offset_ns(p) + job.origin_ns for p in range(len(job.ranks))]
     waits = wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns))
     file.parent.mkdir(parents=True, exist_ok=True)
-    slices = _slices(session, chosen, shifts_ns, progress)
+    slices = _slices(opened, chosen, shifts_ns, progress)
     arrows = list(arrows_of(waits, job.rank_ids, shifts_ns, chosen))
-    count = write_perfetto(file, session.report, slices, arrows)
+    count = write_perfetto(file, opened.report, slices, arrows)
     say(f"wrote {count} slices and {len(arrows)} waits to {file}; open it at https://ui.perfetto.dev")
 
 
-def _slices(
-    session: Session, chosen: set[int], shifts_ns: list[int], progress: Progress | None
-) -> Iterator[RankSlices]:
+def _slices(opened: OpenRun, chosen: set[int], shifts_ns: list[int], progress: Progress | None) -> Iterator[RankSlices]:
     """The chosen ranks, each read again from its trace and dropped when written."""
     from ddprof.readers import read
     from ddprof.report.export.perfetto import RankSlices
 
-    wanted = [(p, rank) for p, rank in enumerate(session.job.rank_ids) if rank in chosen]
+    wanted = [(p, rank) for p, rank in enumerate(opened.job.rank_ids) if rank in chosen]
     for done, (position, rank) in enumerate(wanted):
         if progress:
             progress(done, len(wanted), f"rank {rank}")
-        facts = session.job.ranks[position]
-        yield RankSlices(rank, read(session.sources[facts.path]), shifts_ns[position], facts.steps)
+        facts = opened.job.ranks[position]
+        yield RankSlices(rank, read(opened.sources[facts.path]), shifts_ns[position], facts.steps)
 
 
 def parse_ranks(text: str) -> set[int]:

@@ -16,7 +16,7 @@ from ddprof.report.model import Report
 
 if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
-    from ddprof.dashboard.runs.open_run import Session
+    from ddprof.dashboard.runs.open_run import OpenRun
 
 no_cache_option = click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
 
@@ -65,27 +65,27 @@ def load_run(path: str, workers: int | None = None, cache: bool = True) -> Loade
     return runs[0]
 
 
-def load_session(
+def load_open_run(
     paths: Sequence[str],
     workers: int | None = None,
     cache: bool = True,
     strict: bool = False,
     max_memory: int | None = None,
-) -> Session:
+) -> OpenRun:
     """The single run in `paths`, with its traces unless it is a saved report: what an HTML file is made of.
 
     Raises NoUsableInput where there is none, UsageError where there are several.
     """
     from ddprof.analyzers.engine import Options, load_runs
-    from ddprof.dashboard.runs.open_run import Session
+    from ddprof.dashboard.runs.open_run import OpenRun
 
     if all(is_saved_report(path) for path in paths):
-        found = [Session(report) for report in load_reports(paths)]
+        found = [OpenRun(report) for report in load_reports(paths)]
     else:
         known = of_run(paths)
         with progress_bar() as progress:
             options = Options(workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
-            found = [Session(calibrated(run.report, known), run) for run in load_runs(list(paths), options)]
+            found = [OpenRun(calibrated(run.report, known), run) for run in load_runs(list(paths), options)]
     if len(found) > 1:
         raise UsageError(f"an HTML report holds one run, but {len(found)} were found; name one of them")
     return found[0]

@@ -17,7 +17,7 @@ from ddprof.errors import UsageError
 from ddprof.report.model import Report
 
 if TYPE_CHECKING:
-    from ddprof.dashboard.runs.open_run import Session
+    from ddprof.dashboard.runs.open_run import OpenRun
 
 FORMATS = ("text", "json", "markdown", "html")
 _SUFFIXES = {".txt": "text", ".json": "json", ".md": "markdown", ".html": "html", ".htm": "html"}
@@ -38,20 +38,20 @@ def deliver(reports: Sequence[Report], form: str, output: Path | None, following
         write_reports(output, render(reports, form, following), reports)
 
 
-def deliver_pages(session: Session, output: Path | None) -> Report:
+def deliver_pages(opened: OpenRun, output: Path | None) -> Report:
     """The file that `ddprof report` writes, on stdout where no file is named. Returns the report in it."""
     from ddprof.dashboard.onefile.document import render as render_pages
 
-    text = render_pages(session)
+    text = render_pages(opened)
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_reports(output, text, [session.report])
-    return session.report
+        write_reports(output, text, [opened.report])
+    return opened.report
 
 
 def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> str:
-    """All reports as one document of the format; HTML is made of a session, which has the events to draw."""
+    """All reports as one document of the format; HTML is made of an opened run, which has the events to draw."""
     if form == "json":
         from ddprof.report.json.contract import to_document
 

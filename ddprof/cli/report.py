@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.load import load_one, load_session, no_cache_option
+from ddprof.cli.load import load_one, load_open_run, no_cache_option
 from ddprof.cli.output import chosen_format, render, write_reports
 from ddprof.errors import UsageError
 
@@ -41,9 +41,9 @@ def command(path: str, output: Path, against: str | None, redact: bool, workers:
     if form == "html":
         from ddprof.dashboard.onefile.document import render as render_pages
 
-        session = load_session([path], workers, not no_cache)
-        before = load_session([against], workers, not no_cache) if against else None
-        report, text = session.report, render_pages(session, before, redact)
+        opened = load_open_run([path], workers, not no_cache)
+        before = load_open_run([against], workers, not no_cache) if against else None
+        report, text = opened.report, render_pages(opened, before, redact)
     elif against:
         raise UsageError(f"--against: {output} is no HTML file; ddprof compare writes the other formats")
     else:

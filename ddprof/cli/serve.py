@@ -56,10 +56,10 @@ def command(
     if token is None and not is_loopback(host):
         token = secrets.token_urlsafe(24)
     with progress_bar() as progress:
-        sessions = load(paths, workers, progress)
-    server = make_server(Runs(paths, sessions, workers), host, port, token, max_upload * 2**20)
-    for session in sessions:
-        say(session.report.verdict.headline)
+        open_runs = load(paths, workers, progress)
+    server = make_server(Runs(paths, open_runs, workers), host, port, token, max_upload * 2**20)
+    for opened in open_runs:
+        say(opened.report.verdict.headline)
     if not is_loopback(host):
         say(f"warning: {host} can be reached from other machines, unencrypted; the token is all that protects the run")
     shown = f"[{host}]" if ":" in host else host

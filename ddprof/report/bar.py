@@ -1,41 +1,10 @@
-"""The step as one stacked bar: which cause fills how many cells, and the one palette of the product.
-
-Colours: the light set was chosen for contrast (WCAG, >= 3 on white) and colour-blind distance; the dark set keeps the
-hues. A letter marks each cause besides, so that colour is never alone.
-"""
+"""The step as one stacked bar: which cause fills how many cells."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from ddprof.report.model import CAUSES
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a cause is drawn: letter, colour on a light and on a dark ground."""
-
-    letter: str
-    light: str
-    dark: str
-
-
-LOOKS: Mapping[str, Look] = {
-    "compute": Look("C", "#1F6FEB", "#5B9DFF"),
-    "comm_transfer": Look("T", "#D9480F", "#FF8A4C"),
-    "comm_wait": Look("W", "#A61E4D", "#FF6B9A"),
-    "memcpy": Look("M", "#D073B0", "#E9A0D2"),
-    "dataloader": Look("D", "#6B4E00", "#D6A825"),
-    "host_launch": Look("H", "#1F2430", "#B8C0D0"),
-    "host_sync": Look("S", "#5B6472", "#8E99AB"),
-    "allocator": Look("A", "#7A3EB1", "#B98CE8"),
-    "gc": Look("G", "#007A5A", "#35C79A"),
-    "checkpoint": Look("K", "#00788A", "#3FC3D6"),
-    "pipeline_bubble": Look("B", "#8A6D3B", "#CBB083"),
-    "other": Look("O", "#7D8590", "#7D8590"),
-    "unknown": Look("?", "#B0B7C0", "#565E69"),
-}
+from ddprof.causes import CAUSES
 
 
 def shares(row: Mapping[str, float]) -> dict[str, float]:

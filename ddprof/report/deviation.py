@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ddprof.causes import CAUSES
 from ddprof.report.bar import shares
-from ddprof.report.model import CAUSES, Report
+from ddprof.report.model import Report
 
 MAX_RANKS = 24  # lines that are read at a glance; the ledger's table holds more
 LEAST_SHARE = 0.005  # of the step: a cause below this on every rank is no column

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput, UsageError
-from ddprof.report.model import CAUSES, Report
+from ddprof.report.model import Report
 from ddprof.units import format_share, format_us
 
 SEVERITIES = ("info", "warning", "critical")
 MEASURES = ("step", "exposed_comm", "idle", "recoverable", *CAUSES)
-_BUSY = ("compute", "comm_transfer", "comm_wait", "memcpy")
 _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -101,7 +101,7 @@ def _measure_us(report: Report, name: str) -> float:
     if name == "exposed_comm":
         return job.get("comm_transfer", 0.0) + job.get("comm_wait", 0.0)
     if name == "idle":
-        return sum(job.get(cause, 0.0) for cause in CAUSES if cause not in _BUSY)
+        return sum(job.get(cause, 0.0) for cause in CAUSES if CAUSES[cause].is_idle)
     return job.get(name, 0.0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ddprof.causes import CAUSES
 from ddprof.findings import Finding
 from ddprof.report import phrases
 from ddprof.report.bar import shares
@@ -39,7 +40,7 @@ def _step(report: Report) -> str:
     if not parts:
         return "No step could be measured."
     rows = [
-        f"| {phrases.CAUSE_WORDS[cause]} | {format_us(report.ledger.job[cause])} | {format_share(share)} |"
+        f"| {CAUSES[cause].label} | {format_us(report.ledger.job[cause])} | {format_share(share)} |"
         for cause, share in sorted(parts.items(), key=lambda item: -item[1])
     ]
     head = f"| where the step goes | {format_us(report.ledger.job['wall_us'])} | 100 % |"

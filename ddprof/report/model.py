@@ -15,23 +15,6 @@ from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
 
-# Every microsecond of a step is booked to exactly one of these (order = stacking order of the bar).
-CAUSES: Mapping[str, str] = {
-    "compute": "computing",
-    "comm_transfer": "exposed communication: moving data",
-    "comm_wait": "exposed communication: waiting for a rank that is late",
-    "memcpy": "copying between host and device",
-    "dataloader": "waiting for the next batch",
-    "host_launch": "idle: the host issues work too slowly",
-    "host_sync": "idle: host and device wait for one another",
-    "allocator": "idle: allocating device memory",
-    "gc": "idle: Python garbage collection",
-    "checkpoint": "idle: checkpoint, logging, evaluation",
-    "pipeline_bubble": "idle: another pipeline stage",
-    "other": "idle: other known work",
-    "unknown": "idle: unexplained",
-}
-
 
 @dataclass(frozen=True)
 class RunInfo:

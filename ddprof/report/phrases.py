@@ -17,23 +17,6 @@ _HIGH = 0.8
 _MEDIUM = 0.5
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-# Reader's words for a ledger cause (the contract's names stay in JSON).
-CAUSE_WORDS = {
-    "compute": "compute",
-    "comm_transfer": "communication",
-    "comm_wait": "waiting for late ranks",
-    "memcpy": "host-device copies",
-    "dataloader": "data loader",
-    "host_launch": "host too slow",
-    "host_sync": "host-device sync",
-    "allocator": "allocator",
-    "gc": "garbage collection",
-    "checkpoint": "checkpoint/logging",
-    "pipeline_bubble": "pipeline bubble",
-    "other": "other idle",
-    "unknown": "unexplained",
-}
-
 _BOUND_WORDS = {"none": "NO VERDICT", "healthy": "HEALTHY"}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof.report.model import CAUSES, Report
+from ddprof.causes import CAUSES
+from ddprof.report.model import Report
 
 
 def step_causes(report: Report) -> dict[str, tuple[float, ...]]:

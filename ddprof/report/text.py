@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
+from ddprof.causes import CAUSES
 from ddprof.findings import Finding
 from ddprof.report import phrases
-from ddprof.report.bar import LOOKS, cells, shares
+from ddprof.report.bar import cells, shares
 from ddprof.report.model import Report
 from ddprof.units import format_share
 
@@ -72,10 +73,10 @@ def _step_bar(report: Report, width: int) -> list[Text]:
         return [Text("Where the step goes: unknown (no step could be measured)")]
     bar = Text("  ")
     for cause, count in cells(parts, width - 4).items():
-        look = LOOKS[cause]
+        look = CAUSES[cause]
         bar.append(look.letter * count, style=f"white on {look.light}")
     named = {cause: share for cause, share in parts.items() if share >= _LEAST_LEGEND_SHARE}
-    legend = [f"{LOOKS[c].letter} {phrases.CAUSE_WORDS[c]} {format_share(s)}" for c, s in named.items()]
+    legend = [f"{CAUSES[c].letter} {CAUSES[c].label} {format_share(s)}" for c, s in named.items()]
     rest = sum(parts.values()) - sum(named.values())
     if rest > 0.0005:
         legend.append(f"rest {format_share(rest)}")

@@ -9,9 +9,10 @@ import pytest
 
 import ddprof
 from ddprof.api import analyze_all, load
+from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.report.json.contract import to_contract
-from ddprof.report.model import CAUSES, Report
+from ddprof.report.model import Report
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
 
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.http import make_server
@@ -38,32 +38,32 @@ def straggler_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def straggler(straggler_traces: Path) -> Session:
+def straggler(straggler_traces: Path) -> OpenRun:
     """That run, loaded."""
     return load([str(straggler_traces)])[0]
 
 
 @pytest.fixture(scope="session")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Session:
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> OpenRun:
     """A pipeline-parallel run with one slow stage."""
     return load([str(generate(tmp_path_factory.mktemp("pipeline") / "run", "pipeline.imbalance"))])[0]
 
 
 @pytest.fixture
-def view(straggler: Session) -> View:
+def view(straggler: OpenRun) -> View:
     """The straggler run without filters."""
     return View(straggler, {}, (straggler,))
 
 
 @pytest.fixture(scope="session")
 def serve() -> Iterator[Callable[..., str]]:
-    """`serve(sessions)` -> address of a server that runs until the tests end."""
+    """`serve(open_runs)` -> address of a server that runs until the tests end."""
     servers = []
 
     def start(
-        sessions: list[Session], token: str | None = None, paths: tuple[str, ...] = (), max_upload_bytes: int = 0
+        open_runs: list[OpenRun], token: str | None = None, paths: tuple[str, ...] = (), max_upload_bytes: int = 0
     ) -> str:
-        server = make_server(Runs(paths, sessions), "127.0.0.1", 0, token, max_upload_bytes)
+        server = make_server(Runs(paths, open_runs), "127.0.0.1", 0, token, max_upload_bytes)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from tests.dashboard.axe import serious
 from tests.dashboard.browsing import visit, wait_for
 from tests.dashboard.test_live import running  # noqa: F401  # a fixture
@@ -21,7 +21,7 @@ THEMES = ("light", "dark")
 
 
 @pytest.fixture(scope="module")
-def address(serve: Callable[..., str], straggler: Session, pipeline: Session) -> str:
+def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) -> str:
     """A server of two generated GPU runs that takes uploads."""
     return serve([straggler, pipeline], max_upload_bytes=UPLOAD_BYTES)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.findings import Abstention, Fix
 from ddprof.report.model import HealthItem, HostClockInfo
 from tests.dashboard.browsing import trouble, visit, wait_for
@@ -37,7 +37,7 @@ def keys(chromium: Any, *pressed: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def address(serve: Callable[..., str], straggler: Session, pipeline: Session) -> str:
+def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) -> str:
     """A server of two generated GPU runs."""
     return serve([straggler, pipeline])
 
@@ -56,7 +56,7 @@ def test_every_page_opens_on_real_runs(
     assert {page.path: found for page in PAGES if (found := visit(chromium, where, page.path))} == {}
 
 
-def test_the_overview_answers_first(chromium: Any, address: str, straggler: Session) -> None:
+def test_the_overview_answers_first(chromium: Any, address: str, straggler: OpenRun) -> None:
     visit(chromium, address, "/")
     assert straggler.report.verdict.headline in chromium.find_element("tag name", "h1").text
     bar = wait_for(chromium, "return document.querySelector('.stepbar')?.getBoundingClientRect().bottom")
@@ -64,7 +64,7 @@ def test_the_overview_answers_first(chromium: Any, address: str, straggler: Sess
     assert bar < 720 and card < 720  # seen without scrolling
 
 
-def test_two_clicks_from_the_verdict_to_the_event(chromium: Any, address: str, straggler: Session) -> None:
+def test_two_clicks_from_the_verdict_to_the_event(chromium: Any, address: str, straggler: OpenRun) -> None:
     visit(chromium, address, "/")
     chromium.find_element("link text", "Show in timeline").click()
     wait_for(chromium, "return document.getElementById('timeline-root')?.dataset.tiles")
@@ -116,7 +116,7 @@ def test_keys_zoom_pan_and_walk(chromium: Any, address: str) -> None:
     assert trouble(chromium, address) == []
 
 
-def test_the_critical_path_runs_through_the_slow_rank(chromium: Any, address: str, straggler: Session) -> None:
+def test_the_critical_path_runs_through_the_slow_rank(chromium: Any, address: str, straggler: OpenRun) -> None:
     visit(chromium, address, "/timeline")
     wait_for(chromium, "return ddprof.timeline.root.dataset.path > 0")
     script = """
@@ -137,7 +137,7 @@ def test_operators_are_lanes_on_request(chromium: Any, address: str) -> None:
     assert trouble(chromium, address) == []
 
 
-def test_a_dragged_range_has_statistics(chromium: Any, address: str, straggler: Session) -> None:
+def test_a_dragged_range_has_statistics(chromium: Any, address: str, straggler: OpenRun) -> None:
     from selenium.webdriver import ActionChains
 
     visit(chromium, address, "/timeline")
@@ -196,10 +196,10 @@ def test_the_theme_changes_and_stays(chromium: Any, address: str) -> None:
     chromium.delete_all_cookies()
 
 
-def _hostile(session: Session) -> Session:
+def _hostile(opened: OpenRun) -> OpenRun:
     """The run with every name of its traces, findings, settings, hosts and files an attack."""
-    assert session.run is not None
-    report, job = session.report, session.run.job
+    assert opened.loaded is not None
+    report, job = opened.report, opened.loaded.job
     evil_group = (EVIL,) * len(job.groups)
     ranks = tuple(
         replace(
@@ -232,10 +232,10 @@ def _hostile(session: Session) -> Session:
             report.clock, method=EVIL, hosts={EVIL: HostClockInfo(1.0, 0.0, 1.0), "b": HostClockInfo(0.0, 0.0, 1.0)}
         ),
     )
-    return Session(hostile, replace(session.run, job=replace(job, ranks=ranks, groups=groups)))
+    return OpenRun(hostile, replace(opened.loaded, job=replace(job, ranks=ranks, groups=groups)))
 
 
-def test_names_from_a_trace_do_not_run(chromium: Any, serve: Callable[..., str], straggler: Session) -> None:
+def test_names_from_a_trace_do_not_run(chromium: Any, serve: Callable[..., str], straggler: OpenRun) -> None:
     hostile = _hostile(straggler)
     where = serve([hostile, hostile])
     for page in PAGES:
@@ -247,7 +247,7 @@ def test_names_from_a_trace_do_not_run(chromium: Any, serve: Callable[..., str],
 
 
 def test_names_do_not_run_in_what_the_timeline_says(
-    chromium: Any, serve: Callable[..., str], straggler: Session
+    chromium: Any, serve: Callable[..., str], straggler: OpenRun
 ) -> None:
     visit(chromium, serve([_hostile(straggler)]), "/timeline?finding=0")
     assert EVIL in chromium.find_element("id", "timeline-say").text

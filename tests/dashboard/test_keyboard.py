@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from tests.dashboard.browsing import trouble, visit, wait_for
 from tests.dashboard.keyboard import walk
 
@@ -19,7 +19,7 @@ LEAST_CONTROLS = len(PAGES) + 5  # the navigation, the way past it, both filters
 
 
 @pytest.fixture(scope="module")
-def address(serve: Callable[..., str], straggler: Session, pipeline: Session) -> str:
+def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) -> str:
     """A server of two generated GPU runs."""
     return serve([straggler, pipeline])
 

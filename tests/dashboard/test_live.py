@@ -14,7 +14,7 @@ from ddprof.capture.files.step import Step
 from ddprof.dashboard.pages import live
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.live import TAIL_BYTES, hosts_now
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import NoUsableInput
 from ddprof.report.phrases import run_words
@@ -38,19 +38,19 @@ def running(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_run_without_a_trace_yet_is_watched(running: Path) -> None:
-    (session,) = load([str(running)])
-    assert "no trace yet" in session.report.verdict.headline and not session.has_traces
-    assert "unknown" not in run_words(session.report)
-    shown = {e.id: e for e in live.exhibits(View(session, {}, (session,)))}
+    (opened,) = load([str(running)])
+    assert "no trace yet" in opened.report.verdict.headline and not opened.has_traces
+    assert "unknown" not in run_words(opened.report)
+    shown = {e.id: e for e in live.exhibits(View(opened, {}, (opened,)))}
     assert "Rank 1 is 5 ms late per step, in data" in shown["live-now"].reading
     assert [row[0] for row in shown["live-now"].sheet.rows] == [0, 1]
     assert len(shown["live-steps"].sheet.rows) == STEPS
 
 
 def test_every_page_opens_before_the_first_trace(running: Path) -> None:
-    (session,) = load([str(running)])
+    (opened,) = load([str(running)])
     for page in PAGES:
-        assert page.content(View(session, {}, (session,))), page.path
+        assert page.content(View(opened, {}, (opened,))), page.path
 
 
 def test_an_empty_folder_is_still_refused(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_an_empty_folder_is_still_refused(tmp_path: Path) -> None:
         load([str(tmp_path)])
 
 
-def test_a_finished_run_says_that_nothing_runs(straggler: Session) -> None:
+def test_a_finished_run_says_that_nothing_runs(straggler: OpenRun) -> None:
     view = View(straggler, {}, (straggler,))
     assert list(live.exhibits(view)) == []
     assert "No rank of this run runs now" in str(live.content(view)[-1])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.findings import Evidence, Finding
 from ddprof.units import format_ranks
 from tests.dashboard.browsing import one_in, trouble, visit, wait_for
@@ -36,32 +36,32 @@ _PLACE = """
 
 
 @pytest.fixture(scope="module")
-def sessions(tmp_path_factory: pytest.TempPathFactory) -> list[Session]:
+def open_runs(tmp_path_factory: pytest.TempPathFactory) -> list[OpenRun]:
     """All samples that hold a fault; copies of them, for facts are kept beside traces."""
     folder = tmp_path_factory.mktemp("samples")
     return [load([str(shutil.copytree(SAMPLES / name, folder / name))])[0] for name in FAULTY]
 
 
 @pytest.fixture(scope="module")
-def address(serve: Callable[..., str], sessions: list[Session]) -> str:
+def address(serve: Callable[..., str], open_runs: list[OpenRun]) -> str:
     """One server of them all."""
-    return serve(sessions)
+    return serve(open_runs)
 
 
-def _found(session: Session, fault: dict[str, Any]) -> tuple[int, Finding]:
+def _found(opened: OpenRun, fault: dict[str, Any]) -> tuple[int, Finding]:
     """The finding that says what the truth says, and its place on the Overview."""
     named = {fault["id"], *fault["or"]}
-    ranked = list(enumerate(session.report.ranked_findings()))
+    ranked = list(enumerate(opened.report.ranked_findings()))
     return next((n, f) for n, f in ranked if f.id in named and f.ranks == tuple(fault["ranks"]))
 
 
 @pytest.mark.parametrize("name", one_in(2, FAULTY))
 def test_the_overview_names_the_culprit_and_two_clicks_show_the_event(
-    chromium: Any, address: str, sessions: list[Session], name: str
+    chromium: Any, address: str, open_runs: list[OpenRun], name: str
 ) -> None:
     run = FAULTY.index(name)
     for fault in TRUTHS[name]["findings"]:
-        number, finding = _found(sessions[run], fault)
+        number, finding = _found(open_runs[run], fault)
         visit(chromium, address, f"/?run={run}")
         card = chromium.find_elements("css selector", "article.card")[number]
         assert finding.summary in card.text

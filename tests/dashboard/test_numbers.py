@@ -11,7 +11,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.exhibits.data import exhibits as data_exhibits
 from ddprof.dashboard.exhibits.host import exhibits as host_exhibits
 from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, readable_times
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.model import HealthItem
 
@@ -22,20 +22,20 @@ def _without_last_step(job: JobFacts) -> JobFacts:
     return replace(job, ranks=ranks)
 
 
-def test_groups_hold_the_traffic_of_the_steps(straggler: Session) -> None:
+def test_groups_hold_the_traffic_of_the_steps(straggler: OpenRun) -> None:
     groups, traffic = group_times(straggler.job), straggler.measures.comm.traffic
     ranks = len(straggler.job.ranks)  # a rank is in several groups, and each group has the mean over its members
     assert sum(g.transfer_us * g.size for g in groups) / ranks == pytest.approx(sum(t.transfer_us for t in traffic))
     assert sum(g.calls * g.size for g in groups) / ranks == pytest.approx(sum(t.count for t in traffic))
 
 
-def test_communication_outside_the_steps_is_in_no_group(straggler: Session) -> None:
+def test_communication_outside_the_steps_is_in_no_group(straggler: OpenRun) -> None:
     whole, cut = group_times(straggler.job)[0], group_times(_without_last_step(straggler.job))[0]
     assert cut.calls == pytest.approx(whole.calls)  # per step, and there is one step less
     assert cut.transfer_us == pytest.approx(whole.transfer_us, rel=0.1)
 
 
-def test_communication_outside_the_steps_makes_nobody_late(straggler: Session) -> None:
+def test_communication_outside_the_steps_makes_nobody_late(straggler: OpenRun) -> None:
     whole, cut = lateness_us(straggler.job), lateness_us(_without_last_step(straggler.job))
     np.testing.assert_allclose(cut, whole[:, : cut.shape[1]], equal_nan=True)
 
@@ -47,11 +47,11 @@ def test_short_times_are_drawn_in_microseconds() -> None:
     assert readable_times(np.array([[np.nan]]))[1] == "µs"
 
 
-def test_a_defect_of_many_ranks_is_one_line(straggler: Session) -> None:
+def test_a_defect_of_many_ranks_is_one_line(straggler: OpenRun) -> None:
     items = [HealthItem("the trace ends early", "its last step is left out", "warning", rank) for rank in range(4)]
     report = replace(straggler.report, health=(*items, HealthItem("no settings", "none are advised", "info")))
-    session = Session(report, straggler.run)
-    health = next(e for e in data_exhibits(View(session, {}, (session,))) if e.id == "health")
+    opened = OpenRun(report, straggler.loaded)
+    health = next(e for e in data_exhibits(View(opened, {}, (opened,))) if e.id == "health")
     assert [row[:3] for row in health.sheet.rows] == [
         ("warning", "ranks 0-3", "the trace ends early"),
         ("info", "the run", "no settings"),
@@ -59,17 +59,17 @@ def test_a_defect_of_many_ranks_is_one_line(straggler: Session) -> None:
     assert "conclusions: 1; remarks: 1" in health.reading
 
 
-def test_a_table_of_zeros_is_not_shown(straggler: Session) -> None:
-    assert straggler.run is not None
-    job = straggler.run.job
+def test_a_table_of_zeros_is_not_shown(straggler: OpenRun) -> None:
+    assert straggler.loaded is not None
+    job = straggler.loaded.job
     ranks = tuple(replace(f, gaps=f.gaps.take(np.empty(0, np.int64))) for f in job.ranks)
     ledger = job.ledger.take(np.empty(0, np.int64))
-    idle = Session(straggler.report, replace(straggler.run, job=replace(job, ranks=ranks, ledger=ledger)))
+    idle = OpenRun(straggler.report, replace(straggler.loaded, job=replace(job, ranks=ranks, ledger=ledger)))
     loader = next(e for e in host_exhibits(View(idle, {}, (idle,))) if e.id == "loader")
     assert loader.sheet.rows == () and loader.reading.startswith("No:")
 
 
-def test_steps_have_the_number_of_every_other_page(straggler: Session) -> None:
+def test_steps_have_the_number_of_every_other_page(straggler: OpenRun) -> None:
     lane = next(i for i, info in enumerate(straggler.timeline.lanes) if info.kind == "steps")
     marks = straggler.job.ranks[0].steps["index"].tolist()
     names = [name for name in straggler.timeline.names if name.startswith("step ")]

@@ -16,7 +16,7 @@ import pytest
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.what_if import CONTROLS
 from ddprof.dashboard.onefile.document import render
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.report.comparison.compare import compare
 from ddprof.report.json.contract import to_contract
@@ -28,7 +28,7 @@ LIMIT_BYTES = 3_000_000
 
 
 @pytest.fixture(scope="module")
-def text(straggler: Session) -> str:
+def text(straggler: OpenRun) -> str:
     """The file of the straggler run."""
     return render(straggler)
 
@@ -39,16 +39,16 @@ def file(text: str) -> File:
     return File(text)
 
 
-def test_every_table_is_the_dashboards(file: File, straggler: Session) -> None:
+def test_every_table_is_the_dashboards(file: File, straggler: OpenRun) -> None:
     assert file.pages == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
     assert equal_tables(file, View(straggler, {}, (straggler,))) > 500
 
 
-def test_a_pipeline_has_its_page(pipeline: Session) -> None:
+def test_a_pipeline_has_its_page(pipeline: OpenRun) -> None:
     assert equal_tables(File(render(pipeline)), View(pipeline, {}, (pipeline,))) > 300
 
 
-def test_the_numbers_are_the_json_reports(file: File, straggler: Session) -> None:
+def test_the_numbers_are_the_json_reports(file: File, straggler: OpenRun) -> None:
     document = json.loads(file.scripts["report"])
     assert document == json.loads(json.dumps(to_contract(straggler.report)))
     per_step = [us / 1e3 for us in document["steps"]["per_step_us"]]
@@ -65,7 +65,7 @@ def test_the_numbers_are_the_json_reports(file: File, straggler: Session) -> Non
         assert float(row[1]) == pytest.approx(ledger["compute"] / ledger["wall_us"] * 100, rel=1e-3)
 
 
-def test_every_control_is_replayed_alone(file: File, straggler: Session) -> None:
+def test_every_control_is_replayed_alone(file: File, straggler: OpenRun) -> None:
     rows = file.rows["what-if/what-if-alone"][1:]
     assert len(rows) == len(CONTROLS)
     alone = {row[0]: float(row[1]) for row in rows}
@@ -79,7 +79,7 @@ def test_the_file_asks_for_nothing(file: File, text: str) -> None:
     assert "default-src &#x27;none&#x27;" in text
 
 
-def test_the_timeline_is_in_the_file(file: File, straggler: Session) -> None:
+def test_the_timeline_is_in_the_file(file: File, straggler: OpenRun) -> None:
     held = json.loads(file.unpacked("timeline-held"))
     assert len(held["info"]["lanes"]) == len(straggler.timeline.lanes) and held["info"]["fixed"] is True
     tile = file.unpacked("timeline-tile")
@@ -92,7 +92,7 @@ def test_the_timeline_is_in_the_file(file: File, straggler: Session) -> None:
     assert held["waits"][0]["culprit"] == culprit
 
 
-def test_many_slices_are_merged_and_said_so(straggler: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_slices_are_merged_and_said_so(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddprof.dashboard.onefile.timeline.EXACT_SLICES", 200)
     text = render(straggler)
     tile = File(text).unpacked("timeline-tile")
@@ -102,24 +102,24 @@ def test_many_slices_are_merged_and_said_so(straggler: Session, monkeypatch: pyt
 
 
 def test_eight_ranks_stay_small(shared_copy: Callable[[str], Path]) -> None:
-    session = load([str(shared_copy("traces/multi_rank/dlrm_ddp_v100_8ranks"))])[0]
-    text = render(session)
-    assert len(session.report.run.ranks) == 8
+    opened = load([str(shared_copy("traces/multi_rank/dlrm_ddp_v100_8ranks"))])[0]
+    text = render(opened)
+    assert len(opened.report.run.ranks) == 8
     assert len(text.encode()) < LIMIT_BYTES
-    assert equal_tables(File(text), View(session, {}, (session,))) > 300
+    assert equal_tables(File(text), View(opened, {}, (opened,))) > 300
 
 
-def _with_names(session: Session, name: str) -> Session:
+def _with_names(opened: OpenRun, name: str) -> OpenRun:
     """The run with every kernel, range and operator called `name`, and its first finding too."""
-    assert session.run is not None
-    job = session.run.job
+    assert opened.loaded is not None
+    job = opened.loaded.job
     ranks = tuple(replace(facts, strings=(name,) * len(facts.strings)) for facts in job.ranks)
-    finding = replace(session.report.ranked_findings()[0], summary=name)
-    report = replace(session.report, findings=(finding,), run=replace(session.report.run, name=name))
-    return Session(report, replace(session.run, job=replace(job, ranks=ranks)))
+    finding = replace(opened.report.ranked_findings()[0], summary=name)
+    report = replace(opened.report, findings=(finding,), run=replace(opened.report.run, name=name))
+    return OpenRun(report, replace(opened.loaded, job=replace(job, ranks=ranks)))
 
 
-def test_names_from_traces_stay_text(straggler: Session) -> None:
+def test_names_from_traces_stay_text(straggler: OpenRun) -> None:
     evil = _with_names(straggler, EVIL + "\x1b[31m")
     text = render(evil)
     file = File(text)
@@ -129,25 +129,25 @@ def test_names_from_traces_stay_text(straggler: Session) -> None:
     assert not [name for name, _ in file.attributes if name.startswith("on")]
 
 
-def test_redaction_reaches_every_page(straggler: Session) -> None:
+def test_redaction_reaches_every_page(straggler: OpenRun) -> None:
     named = _with_names(straggler, "secret_kernel_of_acme")
     job = named.job
     ranks = tuple(replace(f, identity=replace(f.identity, host="acme-node-17")) for f in job.ranks)
-    assert named.run is not None
-    session = Session(named.report, replace(named.run, job=replace(job, ranks=ranks)))
-    assert "secret_kernel_of_acme" in render(session)
-    text = render(session, redact=True)
+    assert named.loaded is not None
+    opened = OpenRun(named.report, replace(named.loaded, job=replace(job, ranks=ranks)))
+    assert "secret_kernel_of_acme" in render(opened)
+    text = render(opened, redact=True)
     file = File(text)
     whole = text.encode() + file.unpacked("timeline-held") + file.unpacked("timeline-tile")
     assert b"acme" not in whole
     assert all(Path(f.path).name.encode() not in whole for f in ranks)
     document = json.loads(file.scripts["report"])
     assert document["verdict"]["bound"] == straggler.report.verdict.bound
-    assert [f["id"] for f in document["findings"]] == [f.id for f in session.report.findings]
+    assert [f["id"] for f in document["findings"]] == [f.id for f in opened.report.findings]
     assert "waiting for late ranks" in text and "checkpoint/logging" in text
 
 
-def test_two_runs_have_a_compare_page(straggler: Session, pipeline: Session) -> None:
+def test_two_runs_have_a_compare_page(straggler: OpenRun, pipeline: OpenRun) -> None:
     file = File(render(straggler, before=pipeline))
     assert "compare" in file.pages
     comparison = compare(pipeline.report, straggler.report)
@@ -156,7 +156,7 @@ def test_two_runs_have_a_compare_page(straggler: Session, pipeline: Session) -> 
 
 
 def test_a_saved_report_says_what_it_does_not_hold(straggler_report: Report) -> None:
-    text = render(Session(straggler_report))
+    text = render(OpenRun(straggler_report))
     file = File(text)
     assert file.pages == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
     assert text.count("A saved report does not hold what this page shows") == sum(s.needs_traces for s in SUBJECTS)

@@ -15,7 +15,7 @@ import pytest
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.onefile.document import render
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from tests.dashboard.axe import serious
 from tests.dashboard.browsing import trouble, wait_for
 from tests.dashboard.keyboard import walk
@@ -59,13 +59,13 @@ def _walk_pages(chromium: Any) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def text(straggler: Session) -> str:
+def text(straggler: OpenRun) -> str:
     """The file of the straggler run."""
     return render(straggler)
 
 
 def test_every_page_opens_without_a_complaint_or_a_request(
-    chromium: Any, tmp_path: Path, text: str, straggler: Session
+    chromium: Any, tmp_path: Path, text: str, straggler: OpenRun
 ) -> None:
     where = _open(chromium, tmp_path / "x.html", text)
     headings = _walk_pages(chromium)
@@ -82,7 +82,7 @@ def test_real_runs_open(chromium: Any, tmp_path: Path, shared_copy: Callable[[st
 
 
 def test_the_address_names_the_page_and_the_finding(
-    chromium: Any, tmp_path: Path, text: str, straggler: Session
+    chromium: Any, tmp_path: Path, text: str, straggler: OpenRun
 ) -> None:
     _open(chromium, tmp_path / "x.html", text, "#ranks")
     assert chromium.execute_script("return document.querySelector('main > .page:not([hidden])').id") == "ranks"
@@ -97,7 +97,7 @@ def test_the_address_names_the_page_and_the_finding(
     assert hi - lo < 5 * max(evidence.end_us - evidence.start_us, 4)
 
 
-def test_the_canvas_is_painted_and_answers(chromium: Any, tmp_path: Path, text: str, straggler: Session) -> None:
+def test_the_canvas_is_painted_and_answers(chromium: Any, tmp_path: Path, text: str, straggler: OpenRun) -> None:
     where = _open(chromium, tmp_path / "x.html", text, "#timeline")
     wait_for(chromium, TILES)
     colours = """
@@ -117,13 +117,13 @@ def test_the_canvas_is_painted_and_answers(chromium: Any, tmp_path: Path, text: 
     assert trouble(chromium, where) == []
 
 
-def test_a_kernel_called_script_stays_text(chromium: Any, tmp_path: Path, straggler: Session) -> None:
-    assert straggler.run is not None
-    job = straggler.run.job
+def test_a_kernel_called_script_stays_text(chromium: Any, tmp_path: Path, straggler: OpenRun) -> None:
+    assert straggler.loaded is not None
+    job = straggler.loaded.job
     ranks = tuple(replace(facts, strings=(EVIL,) * len(facts.strings)) for facts in job.ranks)
     finding = replace(straggler.report.ranked_findings()[0], summary=EVIL)
     report = replace(straggler.report, findings=(finding,), run=replace(straggler.report.run, name=EVIL))
-    hostile = Session(report, replace(straggler.run, job=replace(job, ranks=ranks)))
+    hostile = OpenRun(report, replace(straggler.loaded, job=replace(job, ranks=ranks)))
     where = _open(chromium, tmp_path / "x.html", render(hostile))
     _walk_pages(chromium)
     chromium.execute_script("location.hash = 'timeline'")
@@ -229,7 +229,7 @@ def test_both_themes_keep_words_readable(chromium: Any, tmp_path: Path, text: st
         assert count > 30 and contrast >= 4.5, theme
 
 
-def test_saved_json_is_the_report(chromium: Any, tmp_path: Path, text: str, straggler: Session) -> None:
+def test_saved_json_is_the_report(chromium: Any, tmp_path: Path, text: str, straggler: OpenRun) -> None:
     _open(chromium, tmp_path / "x.html", text)
     document = json.loads(chromium.execute_script("return document.getElementById('report').textContent"))
     assert document["verdict"]["headline"] == straggler.report.verdict.headline

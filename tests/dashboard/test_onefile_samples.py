@@ -13,7 +13,7 @@ import pytest
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.onefile.document import render
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.json.contract import to_contract
@@ -26,35 +26,35 @@ LIMIT_BYTES = 3_000_000
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Session, str]]:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[OpenRun, str]]:
     """`sample(name)` -> the run and its file; of a copy, for facts are kept beside traces."""
     folder = tmp_path_factory.mktemp("samples")
 
     @cache
-    def made(name: str) -> tuple[Session, str]:
-        session = load([str(shutil.copytree(SAMPLES / name, folder / name))])[0]
-        return session, render(session)
+    def made(name: str) -> tuple[OpenRun, str]:
+        opened = load([str(shutil.copytree(SAMPLES / name, folder / name))])[0]
+        return opened, render(opened)
 
     return made
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_file_has_the_apps_numbers(sample: Callable[[str], tuple[Session, str]], name: str) -> None:
-    session, text = sample(name)
+def test_the_file_has_the_apps_numbers(sample: Callable[[str], tuple[OpenRun, str]], name: str) -> None:
+    opened, text = sample(name)
     file = File(text)
     assert len(text.encode()) < LIMIT_BYTES
-    assert equal_tables(file, View(session, {}, (session,))) > 100
-    assert json.loads(file.scripts["report"]) == json.loads(json.dumps(to_contract(session.report)))
+    assert equal_tables(file, View(opened, {}, (opened,))) > 100
+    assert json.loads(file.scripts["report"]) == json.loads(json.dumps(to_contract(opened.report)))
     gains = [float(row[3]) for row in file.rows.get("findings/findings", [[]])[1:]]
-    priced = [f.recoverable_us.value / 1e3 for f in session.report.ranked_findings()]
+    priced = [f.recoverable_us.value / 1e3 for f in opened.report.ranked_findings()]
     assert gains == pytest.approx(priced, rel=1e-3, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_hashed_names_leave_the_verdict(sample: Callable[[str], tuple[Session, str]], name: str) -> None:
-    session, text = sample(name)
+def test_hashed_names_leave_the_verdict(sample: Callable[[str], tuple[OpenRun, str]], name: str) -> None:
+    opened, text = sample(name)
     plain = json.loads(File(text).scripts["report"])
-    hashed_text = render(session, redact=True)
+    hashed_text = render(opened, redact=True)
     hashed = json.loads(File(hashed_text).scripts["report"])
     for part in ("verdict", "ledger", "steps"):
         assert hashed[part] == plain[part]
@@ -68,9 +68,9 @@ def test_hashed_names_leave_the_verdict(sample: Callable[[str], tuple[Session, s
 @pytest.mark.browser
 @pytest.mark.parametrize("name", one_in(3, NAMES))
 def test_it_opens_from_disk(
-    chromium: Any, tmp_path: Path, sample: Callable[[str], tuple[Session, str]], name: str
+    chromium: Any, tmp_path: Path, sample: Callable[[str], tuple[OpenRun, str]], name: str
 ) -> None:
-    session, text = sample(name)
+    opened, text = sample(name)
     (tmp_path / "x.html").write_text(text, encoding="utf-8")
     where = (tmp_path / "x.html").as_uri()
     chromium.get("about:blank")
@@ -81,7 +81,7 @@ def test_it_opens_from_disk(
         title = f"document.querySelector('#{subject.anchor} h1')"
         wait_for(chromium, f"return {title}?.checkVisibility()")
         if subject.anchor == "overview":
-            assert chromium.execute_script(f"return {title}.textContent") == phrases.headline(session.report)
+            assert chromium.execute_script(f"return {title}.textContent") == phrases.headline(opened.report)
         if subject.anchor == "timeline":
             wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
     assert trouble(chromium, where) == []

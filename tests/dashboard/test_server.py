@@ -14,7 +14,7 @@ import pytest
 
 from ddprof.dashboard.app import create_app
 from ddprof.dashboard.runs import served as runs_module
-from ddprof.dashboard.runs.open_run import Session, load
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import is_loopback
 from ddprof.dashboard.server.http import compress, make_server
@@ -24,7 +24,7 @@ TOKEN = "a-secret-of-many-characters"
 
 
 @pytest.fixture(scope="module")
-def client(straggler: Session) -> Any:
+def client(straggler: OpenRun) -> Any:
     """A client of the application on loopback."""
     server = create_app(Runs([], [straggler])).server
     compress(server)
@@ -32,7 +32,7 @@ def client(straggler: Session) -> Any:
 
 
 @pytest.fixture
-def locked(straggler: Session) -> Any:
+def locked(straggler: OpenRun) -> Any:
     """A client of the application that demands a token."""
     return create_app(Runs([], [straggler]), TOKEN).server.test_client()
 
@@ -76,7 +76,7 @@ def test_is_loopback() -> None:
     assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", ""))
 
 
-def test_routes_answer(client: Any, straggler: Session) -> None:
+def test_routes_answer(client: Any, straggler: OpenRun) -> None:
     lanes = client.get("/data/lanes").json
     assert len(lanes["lanes"]) == len(straggler.timeline.lanes)
     only = client.get("/data/lanes?ranks=1").json["lanes"]
@@ -101,7 +101,7 @@ def test_bad_requests_are_one_line(client: Any, query: str) -> None:
     assert answer.text and "\n" not in answer.text and "Traceback" not in answer.text
 
 
-def test_csv_of_a_table(client: Any, straggler: Session) -> None:
+def test_csv_of_a_table(client: Any, straggler: OpenRun) -> None:
     answer = client.get("/data/table.csv?page=ranks&id=lateness&ranks=0")
     rows = list(csv.reader(io.StringIO(answer.text)))
     assert rows[0][0] == "rank" and [row[0] for row in rows[1:]] == ["rank 0"]
@@ -114,7 +114,7 @@ def test_text_is_compressed_on_request(client: Any) -> None:
     assert packed.headers["Content-Encoding"] == "gzip" and len(packed.data) < len(plain.data)
 
 
-def test_a_port_in_use_is_one_line(straggler: Session) -> None:
+def test_a_port_in_use_is_one_line(straggler: OpenRun) -> None:
     first = make_server(Runs([], [straggler]), "127.0.0.1", 0)
     try:
         with pytest.raises(UsageError, match="cannot bind"):
@@ -131,32 +131,32 @@ def test_a_folder_that_grows_is_read_again(
     for file in files[:2]:
         shutil.copy2(file, tmp_path)
     runs = Runs([str(tmp_path)], load([str(tmp_path)]))
-    assert len(runs.sessions[0].report.run.ranks) == 2
+    assert len(runs.open_runs[0].report.run.ranks) == 2
     assert runs.refresh() == 1  # nothing changed
     shutil.copy2(files[2], tmp_path)
     assert runs.refresh() == 2
-    assert len(runs.sessions[0].report.run.ranks) == 3
+    assert len(runs.open_runs[0].report.run.ranks) == 3
     for file in tmp_path.glob("*.gz"):
         file.unlink()
     assert runs.refresh() == 3 and runs.problem
-    assert len(runs.sessions[0].report.run.ranks) == 3  # what was shown stays
+    assert len(runs.open_runs[0].report.run.ranks) == 3  # what was shown stays
 
 
-def test_sessions_of_saved_reports_and_of_nothing(tmp_path: Path, straggler: Session) -> None:
+def test_sessions_of_saved_reports_and_of_nothing(tmp_path: Path, straggler: OpenRun) -> None:
     from ddprof.report.json.contract import to_contract
 
     file = tmp_path / "saved.json"
     file.write_text(json.dumps(to_contract(straggler.report)))
-    session = load([str(file)])[0]
-    assert not session.has_traces and session.report.verdict == straggler.report.verdict
+    opened = load([str(file)])[0]
+    assert not opened.has_traces and opened.report.verdict == straggler.report.verdict
     with pytest.raises(NoUsableInput, match="holds no events"):
-        _ = session.job
+        _ = opened.job
     (tmp_path / "empty").mkdir()
     with pytest.raises(NoUsableInput):
         load([str(tmp_path / "empty")])
 
 
-def test_the_session_rebuilds_the_job_of_the_report(straggler: Session) -> None:
+def test_the_session_rebuilds_the_job_of_the_report(straggler: OpenRun) -> None:
     report = straggler.report
     assert straggler.job.rank_ids == report.run.ranks
     assert straggler.job.step_ns / 1e3 == pytest.approx(report.steps.wall_us)
@@ -175,7 +175,7 @@ def test_serve_needs_a_long_token_and_a_run(tmp_path: Path) -> None:
     assert isinstance(missing.exception, NoUsableInput)
 
 
-def test_a_live_server_answers(serve: Callable[..., str], straggler: Session) -> None:
+def test_a_live_server_answers(serve: Callable[..., str], straggler: OpenRun) -> None:
     from urllib.request import urlopen
 
     with urlopen(serve([straggler]) + "/data/report.json", timeout=20) as answer:

@@ -13,30 +13,30 @@ from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us, step_count
 from ddprof.dashboard.exhibits.parts.step_dots import step_dots
 from ddprof.dashboard.figures.charts import Dots
 from ddprof.dashboard.figures.scales import spread
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.model import Report
 
 
-def _shown(session: Session, **query: str) -> tuple[Exhibit, Dots]:
-    found = step_dots(View(session, query, (session,)))
+def _shown(opened: OpenRun, **query: str) -> tuple[Exhibit, Dots]:
+    found = step_dots(View(opened, query, (opened,)))
     assert found is not None and isinstance(found.chart, Dots)
     return found, found.chart
 
 
-def _slowed(session: Session, position: int, step: int, factor: float) -> Session:
+def _slowed(opened: OpenRun, position: int, step: int, factor: float) -> OpenRun:
     """The run with one step of one rank `factor` times as long."""
-    assert session.run is not None
-    job = session.run.job
+    assert opened.loaded is not None
+    job = opened.loaded.job
     facts = job.ranks[position]
     end_ns = facts.steps["end_ns"].copy()
     end_ns[step] += round((end_ns[step] - facts.steps["start_ns"][step]) * (factor - 1))
     ranks = list(job.ranks)
     ranks[position] = replace(facts, steps=facts.steps.replace(end_ns=end_ns))
-    return Session(session.report, replace(session.run, job=replace(job, ranks=tuple(ranks))))
+    return OpenRun(opened.report, replace(opened.loaded, job=replace(job, ranks=tuple(ranks))))
 
 
-def test_every_rank_and_step_has_its_dot(straggler: Session) -> None:
+def test_every_rank_and_step_has_its_dot(straggler: OpenRun) -> None:
     exhibit, dots = _shown(straggler)
     job = straggler.job
     assert len(dots.values) == len(job.ranks) * step_count(job) == len(exhibit.sheet.rows)
@@ -47,7 +47,7 @@ def test_every_rank_and_step_has_its_dot(straggler: Session) -> None:
     assert dots.outliers == [] and "stand out" not in exhibit.reading
 
 
-def test_the_one_that_stands_out_is_marked_and_named(straggler: Session) -> None:
+def test_the_one_that_stands_out_is_marked_and_named(straggler: OpenRun) -> None:
     rank = straggler.job.rank_ids[2]
     exhibit, dots = _shown(_slowed(straggler, 2, 1, 1.6))
     assert dots.ranks is not None
@@ -55,12 +55,12 @@ def test_the_one_that_stands_out_is_marked_and_named(straggler: Session) -> None
     assert f"farthest rank {rank} in step 1" in exhibit.reading
 
 
-def test_filters_leave_their_dots(straggler: Session) -> None:
+def test_filters_leave_their_dots(straggler: OpenRun) -> None:
     _, dots = _shown(straggler, ranks="1,3", steps="0")
     assert dots.steps == [0, 0] and dots.ranks == [1, 3]
 
 
-def test_of_too_many_dots_the_farthest_stay(straggler: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_dots_the_farthest_stay(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_DOTS", 4)
     exhibit, dots = _shown(_slowed(straggler, 2, 1, 1.6))
     assert len(dots.values) <= 4 and len(dots.outliers) == 1
@@ -69,7 +69,7 @@ def test_of_too_many_dots_the_farthest_stay(straggler: Session, monkeypatch: pyt
 
 
 def test_a_saved_report_has_the_jobs_steps(straggler_report: Report) -> None:
-    exhibit, dots = _shown(Session(straggler_report))
+    exhibit, dots = _shown(OpenRun(straggler_report))
     assert dots.ranks is None and dots.values == [99.0, 101.0, 100.5, 99.5]
     assert "The median of 4 steps is 100 ms" in exhibit.reading
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddprof.analyzers.facts.model import CAUSES
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.causes import CAUSE_IDS
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.inspect import largest_waits, range_statistics, search, slice_details
 from ddprof.dashboard.timeline.lanes import CATEGORY
 from ddprof.dashboard.timeline.tiles import MAX_LANES, encode
@@ -34,7 +34,7 @@ def _decode(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
-def test_time_goes_to_lanes_hold_the_ledger(straggler: Session) -> None:
+def test_time_goes_to_lanes_hold_the_ledger(straggler: OpenRun) -> None:
     timeline, job = straggler.timeline, straggler.job
     for lane, info in enumerate(timeline.lanes):
         if info.kind != "causes":
@@ -47,10 +47,10 @@ def test_time_goes_to_lanes_hold_the_ledger(straggler: Session) -> None:
         mine = job.ledger["rank"] == info.position
         for group, ns in zip(groups % timeline.index.categories, busy, strict=True):
             booked = job.ledger["dur_ns"][mine & (job.ledger["cause"] == group)].sum()
-            assert ns == booked, CAUSES[group]
+            assert ns == booked, CAUSE_IDS[group]
 
 
-def test_an_exact_tile_holds_the_slices(straggler: Session) -> None:
+def test_an_exact_tile_holds_the_slices(straggler: OpenRun) -> None:
     index = straggler.index
     lanes = list(range(len(straggler.timeline.lanes)))
     header, arrays = _decode(encode(straggler.timeline, lanes, index.lo_ns, index.hi_ns, 100))
@@ -61,7 +61,7 @@ def test_an_exact_tile_holds_the_slices(straggler: Session) -> None:
     assert set(map(int, header["names"])) == set(arrays["name"].tolist())
 
 
-def test_a_binned_tile_holds_the_busy_share(straggler: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_binned_tile_holds_the_busy_share(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddprof.dashboard.timeline.tiles.EXACT_BUDGET", 0)
     index = straggler.index
     lane = next(i for i, lane in enumerate(straggler.timeline.lanes) if lane.kind == "stream")
@@ -73,7 +73,7 @@ def test_a_binned_tile_holds_the_busy_share(straggler: Session, monkeypatch: pyt
     assert CATEGORY["compute"] in arrays["dominant"][0]
 
 
-def test_lanes_of_a_kind_are_sent_alike(straggler: Session) -> None:
+def test_lanes_of_a_kind_are_sent_alike(straggler: OpenRun) -> None:
     timeline, index = straggler.timeline, straggler.index
     causes = [i for i, lane in enumerate(timeline.lanes) if lane.kind == "causes"]
     budget = sum(timeline.lanes[i].slices for i in causes) - 1  # all of them but one would fit
@@ -83,7 +83,7 @@ def test_lanes_of_a_kind_are_sent_alike(straggler: Session) -> None:
     assert header["exact"] == causes and header["binned"] == []
 
 
-def test_bad_tile_requests_are_refused(straggler: Session) -> None:
+def test_bad_tile_requests_are_refused(straggler: OpenRun) -> None:
     with pytest.raises(ValueError, match="empty"):
         encode(straggler.timeline, [0], 10, 10, 100)
     with pytest.raises(ValueError, match="no such lane"):
@@ -92,7 +92,7 @@ def test_bad_tile_requests_are_refused(straggler: Session) -> None:
     assert len(header["exact"]) <= MAX_LANES and header["bins"] <= 4096
 
 
-def test_a_waiting_slice_names_the_late_rank(straggler: Session) -> None:
+def test_a_waiting_slice_names_the_late_rank(straggler: OpenRun) -> None:
     culprit = straggler.report.ranked_findings()[0].ranks[0]
     waits = largest_waits(straggler.timeline, straggler.job, straggler.index.lo_ns, straggler.index.hi_ns)
     assert waits[0]["culprit"] == culprit
@@ -108,7 +108,7 @@ def test_a_waiting_slice_names_the_late_rank(straggler: Session) -> None:
         slice_details(straggler.timeline, straggler.job, len(index))
 
 
-def test_range_statistics_add_up(straggler: Session) -> None:
+def test_range_statistics_add_up(straggler: OpenRun) -> None:
     index = straggler.index
     middle = (index.lo_ns + index.hi_ns) // 2
     lanes = list(range(len(straggler.timeline.lanes)))
@@ -123,7 +123,7 @@ def test_range_statistics_add_up(straggler: Session) -> None:
         assert first.get(key, 0.0) + second.get(key, 0.0) == pytest.approx(busy)
 
 
-def test_search_counts_and_orders_the_hits(straggler: Session) -> None:
+def test_search_counts_and_orders_the_hits(straggler: OpenRun) -> None:
     found = search(straggler.timeline, "NCCL")
     assert found["count"] > 0 and found["total_us"] > 0
     starts = [hit["start_us"] for hit in found["hits"]]

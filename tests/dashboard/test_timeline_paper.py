@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from tests.dashboard.browsing import trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
@@ -50,7 +50,7 @@ def open_timeline(chromium: Any, address: str) -> None:
     assert chromium.execute_script("return ddprof.timeline.visibleRows().length < ddprof.timeline.rows.length / 2")
 
 
-def test_all_rows_are_drawn(small: Any, serve: Callable[..., str], straggler: Session) -> None:
+def test_all_rows_are_drawn(small: Any, serve: Callable[..., str], straggler: OpenRun) -> None:
     address = serve([straggler])
     open_timeline(small, address)
     small.execute_script(PRINT)
@@ -64,7 +64,7 @@ def test_all_rows_are_drawn(small: Any, serve: Callable[..., str], straggler: Se
     assert small.execute_script(f"return {SHEETS}.length") == 0
 
 
-def test_paper_is_light_and_shows_the_range(small: Any, serve: Callable[..., str], straggler: Session) -> None:
+def test_paper_is_light_and_shows_the_range(small: Any, serve: Callable[..., str], straggler: OpenRun) -> None:
     address = serve([straggler])
     open_timeline(small, address)
     small.execute_script("document.documentElement.dataset.theme = 'dark'; ddprof.timeline.zoom(0.3)")
@@ -76,7 +76,7 @@ def test_paper_is_light_and_shows_the_range(small: Any, serve: Callable[..., str
     small.delete_all_cookies()
 
 
-def test_what_is_cut_is_said(small: Any, serve: Callable[..., str], straggler: Session) -> None:
+def test_what_is_cut_is_said(small: Any, serve: Callable[..., str], straggler: OpenRun) -> None:
     open_timeline(small, serve([straggler]))
     many = "const t = ddprof.timeline; t.rows = Array.from({ length: 500 }, () => t.rows[1]); return t.rows.length"
     assert small.execute_script(many) == 500
@@ -85,7 +85,7 @@ def test_what_is_cut_is_said(small: Any, serve: Callable[..., str], straggler: S
     assert said.startswith("Printed are the first 400 of 500 rows")
 
 
-def test_the_printed_page_holds_the_strips(small: Any, serve: Callable[..., str], straggler: Session) -> None:
+def test_the_printed_page_holds_the_strips(small: Any, serve: Callable[..., str], straggler: OpenRun) -> None:
     open_timeline(small, serve([straggler]))
     pdf = base64.b64decode(small.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
     pictures = len(re.findall(rb"/Subtype\s*/Image", pdf))

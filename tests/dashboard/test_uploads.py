@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ddprof.dashboard.app import create_app
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server import uploads as uploads_module
 from ddprof.dashboard.server.guard import UPLOAD_PATH
@@ -38,7 +38,7 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def runs(straggler: Session) -> Runs:
+def runs(straggler: OpenRun) -> Runs:
     """One served run."""
     return Runs([], [straggler])
 
@@ -66,15 +66,15 @@ def is_refused(answer: Any, status: int, words: str) -> bool:
     return answer.status_code == status and plain and words in answer.text
 
 
-def test_files_become_a_further_run(post: Post, runs: Runs, straggler_traces: Path, straggler: Session) -> None:
+def test_files_become_a_further_run(post: Post, runs: Runs, straggler_traces: Path, straggler: OpenRun) -> None:
     answer = post(*traces(straggler_traces))
     assert (answer.status_code, answer.json) == (200, {"run": 1})
-    assert [s.report.verdict for s in runs.sessions] == [straggler.report.verdict] * 2
-    assert runs.sessions[1].report.run.ranks == straggler.report.run.ranks and runs.version == 2
+    assert [s.report.verdict for s in runs.open_runs] == [straggler.report.verdict] * 2
+    assert runs.open_runs[1].report.run.ranks == straggler.report.run.ranks and runs.version == 2
 
 
 def test_a_saved_report_and_an_archive_are_taken(
-    post: Post, runs: Runs, straggler_traces: Path, straggler: Session
+    post: Post, runs: Runs, straggler_traces: Path, straggler: OpenRun
 ) -> None:
     assert post(("saved.json", json.dumps(to_contract(straggler.report)).encode())).json == {"run": 1}
     packed = io.BytesIO()
@@ -82,8 +82,8 @@ def test_a_saved_report_and_an_archive_are_taken(
         for name, content in traces(straggler_traces):
             archive.writestr(f"../run/{name}", content)
     assert post(("run.zip", packed.getvalue())).json == {"run": 2}
-    assert [s.has_traces for s in runs.sessions] == [True, False, True]
-    assert {s.report.verdict for s in runs.sessions} == {straggler.report.verdict}
+    assert [s.has_traces for s in runs.open_runs] == [True, False, True]
+    assert {s.report.verdict for s in runs.open_runs} == {straggler.report.verdict}
 
 
 def test_a_run_that_was_added_stays_when_folders_change(
@@ -95,16 +95,16 @@ def test_a_run_that_was_added_stays_when_folders_change(
     (tmp_path / file.name).write_bytes(file.read_bytes())
     runs.paths = (str(tmp_path / file.name),)
     runs.refresh()
-    assert [len(s.report.run.ranks) for s in runs.sessions] == [1, len(traces(straggler_traces))]
+    assert [len(s.report.run.ranks) for s in runs.open_runs] == [1, len(traces(straggler_traces))]
 
 
 def test_more_than_the_limit_is_refused_before_it_is_read(post: Post, private: Path, runs: Runs) -> None:
     answer = post(("trace.json", b"x" * (LIMIT_BYTES + 1)))
     assert is_refused(answer, 413, "larger than 2.86 MiB") and "--max-upload" in answer.text
-    assert list(private.iterdir()) == [] and len(runs.sessions) == 1
+    assert list(private.iterdir()) == [] and len(runs.open_runs) == 1
 
 
-def test_the_limit_holds_without_a_stated_length(serve: Callable[..., str], straggler: Session) -> None:
+def test_the_limit_holds_without_a_stated_length(serve: Callable[..., str], straggler: OpenRun) -> None:
     import http.client
 
     address = serve([straggler], max_upload_bytes=LIMIT_BYTES)
@@ -167,7 +167,7 @@ def test_hostile_names_stay_inside_the_private_folder(
     (folder,) = private.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.name for file in (folder / "upload-1").glob("*.gz")} == {"x.json.gz", "_img_src=x_.json.gz"}
-    assert "<" not in runs.sessions[1].report.run.name
+    assert "<" not in runs.open_runs[1].report.run.name
 
 
 def test_a_damaged_file_is_one_line_that_names_it(post: Post, private: Path, runs: Runs) -> None:
@@ -175,7 +175,7 @@ def test_a_damaged_file_is_one_line_that_names_it(post: Post, private: Path, run
     assert is_refused(post(("picture.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 100)), 400, "picture.png")
     assert is_refused(post(("empty.json", b"")), 400, "empty.json")
     assert is_refused(post(("archive.zip", b"PK\x03\x04" + b"\0" * 200)), 400, "archive.zip")
-    assert len(runs.sessions) == 1 and list(private.rglob("*.*")) == []
+    assert len(runs.open_runs) == 1 and list(private.rglob("*.*")) == []
     assert all(str(private) not in post((name, b"{}")).text for name in ("x.json", "y.txt"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddprof.api import analyze
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from tests.dashboard.browsing import visit, wait_for
 from tests.dashboard.keyboard import walk
 
@@ -20,7 +20,7 @@ SAID = "return document.querySelector('#upload-said.notice')?.textContent"
 
 
 @pytest.fixture
-def address(serve: Callable[..., str], straggler: Session) -> str:
+def address(serve: Callable[..., str], straggler: OpenRun) -> str:
     """A server that takes uploads."""
     return serve([straggler], max_upload_bytes=LIMIT_BYTES)
 

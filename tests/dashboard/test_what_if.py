@@ -7,16 +7,16 @@ import time
 import pytest
 
 from ddprof.dashboard.pages import what_if
-from ddprof.dashboard.runs.open_run import Session
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 
 
-def test_as_recorded_is_the_measured_step(straggler: Session) -> None:
+def test_as_recorded_is_the_measured_step(straggler: OpenRun) -> None:
     found = what_if.predict(straggler, what_if.settings({}))
     assert found.levels == () and found.after_us == pytest.approx(straggler.report.steps.wall_us)
 
 
-def test_removing_the_straggler_pays_and_faster_kernels_pay_more(straggler: Session) -> None:
+def test_removing_the_straggler_pays_and_faster_kernels_pay_more(straggler: OpenRun) -> None:
     before = straggler.report.steps.wall_us
     balanced = what_if.predict(straggler, what_if.settings({"balance": "1"})).after_us
     faster = what_if.predict(straggler, what_if.settings({"balance": "1", "compute": "2"})).after_us
@@ -24,7 +24,7 @@ def test_removing_the_straggler_pays_and_faster_kernels_pay_more(straggler: Sess
     assert faster < balanced
 
 
-def test_every_control_can_be_replayed_alone_within_a_second(straggler: Session) -> None:
+def test_every_control_can_be_replayed_alone_within_a_second(straggler: OpenRun) -> None:
     assert straggler.pricer.error is not None  # built outside the measured time, as on the page
     for control in what_if.CONTROLS:
         started = time.perf_counter()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.causes import CAUSE_IDS
+
 _SPEC = util.spec_from_file_location("oracle_traces", Path(__file__).with_name("traces.py"))
 assert _SPEC is not None and _SPEC.loader is not None
 traces = util.module_from_spec(_SPEC)
@@ -16,6 +18,11 @@ from benchmarks.oracle.ledger import CAUSES, booked, per_step  # noqa: E402
 
 SAMPLES = 10
 WAITS = ("comm_wait", "pipeline_bubble")
+
+
+def test_the_oracle_keeps_its_own_list_of_causes_in_the_same_order() -> None:
+    """It imports nothing of ddprof, so that a mistake cannot cancel itself out."""
+    assert CAUSES == CAUSE_IDS
 
 
 def test_every_sample_ledger_is_reproduced(shared_dir: Path) -> None:

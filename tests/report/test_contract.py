@@ -8,9 +8,10 @@ import math
 
 import pytest
 
+from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.report.json.contract import REPORTS_SCHEMA, from_contract, from_document, to_contract, to_document
-from ddprof.report.model import CAUSES, Report
+from ddprof.report.model import Report
 
 
 def test_document_is_strict_json_with_every_section(straggler_report: Report) -> None:
@@ -59,8 +60,3 @@ def test_a_foreign_document_is_a_one_line_error(document: dict[str, str]) -> Non
     with pytest.raises(NoUsableInput) as caught:
         from_contract(document)
     assert "\n" not in str(caught.value)
-
-
-def test_causes_are_the_ledgers() -> None:
-    facts = pytest.importorskip("ddprof.analyzers.facts.model")
-    assert tuple(CAUSES) == facts.CAUSES

@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from ddprof.causes import CAUSES
 from ddprof.cli.export import parse_ranks
 from ddprof.errors import UsageError
 from ddprof.report.export.columns import report_tables, write_tables
 from ddprof.report.export.perfetto import FINDINGS_PROCESS, Arrow, _flow
-from ddprof.report.model import CAUSES, Report
+from ddprof.report.model import Report
 from ddprof.tables import from_arrow
 
 SAMPLE = "04_slow_gpu_tp2dp2_clock_skew"

@@ -16,9 +16,10 @@ from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
 from ddprof.analyzers.facts.cpu.waits import LIBRARY, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
-from ddprof.analyzers.facts.model import CAUSE, COMMS, DEVICE_OPS, HOST_WORK, NO_STRING
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, HOST_WORK, NO_STRING
 from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT, collective_op, is_comm_annotation, matches
 from ddprof.analyzers.facts.steps import step_marks
+from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
@@ -30,7 +31,6 @@ EARLY_NS = 300_000  # a span may seem to start this long before its call (thread
 CREATED_NS = 200_000  # a flight-recorder entry is created inside its call, give or take this
 QUEUE_NS = 1_000_000  # a thread takes up the next operation within this, cores permitting
 BUSY_SHARE = 0.02  # of all operators: threads with fewer are helpers
-EXPLICIT = ("gc", "checkpoint", "dataloader")
 
 
 def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
@@ -39,7 +39,7 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
     spans = host_spans(trace, threads, DEVICE_OPS.empty())
     collectives, call = _comms(trace, threads)
     comms, messages = cpu_messages(trace, collectives, call)
-    taken = np.isin(spans["cause"], [CAUSE[c] for c in EXPLICIT])
+    taken = np.isin(spans["cause"], [CAUSE_CODE[c] for c in HOST_OCCUPANTS])
     occupied = intervals.union(spans["start_ns"][taken], spans["end_ns"][taken])
     work = _operators(trace, threads, collectives, call)
     work = intervals.subtract(work, occupied)

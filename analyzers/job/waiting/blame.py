@@ -14,16 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import CAUSE, CAUSES, RankFacts
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.matching import step_of
 from ddprof.analyzers.job.model import BLAME, Clock
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 
 Mix = dict[tuple[int, int], float]  # (culprit position, cause) -> ns
-_WAIT = CAUSE["comm_wait"]
+_WAIT = CAUSE_CODE["comm_wait"]
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,9 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
         for rank, first, end in zip(prepared, limits[:-1].tolist(), limits[1:].tolist(), strict=True):
             rows = by_rank[first:end]
             for cause, spans in rank.causes.items() if len(rows) else ():
-                total[rows, CAUSE[cause]] += sign * intervals.overlap(spans, lo[rows], np.maximum(hi[rows], lo[rows]))
+                total[rows, CAUSE_CODE[cause]] += sign * intervals.overlap(
+                    spans, lo[rows], np.maximum(hi[rows], lo[rows])
+                )
     return np.maximum(total, 0.0)
 
 
@@ -187,7 +190,7 @@ def _resolve(
 ) -> Mix:
     duration = float(waits.dur_ns[piece])
     if waits.late[piece] == NULL:
-        return {(-1, CAUSE["unknown"]): duration}
+        return {(-1, CAUSE_CODE["unknown"]): duration}
     late = int(waits.late[piece])
     weights: Mix = {(late, c): float(excess[c]) for c in np.flatnonzero(excess).tolist() if c != _WAIT}
     if excess[_WAIT] > 0:
@@ -195,7 +198,7 @@ def _resolve(
             weights[key] = weights.get(key, 0.0) + value
     total = sum(weights.values())
     if total <= 0:
-        return {(late, CAUSE["unknown"]): duration}
+        return {(late, CAUSE_CODE["unknown"]): duration}
     return {key: value / total * duration for key, value in weights.items()}
 
 
@@ -216,7 +219,7 @@ def _passed_on(
             merged[key] = merged.get(key, 0.0) + value
     total = sum(merged.values())
     if total <= 0:
-        return {(late, CAUSE["unknown"]): amount}
+        return {(late, CAUSE_CODE["unknown"]): amount}
     return {key: value / total * amount for key, value in merged.items()}
 
 

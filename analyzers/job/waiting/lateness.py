@@ -8,8 +8,8 @@ from math import comb
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import CAUSE
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.causes import CAUSE_CODE
 from ddprof.tables import NULL, Array
 
 MAX_CHANCE = 0.01  # for "last in k of n", whichever rank it is
@@ -41,7 +41,7 @@ def latest_rank(job: JobFacts, causes: Collection[str]) -> Lateness | None:
         return None
     total = int(blame["dur_ns"].sum())
     last_in = job.instances["late"][blame["instance"]]
-    mine = np.isin(blame["cause"], [CAUSE[c] for c in causes]) & (last_in != NULL)
+    mine = np.isin(blame["cause"], [CAUSE_CODE[c] for c in causes]) & (last_in != NULL)
     if total <= 0 or not mine.any():
         return None
     charged = np.bincount(last_in[mine], weights=blame["dur_ns"][mine], minlength=len(job.ranks))

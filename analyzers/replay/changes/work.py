@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.slowdown import peers
+from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.changes.segments import balanced, peers_pace
 from ddprof.analyzers.replay.host_time import Scaled, running
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
@@ -17,18 +19,7 @@ from ddprof.findings import Change
 from ddprof.tables import Array
 
 
-def chosen(change: Change, graph: Graph, measures: Measures) -> list[tuple[RankGraph, float]]:
-    """Rank graphs the change is about, with the value given for each (1.0 where none)."""
-    wanted = dict(zip(change.ranks, change.values or (1.0,) * len(change.ranks), strict=False))
-    found = []
-    for rank in graph.ranks:
-        number = measures.job.rank_ids[rank.position]
-        if not change.ranks or number in wanted:
-            found.append((rank, wanted.get(number, change.values[0] if change.values else 1.0)))
-    return found
-
-
-def _scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
+def scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Kernels of the ranks take 1 / value of their time; on a CPU rank its operators and the Python between them do.
 
     Target "peers": a CPU rank takes its peers' time wherever ranks can be compared.
@@ -50,12 +41,12 @@ def _alike(
     """What the change means on this rank where it says "peers"; None where one factor must do."""
     if change.target != "peers":
         return None
-    group = next(group for group in _peer_groups(graph, measures) if rank.position in group)
+    group = next(group for group in peers(len(measures.job.ranks), measures.job.pipeline) if rank.position in group)
     others = [r for r in graph.ranks if r.position in group and measures.job.rank_ids[r.position] not in change.ranks]
     return peers_pace(rank.facts, [r.facts for r in others], busy)
 
 
-def _balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
+def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """In every step each rank computes as long as its peers do on average (OSDI'25: the mean for compute).
 
     CPU ranks do in every stretch between two collectives, where these can be compared: what is the same on all ranks
@@ -67,7 +58,7 @@ def _balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenar
     times = _compute_per_step(graph)
     dur: dict[int, Array] = {}
     host: dict[int, Scaled] = {}
-    for group in _peer_groups(graph, measures):
+    for group in peers(len(measures.job.ranks), measures.job.pipeline):
         rows = [i for i, rank in enumerate(graph.ranks) if rank.position in group]
         mean = times[rows].mean(axis=0)
         for i in rows:
@@ -81,20 +72,13 @@ def _balanced_hosts(graph: Graph, measures: Measures) -> dict[int, Scaled] | Non
     if any(rank.facts.is_device_rank for rank in graph.ranks):
         return None
     host: dict[int, Scaled] = {}
-    for group in _peer_groups(graph, measures):
+    for group in peers(len(measures.job.ranks), measures.job.pipeline):
         ranks = [rank for rank in graph.ranks if rank.position in group]
         scaled = balanced([rank.facts for rank in ranks], running)
         if scaled is None:
             return None
         host.update(zip((rank.position for rank in ranks), scaled, strict=True))
     return host
-
-
-def _peer_groups(graph: Graph, measures: Measures) -> list[set[int]]:
-    pipeline = measures.job.pipeline
-    if pipeline is None:
-        return [{rank.position for rank in graph.ranks}]
-    return [set(stage) for stage in pipeline.stages]
 
 
 def _step_of_ops(rank: RankGraph) -> Array:
@@ -135,7 +119,7 @@ def _scale_steps(
     )
 
 
-def _balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario:
+def balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Layers moved until every pipeline stage has the same work."""
     pipeline = measures.job.pipeline
     if pipeline is None:
@@ -152,7 +136,7 @@ def _balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenari
 
 
 def scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The host works value times faster whenever it is free to run; target "peers" as in `_scale_compute`.
+    """The host works value times faster whenever it is free to run; target "peers" as in `scale_compute`.
 
     Operators of a CPU rank run on that host: they become its peers' too.
     """
@@ -170,24 +154,3 @@ def scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
             taken = intervals.union(np.concatenate((taken[0], work[0])), np.concatenate((taken[1], work[1])))
         host[rank.position] = ((intervals.complement(taken, lo, hi), 1.0 / factor),)
     return Scenario(host_scale=host)
-
-
-def as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
-    """Positions of ranks whose work the changes bring to what it takes their peers, or the mean of all."""
-    balanced = [change for change in changes if change.kind in ("scale_compute", "balance_compute")]
-    found = {rank.position for change in balanced for rank, _ in chosen(change, graph, measures)}
-    return to_peers(changes, graph, measures) | found
-
-
-def to_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
-    """Positions of ranks that do, under the changes, what their peers do and nothing else."""
-    told = [change for change in changes if change.target == "peers"]
-    return frozenset(rank.position for change in told for rank, _ in chosen(change, graph, measures))
-
-
-PACE: Mapping[str, Callable[[Change, Graph, Measures], Scenario]] = {
-    "scale_compute": _scale_compute,
-    "balance_compute": _balance_compute,
-    "balance_stages": _balance_stages,
-    "scale_host": scale_host,
-}

@@ -7,10 +7,11 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import CAUSE, RankFacts
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.work import blocked_launches, issued_ns
 from ddprof.analyzers.replay.model import NEVER, Anchor, Anchors
+from ddprof.causes import CAUSE_CODE
 from ddprof.tables import Array
 
 _FREE = re.compile(r"^(cuda|hip)Free(Host)?$")  # waits for everything launched before (CUDA runtime documentation)
@@ -70,16 +71,16 @@ def _wake(start: Array, end: Array) -> Array:
 
 
 def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
-    mine = facts.host_spans["cause"] == CAUSE["host_sync"]
+    mine = facts.host_spans["cause"] == CAUSE_CODE["host_sync"]
     frees = matches(_FREE, facts.strings)[facts.host_spans["name"]]
-    mine |= frees & (facts.host_spans["cause"] == CAUSE["allocator"])
+    mine |= frees & (facts.host_spans["cause"] == CAUSE_CODE["allocator"])
     return Anchor.SYNC, facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]
 
 
 def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     """Fetches that blocked on worker processes: the batch comes when they have it, whatever the consumer does."""
     spans = facts.host_spans
-    mine = (spans["cause"] == CAUSE["dataloader"]) & matches(_WORKERS, facts.strings)[spans["name"]]
+    mine = (spans["cause"] == CAUSE_CODE["dataloader"]) & matches(_WORKERS, facts.strings)[spans["name"]]
     step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0
     mine &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
     if facts.sidecar and not (facts.sidecar.get("dataloader") or {}).get("num_workers"):

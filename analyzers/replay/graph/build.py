@@ -9,12 +9,13 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.facts.model import CAUSE, RankFacts, Work
+from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.graph.anchors import find_anchors
 from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
 from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
+from ddprof.causes import CAUSE_CODE
 from ddprof.tables import NULL, Array
 
 CHAIN, POST, FINISH, ANCHOR, MARK = range(5)
@@ -275,5 +276,5 @@ def _order(ops: Ops, anchors: Anchors, marks: Array, first: Array, last: Array) 
 
 def host_cause(facts: RankFacts, cause: str) -> tuple[Array, Array]:
     """Host spans of one cause, start and end (may nest)."""
-    mine = facts.host_spans["cause"] == CAUSE[cause]
+    mine = facts.host_spans["cause"] == CAUSE_CODE[cause]
     return facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import CAUSE, NO_STRING, RankFacts
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Stalls
+from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Evidence
 from ddprof.tables import NULL
 from ddprof.units import format_share, format_us
@@ -22,7 +23,7 @@ def at(measures: Measures, position: int, start_ns: int, end_ns: int, text: str,
 def largest_span(measures: Measures, position: int, cause: str) -> list[Evidence]:
     """The longest host span of a cause on one rank, [] if it has none."""
     facts = measures.job.ranks[position]
-    rows = np.flatnonzero(facts.host_spans["cause"] == CAUSE[cause])
+    rows = np.flatnonzero(facts.host_spans["cause"] == CAUSE_CODE[cause])
     if not len(rows):
         return []
     length = facts.host_spans["end_ns"][rows] - facts.host_spans["start_ns"][rows]
@@ -40,7 +41,7 @@ def _name(facts: RankFacts, name: int, operator: int) -> str:
 def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]:
     """The longest idle piece of a cause on one rank, and the operation that ended it."""
     facts = measures.job.ranks[position]
-    rows = np.flatnonzero(facts.gaps["cause"] == CAUSE[cause])
+    rows = np.flatnonzero(facts.gaps["cause"] == CAUSE_CODE[cause])
     if not len(rows):
         return []
     length = facts.gaps["end_ns"][rows] - facts.gaps["start_ns"][rows]

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import CAUSES, RankFacts
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.efficiency import bus_factor
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.tables import NULL, Array
 
 MAX_LINES = 32  # ranks in one picture; its table has all of them
@@ -181,7 +182,7 @@ def gap_histogram(ranks: list[RankFacts]) -> dict[str, Array]:
             mine = gaps["cause"] == cause
             bins = np.searchsorted(edges, length[mine], side="right")
             time = np.bincount(bins, weights=length[mine], minlength=len(edges) + 1) / scale
-            found[CAUSES[cause]] = found.get(CAUSES[cause], np.zeros(len(edges) + 1)) + time
+            found[CAUSE_IDS[cause]] = found.get(CAUSE_IDS[cause], np.zeros(len(edges) + 1)) + time
     return found
 
 

@@ -24,10 +24,10 @@ _QUESTION = "Is it steady, or does a step or a rank stand out?"
 
 def step_dots(view: View) -> Exhibit | None:
     """Dots of all ranks; of the job as a whole for a saved report; None where no step was measured."""
-    job_us = view.session.report.steps.per_step_us
+    job_us = view.opened.report.steps.per_step_us
     if not job_us:
         return None
-    return _by_rank(view, job_us) if view.session.has_traces else _of_job(view, job_us)
+    return _by_rank(view, job_us) if view.opened.has_traces else _of_job(view, job_us)
 
 
 def _of_job(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
@@ -43,7 +43,7 @@ def _of_job(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
 
 
 def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
-    job = view.session.job
+    job = view.opened.job
     times_ms = rank_steps_us(job) / 1e3
     steps = [s for s in range(times_ms.shape[1]) if view.shows_step(s)]
     positions = [p for p, rank in enumerate(job.rank_ids) if view.shows(rank)]
@@ -80,7 +80,7 @@ def _reading(view: View, job_us: Sequence[float]) -> str:
         return "No step of the whole job was measured."
     if len(known) == 1:
         return f"One step was seen, {format_us(known[0])}: nothing can be said of its spread."
-    spread = phrases.step_spread(view.session.report)
+    spread = phrases.step_spread(view.opened.report)
     words = f"The median of {len(known)} steps is {format_us(statistics.median(known))}"
     return words + (f", spread ±{spread * 100:.1f} %." if spread is not None else ".")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from ddprof.report.bar import LOOKS
+from ddprof.causes import CAUSES
 from ddprof.report.phrases import clean
 
 MAX_LABEL_CHARS = 60
@@ -29,7 +29,7 @@ class Palette:
 
     def cause(self, cause: str) -> str:
         """Colour of a ledger cause."""
-        look = LOOKS[cause]
+        look = CAUSES[cause]
         return look.dark if self.dark else look.light
 
     def value(self, name: str) -> str:
@@ -51,7 +51,8 @@ class Palette:
 LIGHT = Palette("#1f2328", "#57606a", "#d0d7de", "#0a58ca", "#b42318", "#ffffff", False)
 DARK = Palette("#e6edf3", "#9da7b3", "#3d444d", "#6cb0ff", "#ff8f85", "#0d1117", True)
 # Textures, where parts of a bar touch: colour is never alone.
-PATTERNS = {"comm_wait": "/", "dataloader": ".", "memcpy": "|", "host_launch": "+", "comm_hidden": "x"}
+_SHAPES = {"hatch": "/", "dots": ".", "lines": "|", "cross": "+", "": ""}
+PATTERNS = {**{row.id: _SHAPES[row.texture] for row in CAUSES.values()}, "comm_hidden": "x"}
 
 
 def palette(dark: bool) -> Palette:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ddprof.causes import CAUSES
 from ddprof.dashboard.figures.charts import Columns, Part, Ranges, Stacked
 from ddprof.dashboard.figures.svg.frame import (
     AXIS_HEIGHT,
@@ -19,7 +20,6 @@ from ddprof.dashboard.figures.svg.frame import (
     svg,
 )
 from ddprof.dashboard.figures.svg.rows import rows
-from ddprof.report.bar import LOOKS
 from ddprof.report.html.markup import Markup, join, tag
 
 BAR = 17.0  # height of a lying bar
@@ -40,7 +40,7 @@ def _letter(part: Part) -> str:
     """The mark of a part; none on the ground that is left over, which is too pale for one."""
     if part.color == "line":
         return ""
-    look = LOOKS.get(part.key)
+    look = CAUSES.get(part.key)
     return look.letter if look else part.words[:1].upper()
 
 

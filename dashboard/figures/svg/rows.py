@@ -22,7 +22,7 @@ TOP, HEIGHT = 8.0, 24.0  # above the first line; of a line
 
 
 @dataclass(frozen=True)
-class Rows:
+class Lines:
     """Places of lines that share an axis from `low` to `high`; `x` gives the place of a value."""
 
     labels: Sequence[str]
@@ -47,7 +47,7 @@ class Rows:
         return svg(self.bottom + AXIS_HEIGHT, words, *axis, *marks, *names)
 
 
-def rows(labels: Sequence[str], low: float, high: float) -> Rows:
+def rows(labels: Sequence[str], low: float, high: float) -> Lines:
     """Lines for the labels, with an axis from `low` to `high`."""
     left = label_width(labels)
-    return Rows(labels, low, high, left, scale(low, high, left, WIDTH - RIGHT))
+    return Lines(labels, low, high, left, scale(low, high, left, WIDTH - RIGHT))

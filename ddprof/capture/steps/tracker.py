@@ -4,7 +4,8 @@ A step begins at the first batch fetched after an optimizer step. Steps that fet
 cannot see) begin at the first root forward after every optimizer in use has stepped. So gradient accumulation, several
 optimizers and steps that a GradScaler skips count once each.
 
-`native/phases.c` is the same in C: a change here is a change there, and tests/capture/test_steps.py plays both.
+`native/phases.c` is the same in C: a change here is a change there;
+tests/capture/steps/test_native_tracker.py plays both.
 """
 
 from __future__ import annotations

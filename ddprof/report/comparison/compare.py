@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
 from ddprof.report.comparison.bootstrap import LEAST_STEPS, difference_interval
 from ddprof.report.comparison.scaling import Scaling, scaling, scaling_words
-from ddprof.report.model import CAUSES, Report
+from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
 
 SCHEMA = "ddprof.compare/1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddprof.causes import CAUSES
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, Delta, to_json
 from ddprof.report.comparison.text import change_words, headline, interval_words, outcome_words
@@ -37,7 +38,7 @@ def _bar(label: str, report: Report) -> Markup:
 
 
 def _table(comparison: Comparison) -> Markup:
-    rows = [_row("step", comparison.step), *(_row(phrases.CAUSE_WORDS[d.name], d) for d in comparison.causes)]
+    rows = [_row("step", comparison.step), *(_row(CAUSES[d.name].label, d) for d in comparison.causes)]
     return table(["per step", "before", "after", "change", "95 % interval", ""], rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddprof.causes import CAUSES
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, Delta
 from ddprof.report.markdown import escape
@@ -24,7 +25,7 @@ def headline(comparison: Comparison) -> str:
     if step.outcome in {"slower", "faster"}:
         size = f"{format_us(abs(step.change_us))} per step ({format_share(abs(step.change_us / step.before_us))})"
         leading = next((d for d in comparison.causes if d.change_us * step.change_us > 0 and d.outcome != "same"), None)
-        cause = f", mostly {phrases.CAUSE_WORDS[leading.name]} {_signed(leading.change_us)}" if leading else ""
+        cause = f", mostly {CAUSES[leading.name].label} {_signed(leading.change_us)}" if leading else ""
         return f"{step.outcome.capitalize()} by {size}{cause}"
     if step.outcome == "unknown":
         return f"The step changed by {size}, but too few steps were traced to tell it from noise"
@@ -37,7 +38,7 @@ def render_text(comparison: Comparison) -> str:
     lines += [f"Not comparable as they stand: {phrases.clean(text)}" for text in comparison.differences]
     lines.append(f"{'':<24} {'before':>10} {'after':>10} {'change':>11}  95 % interval")
     lines += [_text_row("step", comparison.step)]
-    lines += [_text_row(f"  {phrases.CAUSE_WORDS[d.name]}", d) for d in comparison.causes[:_MAX_CAUSES]]
+    lines += [_text_row(f"  {CAUSES[d.name].label}", d) for d in comparison.causes[:_MAX_CAUSES]]
     lines.append("")
     lines += [f"Gone: {phrases.clean(f.summary)} ({f.id})" for f in comparison.gone]
     lines += [f"New:  {phrases.clean(f.summary)} ({f.id}, {phrases.who_words(f)})" for f in comparison.new]
@@ -55,7 +56,7 @@ def render_markdown(comparison: Comparison) -> str:
         "| --- | ---: | ---: | ---: | ---: | --- |",
     ]
     rows = [("**step**", comparison.step)]
-    rows += [(phrases.CAUSE_WORDS[d.name], d) for d in comparison.causes[:_MAX_CAUSES]]
+    rows += [(CAUSES[d.name].label, d) for d in comparison.causes[:_MAX_CAUSES]]
     lines += [
         f"| {name} | {format_us(d.before_us)} | {format_us(d.after_us)} | {_signed(d.change_us)} | {interval_words(d)} "
         f"| {outcome_words(d)} |"

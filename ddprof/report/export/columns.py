@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ddprof.report.model import CAUSES, Report
+from ddprof.causes import CAUSES
+from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Column, Schema, Table, write_parquet
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ddprof.report.bar import LOOKS
+from ddprof.causes import CAUSES
 
-_LIGHT = "".join(f"--{cause.replace('_', '-')}:{look.light};" for cause, look in LOOKS.items())
-_DARK = "".join(f"--{cause.replace('_', '-')}:{look.dark};" for cause, look in LOOKS.items())
+_LIGHT = "".join(f"--{cause.color_name}:{cause.light};" for cause in CAUSES.values())
+_DARK = "".join(f"--{cause.color_name}:{cause.dark};" for cause in CAUSES.values())
 _LIGHT_GROUND = (
     "--ground:#fff;--panel:#f6f8fa;--line:#d0d7de;--text:#1f2328;--quiet:#57606a;--accent:#0a58ca;"
     "--critical:#b42318;--warning:#8a5a00;--info:#0a58ca;--on-bar:#fff;"
@@ -71,4 +71,4 @@ document.getElementById('save').addEventListener('click',function(){
 
 def colour(cause: str) -> str:
     """The CSS value of a cause's colour in the current theme."""
-    return f"var(--{cause.replace('_', '-')})"
+    return f"var(--{CAUSES[cause].color_name})"

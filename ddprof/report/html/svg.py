@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddprof.report.bar import LOOKS, shares
+from ddprof.causes import CAUSES
+from ddprof.report.bar import shares
 from ddprof.report.html.markup import Markup, tag
 from ddprof.report.html.style import colour
-from ddprof.report.phrases import CAUSE_WORDS
 from ddprof.units import format_share, format_us
 
 NAMED_MARK = " ◀"  # behind a rank that a finding names
@@ -20,10 +20,10 @@ def step_bar(row: Mapping[str, float], label: str, height: float = 34.0) -> Mark
     parts, at = [], 0.0
     for cause, share in shares(row).items():
         width = share * _BAR_WIDTH
-        title = tag("title", f"{CAUSE_WORDS[cause]}: {format_us(row[cause])}, {format_share(share)}")
+        title = tag("title", f"{CAUSES[cause].label}: {format_us(row[cause])}, {format_share(share)}")
         parts.append(tag("rect", title, x=at, y=0.0, width=width, height=height, style=f"fill:{colour(cause)}"))
         if width >= _LEAST_LETTER_WIDTH:
-            letter = LOOKS[cause].letter
+            letter = CAUSES[cause].letter
             parts.append(tag("text", letter, x=at + width / 2, y=height / 2 + 4, text_anchor="middle", class_="on-bar"))
         at += width
     return _svg(_BAR_WIDTH, height, label, *parts)
@@ -34,8 +34,8 @@ def legend(row: Mapping[str, float]) -> Markup:
     items = [
         tag(
             "li",
-            tag("span", LOOKS[cause].letter, class_="swatch", style=f"background:{colour(cause)}"),
-            f"{CAUSE_WORDS[cause]} {format_us(row[cause])} ({format_share(share)})",
+            tag("span", CAUSES[cause].letter, class_="swatch", style=f"background:{colour(cause)}"),
+            f"{CAUSES[cause].label} {format_us(row[cause])} ({format_share(share)})",
         )
         for cause, share in shares(row).items()
     ]

@@ -9,10 +9,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
 from ddprof.report.model import (
-    CAUSES,
     SCHEMA,
     Calibration,
     ClockInfo,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.facts.model import CAUSE
 from ddprof.analyzers.replay.critical import critical_path
 from ddprof.analyzers.replay.model import Graph
+from ddprof.causes import CAUSE_CODE
 from ddprof.tables import Table
 
 
@@ -29,7 +29,7 @@ def test_pieces_follow_one_another_from_first_mark_to_last_end(labelled: Runs, n
 
 
 def test_nothing_on_the_path_is_a_wait(labelled: Runs) -> None:
-    assert CAUSE["comm_wait"] not in _path(labelled, "straggler.compute")["cause"]
+    assert CAUSE_CODE["comm_wait"] not in _path(labelled, "straggler.compute")["cause"]
 
 
 def test_the_path_runs_through_the_slow_rank(labelled: Runs) -> None:

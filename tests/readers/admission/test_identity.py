@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from malformed import FOLDER, broken
 
 from ddprof.model import Identity
-from ddprof.readers import resolve_identities
-from ddprof.readers.files.names import rank_in_name, without_stamp
+from ddprof.readers import discover, read, resolve_identities
 
 
-@pytest.mark.parametrize(
-    ("name", "rank"),
-    [
-        ("rank12.json", 12),
-        ("rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34),
-        ("worker0_step_12.1694128201545.pt.trace.json.gz", 0),
-        ("run_r5.json", 5),
-        ("trace_rank_3.json", 3),
-        ("rank3.host.999.0.pt.trace.json", 3),
-        ("trace1.json", 1),
-        ("global_rank7_local_rank3.json", 7),
-        ("gpu-worker-00_4013.1764638676001234567.pt.trace.json.gz", None),
-        ("Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", None),
-        ("control.json.gz", None),
-        ("llama_trace_4layers0_dim_1024.json.gz", None),
-        ("franks2.json", None),
-    ],
-)
-def test_ranks_in_names(name: str, rank: int | None) -> None:
-    assert rank_in_name(f"/some/rank9/{name}") == rank
+@pytest.mark.usefixtures("decoding")
+def test_rank_four_labelled_zero_is_found_out(shared_dir: Path, tmp_path: Path) -> None:
+    for path in (shared_dir / "traces/multi_rank/dlrm_ddp_v100_8ranks").iterdir():
+        if not path.name.startswith("worker4"):
+            (tmp_path / path.name).symlink_to(path)
+    wrong = shared_dir / FOLDER / "duplicate_rank0_is_really_rank4.json.gz"
+    (tmp_path / wrong.name).symlink_to(wrong)
+    traces = [read(s) for s in discover([tmp_path]).sources]
+    identities, notes = resolve_identities([t.identity for t in traces], [t.path for t in traces])
+    by_name = {Path(t.path).name: i.rank for t, i in zip(traces, identities, strict=True)}
+    assert by_name[wrong.name] == 4
+    assert sorted(r for r in by_name.values() if r is not None) == list(range(8))
+    assert ["device 4" in n.effect for n in notes] == [True]
 
 
-def test_windows_of_one_process_have_one_name() -> None:
-    assert (
-        without_stamp("h_77.1623143089861.pt.trace.json") == without_stamp("h_77.1623143099861.pt.trace.json") == "h_77"
-    )
+@pytest.mark.usefixtures("decoding")
+def test_a_missing_header_leaves_the_rank_to_the_file_name(shared_dir: Path) -> None:
+    identity = broken(shared_dir, "no_distributedInfo_rank5.json.gz").identity
+    assert (identity.rank, identity.source) == (5, "file name")
 
 
 def test_stated_ranks_are_kept() -> None:

@@ -1,4 +1,4 @@
-"""Flight-recorder dumps without a trace, JSON and pickle."""
+"""Flight-recorder dumps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from read_traces import FORMATS, traces
+from shared_formats import FORMATS, traces
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.companions.files import load_dump

@@ -1,10 +1,10 @@
-"""Horovod timelines: one rank per name in the negotiations."""
+"""Horovod timelines."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from read_traces import FORMATS, names, traces
+from shared_formats import FORMATS, names, traces
 
 from ddprof.model import Kind
 

@@ -1,4 +1,4 @@
-"""Nsight Systems exports of several years."""
+"""Nsight Systems exports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from read_traces import FORMATS, names, traces
+from shared_formats import FORMATS, names, traces
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import DEVICE_KINDS, Kind

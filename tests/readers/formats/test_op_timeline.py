@@ -1,11 +1,11 @@
-"""Operation-level timelines: workers, messages and waits."""
+"""Operation-level timelines of Megatron jobs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-from read_traces import traces
+from shared_formats import traces
 
 from ddprof.model import Kind
 

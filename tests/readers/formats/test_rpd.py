@@ -1,11 +1,11 @@
-"""rocprof databases, and the JSON of the same run."""
+"""rocprof databases."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-from read_traces import FORMATS, names, traces
+from shared_formats import FORMATS, names, traces
 
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.tables import NULL

@@ -23,7 +23,6 @@ from ddprof.readers.json_text.scanned import Block, is_native
 pytestmark = pytest.mark.skipif(
     not is_native(), reason="the native scanner was not built (no C compiler or no Python.h): msgspec reads everything"
 )
-
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)
 PLAIN = st.sampled_from(["aten::mm", "aten::addmm", "nccl:all_reduce", "sgemm_128x64_tn", "[memory]", "Python GC"])
 FLOAT = st.floats(allow_nan=False, allow_infinity=False)

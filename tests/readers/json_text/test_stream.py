@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from malformed import broken, healthy, issues
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.json_text.salvage import Salvage, salvage_events
 from ddprof.readers.json_text.stream import EventStream
-from ddprof.readers.json_text.structure import structure
+
+
+@pytest.mark.usefixtures("decoding")
+def test_two_ranks_in_one_file_cost_the_events_at_the_seam(shared_dir: Path) -> None:
+    trace = broken(shared_dir, "two_ranks_interleaved_write.json.gz")
+    assert "damaged text at byte 299," in issues(trace)
+    assert len(trace.events) > 0.9 * len(healthy(shared_dir, 0).events)
+    assert trace.identity.rank == 0
+
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
@@ -123,11 +133,3 @@ def test_damage_in_the_middle_costs_the_events_it_hits() -> None:
 def test_what_is_no_trace_is_refused_in_one_line(text: bytes, message: str) -> None:
     with pytest.raises(NoUsableInput, match=message):
         read_all(text)
-
-
-@given(JSON)
-def test_structure_finds_where_a_value_ends(value: Any) -> None:
-    text = json.dumps([value]).encode()
-    shape = structure(text)
-    assert shape.first_end() == len(text)
-    assert structure(text[1:]).close() == len(text) - 2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.facts.model import CAUSE, CAUSES
+from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.tables import NULL
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")
@@ -16,7 +16,7 @@ NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute
 def test_blame_sums_to_the_exposed_waits_exactly(labelled: Runs, name: str) -> None:
     """Nothing is charged twice and nothing is lost: per victim and step, charges equal the waiting of the ledger."""
     job = labelled(name).job
-    waiting = np.isin(job.ledger["cause"], (CAUSE["comm_wait"], CAUSE["pipeline_bubble"]))
+    waiting = np.isin(job.ledger["cause"], (CAUSE_CODE["comm_wait"], CAUSE_CODE["pipeline_bubble"]))
     for position, facts in enumerate(job.ranks):
         booked, charged = np.zeros(len(facts.steps), np.int64), np.zeros(len(facts.steps), np.int64)
         mine = waiting & (job.ledger["rank"] == position)
@@ -32,5 +32,5 @@ def test_blame_names_the_culprit_and_what_it_did(labelled: Runs) -> None:
         charged = np.zeros((4, len(CAUSES)))
         known = blame["culprit"] != NULL
         np.add.at(charged, (blame["culprit"][known], blame["cause"][known]), blame["dur_ns"][known])
-        assert np.unravel_index(charged.argmax(), charged.shape) == (culprit, CAUSE[cause])
-        assert charged[culprit, CAUSE[cause]] > 0.7 * charged.sum()
+        assert np.unravel_index(charged.argmax(), charged.shape) == (culprit, CAUSE_CODE[cause])
+        assert charged[culprit, CAUSE_CODE[cause]] > 0.7 * charged.sum()

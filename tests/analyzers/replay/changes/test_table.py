@@ -1,31 +1,21 @@
-"""Changes combine in any order, and the same one twice counts once."""
+"""The table of change kinds: each applied in one way, and what is not in it is said."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from labelled_runs import Runs
 
-from ddprof.analyzers.replay.changes.table import combined, scenario_of
+from ddprof.analyzers.replay.changes.table import KINDS, kind_of
+from ddprof.errors import DdprofError
 from ddprof.findings import Change
 
 
-def test_changes_combine_in_any_order(labelled: Runs) -> None:
-    prices = labelled("straggler.compute").pricer
-    first, second = Change("scale_compute", (2,), (1.3,)), Change("no_sync")
-    assert prices.step_us((first, second)) == prices.step_us((second, first))
-    assert prices.step_us((first, second)) <= min(prices.step_us((first,)), prices.step_us((second,))) * (1 + 1e-6)
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_is_applied_in_one_way(name: str) -> None:
+    kind = KINDS[name]
+    assert sum(how is not None for how in (kind.scenario, kind.retiming, kind.rate)) == 1
+    assert set(kind.implies) <= set(KINDS)
 
 
-def test_the_same_change_twice_is_that_change(labelled: Runs) -> None:
-    run = labelled("straggler.compute")
-    change = Change("scale_compute", (2,), (1.3,))
-    once = scenario_of(change, run.pricer.graph, run.measures)
-    twice = combined((change, change), run.pricer.graph, run.measures)
-    assert np.array_equal(once.dur_ns[2], twice.dur_ns[2])
-
-
-def test_an_unknown_change_is_a_key_error(labelled: Runs) -> None:
-    run = labelled("clean.ddp")
-    with pytest.raises(KeyError):
-        scenario_of(Change("no_such"), run.pricer.graph, run.measures)
+def test_an_unknown_kind_is_named_with_the_known_ones() -> None:
+    with pytest.raises(DdprofError, match=r"'no_such'; it knows balance_compute, .*speed_groups$"):
+        kind_of(Change("no_such"))

@@ -1,4 +1,4 @@
-"""Traces of a folder, read, and what is in their columns."""
+"""Samples of other formats among the real traces."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ FORMATS = "traces/formats"
 
 
 def traces(path: Path) -> list[RankTrace]:
-    """Every rank under a path."""
     return [read(source) for source in discover([path]).sources]
 
 
 def names(trace: RankTrace, kind: Kind) -> list[str]:
-    """Names of all events of a kind, in order."""
     return [trace.strings[n] for n in trace.events["name"][trace.events["kind"] == kind].tolist()]

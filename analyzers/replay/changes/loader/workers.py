@@ -1,17 +1,17 @@
-"""Changes whose effect is a rate, not a span of the recording: the loader's pace and the pipeline's schedule.
+"""The step with other DataLoader workers: the rate at which batches come, and the cores that making them takes.
 
-They are applied to the step the replay predicts for everything else, so they combine with any other change.
+Applied to the step that the replay predicts for everything else with every batch ready (`instant_loader`), so that it
+combines with any other change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.loader_queue import FetchCosts, fetch_costs, paced_step_ns
-from ddprof.analyzers.replay.changes.table import PREFETCHED_US
+from ddprof.analyzers.replay.changes.host_spans import PREFETCHED_US
+from ddprof.analyzers.replay.changes.loader.fetch_costs import FetchCosts, rank_costs
+from ddprof.analyzers.replay.changes.loader.queue import queued_step_ns
 from ddprof.findings import Change
 from ddprof.tables import Array
 
@@ -33,12 +33,12 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
     slowest = sorted(known, key=lambda item: -item[1].mean_ns)[:MAX_RANKS]
     busy_ns = own_work_us(measures) * 1e3
     # A rank without a known loader may still be the one with most work: it meets the others with its batch ready.
-    costs = [_pace(cost) for _, cost in slowest] + [np.zeros(1)]
+    costs = [_batch_ns(cost) for _, cost in slowest] + [np.zeros(1)]
     own = np.append(busy_ns[[p for p, _ in slowest]], busy_ns.max())
-    paced_us = paced_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), own) / 1e3
+    queued_us = queued_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), own) / 1e3
     if workers and not now:
-        paced_us += _handover_us(measures, cores)
-    return max(paced_us, cores_bound_us(measures, [cost for _, cost in known], cores, step_us))
+        queued_us += _handover_us(measures, cores)
+    return max(queued_us, cores_bound_us(measures, [cost for _, cost in known], cores, step_us))
 
 
 def own_work_us(measures: Measures) -> Array:
@@ -49,12 +49,7 @@ def own_work_us(measures: Measures) -> Array:
     return own
 
 
-def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
-    """Batch times of every rank, in rank order."""
-    return [fetch_costs(facts, workers_now) for facts in measures.job.ranks]
-
-
-def _pace(costs: FetchCosts) -> Array:
+def _batch_ns(costs: FetchCosts) -> Array:
     """Batch times, less what even a prefetched batch takes where the training thread made it."""
     inline = costs.source == "inline"
     return np.maximum(costs.cost_ns - (PREFETCHED_US * 1e3 if inline else 0.0), 0.0)
@@ -85,23 +80,3 @@ def cores_bound_us(measures: Measures, costs: list[FetchCosts], cores: int, step
     ranks = _most_on_a_host(measures)
     training_us = min(training_us, step_us * min(1.0, cores / ranks))
     return ranks * (float(np.mean(known)) / 1e3 + training_us) / cores
-
-
-def pipeline_schedule(change: Change, step_us: float, measures: Measures) -> float:
-    """`values`: microbatches and chunks per stage to have; the batch as a whole stays, so the work of a step does.
-
-    The bubble is (stages - 1) / (microbatches x chunks) of a stage's work (Megatron-LM section 2.2).
-    """
-    pipeline = measures.job.pipeline
-    if pipeline is None:
-        return step_us
-    microbatches, chunks = change.values
-    work_us = float(np.mean(measures.stage_work_us))
-    slots = 1.0 / (microbatches * chunks) - 1.0 / (pipeline.microbatches * pipeline.interleave)
-    return step_us + work_us * (len(pipeline.stages) - 1) * slots
-
-
-PACES: Mapping[str, Callable[[Change, float, Measures], float]] = {
-    "loader_workers": loader_workers,
-    "pipeline_schedule": pipeline_schedule,
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,13 @@ import numpy as np
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve
-from ddprof.analyzers.replay.changes.gradient_buckets import Backward, Schedule, backwards, gradient_curve, scheduled
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
+    Backward,
+    Schedule,
+    backwards,
+    gradient_curve,
+    scheduled,
+)
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.findings import Change
 from ddprof.tables import Array
@@ -120,12 +126,3 @@ def prefetched(change: Change, graph: Graph, measures: Measures, others: Sequenc
         room = np.concatenate(([0], np.where(step[1:] == step[:-1], between, 0)))
         result[rank.position] = Retimed(rows, np.maximum(ops.transfer_ns[rows] - room, 0))
     return result
-
-
-Retime = Callable[[Change, Graph, Measures, Sequence[Change]], dict[int, Retimed]]
-RETIMING: Mapping[str, Retime] = {
-    "prefetch_gathers": prefetched,
-    "keep_parameters": kept_parameters,
-    "scale_volume": scaled_volume,
-    "rebucket": rebucket,
-}

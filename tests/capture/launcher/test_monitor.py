@@ -1,26 +1,16 @@
-"""Monitor mode: what the watcher asks for, and trigger, status and stop on a job that runs."""
+"""Monitor mode: what the watcher asks for."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from click.testing import CliRunner
-from runs import REPO, Captured, environment, script
-
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
-from ddprof.capture.launcher.host.counters import HostCounters
 from ddprof.capture.launcher.host.gpus import GpuWatch
-from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
+from ddprof.capture.launcher.live import LiveRank, latest_late, request_window
 from ddprof.capture.launcher.monitor import JobMonitor, Watcher
-from ddprof.cli import status, stop, trigger
-from ddprof.errors import NoUsableInput
 
 MS = 1_000_000
 
@@ -90,54 +80,3 @@ def test_monitor_writes_counters_and_its_reason(tmp_path: Path) -> None:
     sample = json.loads(log.read_text().splitlines()[0])
     assert sample["cpu"]["jiffies"]["user"] > 0
     assert sample["memory"]["total_bytes"] > 2**20
-
-
-def test_counters_only_grow() -> None:
-    counters = HostCounters(GpuWatch(None))
-    first, second = counters.sample(), counters.sample()
-    assert second["at_ns"] > first["at_ns"]
-    assert all(
-        second["cpu"]["jiffies"][name] >= value for name, value in first["cpu"]["jiffies"].items() if name != "iowait"
-    )
-
-
-@pytest.mark.parametrize("command", [trigger.command, stop.command, status.command])
-def test_commands_on_a_run_that_has_ended(tmp_path: Path, command: object) -> None:
-    result = CliRunner().invoke(command, [str(tmp_path)])  # type: ignore[arg-type]
-    assert isinstance(result.exception, NoUsableInput)
-    assert "no rank of a running job" in str(result.exception)
-
-
-@pytest.mark.torch
-def test_trigger_status_and_stop_on_a_running_job(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path), "--mode", "monitor", "--name", "t", "--"]
-    command = [*line, *script("loop.py", "--steps", "60", "--sleep", "0.15")]
-    job = subprocess.Popen(
-        command, cwd=REPO, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    folder = tmp_path / "latest"
-    deadline = time.monotonic() + 60
-    while not all(rank.last_step > 2 for rank in read_ranks(folder) or [LiveRank(0, "", (), 0, 0)]):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    shown = CliRunner().invoke(status.command, [str(folder), "--once"])
-    assert shown.exit_code == 0
-    assert shown.output.startswith("2 ranks of ")
-    assert "ms/step" in shown.output
-    asked_for = CliRunner().invoke(trigger.command, [str(folder), "--steps", "2"])
-    assert asked_for.exit_code == 0
-    while len(list(folder.resolve().glob("*.pt.trace.json.gz"))) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert CliRunner().invoke(stop.command, [str(folder)]).exit_code == 0
-    output = job.communicate(timeout=60)[0]
-    assert job.returncode == 0, output
-    assert "finished 60" in output
-    run = Captured(0, output, folder.resolve())
-    windows = [sidecar["windows"] for sidecar in run.sidecars]
-    assert [len(found) for found in windows] == [1, 1]
-    assert windows[0][0]["first_step"] == windows[1][0]["first_step"]
-    assert windows[0][0]["last_step"] == windows[0][0]["first_step"] + 1
-    assert windows[0][0]["reason"] == "ddprof trigger"
-    assert [sidecar["state"] for sidecar in run.sidecars] == ["stopped", "stopped"]
-    assert all(sidecar["steps_total"] < 60 for sidecar in run.sidecars)

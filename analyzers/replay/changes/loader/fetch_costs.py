@@ -1,22 +1,23 @@
-"""The data loader as torch runs it: W workers take batches in turn, deliver in order, and hold W x prefetch at most."""
+"""What making one batch takes: timed in the loader's workers, in the training thread, or by how batches arrive."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import CAUSE, RankFacts
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.graph.anchors import BLOCKED_FETCH_NS
+from ddprof.causes import CAUSE_CODE
 from ddprof.tables import Array
 
-STEPS, SETTLED = 400, 100  # simulated steps, and those left out before the queue is in its steady state
-DEFAULT_PREFETCH = 2  # torch's own, per worker
-STARVED_SHARE = 0.03  # of the recording spent waiting: below it the loader keeps up, and its pace is not its own
-_SEED = 20_240_229
+# Share of the recording spent waiting for batches. Below it the loader keeps up, and the rate of arrivals is the
+# consumer's, not the loader's.
+STARVED_SHARE = 0.03
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class FetchCosts:
     """What making one batch takes on one rank, ns per batch, and where the figure comes from."""
 
     cost_ns: Array
-    source: str  # "workers" (timed in them) | "inline" (fetched by the training thread) | "arrivals" (their pace)
+    source: str  # "workers" (timed in them) | "inline" (fetched by the training thread) | "arrivals" (their rate)
     cpu_share: float | None = None  # of that time on a core; None where it was not measured
     collate_share: float | None = None  # of that time in putting samples together
 
@@ -32,6 +33,11 @@ class FetchCosts:
     def mean_ns(self) -> float:
         """Mean time to make a batch."""
         return float(self.cost_ns.mean())
+
+
+def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
+    """Batch times of every rank, in rank order."""
+    return [fetch_costs(facts, workers_now) for facts in measures.job.ranks]
 
 
 def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
@@ -43,7 +49,7 @@ def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
     timed = facts.sidecar.get("fetching") or {}
     if timed.get("fetch_ns"):
         return _timed(timed)
-    mine = facts.host_spans["cause"] == CAUSE["dataloader"]
+    mine = facts.host_spans["cause"] == CAUSE_CODE["dataloader"]
     start, end = intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine])
     if not len(start) or workers is None:
         return None
@@ -67,31 +73,3 @@ def _timed(timed: Mapping[str, Any]) -> FetchCosts:
         None if cpu is None else min(1.0, cpu / typical),
         None if collate is None else min(1.0, collate / typical),
     )
-
-
-def paced_step_ns(step_ns: float, costs: Sequence[Array], workers: int, prefetch: int, busy_ns: Array) -> float:
-    """Mean job step in the steady state.
-
-    `step_ns`: the job's step with every batch ready. `busy_ns`: per rank, what of it is its own work, from its batch to
-    where it meets the others; all of them wait for the last. `costs`: per rank, batch times (ns), drawn from in random
-    order.
-    """
-    random = np.random.default_rng(_SEED)
-    drawn = np.stack([random.choice(cost, STEPS) for cost in costs])
-    delivered = np.zeros((len(costs), STEPS))
-    ready = np.zeros((len(costs), STEPS))
-    own = np.minimum(busy_ns, step_ns)
-    shared = step_ns - float(own.max())
-    now, ends = 0.0, []
-    for step in range(STEPS):
-        if workers == 0:
-            delivered[:, step] = now + drawn[:, step]
-        else:
-            free = ready[:, step - workers] if step >= workers else drawn[:, step] * (step % workers) / workers
-            window = workers * prefetch
-            asked = delivered[:, step - window] if step >= window else np.zeros(len(costs))
-            ready[:, step] = np.maximum(free, asked) + drawn[:, step]
-            delivered[:, step] = np.maximum(now, ready[:, step])
-        now = float((delivered[:, step] + own).max()) + shared
-        ends.append(now)
-    return (ends[-1] - ends[SETTLED - 1]) / (STEPS - SETTLED)

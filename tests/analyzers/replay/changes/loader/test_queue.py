@@ -5,21 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ddprof.analyzers.replay.changes.loader_queue import paced_step_ns
+from ddprof.analyzers.replay.changes.loader.queue import queued_step_ns
 
 
 @pytest.mark.parametrize(("workers", "step"), [(0, 100 + 300), (1, 300), (2, 150), (3, 100), (8, 100)])
 def test_the_loaders_pace_is_its_closed_form(workers: int, step: float) -> None:
     """max(t_step, t_batch / W), and everything in series without workers."""
     costs = [np.array([300e3]), np.array([60e3])]
-    assert paced_step_ns(100e3, costs, workers, 2, np.array([70e3, 70e3])) == pytest.approx(step * 1e3, rel=0.01)
+    assert queued_step_ns(100e3, costs, workers, 2, np.array([70e3, 70e3])) == pytest.approx(step * 1e3, rel=0.01)
 
 
 def test_a_late_loader_costs_nothing_while_another_rank_has_more_work() -> None:
     costs, busy = [np.array([60e3]), np.zeros(1)], np.array([20e3, 90e3])
-    assert paced_step_ns(100e3, costs, 0, 2, busy) == pytest.approx(100e3)
+    assert queued_step_ns(100e3, costs, 0, 2, busy) == pytest.approx(100e3)
 
 
 def test_prefetch_covers_slow_batches() -> None:
     uneven = [np.array([50e3] * 9 + [600e3])]
-    assert paced_step_ns(100e3, uneven, 2, 8, np.array([100e3])) < paced_step_ns(100e3, uneven, 2, 1, np.array([100e3]))
+    deep, shallow = (queued_step_ns(100e3, uneven, 2, prefetch, np.array([100e3])) for prefetch in (8, 1))
+    assert deep < shallow

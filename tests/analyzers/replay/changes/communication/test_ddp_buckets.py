@@ -7,7 +7,7 @@ import pytest
 
 from ddprof.analyzers.job.traffic.cost import CostModel
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve
-from ddprof.analyzers.replay.changes.gradient_buckets import Backward, planned, scheduled_end_ns
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import Backward, planned, scheduled_end_ns
 from ddprof.analyzers.replay.graph.backward import Gradients
 
 MIB = 2.0**20

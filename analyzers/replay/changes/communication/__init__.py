@@ -1,0 +1,1 @@
+"""Changes of what is communicated: link speed, merged or earlier collectives, gradient buckets, gathers."""

@@ -1,0 +1,57 @@
+"""How long transfers take, piece by piece as recorded: links of another speed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
+from ddprof.findings import Change
+from ddprof.tables import NULL, Array
+
+
+def scale_transfer(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Transfers of groups of the role (all, if none is named) take value times as long."""
+    transfer = {}
+    factor = change.values[0] if change.values else 0.0
+    for rank in graph.ranks:
+        mine = rank.ops.is_comm & has_role(rank, measures, change.target)
+        transfer[rank.position] = np.where(mine, np.round(rank.ops.transfer_ns * factor), rank.ops.transfer_ns).astype(
+            np.int64
+        )
+    return Scenario(transfer_ns=transfer)
+
+
+def speed_groups(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Transfers of the groups (rows of JobFacts.groups, `values[1:]`) take `values[0]` times as long."""
+    job, wanted = measures.job, [int(g) for g in change.values[1:]]
+    transfer = {}
+    for rank in graph.ranks:
+        mine = job.members["rank"] == rank.position
+        chosen = np.isin(job.instances["group"][job.members["instance"][mine]], wanted)
+        rows = np.isin(rank.ops.comm, job.members["comm"][mine][chosen]) & rank.ops.is_comm
+        scaled = np.round(rank.ops.transfer_ns * change.values[0])
+        transfer[rank.position] = np.where(rows, scaled, rank.ops.transfer_ns).astype(np.int64)
+    return Scenario(transfer_ns=transfer)
+
+
+def has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
+    """Operations whose group serves the role; every communication where the role is ''."""
+    if not role:
+        return np.asarray(rank.ops.is_comm)
+    job = measures.job
+    mine = job.members["rank"] == rank.position
+    comm = job.members["comm"][mine]
+    serves = job.groups["role"][job.instances["group"][job.members["instance"][mine]]] == role
+    flag = np.zeros(len(rank.facts.comms), bool)
+    flag[comm[serves]] = True
+    result = np.zeros(len(rank.ops.comm), bool)
+    known = rank.ops.comm >= 0
+    result[known] = flag[rank.ops.comm[known]]
+    return result
+
+
+def sizes_bytes(rank: RankGraph, rows: Array) -> Array:
+    """What each of the operations carries; 0 where that was not recorded."""
+    sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
+    return np.where(sizes == NULL, 0.0, sizes)

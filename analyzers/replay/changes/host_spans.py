@@ -1,0 +1,76 @@
+"""Changes of what the host spends its time on: spans that go, batches that are there, calls that do not block."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.changes.ranks import chosen
+from ddprof.analyzers.replay.graph.build import host_cause
+from ddprof.analyzers.replay.model import Anchor, Graph, Scenario
+from ddprof.findings import Change
+
+PREFETCHED_US = 150.0  # a batch taken from a filled prefetch queue (measured on the healthy runs: 0.1 to 0.2 ms)
+FILLED_SHARE = 0.8  # of the time between two saving ranges spent in blocking copies
+
+
+def remove_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """The host spends no time in spans of the cause; copies they launched and blocking inside them go too."""
+    host, dur, freed = {}, {}, {}
+    for rank, _ in chosen(change, graph, measures):
+        spans = host_cause(rank.facts, change.target)
+        if change.target == "checkpoint":
+            spans = _with_copies_between(rank.facts, spans)
+        host[rank.position] = ((spans, 0.0),)
+        merged = intervals.union(*spans)
+        inside = intervals.contains(merged, rank.anchors.start_ns)
+        freed[rank.position] = frozenset(np.flatnonzero(inside).tolist())
+        launched = intervals.contains(merged, rank.ops.launch_ns) & ~rank.ops.is_comm
+        if launched.any():
+            dur[rank.position] = np.where(launched, 0, rank.ops.dur_ns)
+    return Scenario(dur_ns=dur, host_scale=host, freed=freed)
+
+
+def _with_copies_between(facts: RankFacts, spans: intervals.Intervals) -> intervals.Intervals:
+    """Saving copies tensors to the host between the ranges that name it: blocking copies that fill a gap are saving."""
+    start, end = intervals.union(*spans)
+    if len(start) < 2:
+        return start, end
+    copies = intervals.union(*host_cause(facts, "host_sync"))
+    filled = intervals.overlap(copies, end[:-1], start[1:]) >= FILLED_SHARE * (start[1:] - end[:-1])
+    return intervals.union(np.concatenate((start, end[:-1][filled])), np.concatenate((end, start[1:][filled])))
+
+
+def instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Every batch is in the prefetch queue when it is asked for."""
+    host, freed = {}, {}
+    for rank, _ in chosen(change, graph, measures):
+        start, end = host_cause(rank.facts, "dataloader")
+        spans = intervals.union(start, end)
+        length = spans[1] - spans[0]
+        slow = length > PREFETCHED_US * 1e3
+        total = float(length[slow].sum())
+        left = PREFETCHED_US * 1e3 * int(slow.sum())
+        freed[rank.position] = frozenset(np.flatnonzero(rank.anchors.kind == Anchor.LOADER).tolist())
+        if total:
+            host[rank.position] = (((spans[0][slow], spans[1][slow]), left / total),)
+    return Scenario(host_scale=host, freed=freed)
+
+
+def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Blocking calls outside loading and saving return at once."""
+    freed = {}
+    for rank, _ in chosen(change, graph, measures):
+        kept = np.zeros(len(rank.anchors.kind), bool)
+        for cause in ("checkpoint", "dataloader"):
+            kept |= intervals.contains(intervals.union(*host_cause(rank.facts, cause)), rank.anchors.start_ns)
+        waits = (rank.anchors.kind == Anchor.SYNC) & ~kept
+        freed[rank.position] = frozenset(np.flatnonzero(waits).tolist())
+    return Scenario(freed=freed)
+
+
+def on_time(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Nobody waits for these ranks: as if they always arrived with their peers."""
+    return Scenario(on_time=frozenset(rank.position for rank, _ in chosen(change, graph, measures)))

@@ -1,0 +1,69 @@
+"""Changes of the device's own operations: faster kernels, one launch for the whole step, copies that block nobody."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase
+from ddprof.analyzers.job.copies import pageable_copies
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.changes.ranks import chosen
+from ddprof.analyzers.replay.changes.work import scale_host
+from ddprof.analyzers.replay.model import Graph, Scenario
+from ddprof.findings import Change
+from ddprof.tables import Array
+
+PINNED_SHARE = 0.22  # of a pageable copy's time: ~5 GB/s through the driver's staging buffer against 20 to 25 on PCIe 4
+GRAPH_LAUNCH_SHARE = 0.05  # host time left of a step when it is launched as one CUDA graph
+
+
+def graph_launch(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """The step is launched as a whole: next to no host time between kernels, and no gap between them."""
+    scaled = scale_host(Change("scale_host", change.ranks, (1.0 / GRAPH_LAUNCH_SHARE,)), graph, measures)
+    queue = {rank.position: np.zeros_like(rank.ops.queue_lag_ns) for rank, _ in chosen(change, graph, measures)}
+    return Scenario(host_scale=scaled.host_scale, queue_ns=queue)
+
+
+def scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Marked kernels take value times as long. `target`: "fp32_gemm", or "optimizer", of whose kernels so many are gone
+    that the gaps between them shrink alike.
+    """
+    dur: dict[int, Array] = {}
+    queue: dict[int, Array] = {}
+    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
+    for rank in graph.ranks:
+        facts = rank.facts
+        if change.target == "fp32_gemm":
+            groups = facts.kernel_groups
+            names = groups["name"][groups["is_fp32"].astype(bool)]
+            marked = np.isin(facts.device_ops["name"][rank.ops.row], names)
+        else:
+            phase = facts.phases["phase"] == Phase.OPTIMIZER
+            spans = intervals.union(facts.phases["start_ns"][phase], facts.phases["end_ns"][phase])
+            marked = intervals.contains(spans, rank.ops.launch_ns)
+            host[rank.position] = ((spans, change.values[1] if len(change.values) > 1 else 1.0),)
+        marked &= ~rank.ops.is_comm
+        if change.target == "optimizer":
+            lag = rank.ops.queue_lag_ns
+            queue[rank.position] = np.where(marked, np.round(lag * change.values[0]), lag).astype(np.int64)
+        dur[rank.position] = np.where(marked, np.round(rank.ops.dur_ns * change.values[0]), rank.ops.dur_ns).astype(
+            np.int64
+        )
+    return Scenario(dur_ns=dur, host_scale=host, queue_ns=queue)
+
+
+def hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Copies from pageable host memory come from pinned memory: faster, and they block nobody."""
+    dur, freed = {}, {}
+    for rank in graph.ranks:
+        facts = rank.facts
+        if not facts.is_device_rank:
+            continue
+        pageable = pageable_copies(facts)[rank.ops.row]
+        dur[rank.position] = np.where(pageable, np.round(rank.ops.dur_ns * PINNED_SHARE), rank.ops.dur_ns).astype(
+            np.int64
+        )
+        launches = rank.ops.launch_ns[pageable]
+        freed[rank.position] = frozenset(np.flatnonzero(np.isin(rank.anchors.start_ns, launches)).tolist())
+    return Scenario(dur_ns=dur, freed=freed)

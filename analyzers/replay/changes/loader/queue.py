@@ -1,0 +1,42 @@
+"""The data loader as torch runs it: W workers take batches in turn, deliver in order, and hold W x prefetch at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.tables import Array
+
+STEPS = 400  # simulated
+SETTLED = 100  # simulated steps before the queue is in its steady state: left out of the mean
+DEFAULT_PREFETCH = 2  # batches per worker: torch's own
+SEED = 20_240_229
+
+
+def queued_step_ns(step_ns: float, costs: Sequence[Array], workers: int, prefetch: int, busy_ns: Array) -> float:
+    """Mean job step in the steady state.
+
+    `step_ns`: the job's step with every batch ready. `busy_ns`: per rank, what of it is its own work, from its batch to
+    where it meets the others; all of them wait for the last. `costs`: per rank, batch times (ns), drawn from in random
+    order.
+    """
+    random = np.random.default_rng(SEED)
+    drawn = np.stack([random.choice(cost, STEPS) for cost in costs])
+    delivered = np.zeros((len(costs), STEPS))
+    ready = np.zeros((len(costs), STEPS))
+    own = np.minimum(busy_ns, step_ns)
+    shared = step_ns - float(own.max())
+    now, ends = 0.0, []
+    for step in range(STEPS):
+        if workers == 0:
+            delivered[:, step] = now + drawn[:, step]
+        else:
+            free = ready[:, step - workers] if step >= workers else drawn[:, step] * (step % workers) / workers
+            window = workers * prefetch
+            asked = delivered[:, step - window] if step >= window else np.zeros(len(costs))
+            ready[:, step] = np.maximum(free, asked) + drawn[:, step]
+            delivered[:, step] = np.maximum(now, ready[:, step])
+        now = float((delivered[:, step] + own).max()) + shared
+        ends.append(now)
+    return (ends[-1] - ends[SETTLED - 1]) / (STEPS - SETTLED)

@@ -1,0 +1,80 @@
+"""The ledger's causes, one row each: every microsecond of a step is booked to exactly one of them.
+
+The screens, gates, tables and the verdict take from here what they must know of a cause. A further cause is one row
+here and the place that books its time: `analyzers/facts/host.py` for what the host does, `analyzers/facts/gaps.py` for
+other idle time, `analyzers/job/ledger.py` for the rest.
+
+Colours: the light set was chosen for contrast (WCAG, at least 3 on white) and colour-blind distance; the dark set keeps
+the hues. A letter marks each cause besides, and a texture those that often touch, so that colour is never alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What the product must know of one cause."""
+
+    id: str  # in JSON, tables and gates: never renamed
+    label: str  # in legends and table heads
+    words: str  # in a sentence: "12 % of each step is ..."
+    letter: str
+    light: str  # colour on a light ground
+    dark: str  # colour on a dark ground
+    bound: str  # the verdict's bound where most of a step is of this cause
+    is_idle: bool = True  # the device neither computes nor moves data
+    texture: str = ""  # "hatch", "dots", "lines" or "cross"; "": plain
+    # Idle time that host spans of several causes cover is of the lowest; None: no host span has this cause.
+    host_precedence: int | None = None
+
+    @property
+    def color_name(self) -> str:
+        """The theme's name of the colour: CSS has it as var(--color_name)."""
+        return self.id.replace("_", "-")
+
+
+# In the order in which bars stack them.
+# fmt: off
+_ROWS = (
+    Cause("compute", "compute", "computing",
+          "C", "#1F6FEB", "#5B9DFF", "compute", is_idle=False),
+    Cause("comm_transfer", "communication", "exposed communication: moving data",
+          "T", "#D9480F", "#FF8A4C", "communication", is_idle=False),
+    Cause("comm_wait", "waiting for late ranks", "exposed communication: waiting for a rank that is late",
+          "W", "#A61E4D", "#FF6B9A", "straggler", is_idle=False, texture="hatch"),
+    Cause("memcpy", "host-device copies", "copying between host and device",
+          "M", "#D073B0", "#E9A0D2", "input", is_idle=False, texture="lines"),
+    Cause("dataloader", "data loader", "waiting for the next batch",
+          "D", "#6B4E00", "#D6A825", "input", texture="dots", host_precedence=4),
+    Cause("host_launch", "host too slow", "idle: the host issues work too slowly",
+          "H", "#1F2430", "#B8C0D0", "host", texture="cross"),
+    Cause("host_sync", "host-device sync", "idle: host and device wait for one another",
+          "S", "#5B6472", "#8E99AB", "host", host_precedence=5),
+    Cause("allocator", "allocator", "idle: allocating device memory",
+          "A", "#7A3EB1", "#B98CE8", "host", host_precedence=2),
+    Cause("gc", "garbage collection", "idle: Python garbage collection",
+          "G", "#007A5A", "#35C79A", "host", host_precedence=1),
+    Cause("checkpoint", "checkpoint/logging", "idle: checkpoint, logging, evaluation",
+          "K", "#00788A", "#3FC3D6", "host", host_precedence=3),
+    Cause("pipeline_bubble", "pipeline bubble", "idle: another pipeline stage",
+          "B", "#8A6D3B", "#CBB083", "pipeline"),
+    Cause("other", "other idle", "idle: other known work",
+          "O", "#7D8590", "#7D8590", "none"),
+    Cause("unknown", "unexplained", "idle: unexplained",
+          "?", "#B0B7C0", "#565E69", "none"),
+)
+# fmt: on
+
+CAUSES: Mapping[str, Cause] = {row.id: row for row in _ROWS}
+CAUSE_IDS = tuple(CAUSES)
+CAUSE_CODE: Mapping[str, int] = {cause: code for code, cause in enumerate(CAUSE_IDS)}  # what tables hold
+
+_SPANS = [row for row in _ROWS if row.host_precedence is not None]
+SPAN_CAUSES = tuple(row.id for row in _SPANS)  # causes that host spans can have
+# What occupies the host by itself, innermost first; a blocking call only waits, for what the device does.
+HOST_OCCUPANTS = tuple(
+    row.id for row in sorted(_SPANS, key=lambda row: row.host_precedence or 0) if row.id != "host_sync"
+)

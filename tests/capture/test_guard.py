@@ -1,0 +1,41 @@
+"""The guard: a failure of ours costs one line and the capture, never the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddprof.capture.guard import Guard
+
+
+def test_guard_swallows_once_and_goes_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    guard = Guard()
+    calls = []
+
+    def work() -> int:
+        calls.append(1)
+        raise KeyError("broken")
+
+    guarded = guard.wrap(work)
+    assert guarded() is None
+    assert guarded() is None
+    assert (len(calls), guard.swallowed, guard.enabled) == (1, 1, False)
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_guard_lets_an_interrupt_pass() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Guard().wrap(interrupted)()
+
+
+def test_a_hook_that_fails_costs_one_line_and_is_off_from_then_on(capsys: pytest.CaptureFixture[str]) -> None:
+    guard = Guard()
+    hook = guard.wrap_hook(lambda first, second: first / (second or 1))
+    assert hook(6) == 6
+    assert hook(6, 3) == 2
+    assert hook("x", 1) is None
+    assert hook(6, 3) is None
+    assert guard.swallowed == 1
+    assert capsys.readouterr().err.count("capture is off") == 1

@@ -1,0 +1,39 @@
+"""When trace windows open and close."""
+
+from __future__ import annotations
+
+from ddprof.capture.window.plan import WindowPlan
+
+
+def test_window_plan() -> None:
+    def windows(plan: WindowPlan, steps: int) -> list[tuple[int, int]]:
+        found, opened = [], None
+        for index in range(1, steps):
+            if opened is not None and plan.closes_at(index):
+                found.append((opened, index - 1))
+                opened = None
+            if opened is None and plan.opens_at(index):
+                opened = index
+        return found
+
+    assert windows(WindowPlan(5, 5), 100) == [(5, 9)]
+    assert windows(WindowPlan(5, 5, 20), 60) == [(5, 9), (25, 29), (45, 49)]
+    assert windows(WindowPlan(2, 3, 1), 16)[:2] == [(2, 4), (6, 8)]  # at least one bare step between two windows
+    assert windows(WindowPlan(5, 5, automatic=False), 100) == []
+    plan = WindowPlan(5, 3)
+    assert plan.opens_at(5)
+    assert [plan.is_last(step) for step in (5, 6, 7)] == [False, False, True]
+    assert not plan.closes_at(7)
+    asked = WindowPlan(5, 5, automatic=False)
+    asked.request(50, 2)
+    assert windows(asked, 100) == [(50, 51)]
+
+
+def test_a_plan_is_idle_only_where_no_window_is_to_come() -> None:
+    plan = WindowPlan(3, 2, automatic=False)
+    assert plan.idle
+    plan.request(10, 1)
+    assert not plan.idle
+    assert plan.opens_at(12)
+    assert plan.idle
+    assert not WindowPlan(3, 2).idle

@@ -1,0 +1,50 @@
+"""Sources are grouped by the run they belong to, and the last window of a process is taken."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from run_folders import our_run, rank_file, ranks_of, read_all
+
+from ddprof.readers import discover
+
+
+def test_unrelated_folders_are_separate_runs_and_hosts_are_one(tmp_path: Path) -> None:
+    rank_file(tmp_path / "first" / "rank0.json", 0)
+    rank_file(tmp_path / "second" / "node0" / "rank0.json", 0)
+    rank_file(tmp_path / "second" / "node1" / "rank1.json", 1)
+    assert ranks_of(discover([tmp_path])) == [("first", 1), ("second", 2)]
+
+
+def test_a_run_folder_gives_the_last_window_with_its_companions(tmp_path: Path) -> None:
+    our_run(tmp_path / "run", windows=2, restarts=2)
+    inventory = discover([tmp_path / "run"])
+    assert [Path(s.path).name for s in inventory.sources] == [
+        "rank0.host.110.1.1.pt.trace.json",
+        "rank1.host.111.1.1.pt.trace.json",
+    ]
+    traces = read_all(inventory)
+    assert [t.sidecar["restart"] for t in traces] == [1, 1]
+    assert [t.flight_recorder for t in traces] == [({"op_id": 1},), ({"op_id": 1},)]
+    assert [(t.identity.rank, t.identity.source) for t in traces] == [(0, "sidecar"), (1, "sidecar")]
+    assert any("6 earlier windows or restarts" in h.issue for h in inventory.health)
+
+
+def test_the_latest_link_is_one_run(tmp_path: Path) -> None:
+    our_run(tmp_path / "20261121-a", windows=1)
+    our_run(tmp_path / "20261121-b", windows=1)
+    os.symlink("20261121-b", tmp_path / "latest")
+    assert [size for _, size in ranks_of(discover([tmp_path / "latest"]))] == [2]
+    assert ranks_of(discover([tmp_path])) == [("20261121-a", 2), ("20261121-b", 2)]
+
+
+def test_tensorboard_windows_of_one_process(tmp_path: Path) -> None:
+    for rank, pid in ((0, 77), (1, 78)):
+        for stamp in (1623143089861, 1623143099861):
+            rank_file(tmp_path / f"host_{pid}.{stamp}.pt.trace.json", rank)
+    inventory = discover([tmp_path])
+    assert [Path(s.path).name for s in inventory.sources] == [
+        "host_77.1623143099861.pt.trace.json",
+        "host_78.1623143099861.pt.trace.json",
+    ]

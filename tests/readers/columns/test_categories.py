@@ -1,0 +1,68 @@
+"""Every vendor's categories, and those that nobody knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kineto_text as kt
+import pytest
+from kineto_traces import times, trace_of
+
+from ddprof.model import Kind
+from ddprof.readers import Source
+from ddprof.readers.formats.kineto.trace import read_kineto
+
+pytestmark = pytest.mark.usefixtures("decoding")
+
+
+@pytest.mark.parametrize(
+    ("category", "kind"),
+    [
+        ("cpu_op", Kind.CPU_OP),
+        ("Operator", Kind.CPU_OP),
+        ("user_annotation", Kind.ANNOTATION),
+        ("gpu_user_annotation", Kind.GPU_ANNOTATION),
+        ("kernel", Kind.KERNEL),
+        ("Kernel", Kind.KERNEL),
+        ("gpu_memcpy", Kind.MEMCPY),
+        ("Memcpy", Kind.MEMCPY),
+        ("gpu_memset", Kind.MEMSET),
+        ("Memset", Kind.MEMSET),
+        ("cuda_runtime", Kind.RUNTIME),
+        ("Runtime", Kind.RUNTIME),
+        ("cuda_driver", Kind.RUNTIME),
+        ("xpu_runtime", Kind.RUNTIME),
+        ("privateuse1_runtime", Kind.RUNTIME),
+        ("mtia_ccp_events", Kind.KERNEL),
+        ("cuda_sync", Kind.SYNC),
+        ("overhead", Kind.OVERHEAD),
+    ],
+)
+def test_categories_of_every_vendor(tmp_path: Path, category: str, kind: Kind) -> None:
+    trace = trace_of(tmp_path / "t.json", [kt.span("x", 1000, 10, category)])
+    assert trace.events["kind"].tolist() == [kind]
+    assert trace.top["categories"] == {category: 1}
+
+
+def test_unknown_categories_are_device_work_where_they_say_so_and_named_where_not(tmp_path: Path) -> None:
+    events = [
+        kt.span("gemm", 0, 10, "new_accelerator", 0, 7, device=0, stream=7, correlation=1),
+        kt.span("MemcpyAsync", 20, 10, "new_accelerator", 0, 7, device=0, stream=7, correlation=2),
+        kt.span("what", 40, 10, "mystery"),
+    ]
+    trace = trace_of(tmp_path / "t.json", events)
+    assert trace.events["kind"].tolist() == [Kind.KERNEL, Kind.MEMCPY]
+    assert any("1 of 'mystery'" in h.issue for h in trace.health)
+
+
+def test_python_frames_are_dropped_but_never_garbage_collection(tmp_path: Path) -> None:
+    events = [
+        kt.span("model.py(3): forward", 0, 100, "python_function"),
+        kt.span("Python GC", 10, 50, "python_function"),
+        kt.span("aten::mm", 20, 5),
+    ]
+    path = kt.write(tmp_path / "t.json", events)
+    short, full = read_kineto(Source(str(path), "kineto")), read_kineto(Source(str(path), "kineto"), keep_python=True)
+    assert [trace[0] for trace in times(short)] == ["Python GC", "aten::mm"]
+    assert len(full.events) == 3
+    assert short.top["categories"]["python_function"] == 2

@@ -1,0 +1,61 @@
+"""Bytes of a file, however it is packed, encoded or cut."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from malformed import broken, healthy, issues
+
+from ddprof.readers import Source, read
+
+pytestmark = pytest.mark.usefixtures("decoding")
+
+
+@pytest.mark.parametrize("name", ["bom_utf8.json.gz", "latin1_byte_in_name.json.gz"])
+def test_encodings_do_not_matter(shared_dir: Path, name: str) -> None:
+    trace, sound = broken(shared_dir, name), healthy(shared_dir, 0)
+    for column in ("ts_ns", "dur_ns", "correlation", "kind"):
+        np.testing.assert_array_equal(trace.events[column], sound.events[column])
+    assert ("not UTF-8" in issues(trace)) == name.startswith("latin1")
+
+
+def test_plain_text_named_gz(shared_dir: Path) -> None:
+    trace = broken(shared_dir, "not_gzip_despite_suffix.json.gz")
+    np.testing.assert_array_equal(trace.events["ts_ns"], healthy(shared_dir, 3).events["ts_ns"])
+    assert (trace.identity.rank, trace.health) == (3, ())
+
+
+@pytest.mark.parametrize("name", ["truncated_gzip_stream.json.gz", "truncated_mid_event.json.gz"])
+def test_truncation_keeps_what_came_before(shared_dir: Path, name: str) -> None:
+    trace = broken(shared_dir, name)
+    sound = healthy(shared_dir, trace.identity.rank or 0)
+    assert 0.3 * len(sound.events) < len(trace.events) < len(sound.events)
+    assert np.isin(trace.events["ts_ns"], sound.events["ts_ns"]).all()
+    assert "error:" in issues(trace) and "ends inside the event list after byte" in issues(trace)
+    assert ("compressed data ends early" in issues(trace)) == ("gzip" in name)
+
+
+def test_garbage_after_and_inside_gzip(tmp_path: Path) -> None:
+    text = b'{"traceEvents": [' + b",".join(
+        b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": %d, "dur": 1}' % i for i in range(20000)
+    )
+    packed = gzip.compress(text + b"]}")
+    (tmp_path / "after.gz").write_bytes(packed + b"trailing")
+    after = read(Source(str(tmp_path / "after.gz"), "kineto"))
+    assert len(after.events) == 20000 and "ignored" in issues(after)
+    middle = bytearray(packed)
+    middle[len(packed) // 2 : len(packed) // 2 + 40] = b"\0" * 40
+    (tmp_path / "inside.gz").write_bytes(bytes(middle))
+    inside = read(Source(str(tmp_path / "inside.gz"), "kineto"))
+    assert 0 < len(inside.events) <= 20000 and "error:" in issues(inside)
+    assert len(read(Source(str(_two_members(tmp_path, text)), "kineto")).events) == 20000
+
+
+def _two_members(folder: Path, text: bytes) -> Path:
+    half = len(text) // 2
+    path = folder / "members.gz"
+    path.write_bytes(gzip.compress(text[:half]) + gzip.compress(text[half:] + b"]}"))
+    return path

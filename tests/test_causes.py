@@ -1,0 +1,50 @@
+"""The table of causes is the only one: what screens and documents say of a cause is derived from it or checked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES, HOST_OCCUPANTS, SPAN_CAUSES
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_SPELLED = 8  # causes in one file: rules and facts name the few that they are about
+
+
+def test_rows_can_be_told_apart() -> None:
+    rows = CAUSES.values()
+    for values in ([row.letter for row in rows], [row.label for row in rows], [row.light for row in rows]):
+        assert len(set(values)) == len(CAUSES)
+    assert {row.texture for row in rows} <= {"", "hatch", "dots", "lines", "cross"}
+
+
+def test_codes_are_places_in_the_table() -> None:
+    assert all(CAUSE_IDS[CAUSE_CODE[cause]] == cause for cause in CAUSES)
+
+
+def test_what_occupies_the_host_is_named_innermost_first() -> None:
+    assert HOST_OCCUPANTS == ("gc", "allocator", "checkpoint", "dataloader")
+    assert set(SPAN_CAUSES) == {*HOST_OCCUPANTS, "host_sync"}
+
+
+def test_the_documents_list_every_cause() -> None:
+    page = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (\S) \| .+ \| `(\w+)` \|$", page, re.MULTILINE)
+    assert listed == [(row.letter, row.id) for row in CAUSES.values()]
+    assert f"exactly one of {len(CAUSES)} causes" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", ["ddprof", "analyzers", "dashboard"])
+def test_no_other_file_lists_the_causes(folder: str) -> None:
+    names = {name for row in CAUSES.values() for name in (row.id, row.color_name)}
+    spelled = re.compile(rf"[\"'.]({'|'.join(sorted(names))})\b")
+    files = [path for kind in ("py", "js", "css") for path in (ROOT / folder).rglob(f"*.{kind}")]
+    found = {
+        path.relative_to(ROOT).as_posix(): {name.replace("-", "_") for name in spelled.findall(path.read_text("utf-8"))}
+        for path in files
+        if path != ROOT / "ddprof" / "causes.py"
+    }
+    assert found
+    assert {name: sorted(said) for name, said in found.items() if len(said) > MOST_SPELLED} == {}

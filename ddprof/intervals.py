@@ -31,6 +31,11 @@ def union(start_ns: Int64, end_ns: Int64) -> Intervals:
     return start_ns[first], reach[last]
 
 
+def merge(*parts: Intervals) -> Intervals:
+    """The instants in any of the parts, which may overlap, within and among themselves, and stand in any order."""
+    return union(np.concatenate([start for start, _ in parts]), np.concatenate([end for _, end in parts]))
+
+
 def length(a: Intervals) -> int:
     """Total length in ns."""
     return int((a[1] - a[0]).sum())

@@ -66,6 +66,11 @@ class Table:
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
 
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """(start_ns, end_ns) of a table whose rows are spans of time."""
+        return self.columns["start_ns"], self.columns["end_ns"]
+
     def take(self, rows: Array) -> Table:
         """The rows selected by a boolean mask or an index array."""
         return Table(self.schema, {name: column[rows] for name, column in self.columns.items()})

@@ -94,7 +94,7 @@ def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str
     tables["exposed"] = exposed_comm(comms, busy(ops, Work.COMPUTE))
     runtime = trace.events["kind"] == Kind.RUNTIME
     waits = bool((runtime & is_wait_event(trace.strings)[trace.events["name"]]).any())
-    comm = intervals.union(comms["start_ns"], comms["end_ns"])
+    comm = intervals.union(*comms.bounds)
     tables["gaps"] = find_gaps(ops, spans, marks, comm, streams_wait=waits)
     return tables
 
@@ -118,8 +118,8 @@ def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, 
 def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:
     if not len(ops) or not len(steps):
         return []
-    everything = intervals.union(ops["start_ns"], ops["end_ns"])
-    inside = intervals.intersect(everything, intervals.union(steps["start_ns"], steps["end_ns"]))
+    everything = intervals.union(*ops.bounds)
+    inside = intervals.intersect(everything, intervals.union(*steps.bounds))
     total = intervals.length(everything)
     share = 1 - intervals.length(inside) / total if total else 0.0
     if share <= OUTSIDE_SHARE:

@@ -11,6 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from ddprof.causes import CAUSE_CODE
+from ddprof.intervals import Intervals, union
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
 from ddprof.tables import Column, Schema, Table
 
@@ -194,6 +198,23 @@ class RankFacts:
     sidecar: Mapping[str, Any] = field(default_factory=dict)
     top: Mapping[str, Any] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
+
+    def spans_of(self, *causes: str) -> Table:
+        """The host spans of these causes, by start; they may nest."""
+        return of_cause(self.host_spans, *causes)
+
+    def gaps_of(self, cause: str) -> Table:
+        """The idle or copy time booked to this cause, by start; disjoint."""
+        return of_cause(self.gaps, cause)
+
+    def phase_time(self, phase: Phase) -> Intervals:
+        """When the host is in this phase."""
+        return union(*self.phases.take(self.phases["phase"] == phase).bounds)
+
+
+def of_cause(table: Table, *causes: str) -> Table:
+    """The rows of GAPS or HOST_SPANS that are of one of these causes."""
+    return table.take(np.isin(table["cause"], [CAUSE_CODE[cause] for cause in causes]))
 
 
 TABLES: dict[str, Schema] = {

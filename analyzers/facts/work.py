@@ -7,7 +7,6 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.gaps import busy
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 
@@ -16,7 +15,7 @@ FULL_QUEUE_NS = 300_000  # a launch call normally takes ~3 us; this long means t
 
 def host_work(facts: RankFacts) -> Intervals:
     """When an operator runs on the training threads of a CPU rank; nothing on a device rank."""
-    return facts.host_work["start_ns"], facts.host_work["end_ns"]
+    return facts.host_work.bounds
 
 
 def free_host(facts: RankFacts) -> Intervals:
@@ -25,16 +24,13 @@ def free_host(facts: RankFacts) -> Intervals:
     On a CPU rank that is between its operators.
     """
     if not facts.is_device_rank:
-        mine = facts.gaps["cause"] == CAUSE_CODE["host_launch"]
-        return facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine]
+        return facts.gaps_of("host_launch").bounds
     if not len(facts.steps):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    spans, ops = facts.host_spans, facts.device_ops
+        return intervals.EMPTY
+    ops = facts.device_ops
     slow = blocked_launches(ops)
-    start = np.concatenate((spans["start_ns"], ops["launch_ns"][slow]))
-    end = np.concatenate((spans["end_ns"], ops["launch_end_ns"][slow]))
-    lo, hi = int(facts.steps["start_ns"][0]), int(facts.steps["end_ns"][-1])
-    return intervals.complement(intervals.union(start, end), lo, hi)
+    taken = intervals.merge(facts.host_spans.bounds, (ops["launch_ns"][slow], ops["launch_end_ns"][slow]))
+    return intervals.complement(taken, int(facts.steps["start_ns"][0]), int(facts.steps["end_ns"][-1]))
 
 
 def compute_work(facts: RankFacts) -> Intervals:
@@ -48,13 +44,13 @@ def stage_work(facts: RankFacts) -> Intervals:
         return host_work(facts)
     ops = facts.device_ops
     mine = (ops["work"] == Work.COMPUTE) & ~launched_in(facts, Phase.OPTIMIZER)
-    return intervals.union(ops["start_ns"][mine], ops["end_ns"][mine])
+    return intervals.union(*ops.take(mine).bounds)
 
 
 def step_compute_ns(facts: RankFacts) -> Array:
     """Compute time of each step, ns, shape (steps,); a kernel counts in full, in the step it was launched in."""
     if not facts.is_device_rank:
-        return intervals.overlap(host_work(facts), facts.steps["start_ns"], facts.steps["end_ns"])
+        return intervals.overlap(host_work(facts), *facts.steps.bounds)
     ops, count = facts.device_ops, len(facts.steps)
     step = np.searchsorted(facts.steps["start_ns"], issued_ns(ops), side="right") - 1
     mine = (ops["work"] == Work.COMPUTE) & (step >= 0)
@@ -88,8 +84,8 @@ def blocked_launches(ops: Table) -> Array:
 
 def launched_in(facts: RankFacts, phase: Phase) -> Array:
     """Which operations were launched inside ranges of a phase, bool of shape (device_ops,)."""
-    launch, mine = facts.device_ops["launch_ns"], facts.phases["phase"] == phase
-    start, end = intervals.union(facts.phases["start_ns"][mine], facts.phases["end_ns"][mine])
+    launch = facts.device_ops["launch_ns"]
+    start, end = facts.phase_time(phase)
     if not len(start):
         return np.zeros(len(launch), bool)
     at = np.searchsorted(start, launch, side="right") - 1

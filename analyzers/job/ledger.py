@@ -11,7 +11,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import LEDGER
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
-from ddprof.causes import CAUSE_CODE, CAUSES
+from ddprof.causes import CAUSES
 from ddprof.intervals import Intervals
 from ddprof.tables import Array, Table, concat
 
@@ -22,7 +22,7 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
     `ready_ns`: when each comm had all its members, shape (comms,).
     """
     moving = intervals.union(ready_ns, facts.comms["end_ns"])  # some communication has all its members
-    exposed = (facts.exposed["start_ns"], facts.exposed["end_ns"])
+    exposed = facts.exposed.bounds
     sets = {
         "compute": compute_work(facts),
         "comm_wait": intervals.subtract(exposed, moving),
@@ -30,8 +30,7 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
     }
     for cause in CAUSES:
         if cause not in sets and cause != "pipeline_bubble":
-            mine = facts.gaps["cause"] == CAUSE_CODE[cause]
-            sets[cause] = (facts.gaps["start_ns"][mine], facts.gaps["end_ns"][mine])
+            sets[cause] = facts.gaps_of(cause).bounds
     return sets
 
 
@@ -54,7 +53,7 @@ def build_ledger(ranks: Sequence[RankFacts], members: Table, bubble_ns: Array) -
 
 def rank_ledger(facts: RankFacts, ready_ns: Array) -> dict[str, Array]:
     """Nanoseconds per step for each cause, shape (steps,)."""
-    lo, hi = facts.steps["start_ns"], facts.steps["end_ns"]
+    lo, hi = facts.steps.bounds
     booked = {cause: intervals.overlap(a, lo, hi) for cause, a in cause_intervals(facts, ready_ns).items()}
     booked["pipeline_bubble"] = np.zeros(len(lo), np.int64)
     return booked
@@ -68,10 +67,10 @@ def stage_waits(facts: RankFacts, members: Table, position: int) -> Array:
     message[facts.messages["comm"]] = True
     keep = message[row]
     waiting = intervals.subtract(
-        (facts.exposed["start_ns"][keep], facts.exposed["end_ns"][keep]),
+        facts.exposed.take(keep).bounds,
         intervals.union(ready, facts.comms["end_ns"]),
     )
-    return intervals.overlap(waiting, facts.steps["start_ns"], facts.steps["end_ns"])
+    return intervals.overlap(waiting, *facts.steps.bounds)
 
 
 def _book_bubble(booked: dict[str, Array], waits: Array, allowance_ns: int) -> None:

@@ -93,47 +93,38 @@ def measure(job: JobFacts) -> Measures:
     )
 
 
-def _window(facts: RankFacts) -> tuple[Array, Array]:
-    return facts.steps["start_ns"], facts.steps["end_ns"]
-
-
 def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
     if not len(facts.steps):
         return 0.0
-    return float(intervals.overlap(spans, *_window(facts)).sum()) / len(facts.steps) / 1e3
+    return float(intervals.overlap(spans, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
 
 
 def _span_us(facts: RankFacts, cause: str) -> float:
-    mine = facts.host_spans["cause"] == CAUSE_CODE[cause]
-    return _per_step_us(facts, intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]))
+    return _per_step_us(facts, intervals.union(*facts.spans_of(cause).bounds))
 
 
 def _starved_us(facts: RankFacts) -> float:
     """Part of the host_launch gaps that lies before the launch of the operation that ends them."""
-    gaps, ops = facts.gaps, facts.device_ops
-    mine = np.flatnonzero((gaps["cause"] == CAUSE_CODE["host_launch"]) & (gaps["next_op"] != NULL))
-    if not len(mine) or not len(ops):
+    gaps, ops = facts.gaps_of("host_launch"), facts.device_ops
+    gaps = gaps.take(gaps["next_op"] != NULL)
+    if not len(gaps) or not len(ops):
         return 0.0
-    launch = ops["launch_end_ns"][gaps["next_op"][mine]]
-    start, end = (
-        gaps["start_ns"][mine],
-        np.where(launch == NULL, gaps["start_ns"][mine], np.minimum(gaps["end_ns"][mine], launch)),
-    )
+    launch, start = ops["launch_end_ns"][gaps["next_op"]], gaps["start_ns"]
+    end = np.where(launch == NULL, start, np.minimum(gaps["end_ns"], launch))
     keep = end > start
     return _per_step_us(facts, (start[keep], end[keep]))
 
 
 def _longest_fetch_us(facts: RankFacts) -> float:
-    mine = facts.host_spans["cause"] == CAUSE_CODE["dataloader"]
-    fetches = intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine])
-    length = fetches[1] - fetches[0]
+    start, end = intervals.union(*facts.spans_of("dataloader").bounds)
+    length = end - start
     return float(length.max()) / 1e3 if len(length) else 0.0
 
 
 def _span_count(facts: RankFacts, cause: str) -> float:
     if not len(facts.steps):
         return 0.0
-    start = facts.host_spans["start_ns"][facts.host_spans["cause"] == CAUSE_CODE[cause]]
+    start = facts.spans_of(cause)["start_ns"]
     inside = (start >= facts.steps["start_ns"][0]) & (start < facts.steps["end_ns"][-1])
     return float(inside.sum()) / len(facts.steps)
 
@@ -152,10 +143,8 @@ def _pageable_us(facts: RankFacts) -> float:
     mine = pageable_copies(facts)
     if not mine.any():
         return 0.0
-    copies = intervals.union(ops["start_ns"][mine], ops["end_ns"][mine])
-    exposed = facts.gaps["cause"] == CAUSE_CODE["memcpy"]
-    alone = (facts.gaps["start_ns"][exposed], facts.gaps["end_ns"][exposed])
-    return _per_step_us(facts, intervals.intersect(copies, alone))
+    copies = intervals.union(*ops.take(mine).bounds)
+    return _per_step_us(facts, intervals.intersect(copies, facts.gaps_of("memcpy").bounds))
 
 
 def _gemm(facts: RankFacts) -> tuple[float, float]:

@@ -201,10 +201,7 @@ def _explain_host(path: Table, graph: Graph) -> Table:
 
 
 def _spans(rank: RankGraph) -> list[tuple[str, intervals.Intervals]]:
-    spans, found = rank.facts.host_spans, []
-    for cause in HOST_OCCUPANTS:
-        mine = spans["cause"] == CAUSE_CODE[cause]
-        found.append((cause, intervals.union(spans["start_ns"][mine], spans["end_ns"][mine])))
+    found = [(cause, intervals.union(*rank.facts.spans_of(cause).bounds)) for cause in HOST_OCCUPANTS]
     if not rank.facts.is_device_rank:
         found.append(("compute", compute_work(rank.facts)))
     return found

@@ -10,7 +10,6 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.replay.model import RankGraph, Scenario
-from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
@@ -21,11 +20,7 @@ Scaled = tuple[tuple[Intervals, float], ...]
 
 def running(facts: RankFacts) -> Intervals:
     """When the training thread is on a core: operators, Python between them, garbage collection."""
-    collecting = facts.host_spans["cause"] == CAUSE_CODE["gc"]
-    parts = (host_work(facts), free_host(facts))
-    start = np.concatenate([p[0] for p in parts] + [facts.host_spans["start_ns"][collecting]])
-    end = np.concatenate([p[1] for p in parts] + [facts.host_spans["end_ns"][collecting]])
-    return intervals.union(start, end)
+    return intervals.merge(host_work(facts), free_host(facts), facts.spans_of("gc").bounds)
 
 
 def by_level(spans: Intervals, factor: Array) -> Scaled:
@@ -58,10 +53,7 @@ def _joined(parts: list[tuple[Intervals, float]]) -> list[tuple[Intervals, float
     for spans, share in parts:
         if len(spans[0]):
             alike[round(share, 4)].append(spans)
-    return [
-        (intervals.union(np.concatenate([s for s, _ in spans]), np.concatenate([e for _, e in spans])), share)
-        for share, spans in alike.items()
-    ]
+    return [(intervals.merge(*spans), share) for share, spans in alike.items()]
 
 
 class HostTimeline:

@@ -21,7 +21,6 @@ from ddprof.analyzers.replay.changes.loader.fetch_costs import fetch_costs
 from ddprof.analyzers.replay.host_time import HostTimeline, Scaled, by_level, on_top, running
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.simulate import Outcome, simulate
-from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
@@ -145,8 +144,7 @@ class _Load:
 
 
 def _loading(facts: RankFacts) -> Intervals:
-    mine = facts.host_spans["cause"] == CAUSE_CODE["dataloader"]
-    return intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine])
+    return intervals.union(*facts.spans_of("dataloader").bounds)
 
 
 def _cpu_share(facts: RankFacts) -> float:

@@ -22,7 +22,6 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import largest_gap
-from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_share, format_us
 
@@ -33,7 +32,7 @@ OWN_FACTOR = 3.0  # ranks this far above the typical one are named
 
 def common_callers(facts: RankFacts) -> str:
     """The operators that block most often, "aten::item (24), aten::nonzero (2)"."""
-    spans = facts.host_spans.take(facts.host_spans["cause"] == CAUSE_CODE["host_sync"])
+    spans = facts.spans_of("host_sync")
     labels = np.where(spans["operator"] == NO_STRING, spans["name"], spans["operator"])
     return ", ".join(f"{facts.strings[int(i)]} ({n})" for i, n in Counter(labels.tolist()).most_common(3))
 

@@ -16,10 +16,10 @@ from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
 from ddprof.analyzers.facts.cpu.waits import LIBRARY, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
-from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, HOST_WORK, NO_STRING
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, HOST_WORK, NO_STRING, of_cause
 from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT, collective_op, is_comm_annotation, matches
 from ddprof.analyzers.facts.steps import step_marks
-from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
+from ddprof.causes import HOST_OCCUPANTS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
@@ -39,8 +39,7 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
     spans = host_spans(trace, threads, DEVICE_OPS.empty())
     collectives, call = _comms(trace, threads)
     comms, messages = cpu_messages(trace, collectives, call)
-    taken = np.isin(spans["cause"], [CAUSE_CODE[c] for c in HOST_OCCUPANTS])
-    occupied = intervals.union(spans["start_ns"][taken], spans["end_ns"][taken])
+    occupied = intervals.union(*of_cause(spans, *HOST_OCCUPANTS).bounds)
     work = _operators(trace, threads, collectives, call)
     work = intervals.subtract(work, occupied)
     held, of = holding(comms, work)
@@ -51,9 +50,7 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
         "host_spans": spans,
         "host_work": HOST_WORK.table({"start_ns": work[0], "end_ns": work[1]}),
         "exposed": exposed.replace(comm=of[exposed["comm"]]),
-        "gaps": find_gaps(
-            DEVICE_OPS.empty(), spans, step_marks(steps), intervals.union(held["start_ns"], held["end_ns"]), work
-        ),
+        "gaps": find_gaps(DEVICE_OPS.empty(), spans, step_marks(steps), intervals.union(*held.bounds), work),
     }
 
 

@@ -8,7 +8,6 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes.ranks import chosen
-from ddprof.analyzers.replay.graph.build import host_cause
 from ddprof.analyzers.replay.model import Anchor, Graph, Scenario
 from ddprof.findings import Change
 
@@ -20,7 +19,7 @@ def remove_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """The host spends no time in spans of the cause; copies they launched and blocking inside them go too."""
     host, dur, freed = {}, {}, {}
     for rank, _ in chosen(change, graph, measures):
-        spans = host_cause(rank.facts, change.target)
+        spans = rank.facts.spans_of(change.target).bounds
         if change.target == "checkpoint":
             spans = _with_copies_between(rank.facts, spans)
         host[rank.position] = ((spans, 0.0),)
@@ -38,17 +37,16 @@ def _with_copies_between(facts: RankFacts, spans: intervals.Intervals) -> interv
     start, end = intervals.union(*spans)
     if len(start) < 2:
         return start, end
-    copies = intervals.union(*host_cause(facts, "host_sync"))
+    copies = intervals.union(*facts.spans_of("host_sync").bounds)
     filled = intervals.overlap(copies, end[:-1], start[1:]) >= FILLED_SHARE * (start[1:] - end[:-1])
-    return intervals.union(np.concatenate((start, end[:-1][filled])), np.concatenate((end, start[1:][filled])))
+    return intervals.merge((start, end), (end[:-1][filled], start[1:][filled]))
 
 
 def instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Every batch is in the prefetch queue when it is asked for."""
     host, freed = {}, {}
     for rank, _ in chosen(change, graph, measures):
-        start, end = host_cause(rank.facts, "dataloader")
-        spans = intervals.union(start, end)
+        spans = intervals.union(*rank.facts.spans_of("dataloader").bounds)
         length = spans[1] - spans[0]
         slow = length > PREFETCHED_US * 1e3
         total = float(length[slow].sum())
@@ -63,9 +61,8 @@ def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Blocking calls outside loading and saving return at once."""
     freed = {}
     for rank, _ in chosen(change, graph, measures):
-        kept = np.zeros(len(rank.anchors.kind), bool)
-        for cause in ("checkpoint", "dataloader"):
-            kept |= intervals.contains(intervals.union(*host_cause(rank.facts, cause)), rank.anchors.start_ns)
+        spans = intervals.union(*rank.facts.spans_of("checkpoint", "dataloader").bounds)
+        kept = intervals.contains(spans, rank.anchors.start_ns)
         waits = (rank.anchors.kind == Anchor.SYNC) & ~kept
         freed[rank.position] = frozenset(np.flatnonzero(waits).tolist())
     return Scenario(freed=freed)

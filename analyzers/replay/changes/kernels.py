@@ -39,8 +39,7 @@ def scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:
             names = groups["name"][groups["is_fp32"].astype(bool)]
             marked = np.isin(facts.device_ops["name"][rank.ops.row], names)
         else:
-            phase = facts.phases["phase"] == Phase.OPTIMIZER
-            spans = intervals.union(facts.phases["start_ns"][phase], facts.phases["end_ns"][phase])
+            spans = facts.phase_time(Phase.OPTIMIZER)
             marked = intervals.contains(spans, rank.ops.launch_ns)
             host[rank.position] = ((spans, change.values[1] if len(change.values) > 1 else 1.0),)
         marked &= ~rank.ops.is_comm

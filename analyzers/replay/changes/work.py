@@ -96,7 +96,7 @@ def _compute_per_step(graph: Graph) -> Array:
             times[i] = np.bincount(_step_of_ops(rank), weights=weight, minlength=len(rank.marks_ns))[:steps]
         else:
             steps_table = rank.facts.steps
-            times[i] = intervals.overlap(host_work(rank.facts), steps_table["start_ns"], steps_table["end_ns"])[:steps]
+            times[i] = intervals.overlap(host_work(rank.facts), *steps_table.bounds)[:steps]
     return times
 
 
@@ -148,9 +148,6 @@ def scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
             host[rank.position] = alike
             continue
         lo, hi = rank.origin_ns, int(rank.marks_ns[-1])
-        taken = intervals.union(facts.host_spans["start_ns"], facts.host_spans["end_ns"])
-        if not facts.is_device_rank:
-            work = host_work(facts)
-            taken = intervals.union(np.concatenate((taken[0], work[0])), np.concatenate((taken[1], work[1])))
+        taken = intervals.merge(facts.host_spans.bounds, host_work(facts))
         host[rank.position] = ((intervals.complement(taken, lo, hi), 1.0 / factor),)
     return Scenario(host_scale=host)

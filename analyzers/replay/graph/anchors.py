@@ -71,21 +71,20 @@ def _wake(start: Array, end: Array) -> Array:
 
 
 def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
-    mine = facts.host_spans["cause"] == CAUSE_CODE["host_sync"]
-    frees = matches(_FREE, facts.strings)[facts.host_spans["name"]]
-    mine |= frees & (facts.host_spans["cause"] == CAUSE_CODE["allocator"])
-    return Anchor.SYNC, facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]
+    spans = facts.spans_of("host_sync", "allocator")
+    frees = matches(_FREE, facts.strings)[spans["name"]]
+    return Anchor.SYNC, *spans.take((spans["cause"] == CAUSE_CODE["host_sync"]) | frees).bounds
 
 
 def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     """Fetches that blocked on worker processes: the batch comes when they have it, whatever the consumer does."""
-    spans = facts.host_spans
-    mine = (spans["cause"] == CAUSE_CODE["dataloader"]) & matches(_WORKERS, facts.strings)[spans["name"]]
+    spans = facts.spans_of("dataloader")
+    mine = matches(_WORKERS, facts.strings)[spans["name"]]
     step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0
     mine &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
     if facts.sidecar and not (facts.sidecar.get("dataloader") or {}).get("num_workers"):
         mine[:] = False  # fetched in this very process: host work, not a wait
-    return Anchor.LOADER, spans["start_ns"][mine], spans["end_ns"][mine]
+    return Anchor.LOADER, *spans.take(mine).bounds
 
 
 def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:
@@ -98,7 +97,7 @@ def _host_comm_waits(facts: RankFacts, arrived_ns: Array) -> tuple[Anchor, Array
     """CPU ranks: idle host time that lasts until a communication ends is a wait for it."""
     if facts.is_device_rank or not len(facts.exposed):
         return Anchor.SYNC, np.empty(0, np.int64), np.empty(0, np.int64)
-    start, end = intervals.union(facts.exposed["start_ns"], facts.exposed["end_ns"])
+    start, end = intervals.union(*facts.exposed.bounds)
     # Threads wake a little after the communication they waited for, and buckets are waited for one by one.
     ends = np.sort(facts.comms["end_ns"])
     at = np.searchsorted(ends, end + _wake(start, end), side="right") - 1

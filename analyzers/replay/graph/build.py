@@ -15,7 +15,6 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.graph.anchors import find_anchors
 from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
 from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
-from ddprof.causes import CAUSE_CODE
 from ddprof.tables import NULL, Array
 
 CHAIN, POST, FINISH, ANCHOR, MARK = range(5)
@@ -39,7 +38,7 @@ def build_graph(job: JobFacts) -> Graph:
 
 def _beside(facts: RankFacts, base: dict[str, Array]) -> Array:
     """Share of each operation that ran beside communication; 0 for communication itself."""
-    comm = intervals.union(facts.comms["start_ns"], facts.comms["end_ns"])
+    comm = intervals.union(*facts.comms.bounds)
     share = intervals.overlap(comm, base["start"], base["start"] + base["dur"]) / np.maximum(base["dur"], 1)
     return np.where(base["is_comm"], 0.0, share)
 
@@ -272,9 +271,3 @@ def _order(ops: Ops, anchors: Anchors, marks: Array, first: Array, last: Array) 
     rank = np.concatenate([np.full(len(i), r) for _, i, _, r in kinds])
     order = np.lexsort((index, rank, time))
     return tuple(zip(kind[order].tolist(), index[order].tolist(), strict=True))
-
-
-def host_cause(facts: RankFacts, cause: str) -> tuple[Array, Array]:
-    """Host spans of one cause, start and end (may nest)."""
-    mine = facts.host_spans["cause"] == CAUSE_CODE[cause]
-    return facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine]

@@ -85,15 +85,14 @@ def phase_work(rank: RankGraph, pauses: Scaled) -> PhaseWork:
     for paused, _ in pauses:
         work = intervals.subtract(work, paused)
     steady = intervals.subtract(work, _long_gaps(facts))
-    exposed = intervals.union(facts.exposed["start_ns"], facts.exposed["end_ns"])
+    exposed = intervals.union(*facts.exposed.bounds)
     moved = _moving(rank, exposed)
     timed = timed_phases(facts)
     spans: dict[Phase | None, Intervals] = {None: steady}
     everything: dict[Phase | None, Intervals] = {None: work}
     paces: dict[Phase, float] = {}
     for phase in Phase:
-        mine = facts.phases["phase"] == phase
-        whole = intervals.union(facts.phases["start_ns"][mine], facts.phases["end_ns"][mine])
+        whole = facts.phase_time(phase)
         for parts, of in ((spans, steady), (everything, work)):
             parts[phase] = intervals.intersect(of, whole)
             parts[None] = intervals.subtract(parts[None], whole)

@@ -17,7 +17,6 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.job.whole_run.unprofiled_steps import untraced_pace, untraced_pauses
-from ddprof.analyzers.replay.graph.build import host_cause
 from ddprof.analyzers.replay.host_time import Scaled, on_top
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.analyzers.replay.simulate import Outcome, simulate
@@ -121,9 +120,8 @@ def _unprofiled(
 
 
 def _pauses(rank: RankGraph) -> Scaled:
-    return tuple(
-        (intervals.union(*host_cause(rank.facts, cause)), share) for cause, share in untraced_pauses(rank.facts).items()
-    )
+    shares, facts = untraced_pauses(rank.facts), rank.facts
+    return tuple((intervals.union(*facts.spans_of(cause).bounds), share) for cause, share in shares.items())
 
 
 def _at(graph: Graph, host: Mapping[int, HostTime], step_us: float, pace: float) -> Untraced:

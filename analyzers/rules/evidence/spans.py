@@ -8,9 +8,8 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Stalls
-from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Evidence
-from ddprof.tables import NULL
+from ddprof.tables import NULL, Table
 from ddprof.units import format_share, format_us
 
 
@@ -23,14 +22,18 @@ def at(measures: Measures, position: int, start_ns: int, end_ns: int, text: str,
 def largest_span(measures: Measures, position: int, cause: str) -> list[Evidence]:
     """The longest host span of a cause on one rank, [] if it has none."""
     facts = measures.job.ranks[position]
-    rows = np.flatnonzero(facts.host_spans["cause"] == CAUSE_CODE[cause])
-    if not len(rows):
+    spans = facts.spans_of(cause)
+    if not len(spans):
         return []
-    length = facts.host_spans["end_ns"][rows] - facts.host_spans["start_ns"][rows]
-    row = int(rows[np.argmax(length)])
-    start, end = int(facts.host_spans["start_ns"][row]), int(facts.host_spans["end_ns"][row])
-    name = _name(facts, int(facts.host_spans["name"][row]), int(facts.host_spans["operator"][row]))
+    start, end, *names = _longest(spans, "name", "operator")
+    name = _name(facts, *names)
     return [at(measures, position, start, end, f"longest: {name} took {format_us((end - start) / 1e3)}", name)]
+
+
+def _longest(spans: Table, *columns: str) -> list[int]:
+    """Start, end and further columns of the longest span."""
+    row = int(np.argmax(spans["end_ns"] - spans["start_ns"]))
+    return [int(spans[column][row]) for column in ("start_ns", "end_ns", *columns)]
 
 
 def _name(facts: RankFacts, name: int, operator: int) -> str:
@@ -41,13 +44,10 @@ def _name(facts: RankFacts, name: int, operator: int) -> str:
 def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]:
     """The longest idle piece of a cause on one rank, and the operation that ended it."""
     facts = measures.job.ranks[position]
-    rows = np.flatnonzero(facts.gaps["cause"] == CAUSE_CODE[cause])
-    if not len(rows):
+    gaps = facts.gaps_of(cause)
+    if not len(gaps):
         return []
-    length = facts.gaps["end_ns"][rows] - facts.gaps["start_ns"][rows]
-    row = int(rows[np.argmax(length)])
-    start, end = int(facts.gaps["start_ns"][row]), int(facts.gaps["end_ns"][row])
-    following = int(facts.gaps["next_op"][row])
+    start, end, following = _longest(gaps, "next_op")
     event = (
         facts.strings[int(facts.device_ops["name"][following])] if following != NULL and len(facts.device_ops) else None
     )

@@ -12,7 +12,6 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.graph.anchors import BLOCKED_FETCH_NS
-from ddprof.causes import CAUSE_CODE
 from ddprof.tables import Array
 
 # Share of the recording spent waiting for batches. Below it the loader keeps up, and the rate of arrivals is the
@@ -49,8 +48,7 @@ def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
     timed = facts.sidecar.get("fetching") or {}
     if timed.get("fetch_ns"):
         return _timed(timed)
-    mine = facts.host_spans["cause"] == CAUSE_CODE["dataloader"]
-    start, end = intervals.union(facts.host_spans["start_ns"][mine], facts.host_spans["end_ns"][mine])
+    start, end = intervals.union(*facts.spans_of("dataloader").bounds)
     if not len(start) or workers is None:
         return None
     if workers == 0:

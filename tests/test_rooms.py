@@ -1,0 +1,33 @@
+"""The file tree alone answers a stranger: rooms are small, and tests lie where their sources lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("ddprof", "analyzers", "dashboard", "workloads", "sample_traces")
+MAX_FILES = 15  # a folder with more than a dozen files is several rooms; two or three may wait for the next door
+# One file per finding, per command, per training script: whoever looks for one knows its name.
+COLLECTIONS = {"analyzers/rules", "ddprof/cli", "workloads"}
+# Where tests lie -> the sources they mirror. Tests of whole runs stand at the top of each.
+MIRRORED = {"tests/analyzers": "analyzers", "tests/capture": "ddprof/capture", "tests/readers": "ddprof/readers"}
+
+
+def test_a_crowded_folder_becomes_several_rooms() -> None:
+    folders = {file.parent for package in PACKAGES for file in (ROOT / package).rglob("*.py")}
+    sizes = {
+        folder.relative_to(ROOT).as_posix(): sum(file.name != "__init__.py" for file in folder.glob("*.py"))
+        for folder in folders
+    }
+    assert {name: size for name, size in sizes.items() if size > MAX_FILES and name not in COLLECTIONS} == {}
+
+
+def test_test_files_lie_where_their_sources_lie() -> None:
+    """`test_NAME.py` tests a module, or a room from its door: the room it lies in or one inside."""
+    lost = []
+    for tests, sources in MIRRORED.items():
+        for file in (ROOT / tests).glob("*/**/test_*.py"):
+            name, room = file.stem.removeprefix("test_"), ROOT / sources / file.parent.relative_to(ROOT / tests)
+            if not ((room / f"{name}.py").exists() or (room / name).is_dir() or room.name == name):
+                lost.append(file.relative_to(ROOT).as_posix())
+    assert lost == []

@@ -22,7 +22,9 @@ from ddprof.capture.launcher.host.nvml import Nvml
 from ddprof.capture.launcher.host.topology import read_topology
 from ddprof.capture.launcher.launch import run_child
 from ddprof.capture.launcher.monitor import JobMonitor
+from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.shim import child_environment, package_dir, write_shim
+from ddprof.capture.launcher.summary import summarize
 from ddprof.capture.launcher.upload import is_url, local_parent, upload
 from ddprof.errors import UsageError
 
@@ -148,8 +150,8 @@ def _finish(
     folder: run_folder.RunFolder, options: RunOptions, begun: dict[str, Any], seen: dict[str, Any], code: int
 ) -> None:
     """Complete the manifest with what was `seen` of the host, and say in one line where things are and what is next."""
-    notes = run_folder.salvage(folder.path)
-    summary = run_folder.summarize(folder.path)
+    notes = salvage(folder.path)
+    summary = summarize(folder.path)
     topology = Guard().attempt("topology", read_topology)
     ended = manifest.end(begun, summary, code, time.time_ns(), notes, folder.manifest.name == MANIFEST)
     _write(folder, {**ended, **seen, "topology": topology})

@@ -1,17 +1,18 @@
-"""Requests to a running job.
+"""Requests to a running job: a small file in the run folder.
 
-A small file in the run folder, polled by a thread, seen by the step path as one comparison.
+`ddprof trigger`, `ddprof stop` and monitor mode write it; a thread of each rank polls it. A rank's steps pay nothing
+while nothing is asked.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ddprof.capture.files.layout import CONTROL
+from ddprof.capture.files.storage import read_json, write_json
 
 _POLL_S = 0.5
 _STUCK_POLLS = 10  # 5 s without a step boundary
@@ -24,6 +25,12 @@ class Request(NamedTuple):
     first_step: int
     steps: int
     reason: str
+
+
+def send(run_dir: Path, request: Request) -> None:
+    """Ask every rank of the job. Raises OSError."""
+    before = read_json(run_dir / CONTROL) or {}
+    write_json(run_dir / CONTROL, {"id": int(before.get("id", 0)) + 1, **request._asdict()})
 
 
 class ControlReader:
@@ -81,12 +88,12 @@ class ControlReader:
 
     def _poll(self) -> None:
         try:
-            content: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+            content = read_json(self._path) or {}
             identifier = int(content["id"])
             request = Request(
                 str(content["action"]), int(content["first_step"]), int(content["steps"]), str(content["reason"])
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return  # no request, or one of a newer version
         if identifier > self._seen_id:
             self._seen_id = identifier

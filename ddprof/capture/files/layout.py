@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-from pathlib import Path
 
 SCHEMA = "ddprof.run/1"
 MANIFEST = "manifest.json"
@@ -37,11 +36,3 @@ def parse_stem(name: str) -> dict[str, str | None] | None:
     """The fields of a file name of a run folder, or None where it is not one of ours."""
     match = _STEM.match(name)
     return match.groupdict() if match else None
-
-
-def sidecar_of(path: Path) -> Path:
-    """The sidecar that belongs to any per-rank file of a run folder. Raises ValueError on a foreign name."""
-    fields = parse_stem(path.name)
-    if fields is None:
-        raise ValueError(f"{path.name} is not a file of a ddprof run folder")
-    return path.with_name(f"rank{fields['rank']}.{fields['host']}.{fields['pid']}.{fields['restart']}{SIDECAR_SUFFIX}")

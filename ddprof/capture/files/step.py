@@ -23,3 +23,8 @@ class Step(NamedTuple):
     optimizer_ns: int
     collective_ns: int
     profiled: bool
+
+    def record(self) -> dict[str, int | bool]:
+        """The step as the sidecar has it."""
+        fields = self._asdict()
+        return {"index": fields.pop("number"), **fields}

@@ -1,4 +1,4 @@
-"""Writing files of a run folder: whole or not at all."""
+"""Reading and writing files of a run folder: whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object, None if there is none that can be read."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from ddprof.capture.files.layout import CONTROL, RING_SUFFIX
+from ddprof.capture.files.control import Request, send
+from ddprof.capture.files.layout import RING_SUFFIX
 from ddprof.capture.files.ring import read_ring
 from ddprof.capture.files.step import Step
-from ddprof.capture.files.storage import write_json
-from ddprof.capture.launcher.run_folder import read_json
 
 RECENT_STEPS = 64
 _REACTION_S = 1.5  # ranks look for requests twice a second; a shared file system adds its own delay
@@ -94,15 +93,10 @@ def request_window(folder: Path, ranks: Sequence[LiveRank], steps: int, reason: 
     step_s = max((rank.median_ns() for rank in ranks), default=0) / 1e9
     ahead = 2 + (int(_REACTION_S / step_s) if step_s > 0 else 2)
     first_step = max((rank.last_step for rank in ranks), default=0) + ahead
-    _send(folder, {"action": "trace", "first_step": first_step, "steps": steps, "reason": reason})
+    send(folder, Request("trace", first_step, steps, reason))
     return first_step
 
 
 def request_stop(folder: Path) -> None:
     """Ask every rank to end capture; the job goes on. Raises OSError."""
-    _send(folder, {"action": "stop", "first_step": 0, "steps": 0, "reason": "ddprof stop"})
-
-
-def _send(folder: Path, request: dict[str, int | str]) -> None:
-    before = read_json(folder / CONTROL) or {}
-    write_json(folder / CONTROL, {"id": int(before.get("id", 0)) + 1, **request})
+    send(folder, Request("stop", 0, 0, "ddprof stop"))

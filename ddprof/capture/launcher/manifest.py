@@ -13,7 +13,7 @@ from typing import Any
 
 from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
-from ddprof.capture.launcher.run_folder import RunSummary
+from ddprof.capture.launcher.summary import RunSummary
 
 
 def begin(command_line: Sequence[str], options: Mapping[str, Any], started_ns: int) -> dict[str, Any]:

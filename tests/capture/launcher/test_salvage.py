@@ -1,0 +1,44 @@
+"""What a killed rank left becomes readable; what still runs is left alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ddprof.capture.files.layout import host_label
+from ddprof.capture.files.ring import StepRing
+from ddprof.capture.files.step import Step
+from ddprof.capture.files.storage import read_json, write_json
+from ddprof.capture.launcher.salvage import salvage
+
+
+def step(number: int) -> Step:
+    return Step(number, number * 100, number * 100 + 10, 1, 2, 3, 4, 5, False)
+
+
+def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:
+    host, pid = host_label(), 2**22 + 7  # no process has such an id
+    stem = f"rank1.{host}.{pid}.0"
+    write_json(tmp_path / f"{stem}.sidecar.json", {"state": "running", "rank": 1, "steps": [{"index": 0}], "notes": []})
+    ring = StepRing(tmp_path / f"{stem}.ring", {"rank": 1, "host": "h"})
+    for number in range(4):
+        ring.write(step(number))
+    (tmp_path / f"{stem}.0.pt.trace.json").write_text("{}")
+    (tmp_path / f"{stem}.sidecar.json.{pid}.tmp").write_text('{"half":')
+    notes = salvage(tmp_path)
+    content = read_json(tmp_path / f"{stem}.sidecar.json")
+    assert content is not None
+    assert content["state"] == "killed"
+    assert [entry["index"] for entry in content["steps"]] == [0, 1, 2, 3]
+    assert content["windows"][0]["trace_path"] == f"{stem}.0.pt.trace.json"
+    assert len(notes) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.0.pt.trace.json", f"{stem}.sidecar.json"]
+
+
+def test_salvage_leaves_running_ranks_and_other_hosts_alone(tmp_path: Path) -> None:
+    alive = tmp_path / f"rank0.{host_label()}.{os.getpid()}.0.ring"
+    elsewhere = tmp_path / "rank1.another-host.4194311.0.ring"
+    for path in (alive, elsewhere):
+        StepRing(path, {"rank": 0}).close()
+    assert salvage(tmp_path) == []
+    assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere])

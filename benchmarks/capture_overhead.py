@@ -96,7 +96,7 @@ def job(options: argparse.Namespace) -> None:
             for _ in range(SETTLING_STEPS):
                 step()
             if mode == "window":
-                session.plan.request(0, WINDOW_STEPS + 1)
+                session.plan.request(0, WINDOW_STEPS + 1, "benchmark")
                 session.tracker.calm_until = 0
                 step()  # opens the window
                 pair[mode], _ = cpu_of(WINDOW_STEPS)
@@ -122,11 +122,13 @@ def direct_us(session: Any, optimizer: Any) -> float:
     from torch.utils.data import DataLoader, TensorDataset
 
     from ddprof.capture.files.step import BACKWARD, DATA, FORWARD, OPTIMIZER
+    from ddprof.capture.instruments.dataloader import DataLoading
 
     loader = DataLoader(TensorDataset(torch.randn(8, 8)), batch_size=8)
     batches = iter(loader)
     batch = next(batches)
-    saw_batch = session.guard.wrap(session.loading.saw_batch)
+    loading = next(one for one in session.instrumentors if isinstance(one, DataLoading))
+    saw_batch = session.guard.wrap(loading.saw_batch)
     rounds = 20_000
     started = time.thread_time()
     for _ in range(rounds):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.import_hook import ImportHook
@@ -12,7 +13,7 @@ from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
 from ddprof.capture.instruments.collectives import Collectives
 from ddprof.capture.instruments.dataloader import DataLoading
-from ddprof.capture.instruments.forward import Compiled, DeepSpeed, ForwardPasses, Fsdp1, Fsdp2
+from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
 from ddprof.capture.instruments.garbage import GarbageCollection
 from ddprof.capture.instruments.gradients import GradientTimes
 from ddprof.capture.instruments.optimizer import OptimizerSteps
@@ -22,9 +23,11 @@ from ddprof.capture.instruments.syncs import HostSyncs
 from ddprof.capture.instruments.workers import LoaderWorkers
 from ddprof.capture.processes import follow_children
 from ddprof.capture.session import Session
-from ddprof.capture.signals import Watchdog
 from ddprof.capture.window.flight_recorder import enable_on_old_torch
 from ddprof.capture.window.trace import warm_import
+
+if TYPE_CHECKING:
+    from ddprof.capture.hub import Hub
 
 MIN_TORCH = (2, 4)
 
@@ -41,49 +44,41 @@ def start(config_path: str) -> Session:
 
 
 def _begin(session: Session) -> None:
-    version = sys.modules["torch"].__version__
-    major, minor = (int("".join(c for c in part if c.isdigit()) or 0) for part in version.split(".")[:2])
-    if (major, minor) < MIN_TORCH:
-        raise RuntimeError(f"torch {version} is older than {MIN_TORCH[0]}.{MIN_TORCH[1]}")
+    torch = sys.modules["torch"]
+    version = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in torch.__version__.split(".")[:2])
+    if version < MIN_TORCH:
+        raise RuntimeError(f"torch {torch.__version__} is older than {MIN_TORCH[0]}.{MIN_TORCH[1]}")
     warm_import()
-    note = enable_on_old_torch()
+    note = enable_on_old_torch(version)
     if note:
         session.journal.note(note)
     hook = ImportHook()
-    for instrumentor in instrumentors(session):
-        session.instrumentors.append(instrumentor)
+    session.attach(instrumentors(session))
+    for instrumentor in session.instrumentors:
         install = session.guard.wrap(instrumentor.install)
         if instrumentor.module == "torch":
-            install(sys.modules["torch"])  # its import has just ended, though its spec still says it is initializing
+            install(torch)  # its import has just ended, though its spec still says it is initializing
         else:
             hook.when_imported(instrumentor.module, install)
     follow_children(session)
-    session.watchdog = Watchdog(session)
 
 
-def instrumentors(session: Session) -> list[Instrumentor]:
+def instrumentors(hub: Hub) -> list[Instrumentor]:
     """One of each, in the order of installation."""
-    forward = ForwardPasses(session)
-    syncs = HostSyncs(session)
-    gradients = GradientTimes(session)
-    loading = DataLoading(session)
-    session.forward, session.syncs, session.gradients, session.loading = forward, syncs, gradients, loading
+    forward = ForwardPasses(hub)
     return [
-        UserProfilers(session),
-        loading,
-        LoaderWorkers(session),
+        UserProfilers(hub),
+        DataLoading(hub),
+        LoaderWorkers(hub),
         forward,
-        Backward(session),
-        OptimizerSteps(session),
-        Collectives(session),
-        GarbageCollection(session),
-        TorchSave(session),
-        syncs,
-        gradients,
-        Fsdp1(session, forward),
-        Fsdp2(session, forward),
-        Compiled(session, forward),
-        DeepSpeed(session, forward),
-        PipelineSchedules(session),
-        DistributedCheckpoint(session),
+        Backward(hub),
+        OptimizerSteps(hub),
+        Collectives(hub),
+        GarbageCollection(hub),
+        TorchSave(hub),
+        HostSyncs(hub),
+        GradientTimes(hub),
+        *wrapper_forwards(forward),
+        PipelineSchedules(hub),
+        DistributedCheckpoint(hub),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 _RECENT_PAUSES = 4096
@@ -12,7 +13,7 @@ _MAX_NOTES = 64
 
 
 class Journal:
-    """Written by the session, read by the sidecar."""
+    """Written by the session and its instrumentors, read by the sidecar."""
 
     def __init__(self) -> None:
         self.windows: list[dict[str, Any]] = []
@@ -25,6 +26,7 @@ class Journal:
         self._batches: deque[list[int]] = deque(maxlen=_RECENT_BATCHES)  # [step, batches, samples, elements]
         self.fetches: deque[list[int]] = deque(maxlen=_RECENT_FETCHES)  # loaders without workers
         self.gradient_ready: dict[str, Any] | None = None
+        self.nccl_log: Path | None = None  # where NCCL writes, if it was asked to
         self._said: set[str] = set()
 
     def batch_fetched(self, step: int, samples: int, elements: int) -> None:

@@ -7,11 +7,11 @@ DataLoader workers and compile workers import torch too, and leave no trace.
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddprof.capture import sidecar
 from ddprof.capture.clock import ClockSync
@@ -23,7 +23,9 @@ from ddprof.capture.files.layout import FLIGHT_RECORDER_SUFFIX, RING_SUFFIX, SID
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.guard import Guard, say
 from ddprof.capture.identity import RankIdentity, identify
+from ddprof.capture.instruments.base import Instrumentor, Listeners
 from ddprof.capture.journal import Journal
+from ddprof.capture.signals import Watchdog
 from ddprof.capture.steps.native_tracker import native_tracker
 from ddprof.capture.steps.own_cost import OwnCost
 from ddprof.capture.steps.tracker import StepTracker
@@ -33,12 +35,6 @@ from ddprof.capture.window.plan import WindowPlan
 from ddprof.capture.window.trace import TraceWindow
 
 if TYPE_CHECKING:
-    from ddprof.capture.instruments.base import Instrumentor
-    from ddprof.capture.instruments.dataloader import DataLoading
-    from ddprof.capture.instruments.forward import ForwardPasses
-    from ddprof.capture.instruments.gradients import GradientTimes
-    from ddprof.capture.instruments.syncs import HostSyncs
-    from ddprof.capture.signals import Watchdog
     from ddprof.capture.steps._phases import StepTracker as NativeStepTracker
 
 _JOIN_S = 20.0  # longest wait for our own compression at exit
@@ -51,34 +47,34 @@ class Session:
 
     def __init__(self, config: CaptureConfig) -> None:
         self.config = config
+        self.folder = Path(config.run_dir)
         self.guard = Guard()
         self.annotator = Annotator()
         self.own_cost = OwnCost(self.guard)
         self.observed = Observed(self.guard)
         self.journal = Journal()
-        self.control = ControlReader(Path(config.run_dir), self._attend, self.guard.wrap(self._stuck))
+        self.control = ControlReader(self.folder, self._attend, self.guard.wrap(self._stuck))
         self.clock = ClockSync(config.clock)
         self.window = TraceWindow(self.annotator, self.journal.note, config.record_shapes)
         self.plan = WindowPlan(config.skip_steps, config.window_steps, config.every_steps, config.mode == "trace")
         self.identity: RankIdentity | None = None
         self.ring: StepRing | None = None
-        self.nccl_log: Path | None = None
         self.finished = False  # the flush has begun
-        self.flushed = False  # and ended
-        self.instrumentors: list[Instrumentor] = []
-        self.forward: ForwardPasses | None = None
-        self.syncs: HostSyncs | None = None
-        self.loading: DataLoading | None = None
-        self.gradients: GradientTimes | None = None
-        self.watchdog: Watchdog | None = None
         self._windows_allowed = True
-        self._reason = "planned"
+        self.attach([])
         self._make_tracker()
         self.finish = self.guard.wrap(self._finish)
-        self.identified = self.guard.wrap(self._identified)
-        self.user_profiler_starts = self.guard.wrap(self._user_profiler_starts)
-        self.optimizer_stepped = self.guard.wrap_hook(self._optimizer_stepped)
+        self.watchdog = Watchdog(self.finish)
+        self.process_group_exists: Callable[[], Any] = self.guard.wrap(self._identify)
+        self.user_profiler_starts: Callable[[], Any] = self.guard.wrap(self._user_profiler_starts)
+        self.optimizer_stepped: Callable[..., Any] = self.guard.wrap_hook(self._optimizer_stepped)
         atexit.register(self.finish, "exit")
+
+    def attach(self, instrumentors: Sequence[Instrumentor]) -> None:
+        """Tell these what happens from now on."""
+        self.instrumentors = instrumentors
+        self._listeners = Listeners(instrumentors)
+        self._at_optimizer_step = self._listeners.optimizer_stepped
 
     # ------------------------------------------------------------------ phases
 
@@ -88,6 +84,8 @@ class Session:
         callbacks = shield(self._boundary), shield(self.annotator.open), shield(Range.close)
         native = native_tracker(*callbacks)
         self.tracker: StepTracker | NativeStepTracker
+        self.begin: Callable[..., Any]
+        self.end: Callable[..., Any]
         if native is not None:
             self.guard.lead(native)
             self.tracker, self.begin, self.end = native, native.begin, native.end
@@ -98,23 +96,16 @@ class Session:
 
     def _optimizer_stepped(self, optimizer: object, _: object) -> None:
         if self.identity is None:
-            self._identified()
+            self._identify()
         if id(optimizer) not in self.observed.optimizers:
             self.observed.saw_optimizer(optimizer)
-        if self.loading is not None and self.loading.trains is None:
-            self.loading.optimizer_stepped()
+        if self._at_optimizer_step:
+            self._at_optimizer_step = [hook for hook in self._at_optimizer_step if hook()]
         self.tracker.optimizer_stepped(id(optimizer))
 
     # ------------------------------------------------------------------ becoming a rank
 
-    def nccl_may_start(self, backend: object) -> None:
-        """A process group is about to be made: NCCL reads its log's settings when it first speaks."""
-        distributed = sys.modules["torch"].distributed
-        if distributed.is_nccl_available() and (backend is None or "nccl" in str(backend)) and self.nccl_log is None:
-            folder = Path(self.config.run_dir)
-            self.nccl_log = self.guard.attempt("NCCL's log", lambda: nccl_log.ask(folder, os.environ))
-
-    def _identified(self) -> None:
+    def _identify(self) -> None:
         """Called once a process group exists, or at the first optimizer step."""
         found = identify()
         if self.identity is not None and (self.identity.source == "c10d" or found.source != "c10d"):
@@ -129,8 +120,7 @@ class Session:
         self.guard.attempt("step ring", lambda: self.tracker.write_to(self.ring))
         self.guard.attempt("clock", lambda: self.clock.announce(found))
         self.control.start()
-        if self.watchdog is not None:
-            self.watchdog.arm()
+        self.watchdog.arm()
         self.write_sidecar("running")
 
     def _remove_early_files(self) -> None:
@@ -147,7 +137,7 @@ class Session:
         if self.identity is None:
             raise RuntimeError("the rank is not known yet")
         middle = "" if window is None else f".{window}"
-        return Path(self.config.run_dir) / f"{self.identity.stem}{middle}{suffix}"
+        return self.folder / f"{self.identity.stem}{middle}{suffix}"
 
     # ------------------------------------------------------------------ between two steps
 
@@ -156,22 +146,21 @@ class Session:
         started = time.perf_counter_ns()
         tracker, window = self.tracker, self.window
         beside_window = window.is_open or tracker.disturbed
-        if window.is_open and self.gradients is not None:
-            self.gradients.step_ended(next_index - 1)
+        if window.is_open or next_index <= _SETTLED_STEP:
+            for step_ended in self._listeners.step_ended:
+                step_ended(next_index - 1)
         if window.is_open and self.plan.closes_at(next_index):
             self._close_window(next_index - 1)
         request = self.control.take()
         if request is not None and self._requested(request):
             return True
-        if self._windows_allowed and not window.is_open and self.plan.opens_at(next_index):
-            self._open_window(next_index)
+        if self._windows_allowed and not window.is_open:
+            reason = self.plan.opens_at(next_index)
+            if reason is not None:
+                self._open_window(next_index, reason)
         if window.is_open:
-            if self.gradients is not None and self.plan.is_last(next_index):
-                self.gradients.arm()
             window.mark_step(next_index)
         self.clock.step_boundary(self.identity)
-        if self.forward is not None and next_index <= _SETTLED_STEP:
-            self.forward.step_done()
         tracker.disturbed = window.compressing
         heavy = time.perf_counter_ns() - started > _HEAVY_NS
         if next_index >= self.own_cost.next_step:
@@ -197,30 +186,26 @@ class Session:
             self.guard.disable()
             return True
         if request.action == "trace":
-            self.plan.request(request.first_step, request.steps)
-            self._reason = request.reason
+            self.plan.request(request.first_step, request.steps, request.reason)
         return False
 
-    def _open_window(self, first_step: int) -> None:
-        if not self.window.open(first_step):
+    def _open_window(self, first_step: int, reason: str) -> None:
+        if not self.window.open(first_step, reason):
             return
         self._profiles(True)
-        if self.syncs is not None:
-            self.syncs.arm()
+        for window_opened in self._listeners.window_opened:
+            window_opened(first_step, self.plan.last_step)
 
     def _close_window(self, last_step: int, same_thread: bool = True) -> None:
         """Stop, export, dump the flight recorder, refresh the sidecar."""
-        if self.syncs is not None:
-            self.syncs.disarm()
-        if self.gradients is not None:
-            self.gradients.disarm()
+        for window_closed in self._listeners.window_closed:
+            window_closed()
         index = len(self.journal.windows)
         stem = self.path("", index)
         record = self.window.close(stem, last_step, same_thread)
         self._profiles(self.window.is_open)
         if record is None:
             return
-        record["reason"], self._reason = self._reason, "planned"
         self.journal.windows.append(record)
         reason = self.guard.attempt(
             "flight recorder",
@@ -241,7 +226,7 @@ class Session:
 
     def _user_profiler_starts(self) -> None:
         """The script starts its own profiler: ours ends first, or neither would record."""
-        if self.window.is_open and not self.window.starting:
+        if self.window.is_open:
             self._close_window(self.tracker.index)
             self.journal.note(
                 f"the trace window ended in step {self.tracker.index}: the script started its own profiler"
@@ -253,25 +238,26 @@ class Session:
         """Flush everything that is still open: at exit, and before a signal kills the process."""
         if self.finished or self.identity is None:
             return
-        self.finished = True
-        same_thread = reason != "watchdog"
-        self.control.stop()
-        if self.window.is_open:
-            self._close_window(self.tracker.index, same_thread)
-        self.tracker.finish()
-        if reason in ("watchdog", "signal"):
-            self.guard.attempt("flight recorder", lambda: flight_recorder.dump_all(self.path(FLIGHT_RECORDER_SUFFIX)))
-        self.clock.stop()
-        self.write_sidecar(reason)
-        self.guard.attempt("NCCL's log", lambda: nccl_log.clear(self.nccl_log))
-        self.window.join(_JOIN_S)
-        self.flushed = True
-        if self.watchdog is not None:
-            self.watchdog.flushed()
+        with self.watchdog.flushing():
+            self.finished = True
+            self.control.stop()
+            if self.window.is_open:
+                self._close_window(self.tracker.index, same_thread=reason != "watchdog")
+            self.tracker.finish()
+            if reason in ("watchdog", "signal"):
+                self._dump_flight_recorder()
+            self.clock.stop()
+            self.write_sidecar(reason)
+            self.guard.attempt("NCCL's log", lambda: nccl_log.clear(self.journal.nccl_log))
+            self.window.join(_JOIN_S)
+
+    def _dump_flight_recorder(self) -> None:
+        """What explains a hang: every collective that is still in the recorder."""
+        self.guard.attempt("flight recorder", lambda: flight_recorder.dump_all(self.path(FLIGHT_RECORDER_SUFFIX)))
 
     def _stuck(self) -> None:
         """The training thread hangs and somebody asked to stop: keep what explains it. The job is left as it is."""
-        self.guard.attempt("flight recorder", lambda: flight_recorder.dump_all(self.path(FLIGHT_RECORDER_SUFFIX)))
+        self._dump_flight_recorder()
         self.journal.note(f"no step ended for 5 s after a stop was asked for: hanging in step {self.tracker.index}")
         self.write_sidecar("running")
 
@@ -292,8 +278,8 @@ class Session:
             # A forked DataLoader worker would record every operator into memory nobody ever reads.
             torch.autograd._enable_record_function(False)
         self.identity = None
-        self.ring = self.nccl_log = None
-        self.finished = self.flushed = False
+        self.ring = None
+        self.finished = False
         self.journal = Journal()
         self.guard.time_hooks(False)
         self.own_cost = OwnCost(self.guard)
@@ -301,6 +287,5 @@ class Session:
         self.tracker.restart()
         self._profiles(False)
         self.control.abandon()
-        if self.watchdog is not None:
-            self.watchdog.disarm_in_child()
+        self.watchdog.disarm_in_child()
         self.clock = ClockSync(self.config.clock)

@@ -5,31 +5,43 @@ from __future__ import annotations
 import dataclasses
 import linecache
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ddprof.capture.describe import environment, nccl_log
 from ddprof.capture.files.layout import SCHEMA
-from ddprof.capture.files.step import Step
 from ddprof.capture.files.storage import write_json
 from ddprof.capture.identity import RankIdentity
 from ddprof.capture.steps.step_log import step_medians
 
 if TYPE_CHECKING:
-    from ddprof.capture.session import Session
+    from ddprof.capture.clock import ClockSync
+    from ddprof.capture.hub import Hub
+    from ddprof.capture.instruments.base import Instrumentor
+    from ddprof.capture.steps.own_cost import OwnCost
+
+    class Sources(Hub, Protocol):
+        """The session, as far as it is written down."""
+
+        clock: ClockSync
+        identity: RankIdentity | None
+        instrumentors: Sequence[Instrumentor]
+        own_cost: OwnCost
+
 
 _MAX_SYNC_LINES = 256
 _MAX_SOURCE_CHARACTERS = 160
 FETCH_FIELDS = ("start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
 
 
-def write(path: Path, session: Session, state: str) -> None:
+def write(path: Path, session: Sources, state: str) -> None:
     """Write the sidecar of `session`, whole or not at all. `state`: "running", "exit", "signal", "watchdog". Raises
     OSError."""
     write_json(path, build(session, state))
 
 
-def build(session: Session, state: str) -> dict[str, Any]:
+def build(session: Sources, state: str) -> dict[str, Any]:
     """The sidecar's content. What is missing is null."""
     identity, journal, guard = session.identity, session.journal, session.guard
     if identity is None:
@@ -43,10 +55,10 @@ def build(session: Session, state: str) -> dict[str, Any]:
         **session.observed.describe(),
         "processors": environment.processors(),
         "communication_environment": environment.communication_environment(),
-        "nccl": guard.attempt("NCCL's log", lambda: nccl_log.read(session.nccl_log)),
+        "nccl": guard.attempt("NCCL's log", lambda: nccl_log.read(journal.nccl_log)),
         "clock_pings": session.clock.pings(),
         "steps_total": session.tracker.booked,
-        "steps": [step_record(step) for step, _ in steps],
+        "steps": [step.record() for step, _ in steps],
         "windows": list(journal.windows),
         "gc": list(journal.gc),
         "checkpoints": list(journal.checkpoints),
@@ -54,7 +66,7 @@ def build(session: Session, state: str) -> dict[str, Any]:
         "batch": journal.batch,
         "batches": journal.batches(),
         "fetches": [dict(zip(FETCH_FIELDS, fetch, strict=True)) for fetch in journal.fetches],
-        "sample_indices": session.loading.sample_indices() if session.loading is not None else [],
+        **{key: value for instrumentor in session.instrumentors for key, value in instrumentor.recorded().items()},
         "gradient_ready": journal.gradient_ready,
         "allocator": guard.attempt("allocator", environment.allocator),
         "skipped_optimizer_steps": journal.skipped_optimizer_steps,
@@ -81,12 +93,6 @@ def _source(line: str) -> str | None:
 def ring_identity(identity: RankIdentity) -> dict[str, Any]:
     """What the step ring needs to be read on its own."""
     return {**_who(identity), "started_ns": time.time_ns()}
-
-
-def step_record(step: Step) -> dict[str, Any]:
-    """A step as JSON."""
-    fields = step._asdict()
-    return {"index": fields.pop("number"), **fields}
 
 
 def _who(identity: RankIdentity) -> dict[str, Any]:

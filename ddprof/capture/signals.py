@@ -12,11 +12,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ddprof.capture.session import Session
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _MAIN_THREAD_S = 0.5  # how long the main thread may take to reach its handler before it counts as blocked
@@ -24,10 +22,11 @@ _FLUSH_S = 15.0  # launchers send SIGKILL 30 s after SIGTERM
 
 
 class Watchdog:
-    """Armed once the process is known to be a rank."""
+    """Armed once the process is known to be a rank. `flush(reason)` writes what is open; only its first call does."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, flush: Callable[[str], object]) -> None:
+        self._flush = flush
+        self._flushing = False
         self._libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
         self._armed: set[int] = set()
         self._pipe: tuple[int, int] | None = None
@@ -72,20 +71,27 @@ class Watchdog:
         self._armed = set()
         self._reached = threading.Event()
         self._pending = None
+        self._flushing = False
 
-    def flushed(self) -> None:
-        """The session is flushed: a signal that arrived meanwhile now takes its course."""
-        if self._pending is not None:
-            self._die(self._pending)
+    @contextmanager
+    def flushing(self) -> Iterator[None]:
+        """Around a flush, whoever began it: a signal that arrives meanwhile takes its course when the flush ends."""
+        self._flushing = True
+        try:
+            yield
+        finally:
+            self._flushing = False
+            if self._pending is not None:
+                self._die(self._pending)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """On the main thread."""
         self._reached.set()
-        composed = signal.getsignal(number) != self._handle  # somebody's handler called ours: the process is his to end
-        if self._session.finished and not self._session.flushed:
+        composed = signal.getsignal(number) != self._handle  # the script's own handler called ours
+        if self._flushing:
             self._pending = None if composed else number  # our own flush was interrupted: let it end first
             return
-        self._session.finish("signal")
+        self._flush("signal")
         if not composed:
             self._die(number)
 
@@ -102,7 +108,7 @@ class Watchdog:
             if number in self._armed and signal.getsignal(number) == self._handle:
                 if self._reached.wait(_MAIN_THREAD_S):
                     continue
-                flush = threading.Thread(target=self._session.finish, args=("watchdog",), daemon=True)
+                flush = threading.Thread(target=self._flush, args=("watchdog",), daemon=True)
                 flush.start()
                 flush.join(_FLUSH_S)
                 self._die(number)

@@ -18,7 +18,7 @@ class Backward(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         torch: Any = module
-        begin, end, original = self.session.begin, self.session.end, torch.autograd.backward
+        begin, end, original = self.hub.begin, self.hub.end, torch.autograd.backward
         is_compiling = torch.compiler.is_compiling
 
         def backward(*args: Any, **kwargs: Any) -> None:

@@ -1,15 +1,16 @@
-"""What an instrumentor is."""
+"""What an instrumentor is, and what it is told of."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddprof.capture.patch import PatchSet
 
 if TYPE_CHECKING:
-    from ddprof.capture.session import Session
+    from ddprof.capture.hub import Hub
 
 
 class Instrumentor(ABC):
@@ -17,8 +18,8 @@ class Instrumentor(ABC):
 
     module = "torch"
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
         self.patches = PatchSet()
         self.installed = False
 
@@ -41,3 +42,34 @@ class Instrumentor(ABC):
 
     def _uninstall(self) -> None:  # noqa: B027 - most need nothing beyond their patches
         """Undo what `patches` does not cover."""
+
+    def window_opened(self, first_step: int, last_step: int) -> None:  # noqa: B027
+        """A trace window begins to record; it is planned to end with `last_step`."""
+
+    def window_closed(self) -> None:  # noqa: B027
+        """The open window ends, as planned or early; its trace has not been exported yet."""
+
+    def step_ended(self, number: int) -> None:  # noqa: B027
+        """Step `number` has ended. Told of the first two steps, and of every step in a window; of no other."""
+
+    def optimizer_stepped(self) -> bool:
+        """An optimizer has stepped. Returns whether the next time matters too: it is called on the step path."""
+        return False
+
+    def recorded(self) -> dict[str, Any]:
+        """Keys of the sidecar that it fills by itself; most report to the journal."""
+        return {}
+
+
+class Listeners:
+    """What to call on each occasion: only what an instrumentor overrides, so that an occasion that interests nobody
+    costs the training nothing."""
+
+    def __init__(self, instrumentors: Sequence[Instrumentor] = ()) -> None:
+        told, base = instrumentors, Instrumentor
+        self.window_opened = [i.window_opened for i in told if type(i).window_opened is not base.window_opened]
+        self.window_closed = [i.window_closed for i in told if type(i).window_closed is not base.window_closed]
+        self.step_ended = [i.step_ended for i in told if type(i).step_ended is not base.step_ended]
+        self.optimizer_stepped = [
+            i.optimizer_stepped for i in told if type(i).optimizer_stepped is not base.optimizer_stepped
+        ]

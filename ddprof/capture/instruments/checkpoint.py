@@ -19,8 +19,8 @@ class _Saving(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         self._depth = 0
-        self._before = self.session.guard.wrap(self._enter)
-        self._after = self.session.guard.wrap(self._leave)
+        self._before = self.hub.guard.wrap(self._enter)
+        self._after = self.hub.guard.wrap(self._leave)
         for name in self.names:
             original = getattr(module, name, None)
             if original is not None:
@@ -39,7 +39,7 @@ class _Saving(Instrumentor):
 
     def _enter(self) -> tuple[int, Range | None]:
         self._depth += 1
-        return time.time_ns(), self.session.annotator.open("ddprof::checkpoint") if self._depth == 1 else None
+        return time.time_ns(), self.hub.annotator.open("ddprof::checkpoint") if self._depth == 1 else None
 
     def _leave(self, what: str, token: tuple[int, Range | None] | None) -> None:
         self._depth -= 1
@@ -49,7 +49,7 @@ class _Saving(Instrumentor):
         if opened is not None:
             opened.close()
         pause = {"start_ns": started_ns, "dur_ns": time.time_ns() - started_ns, "what": what}
-        self.session.journal.checkpoints.append(pause)
+        self.hub.journal.checkpoints.append(pause)
 
 
 class TorchSave(_Saving):

@@ -7,10 +7,12 @@ itself calls and the time its training thread spent in the call.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.describe import nccl_log
 from ddprof.capture.files.step import COLLECTIVE
 from ddprof.capture.instruments.base import Instrumentor
 
@@ -58,7 +60,7 @@ class Collectives(Instrumentor):
                 self.patches.add(owner, name, replacement)
 
     def _timed(self, original: Any, name: str) -> Any:
-        begin, end, label = self.session.begin, self.session.end, f"ddprof::collective.{name}"
+        begin, end, label = self.hub.begin, self.hub.end, f"ddprof::collective.{name}"
         is_compiling = sys.modules["torch"].compiler.is_compiling
 
         @functools.wraps(original)
@@ -74,14 +76,21 @@ class Collectives(Instrumentor):
         return timed
 
     def _announcing(self, original: Any) -> Any:
-        session = self.session
-        ask_nccl = session.guard.wrap(session.nccl_may_start)
+        process_group_exists = self.hub.process_group_exists
+        ask_nccl = self.hub.guard.wrap(self._ask_nccl)
 
         @functools.wraps(original)
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
             ask_nccl(args[0] if args else kwargs.get("backend"))
             result = original(*args, **kwargs)
-            session.identified()
+            process_group_exists()
             return result
 
         return init_process_group
+
+    def _ask_nccl(self, backend: object) -> None:
+        """A process group is about to be made: NCCL reads its log's settings when it first speaks."""
+        journal, folder = self.hub.journal, self.hub.folder
+        may_start = sys.modules["torch"].distributed.is_nccl_available() and (backend is None or "nccl" in str(backend))
+        if may_start and journal.nccl_log is None:
+            journal.nccl_log = self.hub.guard.attempt("NCCL's log", lambda: nccl_log.ask(folder, os.environ))

@@ -27,18 +27,18 @@ class DataLoading(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         source = sys.modules["torch.utils.data.dataloader"]
-        session = self.session
+        hub = self.hub
         self._indices: dict[int, list[int]] = {}  # by loader: what its first pass asked for
         self._loader_of: dict[int, int] = {}  # id of the sampler that the iterators hold -> id of the loader
         self._last: int | None = None  # the loader of the latest batch
-        self.trains: int | None = None  # the loader that feeds the training, once known
+        self._trains: int | None = None  # the loader that feeds the training, once known
         self._wanted: set[int] = set()  # samplers whose indices are still kept
         self._tensor: Any = sys.modules["torch"].Tensor
         fetch: Any = source._BaseDataLoaderIter.__next__
         iterate: Any = source.DataLoader.__iter__
-        begins = session.guard.wrap(self._begins)
-        saw_batch = session.guard.wrap_hook(self.saw_batch)
-        begin, end = session.begin, session.end
+        begins = hub.guard.wrap(self._begins)
+        saw_batch = hub.guard.wrap_hook(self.saw_batch)
+        begin, end = hub.begin, hub.end
 
         def __next__(iterator: Any) -> Any:
             token = begin(DATA)
@@ -58,21 +58,22 @@ class DataLoading(Instrumentor):
         self.patches.add(source._BaseDataLoaderIter, "__next__", __next__)
         self.patches.add(source.DataLoader, "__iter__", __iter__)
 
-    def optimizer_stepped(self) -> None:
+    def optimizer_stepped(self) -> bool:
         """The loader of the batch before the first optimizer step is the one that feeds the training."""
-        if self.trains is None and self._last is not None:
-            self.trains = self._last
-            self.session.observed.trains_with(self._last)
+        if self._last is None:
+            return True
+        self._trains = self._last
+        self.hub.observed.trains_with(self._last)
+        return False
 
-    def sample_indices(self) -> list[int]:
+    def recorded(self) -> dict[str, Any]:
         """Data-set indices that the training loader's first pass asked for, in order; the first 512."""
-        if self.trains in self._indices:
-            return self._indices[self.trains]
-        return next(iter(self._indices.values()), [])
+        first = next(iter(self._indices.values()), [])
+        return {"sample_indices": first if self._trains is None else self._indices.get(self._trains, first)}
 
     def _begins(self, loader: Any) -> None:
         """A pass over a loader begins."""
-        self.session.observed.saw_loader(loader)
+        self.hub.observed.saw_loader(loader)
         if id(loader) not in self._indices and len(self._indices) >= _MAX_LOADERS:
             return
         sampler = id(getattr(loader, "_index_sampler", None))
@@ -89,7 +90,7 @@ class DataLoading(Instrumentor):
     def _watch_indices(self, cls: Any) -> None:
         """The first indices a rank asks for: whether ranks read the same samples can be seen from them."""
         draw = cls._next_index
-        keep, wanted = self.session.guard.wrap_hook(self._keep_indices), self._wanted
+        keep, wanted = self.hub.guard.wrap_hook(self._keep_indices), self._wanted
 
         def _next_index(iterator: Any) -> Any:
             drawn = draw(iterator)
@@ -112,8 +113,8 @@ class DataLoading(Instrumentor):
 
     def saw_batch(self, iterator: Any, batch: Any) -> None:
         """Book what was handed out to the step that is open now."""
-        journal = self.session.journal
-        if self.trains is None:
+        journal = self.hub.journal
+        if self._trains is None:
             self._last = self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), self._last)
         if journal.batch is None:
             self._describe(batch)
@@ -126,16 +127,16 @@ class DataLoading(Instrumentor):
                 seen += 1
                 if seen == _MAX_TENSORS:
                     break
-        journal.batch_fetched(self.session.tracker.index, samples, elements)
+        journal.batch_fetched(self.hub.tracker.index, samples, elements)
 
     def _describe(self, batch: Any) -> None:
         """Shapes, types and fingerprints of the first batch."""
-        attempt = self.session.guard.attempt
+        attempt = self.hub.guard.attempt
         found = [item for item in _items(batch) if isinstance(item, self._tensor)][:_MAX_TENSORS]
         tensors = [tensor for tensor in found if not tensor.is_nested]
         if len(tensors) < len(found):
-            self.session.journal.note("nested tensors of the first batch are not described: they have no one shape")
-        self.session.journal.batch = {
+            self.hub.journal.note("nested tensors of the first batch are not described: they have no one shape")
+        self.hub.journal.batch = {
             "tensors": [
                 {**_described(tensor), "fingerprint": attempt("fingerprint", partial(_fingerprint, tensor))}
                 for tensor in tensors

@@ -18,7 +18,7 @@ from ddprof.capture.instruments.base import Instrumentor
 
 
 class ForwardPasses(Instrumentor):
-    """Times root forwards; `watch_class` is how instrumentors of frameworks add theirs."""
+    """Times root forwards; `watch_class` adds the wrappers of frameworks once they are imported."""
 
     def _install(self, module: ModuleType) -> None:
         self._torch: Any = module
@@ -37,11 +37,11 @@ class ForwardPasses(Instrumentor):
         if cls in self._watched:
             return
         self._watched[cls] = kind
-        session = self.session
+        hub = self.hub
         is_compiling = _is_compiling(self._torch)
         own_call = vars(cls).get("__call__")
-        begin, end = session.begin, session.end
-        saw = session.guard.wrap_hook(self._saw)
+        begin, end = hub.begin, hub.end
+        saw = hub.guard.wrap_hook(self._saw)
         seen: Callable[[], Any] = _nothing  # the root met last: usually the only one
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -65,10 +65,10 @@ class ForwardPasses(Instrumentor):
     def _saw(self, kind: str, module: Any) -> None:
         if kind == "compiled":
             inner = module._orig_mod
-            self.session.observed.saw_framework("compiled")
+            self.hub.observed.saw_framework("compiled")
             known = (name for cls, name in self._watched.items() if isinstance(inner, cls))
             kind, module = next(known, "module"), inner
-        self.session.observed.saw_root(kind, module)
+        self.hub.observed.saw_root(kind, module)
         self._stop_learning()
 
     def _learn_root(self) -> None:
@@ -76,19 +76,19 @@ class ForwardPasses(Instrumentor):
         base = self._torch.nn.Module
         inherited = base.__call__
         is_compiling = _is_compiling(self._torch)
-        tracker = self.session.tracker
-        learn = self.session.guard.wrap(self._learned)
+        begin, end = self.hub.begin, self.hub.end
+        learn = self.hub.guard.wrap(self._learned)
         inside: list[Any] = []
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
             if inside or is_compiling():
                 return inherited(module, *args, **kwargs)
             inside.append(module)
-            started = tracker.begin(FORWARD)
+            started = begin(FORWARD)
             try:
                 result = inherited(module, *args, **kwargs)
             finally:
-                tracker.end(FORWARD, started)
+                end(FORWARD, started)
                 inside.clear()
             if started and getattr(result, "requires_grad", True):
                 learn(module)
@@ -107,7 +107,7 @@ class ForwardPasses(Instrumentor):
         if type(module).__module__.startswith("torch.nn.modules.loss"):
             return
         self.watch_class(type(module), "module")
-        self.session.observed.saw_root("module", module)
+        self.hub.observed.saw_root("module", module)
 
     def _stop_learning(self) -> None:
         base = self._torch.nn.Module
@@ -115,61 +115,36 @@ class ForwardPasses(Instrumentor):
             base.__call__ = self._inherited
         self._learner = None
 
-    def step_done(self) -> None:
-        """After the first optimizer step the roots are known."""
+    def step_ended(self, number: int) -> None:
+        """After the first step the roots are known."""
         self._stop_learning()
 
 
-class Fsdp1(Instrumentor):
-    """FullyShardedDataParallel."""
-
-    module = "torch.distributed.fsdp.fully_sharded_data_parallel"
-
-    def __init__(self, session: Any, forward: ForwardPasses) -> None:
-        super().__init__(session)
-        self._forward = forward
-
-    def _install(self, module: ModuleType) -> None:
-        self._forward.watch_class(module.FullyShardedDataParallel, "fsdp1")
+# Wrappers that are imported after torch: the module that has the class, the class, what the sidecar calls it.
+# `fully_shard` makes FSDPModule a base of every sharded module's class; a compiled module is timed outside its graph.
+_WRAPPERS = (
+    ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel", "fsdp1"),
+    ("torch.distributed.fsdp._fully_shard._fully_shard", "FSDPModule", "fsdp2"),
+    ("torch._dynamo.eval_frame", "OptimizedModule", "compiled"),
+    ("deepspeed.runtime.engine", "DeepSpeedEngine", "deepspeed"),
+)
 
 
-class Fsdp2(Instrumentor):
-    """`fully_shard`: every sharded module's class gains FSDPModule as a base."""
+class WrapperForward(Instrumentor):
+    """Adds one class of `_WRAPPERS` to what `ForwardPasses` times."""
 
-    module = "torch.distributed.fsdp._fully_shard._fully_shard"
-
-    def __init__(self, session: Any, forward: ForwardPasses) -> None:
-        super().__init__(session)
-        self._forward = forward
+    def __init__(self, forward: ForwardPasses, module: str, class_name: str, kind: str) -> None:
+        super().__init__(forward.hub)
+        self.module = module
+        self._forward, self._class_name, self._kind = forward, class_name, kind
 
     def _install(self, module: ModuleType) -> None:
-        self._forward.watch_class(module.FSDPModule, "fsdp2")
+        self._forward.watch_class(getattr(module, self._class_name), self._kind)
 
 
-class Compiled(Instrumentor):
-    """torch.compile's module: timed outside the compiled graph."""
-
-    module = "torch._dynamo.eval_frame"
-
-    def __init__(self, session: Any, forward: ForwardPasses) -> None:
-        super().__init__(session)
-        self._forward = forward
-
-    def _install(self, module: ModuleType) -> None:
-        self._forward.watch_class(module.OptimizedModule, "compiled")
-
-
-class DeepSpeed(Instrumentor):
-    """DeepSpeedEngine."""
-
-    module = "deepspeed.runtime.engine"
-
-    def __init__(self, session: Any, forward: ForwardPasses) -> None:
-        super().__init__(session)
-        self._forward = forward
-
-    def _install(self, module: ModuleType) -> None:
-        self._forward.watch_class(module.DeepSpeedEngine, "deepspeed")
+def wrapper_forwards(forward: ForwardPasses) -> list[Instrumentor]:
+    """One instrumentor for each wrapper that is not part of torch's core."""
+    return [WrapperForward(forward, *wrapper) for wrapper in _WRAPPERS]
 
 
 def _nothing() -> None:

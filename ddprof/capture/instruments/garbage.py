@@ -18,7 +18,7 @@ class GarbageCollection(Instrumentor):
     def _install(self, module: ModuleType) -> None:
         self._started_ns = 0
         self._range: Range | None = None
-        self._callback = self.session.guard.wrap(self._event)
+        self._callback = self.hub.guard.wrap(self._event)
         gc.callbacks.append(self._callback)
 
     def _uninstall(self) -> None:
@@ -29,13 +29,13 @@ class GarbageCollection(Instrumentor):
         if phase == "start":
             self._started_ns = time.time_ns()
             if info["generation"] > 0:
-                self._range = self.session.annotator.open("ddprof::gc")
+                self._range = self.hub.annotator.open("ddprof::gc")
             return
         opened, self._range = self._range, None
         if opened is not None:
             opened.close()
         duration_ns = time.time_ns() - self._started_ns
         if self._started_ns and duration_ns >= _MIN_PAUSE_NS:
-            self.session.journal.gc.append(
+            self.hub.journal.gc.append(
                 {"start_ns": self._started_ns, "dur_ns": duration_ns, "generation": info["generation"]}
             )

@@ -16,20 +16,27 @@ _MAX_PARAMETERS = 4096
 
 
 class GradientTimes(Instrumentor):
-    """Armed by the session for one step, whose times are kept."""
+    """Hooks the parameters for the last step of a window, and keeps its times."""
 
     def _install(self, module: ModuleType) -> None:
+        self._last_step: int | None = None  # of the open window
         self._handles: list[Any] = []
         self._times: list[tuple[int, int]] = []
         self._parameters: list[tuple[str, int]] = []
 
     def _uninstall(self) -> None:
-        self.disarm()
+        self.window_closed()
 
-    def arm(self) -> None:
+    def window_opened(self, first_step: int, last_step: int) -> None:
+        """Wait for the last step, which is the first one where the window has no other."""
+        self._last_step = last_step
+        if first_step == last_step:
+            self._arm()
+
+    def _arm(self) -> None:
         """Hook the parameters of the DDP model, if there is one."""
-        model = self.session.observed.ddp_model()
-        if self._handles or model is None or "compiled" in self.session.observed.frameworks:
+        model = self.hub.observed.ddp_model()
+        if self._handles or model is None or "compiled" in self.hub.observed.frameworks:
             return
         named = [(name, p) for name, p in model.module.named_parameters() if p.requires_grad][:_MAX_PARAMETERS]
         self._parameters = [(name, p.numel() * p.element_size()) for name, p in named]
@@ -46,12 +53,15 @@ class GradientTimes(Instrumentor):
         return ready
 
     def step_ended(self, number: int) -> None:
-        """Between two steps: keep what was seen, begin anew."""
-        times, self._times = self._times, []
-        if not self._handles or not times:
-            return
-        last = dict(times)  # with gradient accumulation a parameter is ready several times: the last one counts
-        self.session.journal.gradient_ready = {
+        """Keep what was seen in the last step of the window; hook the parameters where that step begins now."""
+        if self._handles and self._times:
+            self._keep(number)
+        if self._last_step is not None and number + 1 == self._last_step:
+            self._arm()
+
+    def _keep(self, number: int) -> None:
+        last = dict(self._times)  # with gradient accumulation a parameter is ready several times: the last one counts
+        self.hub.journal.gradient_ready = {
             "step": number,
             "parameters": [
                 {"name": self._parameters[index][0], "size_bytes": self._parameters[index][1], "ready_ns": at_ns}
@@ -59,7 +69,8 @@ class GradientTimes(Instrumentor):
             ],
         }
 
-    def disarm(self) -> None:
+    def window_closed(self) -> None:
         """Remove every hook. Idempotent."""
+        self._last_step = None
         while self._handles:
             self._handles.pop().remove()

@@ -35,8 +35,8 @@ class OptimizerSteps(Instrumentor):
 
     def _hooks(self) -> tuple[Hook, Hook]:
         """Functions, not methods: fewer look-ups with cold caches."""
-        session, stepped = self.session, self._stepped
-        begin, end = session.begin, session.end
+        hub, stepped = self.hub, self._stepped
+        begin, end = hub.begin, hub.end
         tokens: list[Token | None] = []
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -47,14 +47,14 @@ class OptimizerSteps(Instrumentor):
                 end(OPTIMIZER, tokens.pop())
             if not tokens:  # the innermost of nested optimizers (DeepSpeed, Accelerate) is not a step of its own
                 stepped.add(id(optimizer))
-                session.optimizer_stepped(optimizer)
+                hub.optimizer_stepped(optimizer)
 
         return before, after
 
     def _watch_scaler(self, cls: Any) -> None:
         original = cls.step
-        session = self.session
-        before, after = session.guard.wrap(self._scaler_before), session.guard.wrap(self._scaler_after)
+        hub = self.hub
+        before, after = hub.guard.wrap(self._scaler_before), hub.guard.wrap(self._scaler_after)
 
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             before(optimizer)
@@ -70,5 +70,5 @@ class OptimizerSteps(Instrumentor):
 
     def _scaler_after(self, optimizer: Any) -> None:
         if id(optimizer) not in self._stepped:
-            self.session.journal.skipped_optimizer_steps += 1
-            self.session.optimizer_stepped(optimizer)
+            self.hub.journal.skipped_optimizer_steps += 1
+            self.hub.optimizer_stepped(optimizer)

@@ -21,7 +21,7 @@ class PipelineSchedules(Instrumentor):
                 self.patches.add(cls, "step", self._looked_at(cls.step))
 
     def _looked_at(self, original: Any) -> Any:
-        look = self.session.guard.wrap(self._look)
+        look = self.hub.guard.wrap(self._look)
 
         def step(schedule: Any, *args: Any, **kwargs: Any) -> Any:
             look(schedule)
@@ -34,7 +34,7 @@ class PipelineSchedules(Instrumentor):
             return
         self._described.add(id(schedule))
         stages = getattr(schedule, "_stages", None) or [schedule._stage]
-        self.session.observed.saw_pipeline(
+        self.hub.observed.saw_pipeline(
             {
                 "schedule": type(schedule).__name__,
                 "stage_indices": [stage.stage_index for stage in stages],

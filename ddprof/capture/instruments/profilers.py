@@ -20,11 +20,10 @@ class UserProfilers(Instrumentor):
                 self.patches.add(cls, name, self._warned(getattr(cls, name)))
 
     def _warned(self, original: Any) -> Any:
-        session = self.session
+        user_profiler_starts = self.hub.user_profiler_starts
 
         def starting(profiler: Any, *args: Any, **kwargs: Any) -> Any:
-            if not session.window.starting:
-                session.user_profiler_starts()
+            user_profiler_starts()  # our own profiler starts while no window is open, and changes nothing
             return original(profiler, *args, **kwargs)
 
         return starting

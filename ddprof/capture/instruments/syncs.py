@@ -20,17 +20,17 @@ _MAX_LINES = 256
 
 
 class HostSyncs(Instrumentor):
-    """Armed by the session while a window is open; outside windows torch.Tensor is untouched."""
+    """Watches while a window is open; outside windows torch.Tensor is untouched."""
 
     def _install(self, module: ModuleType) -> None:
         self._torch: Any = module
         self._armed = PatchSet()
-        self._book = self.session.guard.wrap(self._booked)
+        self._book = self.hub.guard.wrap(self._booked)
 
     def _uninstall(self) -> None:
-        self.disarm()
+        self._armed.clear()
 
-    def arm(self) -> None:
+    def window_opened(self, first_step: int, last_step: int) -> None:
         """Watch from now on. Nothing to do on machines without an accelerator."""
         if self._armed or not self._accelerated():
             return
@@ -41,7 +41,7 @@ class HostSyncs(Instrumentor):
                 self._armed.add(cls, name, self._timed(original, name))
         self._arm_waits()
 
-    def disarm(self) -> None:
+    def window_closed(self) -> None:
         """Leave torch.Tensor as it was."""
         self._armed.clear()
 
@@ -89,7 +89,7 @@ class HostSyncs(Instrumentor):
     def _booked(self, name: str, duration_ns: int, frame: Any) -> None:
         code = _script_frame(frame)
         line = f"{code.f_code.co_filename}:{code.f_lineno}" if code is not None else "?"
-        syncs = self.session.journal.syncs
+        syncs = self.hub.journal.syncs
         if (line, name) not in syncs and len(syncs) >= _MAX_LINES:
             return
         total = syncs.setdefault((line, name), [0, 0])

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -66,7 +65,7 @@ class LoaderWorkers(Instrumentor):
         return timed
 
     def _timed(self, original: Any, get_worker_info: Any) -> Any:
-        book = self.session.guard.wrap(self._book)
+        book = self.hub.guard.wrap(self._book)
 
         def fetch(fetcher: Any, possibly_batched_index: Any) -> Any:
             """The fetcher's own fetch, with what it cost written down."""
@@ -90,7 +89,7 @@ class LoaderWorkers(Instrumentor):
     def _book(self, info: Any, cost: tuple[int, int, int, int], indices: Any) -> None:
         samples = len(indices) if isinstance(indices, (list, tuple)) else 1
         if info is None:
-            self.session.journal.fetches.append([*cost, samples])
+            self.hub.journal.fetches.append([*cost, samples])
             return
         if self._owner != os.getpid():
             self._owner, self._file, self._lines = os.getpid(), None, 0
@@ -107,8 +106,7 @@ class LoaderWorkers(Instrumentor):
         os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def _open(self) -> int | None:
-        folder = Path(self.session.config.run_dir)
-        for sidecar in folder.glob(f"rank*.{host_label()}.{os.getppid()}.*{SIDECAR_SUFFIX}"):
+        for sidecar in self.hub.folder.glob(f"rank*.{host_label()}.{os.getppid()}.*{SIDECAR_SUFFIX}"):
             path = sidecar.with_name(sidecar.name.removesuffix(SIDECAR_SUFFIX) + WORKERS_SUFFIX)
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         return None

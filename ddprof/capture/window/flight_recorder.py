@@ -1,6 +1,6 @@
 """c10d's flight recorder: (process group, sequence number) of every collective, C++ DDP buckets included.
 
-On by default since torch 2.13, for gloo too; older versions keep it for NCCL when TORCH_NCCL_TRACE_BUFFER_SIZE is set.
+On by default in recent versions of torch; older ones keep it for NCCL when TORCH_NCCL_TRACE_BUFFER_SIZE is set.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from ddprof.capture.files.storage import write_json
 
+_ON_BY_DEFAULT = (2, 13)  # torch; for gloo too
 _SLACK_NS = 2_000_000  # entries are created just before the operator that a window still sees
 
 
@@ -57,12 +58,10 @@ def read_entries() -> dict[str, Any] | None:
     return plain
 
 
-def enable_on_old_torch() -> str | None:
+def enable_on_old_torch(version: tuple[int, ...]) -> str | None:
     """Switch the recorder on where it is off by default. Must run before the first process group. Returns a note."""
-    version = getattr(sys.modules.get("torch"), "__version__", "0")
-    major, minor = (int("".join(c for c in part if c.isdigit()) or 0) for part in version.split(".")[:2])
     names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-    if (major, minor) >= (2, 13) or any(name in os.environ for name in names):
+    if version >= _ON_BY_DEFAULT or any(name in os.environ for name in names):
         return None
     os.environ["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
     return "set TORCH_NCCL_TRACE_BUFFER_SIZE=2000: this torch keeps no flight recorder without it"

@@ -14,32 +14,35 @@ class WindowPlan:
         # A period shorter than the window would leave no step between two windows.
         self._every_steps = max(every_steps, self._window_steps + 1) if every_steps else 0
         self._next: int | None = max(skip_steps, 0) if automatic else None
-        self._requested: tuple[int, int] | None = None
+        self._requested: tuple[int, int, str] | None = None  # first step, number of steps, reason
         self._end = 0
         self.idle = self._next is None  # no window is planned or asked for; an attribute, because every step reads it
 
-    def request(self, first_step: int, steps: int) -> None:
+    def request(self, first_step: int, steps: int, reason: str) -> None:
         """Ask for a window at an absolute step; one that has passed already opens at the next step."""
-        self._requested = (first_step, max(steps, 1))
+        self._requested = (first_step, max(steps, 1), reason)
         self.idle = False
 
-    def opens_at(self, step: int) -> bool:
-        """Whether a window opens as `step` begins. Asking consumes the opening."""
+    def opens_at(self, step: int) -> str | None:
+        """Why a window opens as `step` begins ("planned", or the reason of the request), None where none does. Asking
+        consumes the opening."""
         if self._requested is not None and step >= self._requested[0]:
-            self._end = step + self._requested[1]
+            _, steps, reason = self._requested
+            self._end = step + steps
             self._requested = None
             self.idle = self._next is None
-            return True
+            return reason
         if self._next is not None and step >= self._next:
             self._end = step + self._window_steps
             self._next = step + self._every_steps if self._every_steps else None
             self.idle = self._next is None and self._requested is None
-            return True
-        return False
+            return "planned"
+        return None
 
-    def is_last(self, step: int) -> bool:
-        """Whether `step` is the last one of the open window."""
-        return step + 1 >= self._end
+    @property
+    def last_step(self) -> int:
+        """The last step of the window that opened last."""
+        return self._end - 1
 
     def closes_at(self, step: int) -> bool:
         """Whether the open window ends as `step` begins."""

@@ -35,8 +35,8 @@ class TraceWindow:
         self._step_mark: Range | None = None
         self._lock = threading.Lock()
         self._compressors: list[threading.Thread] = []
-        self.starting = False
         self.first_step = 0
+        self.reason = ""
         self.start_ns = 0
 
     @property
@@ -44,25 +44,22 @@ class TraceWindow:
         """Whether the profiler records now."""
         return self._profiler is not None
 
-    def open(self, first_step: int) -> bool:
+    def open(self, first_step: int, reason: str) -> bool:
         """Start recording at a step boundary. False, with a note, where another profiler is already running."""
         torch = sys.modules["torch"]
         if torch.autograd._profiler_enabled():
             self._note(f"no trace window at step {first_step}: the script's own profiler was running")
             return False
-        self.starting = True
-        try:
-            profiler = torch.profiler.profile(
-                activities=list(torch.profiler.supported_activities()),
-                record_shapes=self._record_shapes,
-                experimental_config=_experimental_config(torch),
-            )
-            profiler.start()
-        finally:
-            self.starting = False
+        profiler = torch.profiler.profile(
+            activities=list(torch.profiler.supported_activities()),
+            record_shapes=self._record_shapes,
+            experimental_config=_experimental_config(torch),
+        )
+        profiler.start()
         self._profiler = profiler
         self._annotator.switch(True)
         self.first_step = first_step
+        self.reason = reason
         self.start_ns = time.time_ns()
         return True
 
@@ -102,6 +99,7 @@ class TraceWindow:
                 "end_ns": end_ns,
                 "export_pause_ns": time.time_ns() - end_ns,
                 "trace_path": path.name if path is not None else None,
+                "reason": self.reason,
             }
         finally:
             self._lock.release()

@@ -19,10 +19,10 @@ def seen(batch: Any) -> Journal:
     """The journal after a batch was handed out."""
     guard, journal = Guard(), Journal()
     observed = SimpleNamespace(saw_loader=lambda loader: None, trains_with=lambda loader: None)
-    session: Any = SimpleNamespace(
+    hub: Any = SimpleNamespace(
         guard=guard, journal=journal, observed=observed, tracker=SimpleNamespace(index=0), begin=None, end=None
     )
-    loading = DataLoading(session)
+    loading = DataLoading(hub)
     loading.install(sys.modules["torch"])
     loading.uninstall()
     loading.saw_batch(None, batch)

@@ -21,19 +21,19 @@ def test_window_plan() -> None:
     assert windows(WindowPlan(2, 3, 1), 16)[:2] == [(2, 4), (6, 8)]  # at least one bare step between two windows
     assert windows(WindowPlan(5, 5, automatic=False), 100) == []
     plan = WindowPlan(5, 3)
-    assert plan.opens_at(5)
-    assert [plan.is_last(step) for step in (5, 6, 7)] == [False, False, True]
+    assert plan.opens_at(5) == "planned"
+    assert plan.last_step == 7
     assert not plan.closes_at(7)
     asked = WindowPlan(5, 5, automatic=False)
-    asked.request(50, 2)
+    asked.request(50, 2, "asked for")
     assert windows(asked, 100) == [(50, 51)]
 
 
 def test_a_plan_is_idle_only_where_no_window_is_to_come() -> None:
     plan = WindowPlan(3, 2, automatic=False)
     assert plan.idle
-    plan.request(10, 1)
+    plan.request(10, 1, "asked for")
     assert not plan.idle
-    assert plan.opens_at(12)
+    assert plan.opens_at(12) == "asked for"
     assert plan.idle
     assert not WindowPlan(3, 2).idle

@@ -20,7 +20,7 @@ def test_windows_leave_no_threads_behind(tmp_path: Path) -> None:
     notes: list[str] = []
     window = TraceWindow(Annotator(), notes.append, record_shapes=False)
     for number in range(4):
-        assert window.open(number)
+        assert window.open(number, "planned")
         record = window.close(tmp_path / f"rank0.{number}", number)
         assert record is not None and record["trace_path"] == f"rank0.{number}.pt.trace.json.gz"
         deadline = time.monotonic() + 60

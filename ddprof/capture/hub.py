@@ -1,0 +1,50 @@
+"""What an instrumentor sees of the session. For the type checker alone: nothing imports it in a training process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from ddprof.capture.describe.observed import Observed
+from ddprof.capture.files.step import Step
+from ddprof.capture.guard import Guard
+from ddprof.capture.journal import Journal
+from ddprof.capture.window.annotate import Annotator
+
+
+class Steps(Protocol):
+    """The phase timers, in Python or in C, as far as they are read."""
+
+    @property
+    def index(self) -> int:
+        """The number of the step that is open now."""
+
+    @property
+    def booked(self) -> int:
+        """How many steps have closed."""
+
+    def logged(self) -> list[tuple[Step, bool]]:
+        """The first and the recent steps, each with whether it was disturbed."""
+
+
+class Hub(Protocol):
+    """The session's side towards its instrumentors.
+
+    What can be called here is guarded: it raises nothing, and does nothing once capture is off.
+    """
+
+    guard: Guard
+    journal: Journal
+    observed: Observed
+    annotator: Annotator
+    folder: Path  # the run folder
+    begin: Callable[..., Any]  # (phase, name of its range or None): a phase begins. Returns what `end` takes
+    end: Callable[..., Any]  # (phase, what `begin` returned): it ends
+    optimizer_stepped: Callable[..., Any]  # (optimizer): it has stepped, or its GradScaler skipped the step
+    process_group_exists: Callable[[], Any]  # torch.distributed is initialised: the rank is known
+    user_profiler_starts: Callable[[], Any]  # the script is about to start a profiler of its own
+
+    @property
+    def tracker(self) -> Steps:
+        """The phase timers."""

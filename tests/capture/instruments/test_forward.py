@@ -1,0 +1,40 @@
+"""Wrappers of frameworks: where their classes are, and that they are timed."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ddprof.capture.guard import Guard
+from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
+
+pytestmark = pytest.mark.torch
+
+
+def test_every_wrapper_of_torch_is_where_the_table_says() -> None:
+    torch = pytest.importorskip("torch")
+    hub: Any = SimpleNamespace(guard=Guard(), begin=lambda *_: False, end=lambda *_: None)
+    forward = ForwardPasses(hub)
+    forward.install(torch)
+    try:
+        wrappers = [wrapper for wrapper in wrapper_forwards(forward) if wrapper.module.startswith("torch.")]
+        for wrapper in wrappers:
+            wrapper.install(importlib.import_module(wrapper.module))
+        assert sorted(forward._watched.values()) == ["compiled", "ddp", "dp", "fsdp1", "fsdp2"]
+    finally:
+        forward.uninstall()
+
+
+def test_a_class_of_another_package_is_timed_once_it_is_imported() -> None:
+    pytest.importorskip("torch")
+    watched: list[tuple[Any, str]] = []
+    forward: Any = SimpleNamespace(hub=None, watch_class=lambda cls, kind: watched.append((cls, kind)))
+    engine: Any = ModuleType("deepspeed.runtime.engine")
+    engine.DeepSpeedEngine = type("DeepSpeedEngine", (), {})
+    wrapper = next(one for one in wrapper_forwards(forward) if one.module == engine.__name__)
+    wrapper.install(engine)
+    wrapper.install(engine)
+    assert watched == [(engine.DeepSpeedEngine, "deepspeed")]

@@ -6,6 +6,9 @@ from pathlib import Path as _Path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+if __name__ != "ddprof":  # a checkout's folder, which is on `__path__` below, holds this package as well
+    raise ImportError(f"import ddprof, not {__name__}: a second copy would register everything twice")
+
 from ddprof._version import __version__
 
 if _TYPE_CHECKING:

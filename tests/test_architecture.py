@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ VOCABULARY = BASIS | {"findings"}
 FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING = (
     f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning")
 )
+RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
 PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
@@ -39,7 +41,9 @@ ALLOWED: dict[str, set[str]] = {
     "findings": set(),
     "_version": set(),
     "hardware": {"errors"},
-    "capture": {"errors", "_version"},
+    RUN_FOLDER: {"_version"},
+    "capture": {"errors", "_version", RUN_FOLDER},  # in the training process: never the launcher
+    LAUNCHER: {"errors", "_version", RUN_FOLDER, "capture.guard"},
     "readers": {"model", "tables", "units", "errors"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
@@ -50,9 +54,10 @@ ALLOWED: dict[str, set[str]] = {
     "analyzers": VOCABULARY | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, "readers", PURE_REPORT},
     "report": VOCABULARY,
     "dashboard": VOCABULARY
-    | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api", "capture"},  # capture.live: step rings
+    | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api"}
+    | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY | {"report", "analyzers", "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
-    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", PLANNING, "capture"},
+    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", PLANNING, RUN_FOLDER},
     "pytest_plugin": {"api", "errors", "report"},
     "ddprof": {"api", "_version"},
     "workloads": set(),
@@ -71,7 +76,7 @@ OTHERS: dict[str, set[str]] = {
     "intervals": {"numpy"},
     "tables": {"numpy", "pyarrow"},
     "hardware": {"tomli"},  # Python 3.10
-    "capture": {"fsspec"},
+    LAUNCHER: {"fsspec"},
     "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},
     FACTS: {"numpy", "msgspec"},
     **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING)},
@@ -106,7 +111,7 @@ FILES = dict(SOURCES)
 
 def _unit(name: str) -> str:
     """The unit of the import table that a module belongs to."""
-    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING):
+    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, RUN_FOLDER, LAUNCHER):
         if name == unit or name.startswith(unit + "."):
             return unit
     return name.split(".")[0]
@@ -127,13 +132,10 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def _outer_imports(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    """Imports that run when the module is imported: not in functions, not for type checkers only."""
+    """Imports outside functions, those for type checkers only included: what a reader has to know beside the module."""
     for statement in tree.body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
-            continue
-        yield from _imports(statement)
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _imports(statement)
 
 
 def _functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -273,6 +275,12 @@ def test_packages_are_those_on_disk() -> None:
         "ddprof" if name == "ddprof" else f"ddprof.{name}" for name, file in SOURCES if file.name == "__init__.py"
     }
     assert set(settings["packages"]) == on_disk
+
+
+def test_the_package_refuses_a_second_name() -> None:
+    """In a checkout the package's path holds the folder above it, and so the package itself."""
+    with pytest.raises(ImportError, match=r"import ddprof, not ddprof\.ddprof"):
+        importlib.import_module("ddprof.ddprof")
 
 
 @pytest.mark.parametrize("folder", MAPPED)

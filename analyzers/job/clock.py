@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,30 +23,68 @@ from ddprof.tables import Array
 MIN_DRIFT_SPAN_NS = 1_000_000_000  # below a second, drift drowns in the spread of end times
 # Ranks of one host whose clocks differ by more than this and more than causality allows do not share a clock.
 SAME_HOST_TOLERANCE_NS = 1_000_000
+COMPARED_RANKS = 4  # of each of two domains: 16 pairs bound the difference of their clocks well enough
 
 
-class _Edges:
-    """For each pair of clock domains, estimates of (domain b - domain a) and the causal bounds on it."""
+@dataclass(frozen=True)
+class _Comparison:
+    """How far clock b is ahead of clock a by operations that both left together, ns, and what causality allows."""
 
-    def __init__(self) -> None:
-        self.estimate: dict[tuple[str, str], list[Array]] = defaultdict(list)
-        self.when: dict[tuple[str, str], list[Array]] = defaultdict(list)
-        self.low: dict[tuple[str, str], int] = {}
-        self.high: dict[tuple[str, str], int] = {}
+    difference_ns: Array  # one per operation
+    when_ns: Array  # on clock a
+    low_ns: int
+    high_ns: int
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether the clocks cannot be one: somebody would have left before the other had arrived."""
+        return self.low_ns > 0 or self.high_ns < 0
+
+
+class _Members:
+    """Arrivals and ends of every rank in operations that all members leave together, each on the rank's own clock."""
+
+    def __init__(self, ranks: Sequence[RankFacts], matched: Matched) -> None:
+        rows = np.flatnonzero(~np.isin(matched.op[matched.instance], ROOTED))
+        rows = rows[np.argsort(matched.rank[rows], kind="stable")]
+        parts = np.split(rows, np.searchsorted(matched.rank[rows], np.arange(1, len(ranks))))
+        self._instance = [matched.instance[mine] for mine in parts]
+        comms = list(zip(ranks, (matched.comm[mine] for mine in parts), strict=True))
+        self._start_ns = [facts.comms["start_ns"][comm] for facts, comm in comms]
+        self._end_ns = [facts.comms["end_ns"][comm] for facts, comm in comms]
+
+    def compare(self, a: int, b: int) -> _Comparison | None:
+        """The clocks of two ranks (by position); None where they share no operation."""
+        _, i, j = np.intersect1d(self._instance[a], self._instance[b], return_indices=True)
+        if not len(i):
+            return None
+        end_a, end_b = self._end_ns[a][i], self._end_ns[b][j]
+        low = (self._start_ns[b][j] - end_a).max()  # nobody leaves before the other has arrived
+        high = (end_b - self._start_ns[a][i]).min()
+        return _Comparison(end_b - end_a, end_a, int(low), int(high))
+
+    def compare_any(self, a: Sequence[int], b: Sequence[int]) -> _Comparison | None:
+        """The clocks of two domains, each given by some of its ranks; None where these share no operation."""
+        found = [each for p in a for q in b if (each := self.compare(p, q)) is not None]
+        if not found:
+            return None
+        return _Comparison(
+            np.concatenate([each.difference_ns for each in found]),
+            np.concatenate([each.when_ns for each in found]),
+            max(each.low_ns for each in found),
+            min(each.high_ns for each in found),
+        )
 
 
 def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[HealthNote]]:
     """The clock of the job. Domains without any shared operation keep offset 0 and an unknown error (None)."""
-    notes: list[HealthNote] = []
-    domain = _domains(ranks)
-    starts, ends = _member_times(ranks, matched)
-    domain, split_notes = _split_domains(ranks, domain, matched, starts, ends)
-    notes += split_notes
+    members = _Members(ranks, matched)
+    domain, notes = _split_domains(ranks, _domains(ranks), members)
     names = list(dict.fromkeys(domain))
     if len(names) == 1:
         return Clock({names[0]: HostClock()}, tuple(domain), "one host: one clock"), notes
-    edges = _edges(domain, matched, starts, ends)
-    clocks = _propagate(names, edges)
+    code = np.array([names.index(d) for d in domain])
+    clocks = _propagate(names, _connected_pairs(code[matched.rank], matched, len(names)), code, members)
     lost = [n for n in names if n not in clocks]
     if lost:
         notes.append(
@@ -62,37 +101,20 @@ def _domains(ranks: Sequence[RankFacts]) -> list[str]:
     return [f.identity.host if f.identity.host else f"rank {f.identity.rank}" for f in ranks]
 
 
-def _member_times(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Array, Array]:
-    starts, ends = np.zeros(len(matched.rank), np.int64), np.zeros(len(matched.rank), np.int64)
-    for position, facts in enumerate(ranks):
-        mine = matched.rank == position
-        starts[mine] = facts.comms["start_ns"][matched.comm[mine]]
-        ends[mine] = facts.comms["end_ns"][matched.comm[mine]]
-    return starts, ends
-
-
-def _pairs(first: Array, second: Array, matched: Matched) -> tuple[Array, Array]:
-    """Member rows (i, j) that share an instance: one i each from `first`, one j from `second` (boolean masks)."""
-    usable = ~np.isin(matched.op[matched.instance], ROOTED)
-    i, j = np.flatnonzero(first & usable), np.flatnonzero(second & usable)
-    _, at_i, at_j = np.intersect1d(matched.instance[i], matched.instance[j], return_indices=True)
-    return i[at_i], j[at_j]
-
-
 def _split_domains(
-    ranks: Sequence[RankFacts], domain: list[str], matched: Matched, starts: Array, ends: Array
+    ranks: Sequence[RankFacts], domain: list[str], members: _Members
 ) -> tuple[list[str], list[HealthNote]]:
     """Give a rank its own domain where its end times contradict the clock its host is said to share."""
     notes, result = [], list(domain)
     for name in dict.fromkeys(domain):
-        members = [p for p, d in enumerate(domain) if d == name]
-        offsets: dict[int, float] = {members[0]: 0.0}
-        for p in members[1:]:
-            i, j = _pairs(matched.rank == members[0], matched.rank == p, matched)
-            if (len(i) and _causality(starts, ends, i, j)[0] > 0) or (len(i) and _causality(starts, ends, i, j)[1] < 0):
-                offsets[p] = float(np.median(ends[j] - ends[i]))
-        typical = float(np.median([offsets.get(p, 0.0) for p in members]))
-        for p in members:
+        sharing = [p for p, d in enumerate(domain) if d == name]
+        offsets: dict[int, float] = {sharing[0]: 0.0}
+        for p in sharing[1:]:
+            found = members.compare(sharing[0], p)
+            if found is not None and found.is_contradicted:
+                offsets[p] = float(np.median(found.difference_ns))
+        typical = float(np.median([offsets.get(p, 0.0) for p in sharing]))
+        for p in sharing:
             if abs(offsets.get(p, 0.0) - typical) > SAME_HOST_TOLERANCE_NS:
                 result[p] = f"{name} (rank {ranks[p].identity.rank})"
                 notes.append(
@@ -106,76 +128,44 @@ def _split_domains(
     return result, notes
 
 
-def _causality(starts: Array, ends: Array, i: Array, j: Array) -> tuple[int, int]:
-    """Bounds on (clock of j - clock of i): nobody leaves before the other has arrived."""
-    return int((starts[j] - ends[i]).max()), int((ends[j] - starts[i]).min())
-
-
-def _edges(domain: list[str], matched: Matched, starts: Array, ends: Array) -> _Edges:
-    """Compare one representative pair per instance and pair of domains; bounds use every rank against it."""
-    edges = _Edges()
-    names = list(dict.fromkeys(domain))
-    code = np.array([names.index(d) for d in domain])[matched.rank] if len(matched.rank) else np.empty(0, np.int64)
-    ranks_of = {n: [p for p, d in enumerate(domain) if d == n] for n in names}
-    connected = _connected_pairs(code, matched, len(names))
-    for a, b in connected:
-        key = (names[a], names[b])
-        low, high = [], []
-        for p in ranks_of[names[a]][:4]:
-            for q in ranks_of[names[b]][:4]:
-                i, j = _pairs(matched.rank == p, matched.rank == q, matched)
-                if not len(i):
-                    continue
-                edges.estimate[key].append(ends[j] - ends[i])
-                edges.when[key].append(ends[i])
-                bounds = _causality(starts, ends, i, j)
-                low.append(bounds[0])
-                high.append(bounds[1])
-        if low:
-            edges.low[key], edges.high[key] = max(low), min(high)
-    return edges
-
-
 def _connected_pairs(code: Array, matched: Matched, count: int) -> list[tuple[int, int]]:
     """Pairs of domains with a common instance: a spanning choice (each to the lowest it meets), plus all if few."""
-    pairs: set[tuple[int, int]] = set()
-    order = np.lexsort((code, matched.instance))
-    instance, code = matched.instance[order], code[order]
-    lowest = np.full(int(instance.max(initial=-1)) + 1, count)
-    np.minimum.at(lowest, instance, code)
-    for a, b in np.unique(np.stack((lowest[instance], code)), axis=1).T.tolist():
-        if a != b:
-            pairs.add((a, b))
-    return sorted(pairs)
+    lowest = np.full(int(matched.instance.max(initial=-1)) + 1, count)
+    np.minimum.at(lowest, matched.instance, code)
+    keys = np.unique(lowest[matched.instance] * count + code).tolist()
+    return [(a, b) for a, b in (divmod(key, count) for key in keys) if a != b]
 
 
-def _propagate(names: list[str], edges: _Edges) -> dict[str, HostClock]:
-    """Breadth-first from the first domain; errors add along the path."""
-    clocks = {names[0]: HostClock()}
-    queue = deque(names[:1])
-    touching: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for a, b in edges.estimate:
-        touching[a].append((a, b))
-        touching[b].append((a, b))
+def _propagate(names: list[str], pairs: list[tuple[int, int]], code: Array, members: _Members) -> dict[str, HostClock]:
+    """Breadth-first from the first domain over the connected pairs; errors add along the path.
+
+    `code`: domain of each rank, an index into `names`. Of each domain the first ranks are compared.
+    """
+    first = [np.flatnonzero(code == index)[:COMPARED_RANKS].tolist() for index in range(len(names))]
+    touching: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for pair in pairs:
+        for end in pair:
+            touching[end].append(pair)
+    clocks, queue = {0: HostClock()}, deque([0])
     while queue:
         here = queue.popleft()
         for a, b in touching[here]:
             other, sign = (b, 1) if here == a else (a, -1)
-            if other in clocks:
+            found = None if other in clocks else members.compare_any(first[a], first[b])
+            if found is None:
                 continue
-            offset, drift, error = _fit(edges, (a, b))
+            offset, drift, error = _fit(found)
             base = clocks[here]
             clocks[other] = HostClock(
                 base.offset_ns + sign * offset, base.drift_ppm + sign * drift, (base.error_ns or 0) + error
             )
             queue.append(other)
-    return clocks
+    return {names[index]: clock for index, clock in clocks.items()}
 
 
-def _fit(edges: _Edges, key: tuple[str, str]) -> tuple[int, float, int]:
-    """Offset in the middle of the window, drift, and error for one pair of domains."""
-    difference = np.concatenate(edges.estimate[key]).astype(np.float64)
-    when = np.concatenate(edges.when[key])
+def _fit(found: _Comparison) -> tuple[int, float, int]:
+    """Offset in the middle of the window (ns), drift (ppm) and error (ns) of clock b against clock a."""
+    difference, when = found.difference_ns.astype(np.float64), found.when_ns
     drift = 0.0
     span = float(when.max() - when.min())
     middle = (when.max() + when.min()) / 2
@@ -185,7 +175,7 @@ def _fit(edges: _Edges, key: tuple[str, str]) -> tuple[int, float, int]:
         drift = slope / span * 1e6
         difference = difference - slope * x
     offset = float(np.median(difference))
-    low, high = edges.low[key], edges.high[key]
+    low, high = found.low_ns, found.high_ns
     if low <= high:
         offset = min(max(offset, low), high)
     residual = np.abs(difference - offset)

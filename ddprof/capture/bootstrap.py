@@ -1,4 +1,4 @@
-"""Starts capture in a process, once torch has been imported there. Called by the shim's sitecustomize."""
+"""Starts capture in a process that has just imported torch. Called by the shim's sitecustomize."""
 
 from __future__ import annotations
 

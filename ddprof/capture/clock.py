@@ -1,8 +1,8 @@
-"""This host's clock against rank 0's: pings over a socket of our own, never over the job's store or process groups.
+"""The offset of this host's clock from rank 0's, by pings over a socket of ddprof's own: no process group is used.
 
-Ranks that run under the same kernel share one clock: their offset is 0 by construction. Across hosts, local rank 0 of
-each host asks a thread of rank 0 for its time 24 times and keeps the answer with the shortest round trip; half of it
-bounds the error. Only rank 0's address goes through the job's store: one key, set once after `init_process_group`.
+Ranks that run under the same kernel share one clock, so their offset is 0. Between hosts, local rank 0 of each host
+asks a thread of rank 0 for its time 24 times and keeps the answer with the shortest round trip; half the round trip
+bounds the error. The job's store is used once, after `init_process_group`, for one key: rank 0's address.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class ClockSync:
         self._pings: list[dict[str, Any]] = []
         self._server: socket.socket | None = None
         self._address: tuple[str, int] | None = None
-        self.settled = mode == "off"  # nothing is left to find out at a step boundary
+        self.settled = mode == "off"  # whether step boundaries have nothing left to do here
         self._worker: threading.Thread | None = None
 
     def announce(self, identity: RankIdentity) -> None:
-        """Rank 0 of a job on several hosts begins to answer; a rank beside it books its zero offset."""
+        """Rank 0 of a job on several hosts begins to answer; ranks known to be on its host book an offset of 0."""
         if identity.source != "c10d" or identity.world_size == 1 or _one_host(identity):
             self._same_clock("init")
             self.settled = self.settled or self._mode != "always" or identity.source != "c10d"
@@ -52,7 +52,7 @@ class ClockSync:
         self._same_clock("init")
 
     def step_boundary(self, identity: RankIdentity | None) -> None:
-        """Once, after the first step: find rank 0's address. Every rank has left `init_process_group` by then."""
+        """Look up rank 0's address, once, after the first step: every rank has left `init_process_group` by then."""
         if self.settled or identity is None or identity.source != "c10d":
             return
         self.settled = True
@@ -74,7 +74,7 @@ class ClockSync:
         self._worker.start()
 
     def pings(self) -> list[dict[str, Any]]:
-        """What has been measured: `own time + offset_to_rank0_ns` is rank 0's time."""
+        """What has been measured: rank 0's time is this host's time + `offset_to_rank0_ns`."""
         return list(self._pings)
 
     def stop(self) -> None:

@@ -29,16 +29,15 @@ class SelfGuarded(Protocol):
 class Guard:
     """Wraps the tool's own functions. `enabled` is False after the first fault or `disable`.
 
-    It also knows what they cost: from `time_hooks(True)` to `time_hooks(False)` the time inside them is added up. All
-    other calls pay nothing for that: they read `_plain`, which stands for both questions.
+    It can also measure them: from `time_hooks(True)` to `time_hooks(False)` it adds up the time inside them. `_plain`
+    (enabled and not timed) is the one attribute that a call reads when it is not measured.
     """
 
     def __init__(self) -> None:
         self.enabled = True
         self._spent_ns = 0
         self._led: SelfGuarded | None = None
-        self._plain = True  # on, and not timed
-        self.swallowed = 0
+        self._plain = True
         self.faults: list[str] = []
 
     def wrap(self, function: Callable[P, R]) -> Callable[P, R | None]:
@@ -74,7 +73,7 @@ class Guard:
         return guarded
 
     def shield(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """`wrap` for what runs inside a hook: its time is the hook's, and it runs to its end once it is called."""
+        """`wrap` for what a hook calls: its time is part of the hook's, and it always runs to its end."""
 
         @functools.wraps(function)
         def shielded(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -87,13 +86,12 @@ class Guard:
         return shielded
 
     def lead(self, hooks: SelfGuarded) -> None:
-        """Switch these on, off and timed with all others."""
+        """Enable, disable and time these hooks together with all wrapped functions."""
         self._led = hooks
         hooks.enabled = self.enabled
 
     def time_hooks(self, wanted: bool) -> None:
-        """Add up the cost of the functions from now on, beginning at nothing, or stop; a call under way ends as it
-        began."""
+        """Begin to add up the time inside the functions, from 0, or stop. A call under way ends as it began."""
         self._plain = self.enabled and not wanted
         if wanted:
             self._spent_ns = 0
@@ -104,7 +102,7 @@ class Guard:
 
     @property
     def spent_ns(self) -> int:
-        """Time inside the functions while they were timed last."""
+        """Time inside the functions during the last measurement."""
         return self._spent_ns + (self._led.spent_ns if self._led is not None else 0)
 
     def _timed(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -118,7 +116,7 @@ class Guard:
             self._spent_ns += time.perf_counter_ns() - started_ns
 
     def attempt(self, what: str, function: Callable[[], R]) -> R | None:
-        """Run an optional piece of work (a description, a dump): its error is kept, and capture goes on without it."""
+        """Run an optional piece of work (a description, a dump). Its error is kept for the sidecar; capture goes on."""
         try:
             return function()
         except Exception as error:
@@ -126,7 +124,7 @@ class Guard:
             return None
 
     def fault(self, where: str, error: BaseException) -> None:
-        """Book an error of the tool and switch capture off."""
+        """Keep an error of the tool and switch capture off."""
         self._keep(where, error)
         if self.enabled:
             self.disable()
@@ -139,7 +137,6 @@ class Guard:
             self._led.enabled = False
 
     def _keep(self, where: str, error: BaseException) -> None:
-        self.swallowed += 1
         if len(self.faults) < _MAX_KEPT:
             message = " ".join(str(error).split())[:300]
             self.faults.append(f"{where}: {type(error).__name__}: {message}")

@@ -58,7 +58,7 @@ def identify() -> RankIdentity:
 
 
 def boot_id() -> str | None:
-    """What tells one running kernel, and so one clock, from another; containers on a host share it."""
+    """Identifies the running kernel, and with it the clock; containers on a host share it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -27,7 +27,6 @@ class Journal:
         self.fetches: deque[list[int]] = deque(maxlen=_RECENT_FETCHES)  # loaders without workers
         self.gradient_ready: dict[str, Any] | None = None
         self.nccl_log: Path | None = None  # where NCCL writes, if it was asked to
-        self._said: set[str] = set()
 
     def batch_fetched(self, step: int, samples: int, elements: int) -> None:
         """Book a batch to a step: its samples, and the elements of all its tensors."""
@@ -41,17 +40,10 @@ class Journal:
             batches.append([step, 1, samples, elements])
 
     def batches(self) -> list[dict[str, int]]:
-        """What the recent steps were fed."""
+        """Batches, samples and elements of the recent steps."""
         return [dict(zip(("step", "batches", "samples", "elements"), row, strict=True)) for row in self._batches]
 
     def note(self, text: str) -> None:
-        """A sentence for the sidecar's `notes`, once."""
+        """Add a sentence to the sidecar's `notes`, unless it is there already."""
         if text not in self.notes and len(self.notes) < _MAX_NOTES:
             self.notes.append(text)
-
-    def first_time(self, what: str) -> bool:
-        """Whether this is the first call with `what`."""
-        if what in self._said:
-            return False
-        self._said.add(what)
-        return True

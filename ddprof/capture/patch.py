@@ -10,9 +10,9 @@ _MISSING = object()
 class Patch:
     """Replaces `owner.name` while installed.
 
-    Where the attribute was inherited, uninstalling deletes ours rather than freezing a copy in the subclass. Where
-    somebody else has patched on top of us meanwhile, theirs stays: the wrapper below it only passes through once the
-    guard is off.
+    Where the attribute was inherited, uninstalling deletes the replacement rather than leave a copy in the subclass.
+    Where somebody else has patched the attribute since, their patch stays; ours below it does nothing once the guard is
+    off.
     """
 
     def __init__(self, owner: Any, name: str, replacement: Any) -> None:

@@ -1,4 +1,4 @@
-"""Forked children: they inherit our hooks and must either start a life of their own or do nothing.
+"""Forked children: they inherit the parent's hooks, and must either begin a capture of their own or do nothing.
 
 A child of multiprocessing leaves by `os._exit`, so `atexit` never runs there; finalizers of `multiprocessing.util` do
 (CPython: multiprocessing/popen_fork.py, process.py).

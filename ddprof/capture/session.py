@@ -61,6 +61,7 @@ class Session:
         self.ring: StepRing | None = None
         self.finished = False  # the flush has begun
         self._windows_allowed = True
+        self._unwritable = False  # a sidecar could not be written
         self.attach([])
         self._make_tracker()
         self.finish = self.guard.wrap(self._finish)
@@ -266,7 +267,8 @@ class Session:
         try:
             sidecar.write(self.path(SIDECAR_SUFFIX), self, state)
         except OSError as error:
-            if self.journal.first_time("sidecar"):
+            if not self._unwritable:
+                self._unwritable = True
                 say(f"rank {self.identity.rank if self.identity else '?'}: nothing can be written: {error}")
 
     def restart_in_child(self) -> None:

@@ -76,7 +76,7 @@ def build(session: Sources, state: str) -> dict[str, Any]:
 
 
 def _syncs(syncs: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:
-    """Lines that waited for the device, the longest first, each with its text where the file is still there."""
+    """Lines that waited for the device, longest wait first, each with its text where the file can still be read."""
     worst = sorted(syncs.items(), key=lambda item: -item[1][1])[:_MAX_SYNC_LINES]
     return [
         {"source_line": line, "what": what, "count": count, "total_ns": total, "source": _source(line)}
@@ -91,7 +91,7 @@ def _source(line: str) -> str | None:
 
 
 def ring_identity(identity: RankIdentity) -> dict[str, Any]:
-    """What the step ring needs to be read on its own."""
+    """What makes a step ring readable without its sidecar."""
     return {**_who(identity), "started_ns": time.time_ns()}
 
 

@@ -1,8 +1,8 @@
-"""What was captured survives SIGTERM and SIGHUP, also while the training thread is blocked in a collective.
+"""Flushes capture on SIGTERM and SIGHUP, even while the training thread is blocked in a collective.
 
-A Python signal handler runs only when the main thread returns to the interpreter, and under `ddprof run` a hanging rank
-would then outlive the signal that ends it today. So a watchdog thread wakes up by the wakeup descriptor, flushes, and
-lets the signal kill the process exactly as it would have. A handler of the script's own is left in place and in charge.
+A Python signal handler runs only when the main thread returns to the interpreter: with a handler alone, a hanging rank
+would survive a signal that kills it without ddprof. So Python's wakeup descriptor wakes a watchdog thread, which
+flushes and then lets the signal kill the process. A handler of the script's own stays in place and in charge.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _SECRET_MARKERS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
 
 def device() -> dict[str, Any]:
-    """The accelerator this process uses. Asks only a device context that already exists: asking must not create one."""
+    """The accelerator this process uses. Only an existing device context is asked: asking must not create one."""
     torch = sys.modules["torch"]
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())

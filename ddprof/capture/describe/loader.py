@@ -26,7 +26,7 @@ def describe(loader: Any) -> dict[str, Any]:
 
 
 def _batches(loader: Any) -> int | None:
-    """Batches of one pass on this rank; null for iterable data sets, whose length is a guess that warns when asked."""
+    """Batches of one pass on this rank; null for iterable data sets: asking for their length can raise a warning."""
     sampler = getattr(loader, "batch_sampler", None)
     if sampler is None or not hasattr(type(getattr(loader, "dataset", None)), "__getitem__"):
         return None
@@ -41,7 +41,7 @@ def _batch_size(loader: Any) -> int | None:
 
 
 def _length(dataset: Any) -> int | None:
-    """Only of torch's own map-style protocol, and only where asking is free of side effects by contract."""
+    """The length of a data set or sampler that has one; null where asking for it fails."""
     if dataset is None or not hasattr(type(dataset), "__len__"):
         return None
     try:
@@ -51,7 +51,7 @@ def _length(dataset: Any) -> int | None:
 
 
 def _sampler(loader: Any) -> dict[str, Any] | None:
-    """The innermost sampler; `sharded` is null where the sampler is none we can read."""
+    """The innermost sampler; `sharded` is null for samplers of unknown classes."""
     chain = _chain(loader)
     if not chain:
         return None

@@ -1,8 +1,9 @@
-"""What NCCL says of itself as it connects: its version, its network, the transport of every channel.
+"""What NCCL logs as it connects: its version, its network, the transport of every channel.
 
-NCCL writes that once per communicator, at NCCL_DEBUG=INFO, to a file of the run folder; nothing per collective. It is
-asked for only where nobody else has a say on its log: no NCCL_DEBUG* in the environment or in NCCL's own settings file.
-The file exists before NCCL is told of it, because where it cannot open one NCCL writes to the job's standard output.
+At NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT, NCCL writes that once per communicator, and nothing per collective. ddprof
+sets both only where the user has set none of NCCL_DEBUG*, neither in the environment nor in NCCL's own settings file.
+The log is a file of the run folder, created in advance: NCCL falls back to the job's standard output where it cannot
+open its file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ddprof.capture.files.layout import host_label
 
 _VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
 _SETTINGS_FILES = ("/etc/nccl.conf", "~/.nccl.conf")  # NCCL reads both; its environment wins over them
-# One line per channel and peer: an all-to-all between more ranks than this would write megabytes as it connects.
+# One line per channel and peer: an all-to-all among more ranks than this would write megabytes as it connects.
 _MAX_WORLD = 1024
 _MAX_READ_BYTES = 4 << 20
 _VERSION = re.compile(r"NCCL version (\d[\w.+-]*)")
@@ -27,7 +28,7 @@ _CHANNEL = re.compile(r"NCCL INFO Channel \d+(?:/\d+)? : \d+\[[^\]]*\] -> \d+\[[
 
 
 def ask(folder: Path, environment: MutableMapping[str, str]) -> Path | None:
-    """Have NCCL write its log into `folder`, by `environment`. The file; None where it is left alone.
+    """Set `environment` so that NCCL logs into `folder`. Returns the file, None where NCCL is left alone.
 
     Raises OSError.
     """
@@ -70,7 +71,7 @@ def transport(said: str) -> str:
 
 
 def clear(path: Path | None) -> None:
-    """Take away a log that NCCL never wrote to. Raises OSError."""
+    """Delete a log that NCCL never wrote to. Raises OSError."""
     if path is not None and path.is_file() and not path.stat().st_size:
         path.unlink()
 

@@ -1,4 +1,4 @@
-"""The objects of the job that hooks have met: weakly held, described while they live."""
+"""The models, optimizers and loaders that hooks have met: held by weak references, described while they exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _MESH_PARALLELISM = ("tp", "cp", "ep")  # mesh dimensions whose usual name says 
 
 
 class Observed:
-    """What the sidecar says about models, optimizers and loaders. Descriptions are refreshed while the objects live."""
+    """What the sidecar says about models, optimizers and loaders. A description is refreshed as long as its object
+    exists."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -67,16 +68,15 @@ class Observed:
             key = "dataloader" if not self._loaders else f"dataloader.{len(self._loaders)}"
             self._loaders[id(loader)] = weakref.ref(loader)
             self._loader_keys[id(loader)] = key
-            self._refresh(
-                key, loader, describe_loader.describe
-            )  # `for batch in DataLoader(..)` keeps only the iterator alive
+            # Now: of `for batch in DataLoader(..)` only the iterator stays alive.
+            self._refresh(key, loader, describe_loader.describe)
 
     def trains_with(self, loader_id: int) -> None:
         """The loader that feeds the optimizer; until it is known, the first one is taken for it."""
         self._training_loader = self._loader_keys.get(loader_id, self._training_loader)
 
     def describe(self) -> dict[str, Any]:
-        """The sidecar's keys about the job's objects; what is no longer alive keeps its last description."""
+        """The sidecar's keys about the job's objects; an object that is gone keeps its last description."""
         self._refresh(
             "parameters", self._first(("ddp", "fsdp1", "fsdp2", "deepspeed", "module")), describe_model.parameters
         )

@@ -36,22 +36,22 @@ def send(run_dir: Path, request: Request) -> None:
 class ControlReader:
     """Reads `control.json` twice a second; a request is new when its `id` is higher than the last.
 
-    Called on the polling thread: `on_request` once a new one waits, `on_stuck` where the training thread does not come
-    to obey a "stop": it hangs.
+    On the polling thread, `on_request` is called when a new request waits, `on_stuck` when the training thread has not
+    reached a step boundary in time to obey a "stop": it hangs.
     """
 
     def __init__(self, run_dir: Path, on_request: Callable[[], object], on_stuck: Callable[[], object]) -> None:
         self._path = run_dir / CONTROL
         self._on_request = on_request
         self._on_stuck = on_stuck
-        self._unheard = 0  # polls since a stop was asked for that no step boundary has taken
-        self.waiting: Request | None = None  # a new one that no step has taken
+        self._unheard = 0  # polls since a "stop" was seen that no step boundary has taken
+        self.waiting: Request | None = None  # seen, and not yet taken at a step boundary
         self._seen_id = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin polling; what was asked before this process began is not for it. Idempotent."""
+        """Begin polling. A request that is older than this process is ignored. Idempotent."""
         if self._thread is None:
             self._poll()
             self.waiting = None
@@ -59,18 +59,18 @@ class ControlReader:
             self._thread.start()
 
     def stop(self) -> None:
-        """End polling and wait for the thread: a daemon thread in a call at exit can abort the interpreter."""
+        """End polling and wait for the thread: a daemon thread inside a call can abort the interpreter at exit."""
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(2.0)
 
     def abandon(self) -> None:
-        """After a fork: the thread did not come along."""
+        """After a fork: the child has no polling thread."""
         self._thread = None
         self._stop = threading.Event()
 
     def take(self) -> Request | None:
-        """A new request, once."""
+        """The waiting request, handed out once."""
         request, self.waiting = self.waiting, None
         return request
 
@@ -80,7 +80,7 @@ class ControlReader:
             self._watch_stop()
 
     def _watch_stop(self) -> None:
-        """A stop that no step takes means a hang: say what the rank was doing, from this thread, once."""
+        """A "stop" that no step boundary takes means that the training thread hangs: report that, once."""
         request = self.waiting
         self._unheard = self._unheard + 1 if request is not None and request.action == "stop" else 0
         if self._unheard == _STUCK_POLLS:

@@ -1,7 +1,7 @@
-"""Steps in a memory-mapped file: what survives SIGKILL, a segmentation fault or a hang.
+"""Steps in a memory-mapped file, which survives SIGKILL, a segmentation fault or a hang.
 
-The kernel keeps the pages of a dead process, so the step before death is on disk whatever killed it. There is no lock
-and no system call on the step path. `native/step_log.h` writes the same records.
+The kernel writes the pages of a dead process to disk, so the file ends with the last closed step whatever killed the
+process. Writing takes no lock and no system call. `steps/native/step_log.h` writes the same records.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ddprof.capture.files.step import Step
 
 MAGIC = b"DDPROFR2"
 HEADER_BYTES = 4096
-_RECORD = struct.Struct("<10q")  # how many were written up to and with this one, then the fields of Step
-_HEADER = struct.Struct("<8sq")  # magic, capacity; never written again: one page touched per step, not two
+_RECORD = struct.Struct("<10q")  # number of records written so far, this one included; then the fields of Step
+_HEADER = struct.Struct("<8sq")  # magic, capacity; written once, so that a step touches one page instead of two
 _IDENTITY_AT = 64
 CAPACITY = 1280
 
@@ -51,7 +51,7 @@ class StepRing:
 
     @property
     def place(self) -> tuple[bytes, int, int]:
-        """For a writer in C: the file, where its records begin (bytes), how many fit."""
+        """For the writer in C: path of the file, offset of the first record (bytes), number of records that fit."""
         return os.fsencode(self.path), HEADER_BYTES, self._capacity
 
     def write(self, step: Step) -> None:

@@ -1,8 +1,8 @@
 """Fetches: when each batch was made and what it cost, seen from inside the process that made it.
 
-A DataLoader worker appends one line per batch to its rank's `.workers.jsonl`; one `write` of less than a page to an
-O_APPEND descriptor, so that workers share the file without a lock. The rank is found by the worker's parent process:
-fork and spawn alike. A loader without workers fetches in the training process: its recent fetches go to the sidecar.
+A DataLoader worker appends one line per batch to its rank's `.workers.jsonl`, by one `write` of less than a page to an
+O_APPEND descriptor, so that workers share the file without a lock. The worker's parent process tells its rank, under
+fork and spawn alike. A loader without workers fetches in the training process; its recent fetches go to the sidecar.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ddprof.capture.files.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX, host_lab
 from ddprof.capture.instruments.base import Instrumentor
 
 _MAX_LINES = 20_000  # per worker: about 2 MB
-# In the training process the two readings of its CPU time take longer than all else that is done for a step: after the
-# first fetches a sample of them does (a prime: a data set whose every fourth batch is slow shows in it).
+# In the training process, reading the CPU time twice takes longer than all else that is done for a step. So after the
+# first fetches only every seventh is timed (a prime: a data set whose every fourth batch is slow shows in the sample).
 _ALL_FETCHES = 64
 _SAMPLED_FETCHES = 7
 _CLASSES = ("_MapDatasetFetcher", "_IterableDatasetFetcher")

@@ -54,7 +54,7 @@ def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals], on_tick:
 
 
 def _ticked(on_tick: Callable[[], None] | None) -> Callable[[], None] | None:
-    """Call it; a tick that cannot write (full disk) is the last one, the job goes on."""
+    """Call `on_tick` and return it; None where it could not write (full disk), so that it is not called again."""
     if on_tick is not None:
         try:
             on_tick()

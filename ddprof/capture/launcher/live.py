@@ -15,7 +15,7 @@ from ddprof.capture.files.step import Step
 
 RECENT_STEPS = 64
 _REACTION_S = 1.5  # ranks look for requests twice a second; a shared file system adds its own delay
-_LATE_SHARE = 0.10  # of the step: below this, being last is chance
+_LATE_SHARE = 0.10  # of the step; a rank that is last by less is last by chance
 _OWN_PHASES = ("data_ns", "forward_ns", "optimizer_ns")  # backward holds the waiting for peers
 
 
@@ -35,12 +35,9 @@ class LiveRank:
         return self.steps[-1].number if self.steps else -1
 
     def median_ns(self, phase: str | None = None) -> int:
-        """Median of the recent bare steps, of one phase (a field of Step) or of the whole step.
-
-        0 where there is none.
-        """
-        bare = [step for step in self.steps if not step.profiled] or list(self.steps)
-        values = [getattr(step, phase) if phase else step.end_ns - step.start_ns for step in bare]
+        """Median over the recent unprofiled steps, of one phase (a field of Step) or the whole step; 0 without any."""
+        unprofiled = [step for step in self.steps if not step.profiled] or list(self.steps)
+        values = [getattr(step, phase) if phase else step.end_ns - step.start_ns for step in unprofiled]
         return int(median(values)) if values else 0
 
 
@@ -69,9 +66,8 @@ def read_ranks(folder: Path, now_ns: int | None = None) -> list[LiveRank]:
 
 
 def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
-    """The rank whose own phases (data, forward, optimizer) take longest beyond the median rank's, if that is a
-    tenth of the step.
-    """
+    """The rank whose own phases (data, forward, optimizer) exceed the other ranks' median most; None below a tenth of
+    the step."""
     if len(ranks) < 2 or not all(rank.steps for rank in ranks):
         return None
     own = {rank.rank: sum(rank.median_ns(phase) for phase in _OWN_PHASES) for rank in ranks}
@@ -85,10 +81,9 @@ def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
 
 
 def request_window(folder: Path, ranks: Sequence[LiveRank], steps: int, reason: str) -> int:
-    """Ask every rank for a window of `steps` steps at the same step, far enough ahead for all to see it. Returns
-    its first step.
+    """Ask every rank for a window of `steps` steps, beginning at one step that none of them will reach too soon.
 
-    Raises OSError where the folder cannot be written.
+    Returns the first step. Raises OSError where the folder cannot be written.
     """
     step_s = max((rank.median_ns() for rank in ranks), default=0) / 1e9
     ahead = 2 + (int(_REACTION_S / step_s) if step_s > 0 else 2)

@@ -58,7 +58,7 @@ def end(
 
 
 def last_line(path: Path, summary: RunSummary, first_window_step: int | None) -> str:
-    """What `ddprof run` says when the job has ended: what there is, what it cost, what to do next.
+    """The line that `ddprof run` prints when the job has ended: what was captured, what it cost, what to do next.
 
     `first_window_step` is where the first window was planned, None where none was.
     """

@@ -1,9 +1,10 @@
 """Monitor mode: `ddprof run` itself watches the step rings and asks for one trace window when something goes wrong.
 
-All of it runs in the launching process: the training processes only write their ring. Rules and their numbers: an
-outlier is a step above median + max(8 MAD, 50 %), so that neither a steady nor a restless job asks all the time; a
-slow-down is 20 steps whose median is 20 % above the run's early median; a straggler is the same rank late by a tenth of
-the step for 20 steps.
+All of it runs in the launching process; the training processes only write their rings. It asks for a window after
+
+- an outlier: a step above the early median + max(8 MAD, 50 %), which spares steady and noisy jobs alike;
+- a slow-down: 20 steps whose median is 20 % above the early one;
+- a straggler: the same rank late by a tenth of the step for 20 steps.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _COUNTER_PERIOD_S = 1.0
 
 
 class Watcher:
-    """Decides, from the rings alone, when a window is worth its cost. Pure: fed by `observe`."""
+    """Decides from the step rings alone when a window is worth its cost."""
 
     def __init__(self) -> None:
         self._seen = -1
@@ -54,7 +55,7 @@ class Watcher:
         return reason
 
     def _fresh(self, ranks: Sequence[LiveRank], newest: int) -> list[tuple[int, int]]:
-        """(step, ns) of the slowest rank, for the bare steps not seen before; a step beside a window is no evidence."""
+        """(step, ns of its slowest rank) for new unprofiled steps, but for the one after a window."""
         slowest: dict[int, int] = {}
         spoiled: set[int] = set()
         for rank in ranks:

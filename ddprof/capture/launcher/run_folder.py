@@ -25,9 +25,11 @@ class RunFolder:
 
 
 def create(parent: Path, name: str, now_s: float) -> RunFolder:
-    """Make `<parent>/<utc>-<name>/` and point `latest` at it. A parent that cannot be written is replaced by the
-    temporary
-    folder: a read-only directory must not stop a job. Raises OSError if that fails as well."""
+    """Make `<parent>/<utc>-<name>/` and point `latest` at it.
+
+    Where the parent cannot be written the run goes to the temporary folder, because a read-only directory must not stop
+    a job. Raises OSError if that fails as well.
+    """
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "run"
     job = shared_job_id()
     if job is not None:
@@ -45,7 +47,7 @@ def create(parent: Path, name: str, now_s: float) -> RunFolder:
 
 
 def shared_job_id() -> str | None:
-    """What all tasks of `srun ddprof run` or `mpirun ddprof run` have in common: they share a folder."""
+    """What all tasks of one `srun ddprof run` or `mpirun ddprof run` call their job; None outside of them."""
     step = os.environ.get("SLURM_STEP_ID")
     if step is not None and os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1")) != "1":
         return f"slurm{os.environ.get('SLURM_JOB_ID', '')}.{step}"
@@ -56,11 +58,12 @@ def shared_job_id() -> str | None:
 
 
 def join(path: Path) -> RunFolder:
-    """Use a given folder, created if need be: several `ddprof run` of one job write into the same. Raises OSError."""
+    """Use this very folder, created if need be: several `ddprof run` of one job write into it. Raises OSError."""
     path.mkdir(parents=True, exist_ok=True)
     manifest = path / MANIFEST
     try:
-        manifest.open("x", encoding="utf-8").close()  # exactly one of them gets the main manifest, and leads
+        # Exactly one of them gets the main manifest and leads: it asks for windows.
+        manifest.open("x", encoding="utf-8").close()
     except FileExistsError:
         manifest = path / f"manifest.{host_label()}.{os.getpid()}.json"
     return RunFolder(path.resolve(), manifest)

@@ -1,4 +1,4 @@
-"""What a killed rank left in the run folder, made readable after the job has ended."""
+"""Makes readable what killed ranks left in the run folder, after the job has ended."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from ddprof.capture.launcher.liveness import runs_here
 
 
 def salvage(folder: Path) -> list[str]:
-    """Make readable what a killed rank left; returns notes.
-
-    Its step ring becomes part of its sidecar, temporary files go.
-    """
+    """Move the step rings of dead ranks into their sidecars and delete temporary files. Returns notes."""
     notes: list[str] = []
     for ring_path in sorted(folder.glob(f"*{RING_SUFFIX}")):
         if not _dead_here(ring_path.name):
@@ -34,7 +31,7 @@ def salvage(folder: Path) -> list[str]:
 
 
 def _dead_here(name: str) -> bool:
-    """Whether a file's writer ran on this host and is gone: the folder may be shared with nodes that still run."""
+    """Whether a file's writer ran on this host and has ended. Writers on other nodes may still run."""
     fields = parse_stem(name)
     if fields is None or fields["host"] != host_label():
         return False
@@ -42,7 +39,7 @@ def _dead_here(name: str) -> bool:
 
 
 def _complete(path: Path, ring_path: Path) -> list[str]:
-    """Add the ring's steps to a sidecar whose process did not end in order; a ring that holds nothing more goes."""
+    """Add the ring's steps to the sidecar of a process that was killed. A ring that was read is deleted."""
     content = read_json(path)
     if content is not None and content.get("state") != "running":
         ring_path.unlink()

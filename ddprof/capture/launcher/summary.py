@@ -60,17 +60,17 @@ def summarize(folder: Path) -> RunSummary:
 
 
 def _step_times(steps: list[dict[str, Any]]) -> dict[str, int]:
-    """Medians over steps outside windows, the last one (it may be cut short) and the warm-up left out; {} without any.
+    """Medians over the unprofiled steps, without the warm-up and the last one (it may be cut short); {} without any.
 
-    They are what is known of a rank that opens no window. `rest_ns` is taken step by step: on a busy machine the
-    medians of step and phases are those of different steps, and their difference is time that nobody spent.
+    Nothing else is known of a rank that opens no window. `rest_ns` is the median of a step's time outside phases: on a
+    busy machine the medians of steps and of phases come from different steps, and their difference is no step's time.
     """
-    bare = [step for step in steps[_WARM_STEPS:-1] if not step.get("profiled")]
-    if not bare:
+    unprofiled = [step for step in steps[_WARM_STEPS:-1] if not step.get("profiled")]
+    if not unprofiled:
         return {}
-    lengths = [step["end_ns"] - step["start_ns"] for step in bare]
-    medians = {name: int(median(step.get(name) or 0 for step in bare)) for name in _PHASES}
-    known = [sum(step.get(name) or 0 for name in _PHASES) for step in bare]
+    lengths = [step["end_ns"] - step["start_ns"] for step in unprofiled]
+    medians = {name: int(median(step.get(name) or 0 for step in unprofiled)) for name in _PHASES}
+    known = [sum(step.get(name) or 0 for name in _PHASES) for step in unprofiled]
     rest = median(max(0, length - phases) for length, phases in zip(lengths, known, strict=True))
     return {"step_ns": int(median(lengths)), **medians, "rest_ns": int(rest)}
 

@@ -1,6 +1,6 @@
 """The phase timers in C (`native/phases.c`), where the package was built with a compiler.
 
-A step of a job then spends half as long in ddprof (benchmarks/README.md). `DDPROF_NATIVE=0` leaves them out.
+With them a step spends half as long in ddprof (benchmarks/README.md). `DDPROF_NATIVE=0` leaves them out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ def native_tracker(
     open_range: Callable[[str], Range | None],
     close_range: Callable[[Range], object],
 ) -> NativeStepTracker | None:
-    """A `tracker.StepTracker` in C. None where it was not built or is not wanted, and without the GIL: it relies on it,
-    and importing it would switch it on in the job."""
+    """A `tracker.StepTracker` in C; None where it was not built or is not wanted.
+
+    Also None in a Python without the GIL: the extension relies on it, and importing it would switch the GIL on.
+    """
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
         return None

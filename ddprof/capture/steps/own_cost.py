@@ -1,9 +1,10 @@
-"""What ddprof itself costs a step where no window is open, measured in a sample of the steps.
+"""What ddprof itself costs an unprofiled step, measured in a sample of the steps.
 
-In those steps every hook is timed where it runs, with the caches as cold as the training leaves them: calls in a row
-take half of that (benchmarks/README.md). What surrounds the hooks (the functions put around the user's calls, the entry
-of the guard) cannot be timed from inside. Its share is calibrated in a row, once, around a phase timer in Python, and
-taken to suffer from cold caches as much as the hooks do. So the figure is an upper estimate: timing a hook costs too.
+In a sampled step every hook is timed where it runs, with the caches as cold as the training leaves them; the same calls
+in a tight loop take half as long (benchmarks/README.md). The code around the hooks (the functions that wrap the user's
+calls, the entry of the guard) cannot be timed from inside. The ratio of the whole to the hook alone is measured once,
+in a tight loop around a phase timer in Python, and assumed to be the same with cold caches. The result is an upper
+estimate, because timing a hook takes time as well.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from ddprof.capture.steps.tracker import StepTracker
 from ddprof.capture.window.annotate import Annotator, Range
 
 FIRST_STEP = 3  # by then the roots are known, and the learning is over
-PERIOD_STEPS = 17  # a prime: what the job does every second, fourth or tenth step falls into the sample as often
-_EARLY_STEPS = 8  # up to there every third one, so that a short run has some
+PERIOD_STEPS = 17  # a prime, so that what the job does every second, fourth or tenth step is sampled fairly
+_EARLY_STEPS = 8  # every third step before it, so that a short run has samples too
 _KEPT_SAMPLES = 256
 _CALIBRATION_ROUNDS, _CALIBRATION_CALLS = 100, 10
 
 
 class OwnCost:
-    """Told of every step that begins. Times in ns."""
+    """Is told of steps that begin, and times the hooks in some of them. Times in ns."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -38,13 +39,13 @@ class OwnCost:
         self.next_step = FIRST_STEP  # `step_begins` has nothing to do before it
 
     def step_begins(self, index: int, usable: bool) -> None:
-        """Step `index` begins, in a hook. `usable`: neither the step that ended nor this one is beside a window."""
+        """Step `index` begins, in a hook. `usable`: no window is beside it or the last step."""
         guard = self._guard
         self.next_step = index + 1
         if self._measuring:
             guard.time_hooks(False)
             self._measuring, self._measured = False, usable
-        elif self._measured:  # its last hook, the boundary at its end, has ended since
+        elif self._measured:  # the last hook of the sampled step, the boundary at its end, has returned by now
             self._samples_ns.append(guard.spent_ns)
             self._measured = False
             self.next_step = _next_sampled(index)
@@ -65,7 +66,7 @@ _whole_share: list[float] = []
 
 
 def whole_share() -> float:
-    """A phase timer with all that surrounds it, over the timer alone: measured once per process, on one of its own."""
+    """A phase timer with the code around it over the timer alone: a ratio, measured once per process."""
     if not _whole_share:
         guard, tracker = Guard(), StepTracker(lambda index: False, Annotator().open, Range.close)
         begin, end = guard.wrap_hook(tracker.begin), guard.wrap_hook(tracker.end)
@@ -87,8 +88,8 @@ def whole_share() -> float:
 
 
 def _per_call_ns(*functions: Callable[[], None]) -> list[float]:
-    """Of each function the fastest round's: on a busy machine the others hold what the kernel ran in between. In turn,
-    so that slow phases of the machine hit all alike."""
+    """Of each function the time in its fastest round: on a busy machine the slower ones hold other processes' time. The
+    functions take turns, so that slow phases of the machine affect all of them."""
     fastest_ns = [math.inf] * len(functions)
     for _ in range(_CALIBRATION_ROUNDS):
         for index, function in enumerate(functions):

@@ -1,4 +1,4 @@
-"""Closed steps in bounded memory: the start of a run and its recent past, and each one in the step ring."""
+"""Closed steps in bounded memory: the first ones of a run and the recent ones. Each goes to the step ring as well."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
 
 FIRST_STEPS, RECENT_STEPS = 64, 4096  # the start of a run and its recent past are both worth keeping
-_WARM_STEPS = 2  # bare steps left out at the start: lazy initialisation, DDP's first bucket order
+_WARM_STEPS = 2  # unprofiled steps left out at the start: lazy initialisation, DDP's first bucket order
 _COMPARED_STEPS = 512  # the latest of each kind
 
 
 class StepLog:
-    """Steps as they close. `disturbed` ones (our compression ran, or the last one) say nothing about our overhead."""
+    """Steps as they close. A `disturbed` one (compression ran beside it, or it is the last) measures no overhead."""
 
     def __init__(self) -> None:
         self._first: list[tuple[Step, bool]] = []
@@ -39,7 +39,7 @@ class StepLog:
 
 
 def step_medians(logged: Sequence[tuple[Step, bool]]) -> dict[str, int | None]:
-    """Bare against profiled steps (median, ns); None without one."""
+    """Median length of unprofiled and of profiled steps, ns; None without one."""
     bare_ns, profiled_ns = [], []
     after_window = False
     for step, disturbed in logged:

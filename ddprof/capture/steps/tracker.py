@@ -32,9 +32,9 @@ def in_main_thread() -> bool:
 class StepTracker:
     """Phase timers of the training thread.
 
-    `on_boundary(next_index)` runs between two steps, from step `calm_until` on; True if it did heavy work, so that the
-    next step starts after it. Attributes for it to set: `profiled` (a trace window covers the open step), `disturbed`
-    (our own work runs beside it), `listening` (phases are named by `open_range`, and `close_range` ends the name).
+    `on_boundary(next_index)` runs between two steps, from step `calm_until` on. It returns True if it did heavy work;
+    the next step then starts after it. It sets `profiled` (a trace window covers the open step), `disturbed` (our own
+    work runs beside it) and `listening` (`open_range` begins a named range for each phase, `close_range` ends it).
     """
 
     def __init__(

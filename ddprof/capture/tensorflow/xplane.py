@@ -1,4 +1,4 @@
-"""TensorFlow's profile (XSpace) as Chrome's trace format: recent versions write no trace viewer file of their own."""
+"""TensorFlow's profile (XSpace) in Chrome's trace format, which recent versions of TensorFlow no longer write."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_NOISE = "ThreadpoolListener::"  # one per closure of a thread pool: half of the events, saying nothing
+_NOISE = "ThreadpoolListener::"  # one per closure of a thread pool: half of the events, of no use
 
 
 def newest_profile(log_dir: Path) -> Path | None:

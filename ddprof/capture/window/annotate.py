@@ -1,7 +1,7 @@
 """Named ranges while a window is open: user annotations for torch.profiler, NVTX (domain "ddprof") for Nsight.
 
-Closed windows pay nothing: a `record_function` costs about 6 us (torch 2.13) even when no profiler listens. Open ones
-go through the binding below it, which makes the same event for a fifth of its time: 5 us against 24.
+Outside windows no range is opened: `record_function` costs about 6 us (torch 2.13) even when no profiler runs. Inside,
+ranges use the binding below `record_function`, which makes the same event in 5 us in place of 24.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Range:
 
 
 class Annotator:
-    """Opens ranges while `active`; under Nsight Systems NVTX ranges are written all the time."""
+    """Opens ranges while `active` (a window is open); under Nsight Systems, NVTX ranges at all times."""
 
     def __init__(self) -> None:
         self.under_nsight = "NSYS_PROFILING_SESSION_ID" in os.environ
         self.active = False
-        self.listening = self.under_nsight  # somebody would see a range: the one flag the step path reads
+        self.listening = self.under_nsight  # a range would be recorded: the one flag that the step path reads
         self._domain: Any = None
         self._begin: Callable[[str], Any] = _no_range
         self._end: Callable[[Any], None] = _no_range
@@ -51,7 +51,7 @@ class Annotator:
         self.listening = active or self.under_nsight
 
     def open(self, name: str) -> Range | None:
-        """Begin the range `name`, or None where nobody would see it."""
+        """Begin the range `name`; None where nothing would record it."""
         if not self.listening:
             return None
         if not self._loaded:
@@ -69,7 +69,7 @@ class Annotator:
         try:
             self._domain = importlib.import_module("nvtx").get_domain("ddprof")
         except (ImportError, AttributeError):
-            self._domain = None  # optional: without it only the torch trace has the ranges
+            self._domain = None  # optional: without it the ranges are in the torch trace alone
 
 
 def _bindings() -> tuple[Callable[[str], Any], Callable[[Any], None]]:

@@ -1,4 +1,4 @@
-"""c10d's flight recorder: (process group, sequence number) of every collective, C++ DDP buckets included.
+"""c10d's flight recorder: process group and sequence number of every collective, DDP's buckets included.
 
 On by default in recent versions of torch; older ones keep it for NCCL when TORCH_NCCL_TRACE_BUFFER_SIZE is set.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from ddprof.capture.files.storage import write_json
 
 _ON_BY_DEFAULT = (2, 13)  # torch; for gloo too
-_SLACK_NS = 2_000_000  # entries are created just before the operator that a window still sees
+_SLACK_NS = 2_000_000  # an entry is created just before the operator that the trace shows
 
 
 def dump_window(path: Path, start_ns: int, end_ns: int) -> str | None:
@@ -38,7 +38,7 @@ def dump_window(path: Path, start_ns: int, end_ns: int) -> str | None:
 
 
 def dump_all(path: Path) -> None:
-    """Write every entry, also of collectives that never finished: what explains a hang. Raises OSError."""
+    """Write every entry, those of collectives that never finished included: they explain a hang. Raises OSError."""
     dump = read_entries()
     if dump is not None and dump.get("entries"):
         write_json(path, dump)

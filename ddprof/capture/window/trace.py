@@ -1,8 +1,8 @@
 """A trace window: torch.profiler from one step boundary to another, exported per rank.
 
-Three traps of torch.profiler shape it. A second profiler steals the session, and the export of the first one then
-crashes the process. Stopped from a thread that it does not record, a profiler loses everything, and its export crashes
-too. On a full disk the export fails without an exception.
+torch.profiler has three traps. A second profiler takes over the session, and exporting the first one then crashes the
+process. A profiler that is stopped from a thread it does not record loses everything, and exporting it crashes, too. On
+a full disk the export fails without an exception.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Where monitor mode keeps a host's counters: bounded, however long the job runs.
+"""The files in which monitor mode keeps a host's counters: bounded, however long the job runs.
 
-Two files of JSON lines. One sample per second for the last one to two hours, and for the last week one line per minute
-with what the seconds came to. Both are cut by writing what is kept under a temporary name and renaming it, so that a
-reader finds whole lines at any moment. A job that is started again in the same run folder continues the files of its
-earlier starts, so the bound holds for all of them together.
+Two files of JSON lines: one sample per second for the last one to two hours, and one line per minute, which sums up its
+samples, for the last week. Both are cut by writing what is kept to a temporary name and renaming that, so that a reader
+finds whole lines at any moment. A job that is started again in the same run folder continues the files of its earlier
+starts, so that the bound holds for all of them together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The GPUs of this host while the job runs, summed up as it goes: why a rank's device may be slow.
+"""The GPUs of this host while the job runs, sampled once a second: why a rank's device may be slow.
 
-All of it runs in the launching process, once a second. Memory does not grow with the job.
+Samples are added up as they come, so memory does not grow with the job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MEANS = ("sm_clock_mhz", "power_mw")
 
 
 class GpuWatch:
-    """Samples NVML and keeps a tally per GPU, of samples in which the GPU was busy: an idle one says nothing."""
+    """Samples NVML and keeps a tally per GPU."""
 
     def __init__(self, nvml: Nvml | None) -> None:
         self._nvml = nvml
@@ -29,7 +29,7 @@ class GpuWatch:
         return self._nvml is not None
 
     def sample(self) -> list[dict[str, Any]]:
-        """One entry per GPU, as nvml.py gives it, booked; [] without NVIDIA's driver."""
+        """One entry per GPU, as nvml.py gives it, added to the tallies; [] without NVIDIA's driver."""
         found = self._nvml.sample() if self._nvml is not None else []
         for gpu in found:
             self._tallies.setdefault(gpu["index"], _Tally()).add(gpu)
@@ -59,7 +59,7 @@ class _Tally:
         self.hottest_c: int | None = None
 
     def add(self, gpu: dict[str, Any]) -> None:
-        """Count one sample of `nvml`; what holds an idle GPU back says nothing, so only busy ones are looked into."""
+        """Count one sample of `nvml`. Clocks and throttling count only while the GPU is busy."""
         self.samples += 1
         if not gpu.get("busy_percent"):
             return
@@ -73,7 +73,7 @@ class _Tally:
             self.hottest_c = max(gpu["temperature_c"], self.hottest_c or 0)
 
     def summary(self) -> dict[str, Any]:
-        """Samples, busy ones, busy ones by reason of throttling, means over busy samples, the highest temperature."""
+        """Samples, busy ones, busy ones by reason of throttling; means over busy samples; highest temperature."""
         means = {name: self.sums[name] // count for name, count in self.counts.items()}
         return {
             "samples": self.samples,

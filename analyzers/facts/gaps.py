@@ -1,8 +1,6 @@
 """Where a device's time went that no kernel claims: exposed communication, copies, idle gaps with their host cause.
 
-An idle gap belongs to what the host did before the launch that ends it: explicit occupants first, innermost first
-(collection, allocation, saving, loading); after a blocking call the rest of the gap is host_sync; the remainder of the
-host part is host_launch. Time after the launch is launch latency, or unexplained where it is long.
+An idle gap belongs to what the host did before the launch that ends it; `_attribute` has the table of precedence.
 """
 
 from __future__ import annotations
@@ -11,19 +9,18 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.early import is_early
-from ddprof.analyzers.facts.model import EXPOSED, GAPS, Work
+from ddprof.analyzers.facts.model import EXPOSED, GAPS, Work, of_cause
 from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table, concat
 
-# From launch call to kernel start on an idle device: <= 10 us is normal, 100 us happens under contention.
+# From the launch call to the kernel's start on an idle device: up to 10 us is normal, 100 us happens under contention.
 MAX_LAUNCH_LATENCY_NS = 200_000
 
 
 def busy(ops: Table, work: Work) -> Intervals:
     """When any operation of this kind runs on the device (union over streams)."""
-    mine = ops["work"] == work
-    return intervals.union(ops["start_ns"][mine], ops["end_ns"][mine])
+    return intervals.union(*ops.take(ops["work"] == work).bounds)
 
 
 def exposed_comm(comms: Table, compute: Intervals) -> Table:
@@ -52,16 +49,15 @@ def find_gaps(
 ) -> Table:
     """Copy time and idle time between the first and the last of `marks_ns` (step boundaries), split by cause; sorted.
 
-    `work` replaces the compute of `ops` on ranks whose device is the host thread. `streams_wait`: the trace shows
-    streams made to wait for events, so that an operation launched long before it starts is held by one (cause "other"),
-    not unexplained.
+    `work` replaces the compute of `ops` on CPU ranks. `streams_wait`: the trace shows which streams were made to wait
+    for events, so that an operation launched long before it starts is known to wait for one (cause "other"); without
+    that it is unexplained.
     """
     lo, hi = int(marks_ns[0]), int(marks_ns[-1])
     compute = busy(ops, Work.COMPUTE) if work is None else work
-    held = intervals.union(np.concatenate((compute[0], comm[0])), np.concatenate((compute[1], comm[1])))
-    copies = intervals.subtract(intervals.clip(busy(ops, Work.COPY), lo, hi), held)
-    everything = intervals.union(np.concatenate((held[0], copies[0])), np.concatenate((held[1], copies[1])))
-    idle = intervals.complement(everything, lo, hi)
+    working = intervals.merge(compute, comm)
+    copies = intervals.subtract(intervals.clip(busy(ops, Work.COPY), lo, hi), working)
+    idle = intervals.complement(intervals.merge(working, copies), lo, hi)
     tables = [_pieces(copies, "memcpy")]
     if len(idle[0]):
         tables += _attribute(idle, _next_launch(ops, idle), spans, "other" if streams_wait else "unknown")
@@ -110,49 +106,69 @@ def _next_launch(ops: Table, idle: Intervals) -> Array:
     return np.where(ends_here, launched[row], idle[1])
 
 
-def _attribute(idle: Intervals, launch_ns: Array, spans: Table, held_cause: str) -> list[Table]:
-    start, end = idle
-    known = launch_ns != NULL
-    split = np.where(known, np.clip(launch_ns, start, end), end)
-    rest: Intervals = (start[split > start], split[split > start])
-    tables = []
-    fetches = intervals.EMPTY
+class _Idle:
+    """Idle time that no cause has claimed yet, and the pieces of it that are claimed."""
+
+    def __init__(self, idle: Intervals) -> None:
+        self.left = idle
+        self.pieces: list[Table] = []
+
+    def book(self, where: Intervals, cause: str) -> Intervals:
+        """Give a cause what is left of some stretches; returns that."""
+        taken = intervals.intersect(self.left, where)
+        self.left = intervals.subtract(self.left, taken)
+        self.pieces.append(_pieces(taken, cause))
+        return taken
+
+
+def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: str) -> list[Table]:
+    """GAPS rows of some idle gaps, by cause.
+
+    A gap ends with an operation. The return of the call that launched it (`launched_ns`, shape (gaps,); `_next_launch`)
+    divides the gap into a host part, in which there was nothing to run, and a device part, in which the operation was
+    launched and had yet to start. A gap whose launch is unknown is all host part. Of each instant the first row holds:
+
+    row   covered by                                                     where            cause
+    1-4   a span of collection, allocation, saving, loading              host part        its own (HOST_OCCUPANTS)
+    5     the time from a blocking call to the loader's next fetch       both parts       host_sync
+    6     a blocking call: host and device wait for a copy or a peer     rows 7 and 8     host_sync
+    7     an operation that waits longer than a launch takes             device part      `queued_cause`
+    8     nothing that was recorded                                      unknown launch   unknown
+    9     the host before the launch; a launch of ordinary latency       both parts       host_launch
+    """
+    start, end = gaps
+    is_known = launched_ns != NULL
+    split = np.where(is_known, np.clip(launched_ns, start, end), end)
+    has_host_part = split > start
+    host_part = (start[has_host_part], split[has_host_part])
+    is_long = is_known & (end - split > MAX_LAUNCH_LATENCY_NS)
+    queued = (split[is_long], end[is_long])
+    unknown_launch = (start[~is_known], end[~is_known])
+
+    idle, fetches = _Idle(gaps), intervals.EMPTY
     for cause in HOST_OCCUPANTS:
-        mine = spans["cause"] == CAUSE_CODE[cause]
-        occupied = intervals.intersect(rest, intervals.union(spans["start_ns"][mine], spans["end_ns"][mine]))
-        tables.append(_pieces(occupied, cause))
-        fetches = occupied if cause == "dataloader" else fetches
-        rest = intervals.subtract(rest, occupied)
-    late = end - split > MAX_LAUNCH_LATENCY_NS
-    latency: Intervals = (split[end > split], end[end > split])
-    rest = intervals.union(np.concatenate((rest[0], latency[0])), np.concatenate((rest[1], latency[1])))
-    after_sync = _after_sync(idle, split, spans, fetches[0])
-    synced = intervals.intersect(rest, after_sync)
-    rest = intervals.subtract(rest, after_sync)
-    held_at = known & late & (end > split)
-    unknown_at = held_at | ~known
-    unknown_in: Intervals = (np.where(known, split, start)[unknown_at], end[unknown_at])
-    # A launched operation that does not start while the host itself blocks on the device: both wait for a third (a
-    # copy, a peer).
-    sync = spans["cause"] == CAUSE_CODE["host_sync"]
-    blocked = intervals.union(spans["start_ns"][sync], spans["end_ns"][sync])
-    held = intervals.intersect(intervals.intersect(rest, unknown_in), blocked)
-    tables.append(_pieces(held, "host_sync"))
-    rest = intervals.subtract(rest, held)
-    queued = intervals.intersect(rest, (split[held_at], end[held_at]))
-    unexplained = intervals.subtract(intervals.intersect(rest, unknown_in), queued)
-    rest = intervals.subtract(rest, unknown_in)
-    tables += [_pieces(queued, held_cause), _pieces(unexplained, "unknown")]
-    return [*tables, _pieces(synced, "host_sync"), _pieces(rest, "host_launch")]
+        occupied = intervals.union(*of_cause(spans, cause).bounds)
+        taken = idle.book(intervals.intersect(host_part, occupied), cause)
+        fetches = taken if cause == "dataloader" else fetches
+    blocking = of_cause(spans, "host_sync").bounds
+    idle.book(_after_blocking(gaps, split, blocking, fetches[0]), "host_sync")
+    unclear = intervals.merge(queued, unknown_launch)
+    idle.book(intervals.intersect(unclear, intervals.union(*blocking)), "host_sync")
+    idle.book(queued, queued_cause)
+    idle.book(unknown_launch, "unknown")
+    idle.book(idle.left, "host_launch")
+    return idle.pieces
 
 
-def _after_sync(idle: Intervals, split: Array, spans: Table, fetch_ns: Array) -> Intervals:
-    """From each blocking call that touches a gap's host part to the next loader fetch, else to the end of the gap."""
-    sync = spans["cause"] == CAUSE_CODE["host_sync"]
-    begin, finish = spans["start_ns"][sync], spans["end_ns"][sync]
-    if not len(begin) or not len(idle[0]):
+def _after_blocking(gaps: Intervals, split: Array, blocking: Intervals, fetch_ns: Array) -> Intervals:
+    """From each blocking call that touches a gap's host part to the next loader fetch, else to the end of the gap.
+
+    `split`, shape (gaps,): end of each gap's host part. `blocking`: the calls by start. `fetch_ns`: sorted.
+    """
+    begin, finish = blocking
+    if not len(begin) or not len(gaps[0]):
         return intervals.EMPTY
-    start, end = idle
+    start, end = gaps
     # Calls that begin inside a gap's host part, and for each gap the first call that was still blocking when it began.
     gap = np.minimum(np.searchsorted(split, begin, side="right"), len(split) - 1)
     inside = (begin >= start[gap]) & (begin < split[gap])

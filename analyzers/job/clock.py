@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from ddprof.tables import Array
 MIN_DRIFT_SPAN_NS = 1_000_000_000  # below a second, drift drowns in the spread of end times
 # Ranks of one host whose clocks differ by more than this and more than causality allows do not share a clock.
 SAME_HOST_TOLERANCE_NS = 1_000_000
+FEW_DOMAINS = 16  # clock domains: 120 pairs at most; more take longer to list than their better paths are worth
 COMPARED_RANKS = 4  # of each of two domains: 16 pairs bound the difference of their clocks well enough
 
 
@@ -129,8 +131,18 @@ def _split_domains(
 
 
 def _connected_pairs(code: Array, matched: Matched, count: int) -> list[tuple[int, int]]:
-    """Pairs of domains with a common instance: a spanning choice (each to the lowest it meets), plus all if few."""
-    lowest = np.full(int(matched.instance.max(initial=-1)) + 1, count)
+    """Pairs of domains with a common instance, the lower first: all of them if there are few domains.
+
+    Of many domains a spanning choice: in every instance each with the lowest. With all pairs a domain is reached
+    through as few others as can be, and errors add along the path; with the choice the path may be twice as long.
+    """
+    instances = int(matched.instance.max(initial=-1)) + 1
+    if count <= FEW_DOMAINS:
+        met = np.zeros(instances, np.int64)  # per instance, one bit per domain
+        np.bitwise_or.at(met, matched.instance, 1 << code)
+        sets = ([d for d in range(count) if bits >> d & 1] for bits in np.unique(met).tolist())
+        return sorted({pair for domains in sets for pair in combinations(domains, 2)})
+    lowest = np.full(instances, count)
     np.minimum.at(lowest, matched.instance, code)
     keys = np.unique(lowest[matched.instance] * count + code).tolist()
     return [(a, b) for a, b in (divmod(key, count) for key in keys) if a != b]

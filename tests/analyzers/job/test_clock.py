@@ -11,7 +11,10 @@ from labelled_runs import Runs
 
 from benchmarks.oracle.small_runs import HOST_OFFSET_US
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.clock import align
+from ddprof.analyzers.job.matching import Matched
 from ddprof.tables import NULL
 
 
@@ -42,3 +45,30 @@ def test_a_skewed_clock_changes_no_wait(labelled: Runs) -> None:
     job = labelled("clean.tpdp").job
     moved = job_facts([shifted(f, 10**9) if f.identity.host == "node01" else f for f in job.ranks])
     assert moved.ledger["dur_ns"].tolist() == job.ledger["dur_ns"].tolist()
+
+
+def test_a_host_is_reached_through_as_few_others_as_can_be(labelled: Runs) -> None:
+    """Hosts 0 and 3 meet, and 1, 2 and 3 do: both 1 and 2 are one host away from 3, so their errors are alike."""
+    offsets_ns, groups = (0, 7_000_000, -3_000_000, 11_000_000), ((0, 3), (1, 2, 3))
+    first = labelled("clean.tpdp").job.ranks[0]
+    comms, ranks = first.comms.take(np.zeros(len(groups), np.int64)), []
+    for rank, offset_ns in enumerate(offsets_ns):
+        start_ns = np.arange(len(groups)) * 1_000_000 + offset_ns
+        own = comms.replace(start_ns=start_ns, end_ns=start_ns + 50_000)
+        ranks.append(replace(first, identity=replace(first.identity, host=f"node{rank}", rank=rank), comms=own))
+    instance = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    each = np.zeros(len(groups), np.int64)
+    matched = Matched(
+        instance=instance,
+        rank=np.concatenate(groups),
+        comm=instance,
+        side=np.zeros(len(instance), np.int64),
+        op=each + OP_CODE["all_reduce"],
+        group=np.arange(len(groups)),
+        is_message=each.astype(bool),
+        size_bytes=each,
+    )
+    domains = align(ranks, matched)[0].domains
+    assert tuple(domains[f"node{rank}"].offset_ns for rank in range(4)) == offsets_ns
+    errors_ns = [domains[f"node{rank}"].error_ns for rank in range(4)]
+    assert errors_ns == [0, 1_000, 1_000, 500]  # 500 ns is the least that one comparison is trusted to

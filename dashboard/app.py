@@ -9,6 +9,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from ddprof.dashboard.assets import FOLDER as ASSETS_FOLDER
 from ddprof.dashboard.pages import live, what_if
 from ddprof.dashboard.pages.cards import aria, notice
 from ddprof.dashboard.pages.catalogue import PAGES, page_at
@@ -16,14 +17,14 @@ from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View, parse_query, run_number
 from ddprof.dashboard.server.guard import protect
 from ddprof.dashboard.server.routes import routes
-from ddprof.dashboard.server.scripts import ASSETS, add_scripts, address, styles
+from ddprof.dashboard.server.scripts import add_scripts, address, styles
 from ddprof.dashboard.server.uploads import upload_route
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
 from ddprof.report.html.style import STYLE
 
 REFRESH_MS = 5_000
-THEME_COOKIE = "ddprof_theme"  # set by assets/theme.js before the first callback
+THEME_COOKIE = "ddprof_theme"  # set by assets/dashboard/theme.js before the first callback
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -51,7 +52,7 @@ def create_app(runs: Runs, token: str | None = None, upload_bytes: int = 0) -> D
         "ddprof.dashboard",
         title="ddprof",
         update_title="",
-        assets_folder=str(ASSETS),
+        assets_folder=str(ASSETS_FOLDER),
         assets_ignore=".*",  # they come as one file
         serve_locally=True,
         suppress_callback_exceptions=True,

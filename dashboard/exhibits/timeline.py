@@ -12,7 +12,7 @@ FEW_RANKS = 4  # up to here all lanes of all ranks are shown; above it a rank is
 
 
 def configuration(view: View) -> dict[str, Any]:
-    """What timeline.js needs: run, filters, the spans of the findings' evidence and the one to jump to."""
+    """What assets/timeline/ needs: run, filters, the spans of the findings' evidence and the one to jump to."""
     spans: list[dict[str, Any]] = []
     focus = None
     wanted = view.query.get("finding", "")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
+from ddprof.dashboard.assets import joined
 from ddprof.dashboard.exhibits.catalogue import Subject
 from ddprof.dashboard.onefile.names import further_names, written
 from ddprof.dashboard.onefile.sections import Edition, page_section, subjects
@@ -19,9 +18,7 @@ from ddprof.report.html.page import embedded, page
 from ddprof.report.json.contract import to_contract
 from ddprof.report.redact import Redaction
 
-_HERE = Path(__file__).parent
-_ASSETS = _HERE.parent / "assets"
-_STYLES = (_ASSETS / "timeline.css", _HERE / "page_style.css")
+_TIMELINE = ("timeline", "embedded")  # folders of scripts that only a file with events needs
 
 
 def render(opened: OpenRun, before: OpenRun | None = None, redact: bool = False) -> str:
@@ -30,22 +27,15 @@ def render(opened: OpenRun, before: OpenRun | None = None, redact: bool = False)
     report = edition.view.opened.report
     shown = subjects(edition)
     sections = [page_section(edition, subject) for subject in shown]
-    has_timeline = opened.has_traces
-    # By name: each builds on those before it in the alphabet, as in `bundle`.
-    scripts = [*sorted(_ASSETS.glob("timeline*.js")), _HERE / "timeline_embedded.js"] if has_timeline else []
     return page(
         f"ddprof: {report.run.name or 'report'}",
         phrases.run_words(report),
         sections,
         embedded(to_contract(report)),
-        _texts(_STYLES),
-        _texts((*scripts, _HERE / "page_switch.js")),
+        joined(".css", "shared", "timeline", "onefile"),
+        joined(".js", "shared", *(_TIMELINE if opened.has_traces else ()), "onefile"),
         _navigation(shown),
     )
-
-
-def _texts(files: Iterable[Path]) -> str:
-    return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
 def _navigation(shown: list[Subject]) -> Markup:

@@ -77,7 +77,7 @@ def table(sheet: Sheet) -> Component:
     note = html.P(f"{more} more rows are in the CSV.", className="quiet") if more > 0 else None
     if len(rows) * len(sheet.columns) > MAX_CELL_COMPONENTS:
         data: dict[str, Any] = {"data-sheet": json.dumps([sheet.columns, rows])}
-        place: Any = html.Div(className="scroll sheet", tabIndex="0", **data)  # filled by assets/tables.js
+        place: Any = html.Div(className="scroll sheet", tabIndex="0", **data)  # filled by assets/dashboard/tables.js
         return html.Div([place, note])
     kinds = [column_kind(sheet, i) for i in range(len(sheet.columns))]
     head = [html.Th(c, scope="col", className=kind) for c, kind in zip(sheet.columns, kinds, strict=True)]

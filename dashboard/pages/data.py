@@ -19,7 +19,7 @@ def content(view: View) -> list[Component]:
 
 
 def _upload(limit_bytes: int) -> list[Component]:
-    """The place of the form, which assets/upload.js fills: Dash has no plain file input, and its own sends base64."""
+    """The place of the form, which assets/dashboard/upload.js fills: Dash's own file input sends base64."""
     if not limit_bytes:
         return []
     words = (

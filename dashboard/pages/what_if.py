@@ -59,7 +59,7 @@ def _warning(opened: OpenRun) -> list[Component]:
 
 
 def controls_of(query: Mapping[str, str]) -> list[dict[str, Any]]:
-    """What assets/what_if.js builds inputs from; their values come from the address, so that a link shows the same."""
+    """What assets/dashboard/what_if.js builds inputs from. Values come from the address: a link shows the same."""
     values = settings(query)
     return [
         {

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
-from pathlib import Path
 
 from flask import Flask, Response
 
-ASSETS = Path(__file__).parent.parent / "assets"
+from ddprof.dashboard.assets import joined
+
 PATH = "/data/dashboard.js"
 _KEPT_S = 31_536_000  # a year: the address changes with the content
 
 
 def styles() -> str:
     """All stylesheets of the dashboard."""
-    return _joined(".css")
+    return joined(".css", "shared", "dashboard", "timeline")
 
 
 def address() -> str:
     """Where a page finds the scripts; relative to it."""
-    return f"{PATH.lstrip('/')}?{hashlib.sha256(_joined('.js').encode()).hexdigest()[:16]}"
+    return f"{PATH.lstrip('/')}?{hashlib.sha256(_scripts().encode()).hexdigest()[:16]}"
 
 
 def add_scripts(server: Flask) -> None:
@@ -28,12 +27,10 @@ def add_scripts(server: Flask) -> None:
 
     def scripts() -> Response:
         headers = {"Cache-Control": f"private, max-age={_KEPT_S}"}
-        return Response(_joined(".js"), mimetype="application/javascript", headers=headers)
+        return Response(_scripts(), mimetype="application/javascript", headers=headers)
 
     server.add_url_rule(PATH, "scripts", scripts)
 
 
-@cache
-def _joined(suffix: str) -> str:
-    """Files of a kind by name: each script adds to what those before it in the alphabet have made."""
-    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(ASSETS.glob(f"*{suffix}")))
+def _scripts() -> str:
+    return joined(".js", "shared", "timeline", "dashboard")

@@ -1,4 +1,4 @@
-"""What timeline.js is told of the lanes: their ranks and words, and the colour, letter and texture of each category."""
+"""What assets/timeline/ is told of the lanes: ranks and words, and colour, letter and texture of each category."""
 
 from __future__ import annotations
 

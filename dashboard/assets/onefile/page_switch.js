@@ -1,4 +1,5 @@
-/* One page of the file at a time, named by the part of the address behind #. Without this script all pages stand one below the other. */
+/* One page of the file at a time, named by the part of the address behind #. Without this script all pages stand one
+   below the other. */
 (function () {
   "use strict";
   const pages = Array.from(document.querySelectorAll("main > .page"));
@@ -13,7 +14,9 @@
 
   function show(moveFocus) {
     const [page, detail] = asked();
-    pages.forEach((other) => { other.hidden = other !== page; });
+    pages.forEach((other) => {
+      other.hidden = other !== page;
+    });
     links.forEach((link) => {
       if (link.hash === "#" + page.id) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
@@ -24,18 +27,14 @@
     page.dispatchEvent(new CustomEvent("ddprof-shown", { detail }));
   }
 
-  /* Paper is light and holds every page; pictures that are drawn by scripts are drawn for it. */
-  let before = null;
+  /* Paper holds every page; pictures that are drawn by scripts are drawn for it. */
   window.addEventListener("beforeprint", () => {
-    before = document.documentElement.dataset.theme || "";
-    document.documentElement.dataset.theme = "light";
-    pages.forEach((page) => { page.hidden = false; page.dispatchEvent(new CustomEvent("ddprof-print")); });
+    pages.forEach((page) => {
+      page.hidden = false;
+      page.dispatchEvent(new CustomEvent("ddprof-print"));
+    });
   });
-  window.addEventListener("afterprint", () => {
-    if (before) document.documentElement.dataset.theme = before;
-    else delete document.documentElement.dataset.theme;
-    show(false);
-  });
+  window.addEventListener("afterprint", () => show(false));
   window.addEventListener("hashchange", () => show(true));
   show(false);
 })();

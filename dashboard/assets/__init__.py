@@ -1,0 +1,20 @@
+"""What a browser is given: scripts and stylesheets in folders by who needs them, joined to one text.
+
+`shared` and `timeline` are for the dashboard and for the HTML file, `dashboard` for Dash's pages alone, `onefile` and
+`embedded` (a timeline without a server) for the HTML file alone. A script adds to the object `ddprof` and builds on
+what the scripts before it have added: those of its folder in the order of the alphabet, those of folders named before.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+@cache
+def joined(suffix: str, *folders: str) -> str:
+    """All files of some folders that end in `suffix`, in order."""
+    files = [file for folder in folders for file in sorted((FOLDER / folder).glob(f"*{suffix}"))]
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)

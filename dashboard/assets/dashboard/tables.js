@@ -1,0 +1,33 @@
+/* Large tables: the numbers come as JSON in an attribute and become rows when they are first looked at.
+   Dash needs seconds for a thousand cells as components; the browser needs milliseconds. */
+(function () {
+  "use strict";
+  const { element } = window.ddprof;
+  const cell = (kind, text, className, attributes) =>
+    element(kind, text, { ...attributes, ...(className ? { class: className } : {}) });
+
+  function build(place) {
+    const source = place.dataset.sheet;
+    if (place.source === source) return;
+    place.source = source;
+    const [columns, rows] = JSON.parse(source);
+    const isNumber = (column) => column && !rows.some((row) => row[column][1].startsWith("text"));
+    const heads = columns.map((name, i) => cell("th", name, isNumber(i) ? "" : "text", { scope: "col" }));
+    const lines = rows.map((row) =>
+      element(
+        "tr",
+        row.map(([text, className]) => cell("td", text, className)),
+      ),
+    );
+    place.replaceChildren(element("table", [element("thead", element("tr", heads)), element("tbody", lines)]));
+  }
+
+  const buildOpen = () => document.querySelectorAll("details[open] .sheet[data-sheet]").forEach(build);
+  document.addEventListener("toggle", buildOpen, true);
+  new MutationObserver(buildOpen).observe(document.documentElement, {
+    subtree: true,
+    childList: true,
+    attributes: true,
+    attributeFilter: ["data-sheet"],
+  });
+})();

@@ -1,0 +1,61 @@
+/* The timeline of the file: unpacked, answered without a server, drawn when its page is first seen. */
+(function () {
+  "use strict";
+  const ddprof = window.ddprof;
+  const root = document.getElementById("timeline-root");
+  if (!root) return;
+
+  async function unpacked(id) {
+    const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).arrayBuffer();
+  }
+
+  let held = null;
+  const loaded = Promise.all([unpacked("timeline-held"), unpacked("timeline-tile")]).then(([text, bytes]) => {
+    held = new ddprof.Held(JSON.parse(new TextDecoder().decode(text)), ddprof.decodeTile(bytes));
+  });
+
+  /* As the server's routes (assets/timeline/data.js). */
+  ddprof.timelineData = {
+    lanes: async () => held.info,
+    tile: async () => held.tile,
+    tileNow: () => held.tile,
+    slice: async (of, row) => held.slice(row),
+    statistics: async (of, lanes, lo, hi) => held.statistics(lanes, lo / 1e3, hi / 1e3),
+    search: async (of, text) => held.search(text),
+    waits: async (of, lo, hi) => held.waitsIn(lo / 1e3, hi / 1e3),
+    path: async () => held.path,
+  };
+
+  /* A hidden page has no width: only a page that is seen can be drawn. */
+  function draw() {
+    if (!ddprof.timeline) {
+      ddprof.timeline = new ddprof.Timeline(root, held.config, held.info);
+      ddprof.timeline.tile = held.tile;
+    }
+    ddprof.timeline.resize();
+    ddprof.timeline.painter.theme();
+    ddprof.timeline.painter.paint();
+  }
+
+  const page = root.closest(".page");
+
+  async function seen(event) {
+    await loaded;
+    if (page.hidden) return;
+    draw();
+    if (event.detail) ddprof.timeline.jump(Number(event.detail));
+  }
+
+  page.addEventListener("ddprof-shown", (event) => {
+    seen(event).catch((error) => {
+      root.textContent = String(error.message);
+    });
+  });
+  page.addEventListener("ddprof-print", () => {
+    if (!held) return;
+    draw();
+    ddprof.timeline.drawPaper();
+  });
+})();

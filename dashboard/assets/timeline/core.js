@@ -1,0 +1,67 @@
+/* The timeline: what it is made of, how it begins and ends. The other files of this folder add what it can do. */
+(function () {
+  "use strict";
+  const ddprof = window.ddprof;
+  const BESIDE = 0.02; // of the run's length, shown before and after it
+
+  ddprof.Timeline = class {
+    constructor(root, config, info) {
+      Object.assign(this, { root, config, info, operators: false, expanded: "" });
+      Object.assign(this, { focus: null, range: null, activeLane: undefined, arrows: [], path: [], showPath: true });
+      this.sequence = 0; // of requests for tiles: an answer that has been overtaken is dropped
+      this.forget();
+      this.kinds = new Set(config.kinds);
+      this.open = new Set(config.open);
+      this.spans = config.spans.map((s) => ({ ...s, lo: s.lo_us * 1e3, hi: s.hi_us * 1e3 }));
+      const beside = (info.hi_ns - info.lo_ns) * BESIDE;
+      this.bounds = [info.lo_ns - beside, info.hi_ns + beside];
+      [this.lo, this.hi] = this.bounds;
+      this.build();
+      this.layout();
+      this.painter = new ddprof.Painter(this.canvas, this);
+      this.painter.theme();
+      this.listen();
+      if (config.from_us !== null && config.to_us !== null) this.show(config.from_us * 1e3, config.to_us * 1e3);
+      else if (config.focus !== null && this.spans[config.focus]) this.jump(config.focus);
+      this.resize();
+      this.fetchPath();
+    }
+
+    /* Slices are numbered anew: what was known of them by number is void. */
+    forget() {
+      Object.assign(this, { tile: null, selected: null, pinned: null, marked: null, hits: [], hit: -1 });
+      this.pointTo(null);
+    }
+
+    /* The slice whose collective is drawn on all ranks: the one under the pointer, else the one that was chosen. */
+    get details() {
+      return this.pointed || this.pinned;
+    }
+
+    /* Which timeline the server is asked about: the run, and the ranks whose operators were read. */
+    source() {
+      return { run: this.config.run, expanded: this.expanded };
+    }
+
+    laneAt(id) {
+      return this.info.lanes.find((lane) => lane.id === id);
+    }
+
+    tell(words) {
+      this.say.textContent = words;
+    }
+
+    /* Does what needs the server; a failure is told. */
+    async attempt(action) {
+      try {
+        await action();
+      } catch (error) {
+        this.tell(String(error.message));
+      }
+    }
+
+    close() {
+      this.abort.abort();
+    }
+  };
+})();

@@ -1,0 +1,127 @@
+/* Painting the timeline: rows, grid, slices, marks, labels, axis. Reads the state, changes nothing. */
+(function () {
+  "use strict";
+  const ddprof = window.ddprof;
+  const { AXIS, GUTTER } = ddprof;
+  const font = (size, bold) => `${bold ? "600 " : ""}${size}px system-ui, sans-serif`;
+
+  ddprof.Painter = class {
+    constructor(canvas, state) {
+      this.canvas = canvas;
+      this.state = state;
+      this.context = canvas.getContext("2d");
+    }
+
+    /* Colours of the current theme, from the page's own CSS variables. */
+    theme() {
+      const css = getComputedStyle(document.documentElement);
+      const value = (name) => css.getPropertyValue("--" + name).trim();
+      const names = ["ground", "panel", "text", "quiet", "line", "accent", "critical"];
+      this.ink = Object.fromEntries([...names.map((name) => [name, value(name)]), ["onBar", value("on-bar")]]);
+      const { categories } = this.state.info;
+      this.fill = categories.map((c) => value(c.color) || this.ink.quiet);
+      this.texture = categories.map((c) =>
+        c.texture ? ddprof.texture(this.context, c.texture, this.ink.onBar) : null,
+      );
+    }
+
+    x(ns) {
+      const s = this.state;
+      return GUTTER + ((ns - s.lo) / (s.hi - s.lo)) * (s.width - GUTTER);
+    }
+
+    paint() {
+      const s = this.state;
+      const pen = this.context;
+      const rows = s.visibleRows();
+      pen.setTransform(s.ratio, 0, 0, s.ratio, 0, 0);
+      pen.clearRect(0, 0, s.width, s.height);
+      pen.font = font(12);
+      pen.textBaseline = "middle";
+      this.within(0, () => {
+        rows.forEach((row) => this.ground(row));
+        this.within(GUTTER, () => this.content(rows));
+        rows.forEach((row) => this.label(row));
+      });
+      this.axis();
+    }
+
+    /* Draws below the axis and right of `left` only. */
+    within(left, draw) {
+      const s = this.state;
+      const pen = this.context;
+      pen.save();
+      pen.beginPath();
+      pen.rect(left, AXIS, s.width - left, s.height - AXIS);
+      pen.clip();
+      draw();
+      pen.restore();
+    }
+
+    content(rows) {
+      const s = this.state;
+      this.gridlines();
+      rows.forEach((row) => row.lane !== undefined && this.lane(row));
+      if (s.showPath) this.criticalPath();
+      s.spans.forEach((span) => this.span(span, span === s.focus));
+      s.arrows.forEach((wait) => this.arrow(wait, 0.75));
+      if (s.details) this.join(s.details);
+      this.selection();
+    }
+
+    ground(row) {
+      const isHead = row.lane === undefined || row.isHost;
+      const isActive = row.lane === this.state.activeLane;
+      if (!isHead && !isActive) return;
+      this.context.fillStyle = this.ink.panel;
+      this.context.fillRect(0, row.y, this.state.width, row.height);
+    }
+
+    label(row) {
+      const pen = this.context;
+      const isHead = row.lane === undefined || row.isRank;
+      const size = row.height < 10 ? 9 : row.height < 14 ? 11 : 12;
+      pen.fillStyle = isHead ? this.ink.text : this.ink.quiet;
+      pen.font = font(size, isHead || row.lane === this.state.activeLane);
+      this.text(row.label, isHead ? 8 : 18, row.y + row.height / 2, GUTTER - (isHead ? 12 : 24));
+    }
+
+    /* Text that ends with … where it does not fit: names of kernels are long. */
+    text(words, x, y, room) {
+      const pen = this.context;
+      const width = pen.measureText(words).width;
+      const kept = Math.max(1, Math.floor((words.length * room) / width) - 1);
+      pen.fillText(width > room ? words.slice(0, kept) + "…" : words, x, y);
+    }
+
+    gridlines() {
+      const s = this.state;
+      const pen = this.context;
+      pen.strokeStyle = this.ink.line;
+      pen.globalAlpha = 0.5;
+      pen.beginPath();
+      ddprof.ticks(s.lo, s.hi, s.width - GUTTER).forEach(([t]) => {
+        const x = Math.round(this.x(t)) + 0.5;
+        pen.moveTo(x, AXIS);
+        pen.lineTo(x, s.height);
+      });
+      pen.stroke();
+      pen.globalAlpha = 1;
+    }
+
+    axis() {
+      const s = this.state;
+      const pen = this.context;
+      const middle = AXIS / 2;
+      pen.fillStyle = this.ink.ground;
+      pen.fillRect(0, 0, s.width, AXIS);
+      pen.fillStyle = this.ink.quiet;
+      pen.font = font(12);
+      const ticks = ddprof.ticks(s.lo, s.hi, s.width - GUTTER);
+      ticks.forEach(([t, words]) => pen.fillText(words, this.x(t) + 3, middle));
+      pen.fillText("width " + ddprof.time((s.hi - s.lo) / 1e3), 8, middle);
+      pen.fillStyle = this.ink.line;
+      pen.fillRect(0, AXIS - 1, s.width, 1);
+    }
+  };
+})();

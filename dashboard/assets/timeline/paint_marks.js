@@ -1,0 +1,113 @@
+/* Painting what lies over the slices: critical path, findings, arrows between ranks, a collective, a selected range. */
+(function () {
+  "use strict";
+  const { AXIS, GUTTER, Painter } = window.ddprof;
+
+  Object.assign(Painter.prototype, {
+    /* A line under the work that makes the run as long as it is, and where it passes from rank to rank. */
+    criticalPath() {
+      const s = this.state;
+      const pen = this.context;
+      const places = s.pathPlaces();
+      pen.strokeStyle = pen.fillStyle = this.ink.text;
+      let before = null;
+      pen.beginPath();
+      s.path.forEach((piece) => {
+        const place = places.get(piece.rank);
+        const x = this.x(piece.lo);
+        const end = this.x(piece.hi);
+        const y = place ? place.y + place.height - 2 : null;
+        if (y !== null && end >= GUTTER && x <= s.width) {
+          pen.fillRect(x, y - 1, Math.max(1, end - x), 3);
+          if (before !== null && before !== y && x >= GUTTER) {
+            pen.moveTo(x, before);
+            pen.lineTo(x, y);
+          }
+        }
+        before = y;
+      });
+      pen.stroke();
+    },
+
+    /* A span of a finding's evidence, on its rank or, where it names none, on all. */
+    span(span, isFocused) {
+      const s = this.state;
+      const pen = this.context;
+      const place = s.rankPlace(span.rank);
+      if (!place && span.rank !== null) return;
+      const x = this.x(span.lo);
+      const width = Math.max(3, this.x(span.hi) - x);
+      const top = place ? place.y : AXIS;
+      const height = place ? place.height : s.height;
+      pen.fillStyle = pen.strokeStyle = this.ink.critical;
+      pen.globalAlpha = isFocused ? 0.16 : 0.08;
+      pen.fillRect(x, top, width, height);
+      pen.globalAlpha = isFocused ? 1 : 0.5;
+      pen.lineWidth = isFocused ? 2 : 1;
+      pen.strokeRect(x, top + 1, width, height - 2);
+      pen.globalAlpha = pen.lineWidth = 1;
+    },
+
+    /* From the late rank's arrival to the rank that waited until then. */
+    arrow(wait, alpha) {
+      const pen = this.context;
+      const from = this.state.rankPlace(wait.culprit);
+      const to = this.state.rankPlace(wait.victim);
+      if (!from || !to) return;
+      const x = this.x(wait.ready);
+      const y1 = from.y + from.height / 2;
+      const y2 = to.y + to.height / 2;
+      if (x < GUTTER || x > this.state.width) return;
+      const head = y2 > y1 ? -8 : 8;
+      pen.globalAlpha = alpha;
+      pen.strokeStyle = pen.fillStyle = this.ink.critical;
+      pen.beginPath();
+      pen.moveTo(x, y1);
+      pen.lineTo(x, y2);
+      pen.moveTo(this.x(wait.start), y2);
+      pen.lineTo(x, y2);
+      pen.stroke();
+      pen.beginPath();
+      pen.moveTo(x, y2);
+      pen.lineTo(x - 4, y2 + head);
+      pen.lineTo(x + 4, y2 + head);
+      pen.fill();
+      pen.beginPath();
+      pen.arc(x, y1, 3.5, 0, 7);
+      pen.fill();
+      pen.globalAlpha = 1;
+    },
+
+    /* The collective under the pointer: a frame on every rank's part, arrows from the last to arrive. */
+    join(details) {
+      const pen = this.context;
+      const late = details.members.find((m) => m.late);
+      details.members.forEach((m) => {
+        const place = this.state.rankPlace(m.rank);
+        const start = m.start_us * 1e3;
+        if (!place) return;
+        const x = this.x(start);
+        const width = Math.max(2, this.x(m.end_us * 1e3) - x);
+        pen.strokeStyle = m.late ? this.ink.critical : this.ink.text;
+        pen.lineWidth = 2;
+        pen.strokeRect(x, place.y + place.height - 4, width, 3);
+        pen.lineWidth = 1;
+        if (!late || m.late || m.ready_us <= m.start_us) return;
+        this.arrow({ culprit: late.rank, victim: m.rank, start, ready: m.ready_us * 1e3 }, 1);
+      });
+    },
+
+    selection() {
+      const s = this.state;
+      const pen = this.context;
+      if (!s.range) return;
+      const x = this.x(s.range[0]);
+      const width = this.x(s.range[1]) - x;
+      pen.fillStyle = pen.strokeStyle = this.ink.accent;
+      pen.globalAlpha = 0.15;
+      pen.fillRect(x, AXIS, width, s.height);
+      pen.globalAlpha = 1;
+      pen.strokeRect(x, AXIS, width, s.height);
+    },
+  });
+})();

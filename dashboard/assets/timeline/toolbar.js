@@ -1,0 +1,84 @@
+/* The timeline's elements: the bar with its buttons, the canvas in what scrolls, and the places of words. */
+(function () {
+  "use strict";
+  const { element, HELP, Timeline } = window.ddprof;
+
+  function button(text, title, action) {
+    const made = element("button", text, { type: "button", title });
+    made.addEventListener("click", action);
+    return made;
+  }
+
+  function pressed(text, title, isOn, change) {
+    const made = button(text, title, () => {
+      change();
+      made.setAttribute("aria-pressed", String(isOn()));
+    });
+    made.setAttribute("aria-pressed", String(isOn()));
+    return made;
+  }
+
+  function box(words, checked, change) {
+    const tick = element("input", "", { type: "checkbox" });
+    tick.checked = checked;
+    tick.addEventListener("change", () => change(tick.checked));
+    return element("label", [tick, " " + words]);
+  }
+
+  Object.assign(Timeline.prototype, {
+    build() {
+      const find = "Find a kernel or range";
+      const said = "timeline-say";
+      this.box = element("input", "", { type: "search", placeholder: find, "aria-label": find });
+      this.say = element("span", "", { class: "quiet", "aria-live": "polite", id: said });
+      const words = `Timeline of ${this.info.lanes.length} lanes. ${HELP}`;
+      const spoken = { role: "img", "aria-describedby": said, "aria-label": words };
+      this.canvas = element("canvas", "", { tabindex: "0", ...spoken });
+      this.spacer = element("div");
+      this.scroller = element("div", [this.canvas, this.spacer], { class: "tl-scroll" });
+      this.tip = element("div", "", { class: "tl-tip", hidden: "" });
+      this.panel = element("div", "", { class: "tl-panel" });
+      this.sheets = element("div", "", { class: "tl-paper" });
+      const bar = element("div", [this.box, ...this.buttons(), ...this.boxes()], { class: "tl-bar" });
+      const help = element("p", HELP, { class: "quiet" });
+      this.root.replaceChildren(bar, this.say, this.scroller, this.tip, help, this.sheets, this.panel);
+    },
+
+    buttons() {
+      const arrows = "Arrows from the late rank to those that wait";
+      const path = "The chain of work that makes the run as long as it is (P)";
+      const next = button("Next finding", "Next finding ( ] )", () => this.jumpBy(1));
+      return [
+        button("−", "Zoom out (S)", () => this.zoom(1.6)),
+        button("+", "Zoom in (W)", () => this.zoom(0.6)),
+        button("All", "Whole run (F)", () => this.show(...this.bounds)),
+        pressed(
+          "Who waits for whom",
+          arrows,
+          () => Boolean(this.showArrows),
+          () => this.toggleArrows(),
+        ),
+        pressed(
+          "Critical path",
+          path,
+          () => this.showPath,
+          () => this.togglePath(),
+        ),
+        ...(this.spans.length ? [next] : []),
+        button("List lane", "Slices of the active lane in view, as a table", () => this.list()),
+        button("Open all", "Lanes of every rank, or one line per rank (O)", () => this.openAll()),
+      ];
+    },
+
+    boxes() {
+      const operators = box("operators", false, (on) => {
+        this.operators = on;
+        this.expand();
+      });
+      const kinds = this.info.kinds.map(([kind, words]) => {
+        return box(words, this.kinds.has(kind), (on) => this.toggleKind(kind, on));
+      });
+      return this.info.fixed ? kinds : [...kinds, operators];
+    },
+  });
+})();

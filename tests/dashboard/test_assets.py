@@ -1,0 +1,50 @@
+"""Scripts and stylesheets keep to the sizes of the house, and all of them are given to a page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ddprof.dashboard.assets import FOLDER
+from ddprof.dashboard.onefile.document import render
+from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.server import scripts
+
+MAX_LINE_CHARS, MAX_FILE_LINES, MAX_BLOCK_LINES = 120, 400, 60
+FILES = sorted(file for kind in ("js", "css") for file in FOLDER.rglob(f"*.{kind}"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+def test_files_lines_and_functions_keep_to_their_size(file: Path) -> None:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= MAX_FILE_LINES
+    assert [line for line in lines if len(line) > MAX_LINE_CHARS] == []
+    assert [block for block in _blocks(lines) if block[1] > MAX_BLOCK_LINES] == []
+
+
+def _blocks(lines: list[str]) -> list[tuple[str, int]]:
+    """First line and length of every function and every block of a statement, but for the wrapper of the whole file."""
+    found = []
+    for first, line in enumerate(lines):
+        indent = re.match(r"( +)\S.*(\)|=>) \{$", line)
+        if indent:
+            last = next(i for i in range(first + 1, len(lines)) if lines[i].startswith(indent[1] + "}"))
+            found.append((line, last - first + 1))
+    return found
+
+
+def test_long_functions_are_seen() -> None:
+    lines = ["(function () {", "  function long() {", *["    step();"] * 70, "  }", "})();"]
+    assert _blocks(lines) == [("  function long() {", 72)]
+
+
+def test_every_file_is_part_of_a_page(straggler: OpenRun) -> None:
+    pages = "\n".join((scripts.styles(), scripts.joined(".js", "shared", "timeline", "dashboard"), render(straggler)))
+    assert [file.name for file in FILES if file.read_text(encoding="utf-8") not in pages] == []
+
+
+def test_a_file_without_events_has_no_scripts_of_the_timeline(straggler: OpenRun) -> None:
+    assert "ddprof.Timeline = class" in render(straggler)
+    assert "ddprof.Timeline = class" not in render(OpenRun(straggler.report))

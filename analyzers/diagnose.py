@@ -106,7 +106,7 @@ def _finding(candidate: Candidate, gain_us: float, measures: Measures, pricer: P
         confidence=min(candidate.confidence, 0.4) if unsure else candidate.confidence,
         evidence=candidate.evidence,
         fixes=candidate.fixes,
-        untraced_us=pricer.untraced_gain(candidate, interval),
+        unprofiled_us=pricer.unprofiled_gain(candidate, interval),
     )
 
 

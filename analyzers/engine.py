@@ -18,7 +18,7 @@ from ddprof.analyzers.facts.store import cache_folder, cache_key, load, save
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.whole_run.missing_ranks import untraced_notes
+from ddprof.analyzers.job.whole_run.missing_ranks import missing_rank_notes
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.summarise import summarise
@@ -135,7 +135,7 @@ def _load(
     if job.missing_ranks:
         manifests = {path: None for r in usable for path in r.source.manifest_paths}  # in order, once each
         job = replace(job, step_times=read_step_times(manifests))
-        job = replace(job, health=(*job.health, *untraced_notes(job)))
+        job = replace(job, health=(*job.health, *missing_rank_notes(job)))
     if options.strict and (job.missing_ranks or lost):
         raise NoUsableInput(
             f"{label}: incomplete input: {lost[0].issue if lost else f'ranks missing: {job.missing_ranks[:8]}'}"

@@ -93,7 +93,7 @@ def _steps(job: JobFacts, measures: Measures, prices: Pricer) -> Steps:
         source=job.ranks[0].step_source,
         wall_us=measures.step_us,
         per_step_us=tuple(ns / 1e3 for ns in job.per_step_ns),
-        untraced_us=None if prices.untraced is None else prices.untraced.step_us,
+        unprofiled_us=None if prices.unprofiled is None else prices.unprofiled.step_us,
     )
 
 

@@ -6,7 +6,7 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
-from ddprof.analyzers.job.whole_run.missing_ranks import late_untraced
+from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.findings import Finding, severity
 from ddprof.report.model import Verdict
@@ -88,7 +88,7 @@ def _healthy(measures: Measures) -> Verdict:
     unseen = out_of_scope(measures.job)
     if unseen:
         return Verdict("none", f"Not judged: {unseen}")
-    late = late_untraced(measures.job)
+    late = late_missing_rank(measures.job)
     if late is not None:
         return Verdict("none", f"Not judged: {late.words}")
     ledger = measures.ledger_us.mean(axis=0)

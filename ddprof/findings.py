@@ -81,7 +81,7 @@ class Candidate:
 class Finding:
     """A cause of lost time, as a rule states it (units: microseconds per step).
 
-    `untraced_us`: what is recoverable of a step without the profiler; None where no such step was timed.
+    `unprofiled_us`: what is recoverable of a step without the profiler; None where no such step was timed.
     """
 
     id: str
@@ -92,7 +92,7 @@ class Finding:
     confidence: float
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
-    untraced_us: Recoverable | None = None
+    unprofiled_us: Recoverable | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pipeline import stage_work_ns
-from ddprof.analyzers.job.slowdown import Pace, compute_pace, host_pace, work_pace
+from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.tables import NULL, Array
@@ -31,9 +31,9 @@ class Measures:
     step_us: float
     steps: int
     ledger_us: Array  # (ranks, causes), mean per step
-    compute: Pace
-    work: Pace
-    host: Pace
+    compute: Slowdown
+    work: Slowdown
+    host: Slowdown
     comm: CommStats
     host_spans_us: Mapping[
         str, Array
@@ -74,9 +74,9 @@ def measure(job: JobFacts) -> Measures:
         step_us=job.step_ns / 1e3,
         steps=int(steps.min()),
         ledger_us=ledger / steps[:, None] / 1e3,
-        compute=compute_pace(ranks, job.pipeline),
-        work=work_pace(ranks, job.pipeline),
-        host=host_pace(ranks, job.pipeline),
+        compute=compute_slowdown(ranks, job.pipeline),
+        work=work_slowdown(ranks, job.pipeline),
+        host=host_slowdown(ranks, job.pipeline),
         comm=comm_stats(job),
         host_spans_us=spans,
         host_counts=counts,

@@ -1,7 +1,7 @@
-"""Who is slower for the same work: ratios between ranks that should be equal, per step.
+"""Slowdown of a rank against its peers: its time for work that they do too, over theirs, per step.
 
-Compute: the same kernels (same name) on ranks that run the same program, so that more work is not mistaken for slow
-hardware. Host: the time the host is free to run (not blocked, not loading, collecting or saving) per step.
+Compute compares the same kernels (same name and shapes) on ranks that run the same program, so that more work is not
+mistaken for slow hardware. Host compares the time per step in which the host is free to run (`free_host`).
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ from ddprof.analyzers.facts.work import free_host, host_work, issued_ns, step_co
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.tables import Array
 
-# Kernels compare only alone with alone and beside communication with beside it; those partly beside it not at all.
-ALONE, BESIDE = 0.05, 0.8
-MIN_CONTENDED_KERNELS = 4
-MAX_CONTENTION = 0.5
+# Kernels that ran alone are compared with such, kernels beside communication with such, and those between not at all.
+ALONE = 0.05  # of a kernel's time beside communication: below it the kernel ran alone
+BESIDE = 0.8  # of a kernel's time beside communication: above it the kernel ran beside it
 BESIDE_MARK = "beside comm: "
-COUNT_TOLERANCE = 0.2  # ranks whose counts of a kernel differ by more do different work with it
+MIN_CONTENDED_KERNELS = 4  # that ran both ways, before their contention means anything
+MAX_CONTENTION = 0.5  # relative; the same name taking longer by more is doing other work, as a backward pass does
+COUNT_TOLERANCE = 0.2  # relative; ranks whose counts of a kernel differ by more do different work with it
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Relative time for the same work: 1.10 = 10 % longer than the typical peer.
-
-    NaN where there is nothing to compare.
-    """
+class Slowdown:
+    """Time over that of the typical peer for the same work: 1.10 is 10 % longer. NaN where nothing can be compared."""
 
     factor: Array  # (ranks,), median over steps
     per_step: Array  # (ranks, steps)
@@ -49,17 +47,16 @@ def peers(count: int, pipeline: Pipeline | None) -> list[list[int]]:
     return [sorted(stage) for stage in pipeline.stages] + ([rest] if rest else [])
 
 
-def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
-    """Compute pace from kernel durations by name; on CPU ranks from operator time per step."""
+def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
+    """Slowdown of compute, by the durations of equal kernels; on CPU ranks by operator time per step."""
     steps = min((len(f.steps) for f in ranks), default=0)
-    empty = np.full((len(ranks), max(steps, 1)), np.nan)
-    factor_steps, time_us, coverage = empty.copy(), np.zeros(len(ranks)), np.zeros(len(ranks))
-    more = np.zeros(len(ranks))
     if not steps:
-        return Pace(np.full(len(ranks), np.nan), factor_steps, time_us, coverage, more)
+        return _unknown(len(ranks))
     if any(len(f.host_work) for f in ranks):
         busy = np.array([_host_busy(f)[:steps] for f in ranks], float)
         return _from_times(busy, peers(len(ranks), pipeline))
+    factor_steps = np.full((len(ranks), steps), np.nan)
+    time_us, coverage, more = np.zeros((3, len(ranks)))
     tables = [_kernel_table(f, steps) for f in ranks]
     for group in peers(len(ranks), pipeline):
         reference = _references(tables, group)
@@ -77,7 +74,12 @@ def compute_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
             time_us[p] = times.sum() / steps / 1e3
             coverage[p] = times.sum() / max(1.0, _compute_ns(ranks[p]))
             more[p] = _more_work(own, usual)
-    return Pace(_median(factor_steps), factor_steps, time_us, coverage, more)
+    return Slowdown(_median(factor_steps), factor_steps, time_us, coverage, more)
+
+
+def _unknown(count: int) -> Slowdown:
+    none = np.zeros(count)
+    return Slowdown(np.full(count, np.nan), np.full((count, 1), np.nan), none, none, none)
 
 
 def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]]:
@@ -197,8 +199,8 @@ def _host_busy(facts: RankFacts) -> Array:
     return intervals.overlap(host_work(facts), facts.steps["start_ns"], facts.steps["end_ns"])
 
 
-def _from_times(times: Array, groups: Sequence[Sequence[int]]) -> Pace:
-    """Pace from ns per rank and step, shape (ranks, steps), compared within each group."""
+def _from_times(times: Array, groups: Sequence[Sequence[int]]) -> Slowdown:
+    """Slowdown from ns per rank and step, shape (ranks, steps), compared within each group."""
     per_step = np.full(times.shape, np.nan)
     for group in groups:
         rows = np.array(group)
@@ -208,7 +210,7 @@ def _from_times(times: Array, groups: Sequence[Sequence[int]]) -> Pace:
         with np.errstate(invalid="ignore", divide="ignore"):
             per_step[rows] = np.where(reference > 0, times[rows] / reference, np.nan)
     ones = np.isfinite(per_step).any(axis=1).astype(float)
-    return Pace(_median(per_step), per_step, times.mean(axis=1) / 1e3, ones, np.zeros(len(times)))
+    return Slowdown(_median(per_step), per_step, times.mean(axis=1) / 1e3, ones, np.zeros(len(times)))
 
 
 def _median(per_step: Array) -> Array:
@@ -219,22 +221,20 @@ def _median(per_step: Array) -> Array:
     return result
 
 
-def work_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
+def work_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
     """All compute of a step, whatever its shapes, against the typical peer's: more work and slower work alike."""
     steps = min((len(f.steps) for f in ranks), default=0)
     if not steps:
-        none = np.full((len(ranks), 1), np.nan)
-        return Pace(np.full(len(ranks), np.nan), none, np.zeros(len(ranks)), np.zeros(len(ranks)), np.zeros(len(ranks)))
+        return _unknown(len(ranks))
     times = np.array([step_compute_ns(f)[:steps] for f in ranks], float)
     return _from_times(times, peers(len(ranks), pipeline))
 
 
-def host_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Pace:
-    """Pace of the host: per step, the time it is free to run (`free_host`)."""
+def host_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
+    """Slowdown of the host, by the time per step in which it is free to run (`free_host`)."""
     steps = min((len(f.steps) for f in ranks), default=0)
     if not steps:
-        none = np.full((len(ranks), 1), np.nan)
-        return Pace(np.full(len(ranks), np.nan), none, np.zeros(len(ranks)), np.zeros(len(ranks)), np.zeros(len(ranks)))
+        return _unknown(len(ranks))
     times = np.array([_free_host(f)[:steps] for f in ranks], float)
     return _from_times(times, peers(len(ranks), pipeline))
 
@@ -261,7 +261,7 @@ def contention(ranks: Sequence[RankFacts]) -> float:
                 continue
             ratio = float(other[1].sum() / other[0].sum()) / float(time.sum() / count.sum())
             if ratio > 1 + MAX_CONTENTION:
-                continue  # the same name doing other work (a backward pass with twice the FLOPs), not contention
+                continue
             ratios.append(ratio)
             weights.append(float(other[1].sum()))
             kernels.add(name)

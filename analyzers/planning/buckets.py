@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddprof.analyzers.planning.curve import Curve, Point
+from ddprof.analyzers.planning.curve import Point, SettingCurve
 from ddprof.analyzers.planning.facts import DEFAULT_CAP_MB, Present, first_bucket_mb
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
-    Backward,
-    backwards,
+    Reduction,
     gradient_curve,
     gradient_traffic,
+    reductions,
 )
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
@@ -29,8 +29,8 @@ class BucketPlan:
     `latency_us`, `gb_per_s`: the line fitted to the run's all-reduces; `measured_mb`: the sizes it holds.
     """
 
-    caps: Curve
-    firsts: Curve
+    caps: SettingCurve
+    firsts: SettingCurve
     step_us: float
     advised_mb: float
     advised_us: float
@@ -49,7 +49,7 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
     """The plan. Raises NoUsableInput where no gradients are reduced between data-parallel ranks."""
     measures = prices.measures
     traffic, cost = gradient_traffic(measures), gradient_curve(measures)
-    passes = backwards(prices.graph, measures)
+    passes = reductions(prices.graph, measures)
     if traffic is None or cost is None or not passes:
         unsized = any(t.op == "all_reduce" and not t.total_bytes for t in measures.comm.traffic)
         why = "the traces do not say how large messages are" if unsized else "no all-reduce of gradients in this run"
@@ -69,10 +69,14 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
 
     values = sorted({*_useful(CAPS_MB, gradient_bytes / MIB), *([now.bucket_cap_mb] if now.bucket_cap_mb else [])})
     values = [v for v in values if v <= max(gradient_bytes / MIB * 4, DEFAULT_CAP_MB)]
-    caps = Curve("bucket_cap_mb", tuple(Point(v, predicted(v, first_bucket_mb(v))) for v in values), now.bucket_cap_mb)
+    caps = SettingCurve(
+        "bucket_cap_mb", tuple(Point(v, predicted(v, first_bucket_mb(v))) for v in values), now.bucket_cap_mb
+    )
     advised = caps.advised((DEFAULT_CAP_MB, *sorted(values, key=lambda v: abs(v - DEFAULT_CAP_MB))))
     firsts = [v for v in FIRST_MB if v <= advised.value]
-    first = Curve("first_bucket_mb", tuple(Point(v, predicted(advised.value, v)) for v in firsts), now.first_bucket_mb)
+    first = SettingCurve(
+        "first_bucket_mb", tuple(Point(v, predicted(advised.value, v)) for v in firsts), now.first_bucket_mb
+    )
     doubt = GUESSED_DOUBT if cost.is_prior else MEASURED_DOUBT
     low_us, high_us = prices.range_us(advised.step_us, doubt * abs(step_us - advised.step_us))
     return BucketPlan(
@@ -100,7 +104,7 @@ def _useful(caps_mb: tuple[float, ...], gradient_mb: float) -> list[float]:
     return [*below, *above[:1], DEFAULT_CAP_MB]
 
 
-def _source(passes: list[Backward]) -> str:
+def _source(passes: list[Reduction]) -> str:
     if any(p.gradients is not None for p in passes):
         return "the time of every gradient, as captured"
     return "the recorded buckets, gradients made at an even rate between them"

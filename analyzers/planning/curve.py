@@ -17,7 +17,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curve:
+class SettingCurve:
     """Predicted step over a setting, in order of its values. `now`: the run's own value, where it is known."""
 
     knob: str

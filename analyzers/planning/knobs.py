@@ -92,8 +92,8 @@ def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change
         raise UsageError("device: which ranks? write device=replaced@3")
     ids = list(measures.job.rank_ids)
     changes = []
-    for kind, pace in (("scale_compute", measures.compute), ("scale_host", measures.host)):
-        factors = [float(pace.factor[ids.index(r)]) for r in setting.ranks]
+    for kind, slowdown in (("scale_compute", measures.compute), ("scale_host", measures.host)):
+        factors = [float(slowdown.factor[ids.index(r)]) for r in setting.ranks]
         known = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
         changes.append(Change(kind, setting.ranks, known, "peers"))
     return (*changes, Change("instant_loader", setting.ranks))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddprof.analyzers.planning.curve import Curve, Point
+from ddprof.analyzers.planning.curve import Point, SettingCurve
 from ddprof.analyzers.planning.facts import Present
 from ddprof.analyzers.replay.changes.loader.fetch_costs import FetchCosts, rank_costs
 from ddprof.analyzers.replay.changes.loader.workers import cores_bound_us
@@ -23,8 +23,8 @@ SPARE = 0.2  # workers beyond the exact need, so that batches that take longer d
 class LoaderPlan:
     """What other workers and prefetch would give. Times are microseconds; `batch_us`: to make one, slowest rank."""
 
-    workers: Curve
-    prefetch: Curve
+    workers: SettingCurve
+    prefetch: SettingCurve
     step_us: float
     advised_workers: int
     advised_us: float
@@ -58,10 +58,10 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
 
     most = max(now.cores or WORKERS[-1], had)
     counts = sorted({*(w for w in WORKERS if w <= most), had})
-    curve = Curve("num_workers", tuple(Point(w, predicted(w, now.prefetch())) for w in counts), had)
+    curve = SettingCurve("num_workers", tuple(Point(w, predicted(w, now.prefetch())) for w in counts), had)
     ready_us = prices.step_us((Change("instant_loader"),))
     advised = _advised(curve, slowest.mean_ns / 1e3, ready_us)
-    deep = Curve(
+    deep = SettingCurve(
         "prefetch_factor",
         tuple(Point(f, predicted(int(advised.value), f)) for f in PREFETCH) if advised.value else (),
         now.prefetch_factor,
@@ -86,7 +86,7 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
     )
 
 
-def _advised(curve: Curve, batch_us: float, ready_us: float) -> Point:
+def _advised(curve: SettingCurve, batch_us: float, ready_us: float) -> Point:
     """The run's own count where it is as good as any; else the fewest that are, with a fifth to spare."""
     if curve.now is not None and any(p.value == curve.now for p in curve.flat):
         return next(p for p in curve.flat if p.value == curve.now)

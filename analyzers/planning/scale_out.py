@@ -92,8 +92,8 @@ def _expected_maximum(count: int) -> float:
 
 def _jitter_us(prices: Pricer) -> float:
     """Standard deviation over steps of what one rank computes, without what all ranks share; median over ranks."""
-    pace = prices.measures.work
-    own = pace.per_step * (pace.time_us / np.maximum(np.nanmean(pace.per_step, axis=1), 1e-9))[:, None]
+    slowdown = prices.measures.work
+    own = slowdown.per_step * (slowdown.time_us / np.maximum(np.nanmean(slowdown.per_step, axis=1), 1e-9))[:, None]
     if own.shape[1] < 3 or not np.isfinite(own).all():
         return 0.0
     return float(np.median(own.std(axis=1, ddof=1)))

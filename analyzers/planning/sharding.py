@@ -17,7 +17,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
-from ddprof.analyzers.replay.changes.communication.ddp_buckets import backwards, gradient_curve, gradient_traffic
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve, gradient_traffic, reductions
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
@@ -199,7 +199,7 @@ def _memory(
 
 def _reduce_exposed_us(prices: Pricer, cost: TransferCurve, size: float, compute_us: float) -> float:
     """Gradients reduced in DDP's default buckets: by the run's own gradient times, else at an even rate."""
-    if gradient_traffic(prices.measures) is not None and backwards(prices.graph, prices.measures):
+    if gradient_traffic(prices.measures) is not None and reductions(prices.graph, prices.measures):
         mib = 2.0**20
         changed = prices.step_us((Change("rebucket", (), (CAP_MIB * mib, FIRST_MIB * mib)),))
         return max(0.0, changed - compute_us)

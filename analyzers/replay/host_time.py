@@ -57,7 +57,7 @@ def _joined(parts: list[tuple[Intervals, float]]) -> list[tuple[Intervals, float
 
 
 class HostTimeline:
-    """Host instants of one rank in a scenario: a span that is shortened or stretched moves everything after it."""
+    """Host instants of one rank in a scenario: a span that gets shorter or longer moves everything after it."""
 
     def __init__(self, rank: RankGraph, scenario: Scenario) -> None:
         self._begins = np.concatenate(([rank.origin_ns], rank.anchors.end_ns)).astype(np.int64)

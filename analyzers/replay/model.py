@@ -24,7 +24,7 @@ class Anchor(enum.IntEnum):
     """Why the host blocked."""
 
     SYNC = 0  # waits for a device operation
-    LOADER = 1  # waits for a batch that workers prepare at their own pace
+    LOADER = 1  # waits for a batch that workers prepare at their own rate
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Prices: what a change wins, by replaying the recorded run with it, as an interval and never as a sum.
+"""Prices: what changes gain, by replaying the recorded run under them; as an interval, and never as a sum of gains.
 
-Predictions are bias-cancelled: T_measured * T_whatif / T_replayed, so what the replay gets wrong both times cancels.
-The interval holds the change's own uncertainty, the spread of the steps and the replay's error.
+Predictions are bias-cancelled: measured step * replay under the changes / unmodified replay, so that an error which
+both replays make cancels. The interval holds the uncertainty of the change itself, the spread of the steps and the
+replay error.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.unprofiled_steps import untraced_step_us
+from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.replay.changes.apply import as_peers, at_rates, levelled, scenario_of, with_implied
 from ddprof.analyzers.replay.model import Graph, Scenario
-from ddprof.analyzers.replay.shared_cores import Host, crowded_hosts, with_crowding
+from ddprof.analyzers.replay.shared_cores import SharedHost, hosts_sharing_cores, simulate_on_shared_cores
 from ddprof.analyzers.replay.simulate import Outcome, simulate
-from ddprof.analyzers.replay.unprofiled.run import Untraced, without_profiler
+from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
 from ddprof.findings import Candidate, Change, Recoverable
 
 MIN_CONTENTION = 0.005
@@ -33,10 +34,10 @@ class Pricer:
     graph: Graph
     measures: Measures
     baseline: Outcome
-    hosts: tuple[Host, ...] = ()  # where CPU ranks share cores
-    untraced: Untraced | None = None  # where capture timed steps outside its windows
+    hosts: tuple[SharedHost, ...] = ()
+    unprofiled: UnprofiledRun | None = None  # where capture timed unprofiled steps
     _predicted_us: dict[tuple[Change, ...], float] = field(default_factory=dict, repr=False, compare=False)
-    _untraced_us: dict[tuple[Change, ...], float] = field(default_factory=dict, repr=False, compare=False)
+    _unprofiled_us: dict[tuple[Change, ...], float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def error(self) -> float | None:
@@ -61,40 +62,40 @@ class Pricer:
 
     def _simulated(self, changes: tuple[Change, ...], scenario: Scenario, before: tuple[Scenario, Outcome]) -> Outcome:
         if self.hosts:
-            alike = levelled(changes, self.graph, self.measures)
-            return with_crowding(self.graph, scenario, self.hosts, before, alike)
+            level = levelled(changes, self.graph, self.measures)
+            return simulate_on_shared_cores(self.graph, scenario, self.hosts, before, level)
         outcome = simulate(self.graph, scenario)
         if self.graph.contention > MIN_CONTENTION:
             outcome = simulate(self.graph, self._relieved(scenario, outcome))
         return outcome
 
-    def untraced_us(self, changes: tuple[Change, ...]) -> float | None:
-        """Predicted step without the profiler under all changes; None where no step was timed outside the windows."""
-        if self.untraced is None or self.untraced.outcome.span_ns <= 0:
+    def unprofiled_us(self, changes: tuple[Change, ...]) -> float | None:
+        """Predicted step without the profiler under all changes at once; None where no unprofiled step was timed."""
+        if self.unprofiled is None or self.unprofiled.outcome.span_ns <= 0:
             return None
-        if changes not in self._untraced_us:
+        if changes not in self._unprofiled_us:
             wanted = with_implied(changes)
-            bare = (self.untraced.scenario, self.untraced.outcome)
-            alike = as_peers(wanted, self.graph, self.measures)
-            scenario = self.untraced.under(self.graph, scenario_of(wanted, self.graph, self.measures), alike)
-            step_us = self.untraced.step_us * self._simulated(wanted, scenario, bare).relative_to(bare[1])
-            self._untraced_us[changes] = at_rates(wanted, step_us, self.measures)
-        return self._untraced_us[changes]
+            before = (self.unprofiled.scenario, self.unprofiled.outcome)
+            peers = as_peers(wanted, self.graph, self.measures)
+            scenario = self.unprofiled.under(self.graph, scenario_of(wanted, self.graph, self.measures), peers)
+            step_us = self.unprofiled.step_us * self._simulated(wanted, scenario, before).relative_to(before[1])
+            self._unprofiled_us[changes] = at_rates(wanted, step_us, self.measures)
+        return self._unprofiled_us[changes]
 
-    def untraced_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
-        """What the candidate's changes win without the profiler, in the range of the gain with it."""
-        if self.untraced is None or self.measures.step_us <= 0:
+    def unprofiled_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
+        """What the candidate's changes gain of an unprofiled step; its range is that of `gain`, of the profiled one."""
+        if self.unprofiled is None or self.measures.step_us <= 0:
             return None
-        share = self.untraced.step_us / self.measures.step_us
-        after_us = self.untraced_us(candidate.changes)
+        share = self.unprofiled.step_us / self.measures.step_us
+        after_us = self.unprofiled_us(candidate.changes)
         whole_us = self.gain_us(candidate)
         value = gain.value * share
         if candidate.changes and after_us is not None and whole_us > 0:
-            value = max(0.0, self.untraced.step_us - after_us) * min(1.0, gain.value / whole_us)
+            value = max(0.0, self.unprofiled.step_us - after_us) * min(1.0, gain.value / whole_us)
         if candidate.ceiling_us is not None:
             value = min(value, candidate.ceiling_us * share)
         low, high = value - (gain.value - gain.low) * share, value + (gain.high - gain.value) * share
-        return Recoverable(value, max(0.0, low), min(self.untraced.step_us, high))
+        return Recoverable(value, max(0.0, low), min(self.unprofiled.step_us, high))
 
     def _relieved(self, scenario: Scenario, outcome: Outcome) -> Scenario:
         """Kernels speed up where communication beside them, waiting included, became shorter."""
@@ -110,7 +111,7 @@ class Pricer:
         return replace(scenario, dur_ns=durations)
 
     def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
-        """Step time the candidate's changes win on top of `given`; never negative, never above its ceiling."""
+        """Gain (us) of the candidate's changes on top of `given`: not negative, nor above the candidate's ceiling."""
         gain = 0.0
         if candidate.changes:
             before = self.step_us(given) if given else self.measures.step_us
@@ -154,5 +155,5 @@ class Pricer:
 def pricer(graph: Graph, measures: Measures) -> Pricer:
     """A pricer with the unmodified run replayed."""
     baseline = simulate(graph)
-    bare = without_profiler(graph, baseline, measures.step_us, untraced_step_us(measures.job))
-    return Pricer(graph, measures, baseline, crowded_hosts(graph), bare)
+    unprofiled = unprofiled_run(graph, baseline, measures.step_us, unprofiled_step_us(measures.job))
+    return Pricer(graph, measures, baseline, hosts_sharing_cores(graph), unprofiled)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.pauses import Stalls, worst_stalls
+from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
@@ -38,7 +38,7 @@ MIN_RUN_SHARE = 0.01  # of the run's time, before saves outside the trace are wo
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Saves inside steps."""
     spent = measures.host_spans_us["checkpoint"]
-    outside = worst_stalls(measures.job.ranks, "checkpoints")
+    outside = worst_pauses(measures.job.ranks, "checkpoints")
     if not spent.any():
         if outside is not None and outside.share >= MIN_RUN_SHARE:
             yield _over_the_run(measures, outside)
@@ -62,7 +62,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-def _over_the_run(measures: Measures, outside: Stalls) -> Candidate:
+def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
     """No save fell into the traced steps, but the run as a whole has them."""
     rank = measures.job.rank_ids[outside.position]
     summary = (

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.pauses import Stalls, worst_stalls
+from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
@@ -42,7 +42,7 @@ MIN_RUN_SHARE = 0.01  # of the run's time, before collections outside the trace 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Collections inside steps."""
     pauses = measures.host_spans_us["gc"]
-    outside = worst_stalls(measures.job.ranks, "gc")
+    outside = worst_pauses(measures.job.ranks, "gc")
     if not pauses.any():
         if outside is not None and outside.share >= MIN_RUN_SHARE:
             yield _over_the_run(measures, outside)
@@ -64,7 +64,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-def _over_the_run(measures: Measures, outside: Stalls) -> Candidate:
+def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
     """No collection fell into the traced steps, but the run as a whole has them."""
     summary = (
         f"Python garbage collection takes {format_share(outside.share)} of the run on rank "

@@ -20,7 +20,7 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.slowdown import Pace
+from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
@@ -34,12 +34,13 @@ MIN_COVERAGE = 0.2  # of the rank's compute time must be comparable
 MAX_CULPRIT_SHARE = 0.5  # more than half of the ranks cannot all be slower than typical
 
 
-def slow_positions(pace: Pace, min_excess: float, enough: float = np.inf) -> Array:
-    """Positions whose pace is steadily above their peers': in nearly every step by STICKY_SHARE of the typical excess,
-    or by `enough`; sorted, possibly empty.
+def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf) -> Array:
+    """Positions whose slowdown is steadily above their peers'; sorted, possibly empty.
+
+    Steadily: in nearly every step by STICKY_SHARE of the typical excess, or by `enough`.
     """
-    factor = pace.factor
-    usable = np.isfinite(factor) & (pace.coverage >= MIN_COVERAGE)
+    factor = slowdown.factor
+    usable = np.isfinite(factor) & (slowdown.coverage >= MIN_COVERAGE)
     if usable.sum() < 2:
         return np.empty(0, np.int64)
     typical = np.sort(factor[usable])[(int(usable.sum()) - 1) // 2]
@@ -49,7 +50,7 @@ def slow_positions(pace: Pace, min_excess: float, enough: float = np.inf) -> Arr
     slow = usable & (excess > np.maximum(min_excess, NOISE_FACTOR * spread))
     steady = np.zeros(len(factor), bool)
     for p in np.flatnonzero(slow):
-        steps = pace.per_step[p][np.isfinite(pace.per_step[p])] - typical
+        steps = slowdown.per_step[p][np.isfinite(slowdown.per_step[p])] - typical
         steady[p] = np.quantile(steps, 0.1) >= min(STICKY_SHARE * excess[p], enough)
     chosen = np.flatnonzero(slow & steady)
     return chosen if len(chosen) <= MAX_CULPRIT_SHARE * usable.sum() else np.empty(0, np.int64)
@@ -57,23 +58,24 @@ def slow_positions(pace: Pace, min_excess: float, enough: float = np.inf) -> Arr
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Ranks with a steady compute excess over their peers."""
-    job, pace = measures.job, measures.compute
+    job, slowdown = measures.job, measures.compute
     if len(job.ranks) < 2:
         yield Abstention(RULE.id, "rank skew cannot be judged: only one rank was traced")
         return
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
         return
-    if not np.isfinite(pace.factor).any():
+    if not np.isfinite(slowdown.factor).any():
         yield Abstention(RULE.id, "no two ranks run the same kernels, so none can be called slow")
         return
     execution = execution_of(job)
-    chosen = slow_positions(pace, execution.limits.min_compute_excess, execution.limits.sure_compute_excess)
-    chosen = chosen[pace.more_work[chosen] < 0.1]
+    chosen = slow_positions(slowdown, execution.limits.min_compute_excess, execution.limits.sure_compute_excess)
+    chosen = chosen[slowdown.more_work[chosen] < 0.1]
     if not len(chosen):
         return
-    typical = float(np.sort(pace.factor[np.isfinite(pace.factor)])[(int(np.isfinite(pace.factor).sum()) - 1) // 2])
-    factors = [float(pace.factor[p] / typical) for p in chosen]
+    known = np.sort(slowdown.factor[np.isfinite(slowdown.factor)])
+    typical = float(known[(len(known) - 1) // 2])
+    factors = [float(slowdown.factor[p] / typical) for p in chosen]
     numbers = measures.ranks(chosen)
     slowest = chosen[np.argsort(factors)[::-1]].tolist()
     worst = int(slowest[0])

@@ -21,7 +21,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
-from ddprof.analyzers.job.slowdown import Pace
+from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import latest_rank
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
@@ -42,10 +42,10 @@ FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait name
 FEW_WAITS = 4
 
 
-def slow_hosts(pace: Pace, floor_us: float) -> tuple[Array, float]:
+def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
     """Positions whose hosts need clearly more time per step, and the typical host time (us)."""
-    times = pace.time_us
-    usable = np.isfinite(pace.factor)
+    times = slowdown.time_us
+    usable = np.isfinite(slowdown.factor)
     if usable.sum() < 2:
         return np.empty(0, np.int64), 0.0
     typical = float(np.sort(times[usable])[(int(usable.sum()) - 1) // 2])

@@ -18,7 +18,7 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.slowdown import Pace
+from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
@@ -34,13 +34,13 @@ MIN_FED_SPREAD = (
 MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a finding by themselves
 
 
-def rotating_spread(work: Pace, pace: Pace, culprits: list[int]) -> tuple[float, int]:
-    """Mean over steps of (slowest - mean) relative pace once steady culprits are set aside, and how many ranks take
+def rotating_spread(work: Slowdown, slowdown: Slowdown, culprits: list[int]) -> tuple[float, int]:
+    """Mean over steps of (slowest - mean) relative slowdown once steady culprits are set aside, and how many ranks take
     turns.
     """
     steps = work.per_step.copy()
     for p in culprits:
-        steps[p] /= pace.factor[p]
+        steps[p] /= slowdown.factor[p]
     usable = np.isfinite(steps).all(axis=1)
     if usable.sum() < 2 or steps.shape[1] < 2:
         return 0.0, 0
@@ -108,16 +108,16 @@ def _fix(numbers: tuple[int, ...]) -> Fix:
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Work that is unequal within steps and does not stay with one device."""
-    pace = measures.compute
-    if len(measures.job.ranks) < 2 or not np.isfinite(pace.factor).any():
+    slowdown = measures.compute
+    if len(measures.job.ranks) < 2 or not np.isfinite(slowdown.factor).any():
         yield from _unequal_batches(measures) if len(measures.job.ranks) > 1 else _alone()
         return
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
         return
-    heavy = np.flatnonzero(pace.more_work >= MORE_WORK_SHARE)
-    steady = slow_positions(pace, STEADY_EXCESS)
-    spread, turns = rotating_spread(measures.work, pace, steady.tolist())
+    heavy = np.flatnonzero(slowdown.more_work >= MORE_WORK_SHARE)
+    steady = slow_positions(slowdown, STEADY_EXCESS)
+    spread, turns = rotating_spread(measures.work, slowdown, steady.tolist())
     if spread < execution_of(measures.job).limits.min_work_spread or (turns < 2 and not len(heavy)):
         return
     numbers = measures.ranks(heavy) if len(heavy) and turns < 2 else ()

@@ -30,7 +30,7 @@ MEASURED = "measured.json"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FinishedJob:
     """A finished run.
 
     `step_ms`: of its turns, by the workload's own clock, and the mean of each turn; None where it failed, and `problem`
@@ -46,7 +46,7 @@ class Outcome:
     asked_ms: Mapping[str, float] = field(default_factory=dict)
 
 
-def run_jobs(jobs: Sequence[Job], out: Path, reuse: bool = False) -> list[Outcome]:
+def run_jobs(jobs: Sequence[Job], out: Path, reuse: bool = False) -> list[FinishedJob]:
     """Run jobs that are to be compared into folders below `out` (with `reuse`: only where one has not been run yet)
     and analyze them.
     """
@@ -60,25 +60,25 @@ def run_jobs(jobs: Sequence[Job], out: Path, reuse: bool = False) -> list[Outcom
         first = SKIP_STEPS + WINDOW_STEPS + SETTLE_STEPS
         for folder, turns in zip(folders, take_turns(lines, folders, environment, first), strict=True):
             (folder / MEASURED).write_text(json.dumps(turns.as_dict()), encoding="utf-8")
-    return [_outcome(job, folder) for job, folder in zip(jobs, folders, strict=True)]
+    return [_finished(job, folder) for job, folder in zip(jobs, folders, strict=True)]
 
 
-def _outcome(job: Job, folder: Path) -> Outcome:
+def _finished(job: Job, folder: Path) -> FinishedJob:
     turns = Turns(**json.loads((folder / MEASURED).read_text(encoding="utf-8")))
     if turns.step_ms is None:
-        return Outcome(job, folder, problem=turns.problem)
+        return FinishedJob(job, folder, problem=turns.problem)
     measured = tuple(turns.turns_ms)
     try:
         (run,) = load_runs([folder], Options(cache=False, workers=1))
     except DdprofError as error:
-        return Outcome(job, folder, turns.step_ms, problem=str(error), turns_ms=measured)
-    return Outcome(job, folder, turns.step_ms, run.report, "", measured, _asked(job, run, turns.step_ms))
+        return FinishedJob(job, folder, turns.step_ms, problem=str(error), turns_ms=measured)
+    return FinishedJob(job, folder, turns.step_ms, run.report, "", measured, _asked(job, run, turns.step_ms))
 
 
 def _asked(job: Job, run: LoadedRun, step_ms: float) -> dict[str, float]:
     """Fix -> predicted step (ms), for those fixes of the fault that are a setting: what `ddprof whatif` says of it."""
     fault = job.workload.faults.get(job.fault)
-    now_us = run.pricer.untraced_us(())
+    now_us = run.pricer.unprofiled_us(())
     found = {}
     for fix in fault.fixes if fault is not None and not job.fix else ():
         if fix in AS_SETTING:
@@ -87,7 +87,7 @@ def _asked(job: Job, run: LoadedRun, step_ms: float) -> dict[str, float]:
                 changes = BY_KEY[setting.key].changes(setting, run.measures, present(run.measures, {}))
             except DdprofError:  # nothing is known of this run's loader
                 continue
-            after_us = run.pricer.untraced_us(changes)
+            after_us = run.pricer.unprofiled_us(changes)
             if after_us is not None and now_us:
                 found[fix] = step_ms * after_us / now_us
     return found

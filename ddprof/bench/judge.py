@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.bench.execute import Outcome
+from ddprof.bench.execute import FinishedJob
 from ddprof.bench.pairs import Pair
 from ddprof.findings import Finding
 from ddprof.report.model import Report
@@ -94,7 +94,7 @@ def said(finding: Finding) -> str:
     return f"{finding.id} {list(finding.ranks)}"
 
 
-def judge(pair: Pair, faulted: Outcome, fixed: Outcome) -> Judgement:
+def judge(pair: Pair, faulted: FinishedJob, fixed: FinishedJob) -> Judgement:
     """One pair of runs, judged."""
     truth = pair.truth
     base = Judgement(
@@ -121,18 +121,20 @@ def judge(pair: Pair, faulted: Outcome, fixed: Outcome) -> Judgement:
     }
     if right and truth.priced and wall_us > 0:
         asked_ms = faulted.asked_ms.get(pair.fix)
-        known.update(_prediction(right[0], wall_us, report.steps.untraced_us, faulted.step_ms, asked_ms))
+        known.update(_prediction(right[0], wall_us, report.steps.unprofiled_us, faulted.step_ms, asked_ms))
     return Judgement(**known)
 
 
 def _prediction(
-    finding: Finding, wall_us: float, untraced_us: float | None, step_ms: float, asked_ms: float | None
+    finding: Finding, wall_us: float, unprofiled_us: float | None, step_ms: float, asked_ms: float | None
 ) -> dict[str, float]:
     """The step after the fix in the job's turns: by the share that the report says the fix wins of a step without the
     profiler (with it, where no such step was timed). `asked_ms`: what a what-if says of this very fix, in its place.
     """
     gain = finding.recoverable_us
-    outside, of_us = (gain, wall_us) if finding.untraced_us is None else (finding.untraced_us, untraced_us or wall_us)
+    outside, of_us = gain, wall_us
+    if finding.unprofiled_us is not None:
+        outside, of_us = finding.unprofiled_us, unprofiled_us or wall_us
     won_us = {"predicted_ms": outside.value, "low_ms": outside.high, "high_ms": outside.low}
     found = {name: max(0.0, step_ms * (1 - us / of_us)) for name, us in won_us.items()}
     if asked_ms is not None:

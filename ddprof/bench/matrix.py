@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddprof.bench.execute import Outcome, run_jobs
+from ddprof.bench.execute import FinishedJob, run_jobs
 from ddprof.bench.judge import Judgement, above_info, judge, merged, said
 from ddprof.bench.pairs import Job, Pair, contests, hindrance
 from ddprof.bench.summary import summarize
@@ -53,10 +53,10 @@ def run_matrix(matrix: Sequence[Pair], out: Path, repeat: int, reuse: bool, say:
     return Result(judged, every, tuple(skipped), summarize(judged, accused, healthy))
 
 
-def _run_all(wanted: list[list[Job]], out: Path, draw: random.Random, reuse: bool, say: Say) -> dict[str, Outcome]:
+def _run_all(wanted: list[list[Job]], out: Path, draw: random.Random, reuse: bool, say: Say) -> dict[str, FinishedJob]:
     order = list(wanted)
     draw.shuffle(order)
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, FinishedJob] = {}
     for done, contest in enumerate(order, 1):
         for outcome in run_jobs(contest, out, reuse):
             outcomes[outcome.job.name] = outcome

@@ -13,7 +13,7 @@ import click
 from ddprof.units import format_us
 
 if TYPE_CHECKING:
-    from ddprof.analyzers.planning.curve import Curve
+    from ddprof.analyzers.planning.curve import SettingCurve
 
 format_option = click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 Plan = TypeVar("Plan")
@@ -21,7 +21,7 @@ _BAR = 36
 _CLIPPED = 2.5  # bars longer than so many times the best one say nothing more
 
 
-def curve_lines(curve: Curve, advised: float | None = None) -> list[str]:
+def curve_lines(curve: SettingCurve, advised: float | None = None) -> list[str]:
     """One line per value: the predicted step, a bar, and what is special about the value."""
     if not curve.points:
         return []
@@ -43,7 +43,7 @@ def curve_lines(curve: Curve, advised: float | None = None) -> list[str]:
     return lines
 
 
-def flat_words(curve: Curve) -> str:
+def flat_words(curve: SettingCurve) -> str:
     """The values as good as the best: a range where they follow one another, else a list."""
     flat = [point.value for point in curve.flat]
     at = [i for i, point in enumerate(curve.points) if point.value in flat]

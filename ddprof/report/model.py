@@ -64,14 +64,14 @@ class ClockInfo:
 class Steps:
     """The measured job steps. `source` says where the step marks came from ("none" where there were no steps).
 
-    `untraced_us`: the typical step outside the trace windows by the step timers; None where none was timed.
+    `unprofiled_us`: the typical step outside the trace windows by the step timers; None where none was timed.
     """
 
     count: int
     source: str
     wall_us: float
     per_step_us: tuple[float, ...] = ()
-    untraced_us: float | None = None
+    unprofiled_us: float | None = None
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,13 @@ def gain_words(report: Report, finding: Finding) -> str:
     speedup = f", {step_us / after_us:.2f}x" if after_us > 0 else ""
     share = format_share(gain.value / step_us)
     past = calibration_words(report.calibration.get(finding.id))
-    bare = untraced_words(report, finding)
+    bare = unprofiled_words(report, finding)
     return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{past}"
 
 
-def untraced_words(report: Report, finding: Finding) -> str:
+def unprofiled_words(report: Report, finding: Finding) -> str:
     """The same for a step without the profiler, as the end of a sentence; empty where it is the same or unknown."""
-    bare_us, gain = report.steps.untraced_us, finding.untraced_us
+    bare_us, gain = report.steps.unprofiled_us, finding.unprofiled_us
     if bare_us is None or gain is None or abs(bare_us - report.steps.wall_us) < PROFILED_SHARE * report.steps.wall_us:
         return ""
     return f"; without the profiler {format_us(bare_us)} -> {format_us(max(0.0, bare_us - gain.value))}"

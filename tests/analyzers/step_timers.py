@@ -37,14 +37,14 @@ def loaded(folder: Path, iterator: str = "_SingleProcessDataLoaderIter") -> Load
 
 
 def records(
-    traced_us: Sequence[float], untraced_us: Sequence[float], data_us: float, **phases_us: tuple[float, float]
+    traced_us: Sequence[float], unprofiled_us: Sequence[float], data_us: float, **phases_us: tuple[float, float]
 ) -> list[dict[str, Any]]:
     """Step records: warm-up, the window, the step in which it is written, then the steps without it.
 
     `phases_us`: time of a phase inside the window and outside.
     """
     lengths = [(90_000.0, False)] * 3 + [(us, True) for us in traced_us] + [(500_000.0, False)]
-    lengths += [(us, False) for us in untraced_us]
+    lengths += [(us, False) for us in unprofiled_us]
     now, found = 0, []
     for index, (us, profiled) in enumerate(lengths):
         end = now + int(us * 1e3)
@@ -56,9 +56,9 @@ def records(
 
 
 def priced(
-    run: LoadedRun, untraced_us: Sequence[float], data_us: float = LOAD_US, workers: int = 0, **timed: Any
+    run: LoadedRun, unprofiled_us: Sequence[float], data_us: float = LOAD_US, workers: int = 0, **timed: Any
 ) -> Pricer:
-    steps = records([STEP_US] * STEPS, untraced_us, data_us)
+    steps = records([STEP_US] * STEPS, unprofiled_us, data_us)
     sidecar = {"steps": steps, "dataloader": {"num_workers": workers}, **timed}
     ranks = tuple(replace(facts, sidecar=sidecar) for facts in run.job.ranks)
     job = replace(run.job, ranks=ranks)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.bench.execute import Outcome
+from ddprof.bench.execute import FinishedJob
 from ddprof.bench.judge import Judgement, judge, merged
 from ddprof.bench.pairs import QUICK, Job, Pair, contests, pairs
 from ddprof.bench.summary import kendall_tau, summarize
@@ -21,10 +21,12 @@ from ddprof.workloads.catalogue import WORKLOADS
 PAIR = Pair(WORKLOADS["mnist_ddp"], "slow-host", "host")
 
 
-def report(step_ms: float, *findings: Finding, untraced_ms: float | None = None) -> Report:
+def report(step_ms: float, *findings: Finding, unprofiled_ms: float | None = None) -> Report:
     return Report(
         run=RunInfo(2, (0, 1)),
-        steps=Steps(12, "profiler_step", step_ms * 1e3, untraced_us=None if untraced_ms is None else untraced_ms * 1e3),
+        steps=Steps(
+            12, "profiler_step", step_ms * 1e3, unprofiled_us=None if unprofiled_ms is None else unprofiled_ms * 1e3
+        ),
         ledger=Ledger(),
         verdict=Verdict("straggler", ""),
         findings=findings,
@@ -37,8 +39,8 @@ def finding(rank: int, gain_ms: float) -> Finding:
     return Finding("straggler.host", "", (rank,), gain.value, gain, 0.9)
 
 
-def outcome(fix: str, step_ms: float, told: Report | None, problem: str = "") -> Outcome:
-    return Outcome(Job(PAIR.workload, PAIR.fault, fix), Path("run"), step_ms, told, problem)
+def outcome(fix: str, step_ms: float, told: Report | None, problem: str = "") -> FinishedJob:
+    return FinishedJob(Job(PAIR.workload, PAIR.fault, fix), Path("run"), step_ms, told, problem)
 
 
 def test_the_matrix_is_large_enough_and_every_fix_is_in_it() -> None:
@@ -63,8 +65,8 @@ def test_only_takes_workloads_faults_and_pairs() -> None:
 
 
 def test_a_gain_holds_for_the_steps_without_profiler() -> None:
-    found = replace(finding(1, 50.0), untraced_us=Recoverable(48e3, 40e3, 56e3))
-    told = report(125.0, found, untraced_ms=100.0)
+    found = replace(finding(1, 50.0), unprofiled_us=Recoverable(48e3, 40e3, 56e3))
+    told = report(125.0, found, unprofiled_ms=100.0)
     judged = judge(PAIR, outcome("", 110.0, told), outcome("host", 55.0, report(80.0)))
     assert judged.found and judged.leads and judged.gone
     assert judged.predicted_ms == pytest.approx(0.52 * 110.0)  # the machine is a tenth slower by then

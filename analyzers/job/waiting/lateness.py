@@ -16,7 +16,7 @@ MAX_CHANCE = 0.01  # for "last in k of n", whichever rank it is
 
 
 @dataclass(frozen=True)
-class Lateness:
+class LatestRank:
     """One rank's lateness: last in `last` of `waits` operations others wait in, charged `charged_ns` of `total_ns`."""
 
     position: int
@@ -32,7 +32,7 @@ class Lateness:
         return self.chance < MAX_CHANCE
 
 
-def latest_rank(job: JobFacts, causes: Collection[str]) -> Lateness | None:
+def latest_rank(job: JobFacts, causes: Collection[str]) -> LatestRank | None:
     """The rank charged with most waiting for the given causes, of those that are last more often than chance if there
     are any; None where nothing was waited for.
     """
@@ -49,7 +49,9 @@ def latest_rank(job: JobFacts, causes: Collection[str]) -> Lateness | None:
     last, chance = _last_counts(job, waited)
     usual = chance < MAX_CHANCE
     position = int(np.argmax(np.where(usual, charged, -1.0) if usual.any() else charged))
-    return Lateness(position, int(last[position]), len(waited), int(charged[position]), total, float(chance[position]))
+    return LatestRank(
+        position, int(last[position]), len(waited), int(charged[position]), total, float(chance[position])
+    )
 
 
 def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
-"""Ranks of the job without a trace: what their own step timers say, where capture kept them (`--ranks sample:N`).
+"""Missing ranks: ranks of the job without a trace, known by their step timers where capture kept these.
 
-Timers see the training process, not its device: a rank whose loader, forward or script takes longer shows, one whose
-GPU is slower does not.
+`ddprof run --ranks sample:N` traces some ranks and times all. Timers see the training process, not its device: they
+show a rank whose loader, forward pass or script takes longer, but not one whose GPU is slower.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _PHASES = ("data_ns", "forward_ns", "backward_ns", "optimizer_ns", "collective_n
 
 
 @dataclass(frozen=True)
-class LateTimers:
-    """An untraced rank that spends longer than the median rank in one of its phases, every step."""
+class LateMissingRank:
+    """A missing rank that by its timers spends `excess_us` more than the median rank in one of its phases, per step."""
 
     rank: int
     where: str
@@ -39,10 +39,10 @@ class LateTimers:
         return f"rank {self.rank} was not traced and by its own timers spends {more}"
 
 
-def late_untraced(job: JobFacts) -> LateTimers | None:
-    """The untraced rank that is furthest behind; None where none is clearly, or nothing is known of them.
+def late_missing_rank(job: JobFacts) -> LateMissingRank | None:
+    """The missing rank with the largest excess; None where that is below LATE_SHARE, or no timers are known.
 
-    Waiting for a late rank happens in backward and in collectives, so these are not compared.
+    Ranks wait for a late one in backward and in collectives, so these two are not compared.
     """
     if len(job.step_times) < 2:
         return None
@@ -50,7 +50,7 @@ def late_untraced(job: JobFacts) -> LateTimers | None:
     usual = {phase: median(phases[phase] for phases in own.values()) for phase in _WHERE}
     step_ns = median(times["step_ns"] for times in job.step_times.values())
     behind = [
-        LateTimers(rank, where, (own[rank][phase] - usual[phase]) / 1e3)
+        LateMissingRank(rank, where, (own[rank][phase] - usual[phase]) / 1e3)
         for rank in job.missing_ranks
         if rank in own
         for phase, where in _WHERE.items()
@@ -60,13 +60,13 @@ def late_untraced(job: JobFacts) -> LateTimers | None:
 
 
 def timers_complete(job: JobFacts) -> bool:
-    """Whether the timers of every untraced rank are known."""
+    """Whether the timers of every missing rank are known."""
     return all(rank in job.step_times for rank in job.missing_ranks)
 
 
-def untraced_notes(job: JobFacts) -> list[HealthNote]:
-    """A warning that names an untraced rank that is late by its timers."""
-    late = late_untraced(job)
+def missing_rank_notes(job: JobFacts) -> list[HealthNote]:
+    """A note that names the missing rank that is late by its timers, if one is."""
+    late = late_missing_rank(job)
     if late is None:
         return []
     return [HealthNote(late.words, f"trace it to see why: ddprof run --ranks {job.rank_ids[0]},{late.rank} -- ...")]

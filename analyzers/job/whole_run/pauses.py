@@ -1,4 +1,4 @@
-"""Pauses over the whole run, from the capture's own record: most fall outside the few traced steps."""
+"""Pauses over the whole run, from capture's own record: most fall outside the few profiled steps."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MIN_STEPS = 30  # after them: the share of a shorter run says nothing about a lo
 
 
 @dataclass(frozen=True)
-class Stalls:
-    """Pauses of one kind on one rank between its first and its last recorded step, outside the traced steps."""
+class Pauses:
+    """Pauses of one kind on one rank between its first and its last recorded step, outside the trace windows."""
 
     position: int
     count: int
@@ -31,16 +31,16 @@ class Stalls:
         return self.total_ns / self.run_ns if self.run_ns > 0 else 0.0
 
 
-def worst_stalls(ranks: tuple[RankFacts, ...] | list[RankFacts], key: str) -> Stalls | None:
-    """The rank that lost most to sidecar pauses of `key` ("gc", "checkpoints"); None where none was recorded.
+def worst_pauses(ranks: tuple[RankFacts, ...] | list[RankFacts], key: str) -> Pauses | None:
+    """Pauses of the kind `key` of the sidecar ("gc", "checkpoints") on the rank that lost most; None without any.
 
     Ranks wait for one another, so the job loses at least what its worst rank does.
     """
-    found = [s for p, f in enumerate(ranks) if (s := _stalls(f, p, key)) is not None]
+    found = [s for p, f in enumerate(ranks) if (s := _pauses(f, p, key)) is not None]
     return max(found, key=lambda s: s.share, default=None)
 
 
-def _stalls(facts: RankFacts, position: int, key: str) -> Stalls | None:
+def _pauses(facts: RankFacts, position: int, key: str) -> Pauses | None:
     steps = [s for s in facts.sidecar.get("steps") or () if isinstance(s, dict) and s.get("end_ns")]
     pauses = [p for p in facts.sidecar.get(key) or () if isinstance(p, dict) and p.get("dur_ns")]
     if len(steps) < WARM_STEPS + MIN_STEPS or not pauses:
@@ -60,7 +60,7 @@ def _stalls(facts: RankFacts, position: int, key: str) -> Stalls | None:
     spent = intervals.length(intervals.union(start[inside], end[inside]))
     longest = int((end - start)[inside].max())
     run_steps = int(steps[-1].get("index", len(steps))) - int(steps[0].get("index", 0)) + 1
-    return Stalls(position, int(inside.sum()), spent, longest, last - first, run_steps)
+    return Pauses(position, int(inside.sum()), spent, longest, last - first, run_steps)
 
 
 def _column(rows: list[dict[str, Any]], name: str) -> Any:

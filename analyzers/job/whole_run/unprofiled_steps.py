@@ -1,4 +1,8 @@
-"""The job's steps without the profiler, from the step timers that capture keeps outside trace windows."""
+"""The job's steps without the profiler, from the step timers that capture keeps of every step.
+
+"Inside" are the profiled steps of the trace windows, "outside" the unprofiled ones. A ratio is time outside over time
+inside: 1 / slowdown by the profiler.
+"""
 
 from __future__ import annotations
 
@@ -12,44 +16,48 @@ from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.averages import middle_half
 
-MIN_STEPS = 8
-BLOCK_STEPS = 4  # a pause every other step, or in turn on two ranks, counts for what it is
-WORTH_SHARE = 0.02  # of the step: pauses that are shorter may as well be none
-MOST_CHANGE = 4.0
+MIN_STEPS = 8  # unprofiled steps of a rank, before their mean says anything
+# Steps per block of the trimmed mean: a pause every other step, or in turn on two ranks, is in every block alike.
+# Single steps would be trimmed of their pauses.
+BLOCK_STEPS = 4
+MIN_PART_SHARE = 0.02  # of the profiled step: a part that takes less of it inside has no ratio
+MAX_PAUSE_RATIO = 4.0  # outside over inside: a window of few steps may hold next to no pause
 
 Record = dict[str, Any]
 Average = Callable[[Sequence[int]], Any]
-Part = Callable[[Record], int | None]  # ns of a step; None where it does not say
+Part = Callable[[Record], int | None]  # ns that a part takes of a step; None where its timers do not say
 
 
-def untraced_step_us(job: JobFacts) -> float | None:
-    """Typical step outside the windows: over ranks the median of each rank's mean over its typical steps.
+def unprofiled_step_us(job: JobFacts) -> float | None:
+    """The typical unprofiled step: the median over ranks of each rank's mean over its typical steps.
 
-    None where a rank has fewer than MIN_STEPS.
+    None where a rank has fewer than MIN_STEPS unprofiled steps.
     """
     found = [_average_ns(typical_steps(facts), _length_ns) for facts in job.ranks]
     known = [ns for ns in found if ns is not None]
     return median(known) / 1e3 if known and len(known) == len(found) else None
 
 
-def untraced_steps(facts: RankFacts) -> list[Record]:
-    """Records of the steps of a rank in which nothing was traced or written, with start and end.
+def unprofiled_steps(facts: RankFacts) -> list[Record]:
+    """Timer records of a rank's steps in which nothing was traced or written, those with a start and an end.
 
-    Steps before the first window are left out (the job warms up), and the one after each (the trace is written).
+    Left out are the steps before the first window (the job warms up) and the one after each window (the trace is
+    written).
     """
     steps = _records(facts, "steps")
     first = next((i for i, step in enumerate(steps) if step.get("profiled")), len(steps))
     pairs = zip(steps[first:], steps[first + 1 :], strict=False)
-    bare = [step for before, step in pairs if not step.get("profiled") and not before.get("profiled")]
-    return [step for step in bare if _length_ns(step) is not None]
+    outside = [step for before, step in pairs if not step.get("profiled") and not before.get("profiled")]
+    return [step for step in outside if _length_ns(step) is not None]
 
 
 def typical_steps(facts: RankFacts) -> list[Record]:
-    """Those of them in blocks that are neither among the shortest quarter of blocks nor the longest.
+    """The unprofiled steps of a rank without the shortest and the longest quarter of blocks of BLOCK_STEPS.
 
-    Whatever a step consists of is averaged over the same steps, so that the parts sum. Empty below MIN_STEPS.
+    All parts of a step are averaged over these same steps, so that the averages sum to that of the step. Empty below
+    MIN_STEPS.
     """
-    steps = untraced_steps(facts)
+    steps = unprofiled_steps(facts)
     if len(steps) < MIN_STEPS:
         return []
     whole = steps[: len(steps) // BLOCK_STEPS * BLOCK_STEPS]
@@ -58,73 +66,72 @@ def typical_steps(facts: RankFacts) -> list[Record]:
     return [whole[block * BLOCK_STEPS + i] for block in blocks.tolist() for i in range(BLOCK_STEPS)]
 
 
-def untraced_pauses(facts: RankFacts) -> dict[str, float]:
-    """How long loading ("dataloader"), garbage collection and saving take per step outside the windows, over inside.
+def pause_ratios(facts: RankFacts) -> dict[str, float]:
+    """Ratio of the time per step in loading ("dataloader"), garbage collection ("gc") and saving ("checkpoint").
 
-    Causes that take next to nothing inside are left out, and all of them where too few steps are known.
+    A cause that takes next to nothing inside has none, nor has any cause where too few steps are known.
     """
-    parts: dict[str, Part] = {"dataloader": _told("data_ns")}
+    parts: dict[str, Part] = {"dataloader": _timer("data_ns")}
     for cause, key in (("gc", "gc"), ("checkpoint", "checkpoints")):
         if pauses := _records(facts, key):
             parts[cause] = _pauses_in(pauses)
     found = _inside_and_outside(facts, parts)
-    return {cause: min(after / before, MOST_CHANGE) for cause, (before, after) in found.items()}
+    return {cause: min(outside / inside, MAX_PAUSE_RATIO) for cause, (inside, outside) in found.items()}
 
 
 def timed_phases(facts: RankFacts) -> dict[Phase, tuple[float, float]]:
-    """Time of each phase per step, ns, inside the windows and outside: medians, for a phase holds waits now and then.
+    """Median time (ns) of each phase per step, inside and outside; medians, because now and then a phase waits.
 
-    Those that take next to nothing are left out, and all of them where too few steps are known.
+    A phase that takes next to nothing inside is left out, and every phase where too few steps are known.
     """
     keys = {phase: f"{phase.name.lower()}_ns" for phase in Phase}
-    found = _inside_and_outside(facts, {key: _told(key) for key in keys.values()}, np.median)
+    found = _inside_and_outside(facts, {key: _timer(key) for key in keys.values()}, np.median)
     return {phase: found[key] for phase, key in keys.items() if key in found}
 
 
-def untraced_pace(ranks: Sequence[RankFacts]) -> float | None:
-    """Time of a step beside loading outside the windows, over inside: of the rank where it is least (it holds waits).
+def unprofiled_ratio(ranks: Sequence[RankFacts]) -> float | None:
+    """Ratio of the time of a step without loading, of the rank with the least of it: the others' holds waits for it.
 
     None where no rank's steps were timed both inside and outside.
     """
-    found = [
-        times["beside"] for facts in ranks if "beside" in (times := _inside_and_outside(facts, {"beside": _beside_ns}))
-    ]
+    timed = [_inside_and_outside(facts, {"rest": _without_loading_ns}).get("rest") for facts in ranks]
+    found = [times for times in timed if times is not None]
     return min(outside for _, outside in found) / min(inside for inside, _ in found) if found else None
 
 
 def _inside_and_outside(
     facts: RankFacts, parts: Mapping[str, Part], average: Average = np.mean
 ) -> dict[str, tuple[float, float]]:
-    """Average of each part of a step, ns, over the steps of the windows and over the typical ones outside."""
+    """Average (ns) of each part over the profiled steps and over the typical unprofiled ones."""
     inside = [step for step in _records(facts, "steps") if step.get("profiled") and _length_ns(step) is not None]
     outside = typical_steps(facts)
     step_ns = _average_ns(inside, _length_ns)
     found = {}
     for name, part in parts.items():
-        within, beyond = _average_ns(inside, part, average), _average_ns(outside, part, average)
-        if within is not None and beyond is not None and within > WORTH_SHARE * (step_ns or 0.0):
-            found[name] = (within, beyond)
+        inside_ns, outside_ns = _average_ns(inside, part, average), _average_ns(outside, part, average)
+        if inside_ns is not None and outside_ns is not None and inside_ns > MIN_PART_SHARE * (step_ns or 0.0):
+            found[name] = (inside_ns, outside_ns)
     return found
 
 
 def _average_ns(steps: Sequence[Record], part: Part, average: Average = np.mean) -> float | None:
-    """Average of a part over the steps that know it; None where none does."""
+    """Average of a part over the steps whose timers know it; None where none do."""
     known = [ns for step in steps if (ns := part(step)) is not None]
     return float(average(known)) if known else None
 
 
-def _told(key: str) -> Part:
+def _timer(key: str) -> Part:
     return lambda step: value if isinstance(value := step.get(key), int) else None
 
 
 def _pauses_in(pauses: Sequence[Record]) -> Part:
-    """Time in pauses that begin inside a step."""
+    """Time of the pauses that begin inside a step."""
     begun = np.array([pause["start_ns"] for pause in pauses if pause.get("dur_ns")], np.int64)
     taken = np.array([pause["dur_ns"] for pause in pauses if pause.get("dur_ns")], np.int64)
     return lambda step: int(taken[(begun >= step["start_ns"]) & (begun < step["end_ns"])].sum())
 
 
-def _beside_ns(step: Record) -> int | None:
+def _without_loading_ns(step: Record) -> int | None:
     length, loading = _length_ns(step), step.get("data_ns")
     return length - loading if length is not None and isinstance(loading, int) and loading < length else None
 

@@ -1,8 +1,9 @@
-"""A slow rank's host given the pace of its peers, stretch by stretch between two communications or phases.
+"""The host time of a slow rank brought to that of its peers, segment by segment.
 
-A rank is rarely slow everywhere alike: what holds it (a hook, a layer, a neighbour that wakes at the same place) sits
-somewhere in the step. Ranks meet at each collective, so time taken away in a stretch where this rank is last shortens
-the step, and time taken away where it waits anyway does not. One factor for all of its work takes some of both.
+A segment lies between two calls of communication or phase boundaries. A rank is rarely slow everywhere alike: what
+holds it (a hook, a layer, a neighbour that wakes at the same place) is in one place of the step. Ranks meet at each
+collective, so time saved in a segment before which the others wait for this rank shortens the step, and time saved
+where it waits itself does not. One factor for all of its work would take some of both.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
 
-MAX_STRETCHES = 256  # per step; beyond it neighbours are taken together
-MAX_FACTOR = 2.0  # a stretch in which the peers take longer grows by this much at most
-FACTORS = 20  # told apart between 0 and 1; stretches of about one factor are scaled together
+MAX_SEGMENTS = 256  # per step; beyond it neighbours are joined
+MAX_FACTOR = 2.0  # by which a segment grows at most, where the peers take longer
+LEVELS = 20  # factors told apart between 0 and 1: segments of one level are scaled together
 
 
-def peers_pace(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> Scaled | None:
-    """Parts of the rank's busy time, each with the factor that brings it to its peers' typical time.
+def scaled_to_peers(
+    slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]
+) -> Scaled | None:
+    """Parts of the slow rank's busy time, each with the factor that brings a segment to its peers' typical time.
 
     Typical: the lower median over peers of the median over their steps. None where ranks do not make the same number
     of calls in every step.
@@ -38,9 +41,9 @@ def peers_pace(slow: RankFacts, peers: Sequence[RankFacts], busy: Callable[[Rank
     return _scaled(work, places[0], own, np.broadcast_to(typical, own.shape))
 
 
-def balanced(ranks: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> list[Scaled] | None:
-    """For each rank the parts of its busy time, each with the factor that brings it to the ranks' mean, stretch by
-    stretch in every step; None as in `peers_pace`.
+def scaled_to_mean(ranks: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> list[Scaled] | None:
+    """For each rank the parts of its busy time, each with the factor that brings a segment to the ranks' mean in the
+    same step; None as in `scaled_to_peers`.
     """
     places = _places(ranks)
     if places is None:
@@ -53,22 +56,22 @@ def balanced(ranks: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals])
 
 
 def _scaled(work: Intervals, places: Array, own: Array, wanted: Array) -> Scaled:
-    """Stretches of about one factor together; shapes (steps, stretches + 1), (steps, stretches) and the same."""
+    """Segments of one level together; shapes: places (steps, segments + 1), own and wanted ns (steps, segments)."""
     wanted = np.minimum(wanted, MAX_FACTOR * own)
-    level = np.rint(FACTORS * wanted / np.maximum(own, 1.0))
+    level = np.rint(LEVELS * wanted / np.maximum(own, 1.0))
     scaled = []
     for value in np.unique(level[own > 0]):
         mine = (level == value) & (own > 0)
-        stretches = places[:, :-1][mine], places[:, 1:][mine]
-        scaled.append((intervals.intersect(work, stretches), float(wanted[mine].sum() / own[mine].sum())))
+        segments = places[:, :-1][mine], places[:, 1:][mine]
+        scaled.append((intervals.intersect(work, segments), float(wanted[mine].sum() / own[mine].sum())))
     return tuple(scaled)
 
 
 def _places(ranks: Sequence[RankFacts]) -> list[Array] | None:
-    """Where the stretches of each step begin and end on each rank, ns, shape (steps, stretches + 1).
+    """Where the segments of each step begin and end on each rank, ns, shape (steps, segments + 1).
 
-    The step's own bounds, and between them the calls of communication and the bounds of phases, which are left out
-    where they do not come in the same order everywhere; None where the calls do not either.
+    These are the bounds of the step, the calls of communication and the bounds of phases. Phases are left out where
+    they do not come in the same order in all steps and ranks; None where the calls do not either.
     """
     for bounds_of in (_phase_bounds, _no_bounds):
         found = [_bounds_in_steps(facts, *bounds_of(facts)) for facts in ranks]
@@ -79,7 +82,7 @@ def _places(ranks: Sequence[RankFacts]) -> list[Array] | None:
 
 
 def _phase_bounds(facts: RankFacts) -> tuple[Array, Array]:
-    """(when, which): starts and ends of phases, each with a number of its own, calls being 0."""
+    """Starts and ends of phases (ns), and a number above 0 for each kind of bound (0 is a call)."""
     phase = facts.phases["phase"].astype(np.int64)
     when = np.concatenate((facts.phases["start_ns"], facts.phases["end_ns"]))
     return when, np.concatenate((1 + 2 * phase, 2 + 2 * phase))
@@ -90,7 +93,7 @@ def _no_bounds(facts: RankFacts) -> tuple[Array, Array]:
 
 
 def _bounds_in_steps(facts: RankFacts, when: Array, which: Array) -> tuple[Array, Array] | None:
-    """Places of a rank, and the kind of each bound between two stretches of a step; None where steps differ."""
+    """Places of one rank, and the kind of each bound between two segments of a step; None where steps differ."""
     calls = facts.comms["launch_ns" if facts.is_device_rank else "start_ns"]
     if facts.is_device_rank and (calls == NULL).any():
         return None
@@ -106,12 +109,12 @@ def _bounds_in_steps(facts: RankFacts, when: Array, which: Array) -> tuple[Array
     if (kinds[inside] != kinds[inside][0]).any():
         return None
     places = np.concatenate((lo[:, None], bounds[inside], hi[:, None]), axis=1)
-    stride = -(-(places.shape[1] - 1) // MAX_STRETCHES)
+    stride = -(-(places.shape[1] - 1) // MAX_SEGMENTS)
     kept = np.append(np.arange(0, places.shape[1] - 1, stride), places.shape[1] - 1)
     return np.asarray(places[:, kept]), kinds[inside][0] if len(inside) else kinds
 
 
 def _times(busy: Intervals, places: Array) -> Array:
-    """Busy time in each stretch, ns, shape (steps, stretches)."""
+    """Busy time in each segment, ns, shape (steps, segments)."""
     covered = intervals.covered(busy, places.ravel()).reshape(places.shape)
     return np.asarray(np.diff(covered, axis=1), float)

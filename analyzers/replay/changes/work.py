@@ -12,7 +12,7 @@ from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import peers
 from ddprof.analyzers.replay.changes.ranks import chosen
-from ddprof.analyzers.replay.changes.segments import balanced, peers_pace
+from ddprof.analyzers.replay.changes.segments import scaled_to_mean, scaled_to_peers
 from ddprof.analyzers.replay.host_time import Scaled, running
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.findings import Change
@@ -43,14 +43,13 @@ def _alike(
         return None
     group = next(group for group in peers(len(measures.job.ranks), measures.job.pipeline) if rank.position in group)
     others = [r for r in graph.ranks if r.position in group and measures.job.rank_ids[r.position] not in change.ranks]
-    return peers_pace(rank.facts, [r.facts for r in others], busy)
+    return scaled_to_peers(rank.facts, [r.facts for r in others], busy)
 
 
 def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """In every step each rank computes as long as its peers do on average (OSDI'25: the mean for compute).
 
-    CPU ranks do in every stretch between two collectives, where these can be compared: what is the same on all ranks
-    (an optimizer) stays.
+    CPU ranks do in every segment, where segments can be compared: what is the same on all ranks (an optimizer) stays.
     """
     alike = _balanced_hosts(graph, measures)
     if alike is not None:
@@ -74,7 +73,7 @@ def _balanced_hosts(graph: Graph, measures: Measures) -> dict[int, Scaled] | Non
     host: dict[int, Scaled] = {}
     for group in peers(len(measures.job.ranks), measures.job.pipeline):
         ranks = [rank for rank in graph.ranks if rank.position in group]
-        scaled = balanced([rank.facts for rank in ranks], running)
+        scaled = scaled_to_mean([rank.facts for rank in ranks], running)
         if scaled is None:
             return None
         host.update(zip((rank.position for rank in ranks), scaled, strict=True))

@@ -1,1 +1,1 @@
-"""The replayed step as it runs without the profiler."""
+"""The recorded run as it would be without the profiler."""

@@ -1,7 +1,18 @@
-"""How long each phase of a step takes without the profiler, by the step timers, over what it takes with it.
+"""How much of its recorded time the work of each phase takes without the profiler.
 
-The profiler costs time per operator: a phase of many short ones gains more without it than one of few long ones. So one
-rank that repeats a convolution is not slowed by the profiler as its peers are.
+Method: slowdown by the profiler = time of a phase inside the trace window / outside, from the step timers, corrected
+for waiting. The code holds its inverse, the ratio outside / inside, because the replay multiplies recorded time by it.
+Of the time of a phase inside the window only its work, and part of its transfers, is slowed by the profiler, so with
+all terms as shares of the phase inside
+
+    outside / inside = waiting + ratio * (work + HANDED_SHARE * transfer) + (1 - HANDED_SHARE) * transfer
+
+which is solved for `ratio`. A phase that waits much or idles in long gaps tells little of its work and has no ratio;
+its work takes the mean ratio of the rank. Each phase has its own ratio because the profiler costs time per operator: a
+phase of many short operators is slowed more than one of few long ones, so a rank that repeats one convolution is slowed
+less than its peers are.
+
+Thresholds without another origin were set on the workload runs of docs/workloads.md (2026-11-22).
 """
 
 from __future__ import annotations
@@ -19,95 +30,104 @@ from ddprof.analyzers.replay.host_time import Scaled, running
 from ddprof.analyzers.replay.model import RankGraph
 from ddprof.intervals import Intervals
 
-SLOWEST, FASTEST = 2.0, 0.1
-MOST_WAITING, MOST_IDLE = 0.1, 0.2  # of a phase: one that holds more of it tells little of its work
-# A phase slower than with the profiler, and than every other phase, by so much holds waits outside the windows.
-SLOWER, BY_FAR = 1.2, 1.4
-ENOUGH_WORK = 0.1  # of the rank's: paces of shorter phases are too rough to compare with
-HANDED_SHARE = 0.5  # of a transfer on the host's threads: handing over to one another, which the profiler slows
-LONG_GAP_NS = 1_000_000  # the profiler adds microseconds to an operator, so a longer gap between two is not its doing
+MAX_RATIO = 2.0  # without the profiler / with it
+MIN_RATIO = 0.1  # without the profiler / with it
+MAX_WAITING_SHARE = 0.1  # of a phase: one that waits longer has no ratio
+MAX_IDLE_SHARE = 0.2  # of a phase in long gaps: one that idles longer has no ratio
+MIN_WAITS_RATIO = 1.2  # a phase slower than this without the profiler may hold waits that the trace window lacks
+MIN_WAITS_EXCESS = 1.4  # and does, where its ratio is this many times that of every other phase
+MIN_PHASE_SHARE = 0.1  # of the rank's work: ratios of shorter phases are too rough to compare with
+HANDED_SHARE = (
+    0.5  # of a transfer on the host's threads: handing data from one thread to another, which the profiler slows
+)
+LONG_GAP_NS = 1_000_000  # the profiler adds microseconds to an operator: a longer gap between two is not its doing
 
 
 @dataclass(frozen=True)
 class PhaseWork:
-    """Work of a rank by phase, that outside of all phases (None) too, and the pace of those phases that tell it.
+    """Work of one rank by phase (None: outside all phases), and the ratios of those phases that have one.
 
-    `whole`: the same with the gaps in which the host must do something else.
+    `spans` leave out long gaps in phases without a ratio, `with_gaps` never do.
     """
 
     spans: Mapping[Phase | None, Intervals]
-    paces: Mapping[Phase, float]
-    whole: Mapping[Phase | None, Intervals]
+    ratios: Mapping[Phase, float]
+    with_gaps: Mapping[Phase | None, Intervals]
 
-    def scaled(self, pace: float, like: Mapping[Phase, float]) -> Scaled:
-        """All work, each phase at its own pace times `pace`; phases without one at the mean.
+    def scaled(self, ratio: float, like: Mapping[Phase, float]) -> Scaled:
+        """All work, that of each phase at the phase's ratio times `ratio`; phases without a ratio at the mean.
 
-        `like`: paces of peers, whose work this rank does: what it did in its gaps goes.
+        `like`: ratios of the peers whose work this rank does in place of its own. Peers have no gaps of its kind, so
+        its gaps are scaled as work.
         """
-        paces, mean = {**self.paces, **like}, self.mean(like)
-        own = {phase: mean if phase is None else paces.get(phase, mean) for phase in self.spans}
-        return tuple((spans, pace * own[phase]) for phase, spans in (self.whole if like else self.spans).items())
+        ratios, mean = {**self.ratios, **like}, self.mean(like)
+        own = {phase: mean if phase is None else ratios.get(phase, mean) for phase in self.spans}
+        return tuple((spans, ratio * own[phase]) for phase, spans in (self.with_gaps if like else self.spans).items())
 
     def is_long(self, phase: Phase) -> bool:
         """Whether the phase is a clear part of the rank's work."""
-        return intervals.length(self.spans[phase]) > ENOUGH_WORK * sum(map(intervals.length, self.spans.values()))
+        return intervals.length(self.spans[phase]) > MIN_PHASE_SHARE * sum(map(intervals.length, self.spans.values()))
 
     def mean(self, like: Mapping[Phase, float]) -> float:
-        """Over the work whose pace is known; 1.0 where none is."""
-        paces = {**self.paces, **like}
-        weights = [intervals.length(self.spans[phase]) for phase in paces]
-        return float(np.average(list(paces.values()), weights=weights)) if sum(weights) else 1.0
+        """Mean ratio, weighted by work; 1.0 where no phase has one."""
+        ratios = {**self.ratios, **like}
+        weights = [intervals.length(self.spans[phase]) for phase in ratios]
+        return float(np.average(list(ratios.values()), weights=weights)) if sum(weights) else 1.0
 
 
 def without_waits(ranks: Mapping[int, PhaseWork]) -> dict[int, PhaseWork]:
-    """The same without paces of phases that must hold waits outside the windows: the profiler only slows, and a slower
-    machine slows every phase.
+    """The same without ratios of phases that hold waits outside the window only.
+
+    The profiler never makes work faster, and a machine that got slower slows every phase: one phase that is slower
+    without the profiler than with it, by far more than all others, waited.
     """
-    known = [(pos, phase, pace) for pos, work in ranks.items() for phase, pace in work.paces.items()]
-    slowest = sorted(((pace, pos, phase) for pos, phase, pace in known if ranks[pos].is_long(phase)), reverse=True)[:2]
-    holds = {
+    known = [(pos, phase, ratio) for pos, work in ranks.items() for phase, ratio in work.ratios.items()]
+    largest = sorted(((ratio, pos, phase) for pos, phase, ratio in known if ranks[pos].is_long(phase)), reverse=True)[
+        :2
+    ]
+    waited = {
         (pos, phase)
-        for pos, phase, pace in known
-        if pace > max([SLOWER, *(BY_FAR * other for other, *where in slowest if where != [pos, phase])])
+        for pos, phase, ratio in known
+        if ratio
+        > max([MIN_WAITS_RATIO, *(MIN_WAITS_EXCESS * other for other, *where in largest if where != [pos, phase])])
     }
     return {
-        pos: replace(work, paces={phase: pace for phase, pace in work.paces.items() if (pos, phase) not in holds})
+        pos: replace(work, ratios={phase: ratio for phase, ratio in work.ratios.items() if (pos, phase) not in waited})
         for pos, work in ranks.items()
     }
 
 
 def phase_work(rank: RankGraph, pauses: Scaled) -> PhaseWork:
-    """Operators and the Python between them, without pauses; without gaps in which the host must do something else
-    where the phase's pace is not known.
-    """
+    """Operators and the Python between them, pauses left out, by phase, and the ratios of the module's formula."""
     facts = rank.facts
     work = running(facts)
     for paused, _ in pauses:
         work = intervals.subtract(work, paused)
-    steady = intervals.subtract(work, _long_gaps(facts))
-    exposed = intervals.union(*facts.exposed.bounds)
-    moved = _moving(rank, exposed)
+    without_gaps = intervals.subtract(work, _long_gaps(facts))
+    transfers = _exposed_transfers(rank)
     timed = timed_phases(facts)
-    spans: dict[Phase | None, Intervals] = {None: steady}
-    everything: dict[Phase | None, Intervals] = {None: work}
-    paces: dict[Phase, float] = {}
+    spans: dict[Phase | None, Intervals] = {None: without_gaps}
+    with_gaps: dict[Phase | None, Intervals] = {None: work}
+    ratios: dict[Phase, float] = {}
     for phase in Phase:
         whole = facts.phase_time(phase)
-        for parts, of in ((spans, steady), (everything, work)):
+        for parts, of in ((spans, without_gaps), (with_gaps, work)):
             parts[phase] = intervals.intersect(of, whole)
             parts[None] = intervals.subtract(parts[None], whole)
         if phase not in timed or not intervals.length(spans[phase]):
             continue
         total = intervals.length(whole)
-        own, kept, transfer = (intervals.length(intervals.intersect(p, whole)) / total for p in (work, steady, moved))
-        waiting, idle = max(0.0, 1 - own - transfer), own - kept
-        if waiting > MOST_WAITING or idle > MOST_IDLE:
+        working, steady, transfer = (
+            intervals.length(intervals.intersect(part, whole)) / total for part in (work, without_gaps, transfers)
+        )
+        waiting, idle = max(0.0, 1 - working - transfer), working - steady
+        if waiting > MAX_WAITING_SHARE or idle > MAX_IDLE_SHARE:
             continue
         inside_ns, outside_ns = timed[phase]
         share = outside_ns / inside_ns - waiting - (1 - HANDED_SHARE) * transfer
-        paces[phase] = min(max(share / (own + HANDED_SHARE * transfer), FASTEST), SLOWEST)
-        spans[phase] = everything[phase]
-    return PhaseWork(spans, paces, everything)
+        ratios[phase] = min(max(share / (working + HANDED_SHARE * transfer), MIN_RATIO), MAX_RATIO)
+        spans[phase] = with_gaps[phase]
+    return PhaseWork(spans, ratios, with_gaps)
 
 
 def _long_gaps(facts: RankFacts) -> Intervals:
@@ -116,17 +136,18 @@ def _long_gaps(facts: RankFacts) -> Intervals:
     return intervals.union(start[long], end[long])
 
 
-def _moving(rank: RankGraph, exposed: Intervals) -> Intervals:
-    """When a CPU rank waits for data to move, and for nobody."""
-    ops = rank.ops
+def _exposed_transfers(rank: RankGraph) -> Intervals:
+    """When the host of a CPU rank waits for data to move, every member of the group having arrived."""
+    ops, exposed = rank.ops, rank.facts.exposed
     if rank.facts.is_device_rank:
         return intervals.EMPTY
     end = ops.start_ns + ops.dur_ns
-    return intervals.intersect(exposed, intervals.union(end - ops.transfer_ns, end))
+    transfers = intervals.union(end - ops.transfer_ns, end)
+    return intervals.intersect(intervals.union(*exposed.bounds), transfers)
 
 
-def peers_paces(peers: Mapping[int, PhaseWork], positions: frozenset[int]) -> dict[Phase, float]:
-    """The lower median pace of each phase over ranks that are not at `positions`."""
-    others = [work.paces for position, work in peers.items() if position not in positions]
-    found = {phase: sorted(paces[phase] for paces in others if phase in paces) for phase in Phase}
-    return {phase: paces[(len(paces) - 1) // 2] for phase, paces in found.items() if paces}
+def typical_ratios(ranks: Mapping[int, PhaseWork], left_out: frozenset[int]) -> dict[Phase, float]:
+    """The lower median ratio of each phase over the ranks whose positions are not `left_out`."""
+    others = [work.ratios for position, work in ranks.items() if position not in left_out]
+    found = {phase: sorted(ratios[phase] for ratios in others if phase in ratios) for phase in Phase}
+    return {phase: ratios[(len(ratios) - 1) // 2] for phase, ratios in found.items() if ratios}

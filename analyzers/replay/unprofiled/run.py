@@ -1,10 +1,15 @@
-"""The recorded job as it runs outside trace windows: the profiler costs host time per operator, and nothing else.
+"""The recorded run as it would be without the profiler: the baseline for gains of an unprofiled step.
 
-Kernels and transfers of a device take as long with it as without; operators, the Python between them, and collectives
-that run on the host's threads do not. Pauses (loading, collecting garbage, saving) take what capture timed outside the
-windows, and a host that idles between two operators idles on. The other host time takes what the timers of its phase
-say, where the phase is not full of waiting, and then one pace for all of it is found such that the replay gives the
-step measured there; what the machine does slower or faster meanwhile is in it.
+The profiler costs host time per operator and nothing else. Kernels and transfers of a device therefore take as long
+without it; the following host time does not:
+
+- Pauses (loading, garbage collection, saving) take what the step timers measured outside the trace window.
+- Work (operators and the Python between them) takes, by phase, the ratio that the phase timers give (`phases`).
+- Collectives that run on the host's threads (CPU ranks) are scaled in part.
+- Time in which the host idles between two operators stays.
+
+On top of these comes one ratio for all work, found by search: the one with which the replay returns the unprofiled step
+that the timers measured. What the machine itself does faster or slower outside the window is in it.
 """
 
 from __future__ import annotations
@@ -16,114 +21,119 @@ from functools import partial
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.job.whole_run.unprofiled_steps import untraced_pace, untraced_pauses
+from ddprof.analyzers.job.whole_run.unprofiled_steps import pause_ratios, unprofiled_ratio
 from ddprof.analyzers.replay.host_time import Scaled, on_top
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled.phases import (
-    FASTEST,
     HANDED_SHARE,
-    SLOWEST,
+    MAX_RATIO,
+    MIN_RATIO,
     PhaseWork,
-    peers_paces,
     phase_work,
+    typical_ratios,
     without_waits,
 )
 
-TRIES = 6  # the step is a nearly straight line in the pace
-CLOSE = 0.003  # of the step
-DECIDES_SHARE = 0.15  # of the step must hang on the host's pace, or the step tells nothing of it
+MAX_TRIES = 6  # replays of the search: the step is a nearly straight line in the ratio
+CLOSE_SHARE = 0.003  # of the profiled step: a replay this near to the measured unprofiled step ends the search
+# Share of the step that the ratio must be able to move. Below it something else holds the step, which then tells
+# nothing of the ratio (set on the workload runs with slow loader workers, 2026-11-22).
+MIN_HELD_SHARE = 0.15
 
 
 @dataclass(frozen=True)
 class HostTime:
-    """Host time of a rank: pauses, each with what they take outside the windows over inside, and its work."""
+    """Host time of one rank: pauses, each with its ratio outside / inside the trace window, and work by phase."""
 
     pauses: Scaled
     work: PhaseWork
 
 
 @dataclass(frozen=True)
-class Untraced:
-    """The step outside the windows and what reproduces it. `host`: by position of the rank."""
+class UnprofiledRun:
+    """The unprofiled step (us) and what reproduces it; `host` is by position of the rank."""
 
     step_us: float
-    pace: float
+    ratio: float
     host: Mapping[int, HostTime]
     scenario: Scenario
     outcome: Outcome
 
     def under(self, graph: Graph, scenario: Scenario, as_peers: frozenset[int] = frozenset()) -> Scenario:
         """The scenario without the profiler. `as_peers`: positions of ranks that do in it what their peers do."""
-        return _unprofiled(graph, self.host, scenario, self.pace, as_peers)
+        return _without_profiler(graph, self.host, scenario, self.ratio, as_peers)
 
 
-def without_profiler(graph: Graph, baseline: Outcome, traced_us: float, untraced_us: float | None) -> Untraced | None:
-    """The pace of the host at which a replay gives the step measured outside the windows; None where none was.
+def unprofiled_run(
+    graph: Graph, baseline: Outcome, profiled_us: float, unprofiled_us: float | None
+) -> UnprofiledRun | None:
+    """The run whose replay gives the step `unprofiled_us` that was measured outside; None where none was.
 
-    Where the host's pace does not decide how long a step takes (the device does, or loader workers that do not keep
-    up), it is that of the step timers.
+    Where the host does not decide how long a step takes (the device does, or loader workers that do not keep up), the
+    ratio is that of the step timers.
     """
-    if untraced_us is None or traced_us <= 0 or baseline.span_ns <= 0:
+    if unprofiled_us is None or profiled_us <= 0 or baseline.span_ns <= 0:
         return None
-    wanted = untraced_us / traced_us
+    wanted = unprofiled_us / profiled_us
     pauses = {rank.position: _pauses(rank) for rank in graph.ranks}
     works = without_waits({rank.position: phase_work(rank, pauses[rank.position]) for rank in graph.ranks})
     host = {position: HostTime(pauses[position], work) for position, work in works.items()}
-    at = partial(_at, graph, host, untraced_us)
-    runs = {pace: at(pace) for pace in (1.0, FASTEST)}
-    steps = {pace: run.outcome.relative_to(baseline) for pace, run in runs.items()}  # over the recorded step
-    if steps[FASTEST] > (1 - DECIDES_SHARE) * steps[1.0]:
-        timed = None if any(own.work.paces for own in host.values()) else untraced_pace([r.facts for r in graph.ranks])
-        return runs[1.0] if timed is None else at(min(max(timed, FASTEST), SLOWEST))
-    for _ in range(TRIES):
-        nearest = min(steps, key=lambda pace: abs(steps[pace] - wanted))
-        pace = _next_pace(steps, wanted)
-        if abs(steps[nearest] - wanted) <= CLOSE or pace is None:
+    at = partial(_at, graph, host, unprofiled_us)
+    runs = {ratio: at(ratio) for ratio in (1.0, MIN_RATIO)}
+    steps = {ratio: run.outcome.relative_to(baseline) for ratio, run in runs.items()}  # over the profiled step
+    if steps[MIN_RATIO] > (1 - MIN_HELD_SHARE) * steps[1.0]:
+        by_phase = any(own.work.ratios for own in host.values())
+        timed = None if by_phase else unprofiled_ratio([rank.facts for rank in graph.ranks])
+        return runs[1.0] if timed is None else at(min(max(timed, MIN_RATIO), MAX_RATIO))
+    for _ in range(MAX_TRIES):
+        nearest = min(steps, key=lambda ratio: abs(steps[ratio] - wanted))
+        ratio = _next_ratio(steps, wanted)
+        if abs(steps[nearest] - wanted) <= CLOSE_SHARE or ratio is None:
             break
-        runs[pace] = at(pace)
-        steps[pace] = runs[pace].outcome.relative_to(baseline)
-    return runs[min(steps, key=lambda pace: abs(steps[pace] - wanted))]
+        runs[ratio] = at(ratio)
+        steps[ratio] = runs[ratio].outcome.relative_to(baseline)
+    return runs[min(steps, key=lambda ratio: abs(steps[ratio] - wanted))]
 
 
-def _next_pace(steps: Mapping[float, float], wanted: float) -> float | None:
-    """Where to look between the known paces nearest to the wanted step; None where it is out of reach."""
-    below = max((pace for pace, step in steps.items() if step <= wanted), default=None)
-    above = min((pace for pace, step in steps.items() if step > wanted), default=None)
-    if above is None and SLOWEST not in steps:
-        return SLOWEST
+def _next_ratio(steps: Mapping[float, float], wanted: float) -> float | None:
+    """Where the line through the two known steps around the wanted one meets it; None where it is out of reach."""
+    below = max((ratio for ratio, step in steps.items() if step <= wanted), default=None)
+    above = min((ratio for ratio, step in steps.items() if step > wanted), default=None)
+    if above is None and MAX_RATIO not in steps:
+        return MAX_RATIO
     if below is None or above is None:
         return None
     return below + (above - below) * (wanted - steps[below]) / (steps[above] - steps[below])
 
 
-def _unprofiled(
+def _without_profiler(
     graph: Graph,
     host: Mapping[int, HostTime],
     scenario: Scenario,
-    pace: float,
+    ratio: float,
     as_peers: frozenset[int] = frozenset(),
 ) -> Scenario:
-    """The scenario without the profiler, the host at this pace on top of what its timers say."""
+    """The scenario without the profiler: work at `ratio` on top of the ratios of its phases."""
     scaled = {}
     transfer = dict(scenario.transfer_ns)
-    usual = peers_paces({position: own.work for position, own in host.items()}, as_peers) if as_peers else {}
+    typical = typical_ratios({position: own.work for position, own in host.items()}, as_peers) if as_peers else {}
     for rank in graph.ranks:
-        own, like = host[rank.position], usual if rank.position in as_peers else {}
+        own, like = host[rank.position], typical if rank.position in as_peers else {}
         if not rank.facts.is_device_rank:
-            moved = transfer.get(rank.position, rank.ops.transfer_ns)
-            handed = 1 + HANDED_SHARE * (pace * own.work.mean(like) - 1)
-            transfer[rank.position] = np.round(moved * handed).astype(np.int64)
-        parts = (*own.pauses, *own.work.scaled(pace, like))
+            recorded = transfer.get(rank.position, rank.ops.transfer_ns)
+            share = 1 + HANDED_SHARE * (ratio * own.work.mean(like) - 1)
+            transfer[rank.position] = np.round(recorded * share).astype(np.int64)
+        parts = (*own.pauses, *own.work.scaled(ratio, like))
         scaled[rank.position] = on_top(scenario.host_scale.get(rank.position, ()), parts)
     return replace(scenario, host_scale=scaled, transfer_ns=transfer)
 
 
 def _pauses(rank: RankGraph) -> Scaled:
-    shares, facts = untraced_pauses(rank.facts), rank.facts
-    return tuple((intervals.union(*facts.spans_of(cause).bounds), share) for cause, share in shares.items())
+    ratios, facts = pause_ratios(rank.facts), rank.facts
+    return tuple((intervals.union(*facts.spans_of(cause).bounds), ratio) for cause, ratio in ratios.items())
 
 
-def _at(graph: Graph, host: Mapping[int, HostTime], step_us: float, pace: float) -> Untraced:
-    scenario = _unprofiled(graph, host, Scenario(), pace)
-    return Untraced(step_us, pace, host, scenario, simulate(graph, scenario))
+def _at(graph: Graph, host: Mapping[int, HostTime], step_us: float, ratio: float) -> UnprofiledRun:
+    scenario = _without_profiler(graph, host, Scenario(), ratio)
+    return UnprofiledRun(step_us, ratio, host, scenario, simulate(graph, scenario))

@@ -14,7 +14,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
-from ddprof.analyzers.job.whole_run.missing_ranks import late_untraced, timers_complete
+from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete
 from ddprof.findings import Abstention
 from ddprof.units import format_us
 
@@ -31,8 +31,8 @@ SMALL_BYTES = 10 * 2**20  # far below DDP's 25 MiB default bucket
 FASTEST_BUS_BYTES_PER_S = 480e9
 MANY_CALLS = 32
 EQUAL_SHARE = 0.9  # of the typical call, by the shortest
-FEW_UNTRACED = 0.25  # of the ranks: a file that was lost, not a sample
-UNSEEN_CERTAINTY = 0.75  # timers of untraced ranks show a late process, not a slow device
+FEW_MISSING = 0.25  # of the ranks: a file that was lost, not a sample
+UNSEEN_CERTAINTY = 0.75  # timers of missing ranks show a late process, not a slow device
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 
 
@@ -169,13 +169,13 @@ def certainty(exposure: Exposure) -> float:
 
 
 def _doubt(measures: Measures) -> str | None:
-    """Why transfer with untraced members may be waiting for them; None where their timers speak against it, or they
+    """Why transfer with missing members may be waiting for them; None where their timers speak against it, or they
     are so few that the late rank is hardly one of them.
     """
-    late = late_untraced(measures.job)
+    late = late_missing_rank(measures.job)
     if late is not None:
         return f"communication may be waiting: {late.words}"
     count = len(measures.job.missing_ranks)
-    if timers_complete(measures.job) or count <= FEW_UNTRACED * measures.job.world_size:
+    if timers_complete(measures.job) or count <= FEW_MISSING * measures.job.world_size:
         return None
     return f"communication has members among {count} untraced ranks: waiting for them and moving data look alike"

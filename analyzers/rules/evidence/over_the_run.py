@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.pauses import Stalls
+from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.findings import Candidate, Fix
 
 
-def over_the_run(rule_id: str, summary: str, measures: Measures, stalls: Stalls, what: str, fix: Fix) -> Candidate:
+def over_the_run(rule_id: str, summary: str, measures: Measures, pauses: Pauses, what: str, fix: Fix) -> Candidate:
     """The candidate of a rule that saw no such pause in the trace. `what`: the pauses in words, plural."""
-    lost_us = stalls.share * measures.step_us
+    lost_us = pauses.share * measures.step_us
     return Candidate(
         id=rule_id,
         summary=summary,
@@ -18,7 +18,7 @@ def over_the_run(rule_id: str, summary: str, measures: Measures, stalls: Stalls,
         lost_us=lost_us,
         changes=(),
         confidence=0.85,
-        evidence=(run_evidence(measures, stalls, what),),
+        evidence=(run_evidence(measures, pauses, what),),
         fixes=(fix,),
         ceiling_us=lost_us,
     )

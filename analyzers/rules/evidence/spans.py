@@ -7,7 +7,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.pauses import Stalls
+from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.findings import Evidence
 from ddprof.tables import NULL, Table
 from ddprof.units import format_share, format_us
@@ -99,10 +99,10 @@ def charged_us(measures: Measures, culprits: list[int]) -> float:
     return float(job.blame["dur_ns"][mine].sum()) / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
 
 
-def run_evidence(measures: Measures, stalls: Stalls, what: str) -> Evidence:
+def run_evidence(measures: Measures, pauses: Pauses, what: str) -> Evidence:
     """Pauses over the whole run, as the capture recorded them."""
     text = (
-        f"over {stalls.steps} steps outside the trace: {stalls.count} {what}, {format_us(stalls.total_ns / 1e3)} in "
-        f"all ({format_share(stalls.share)} of the time), the longest {format_us(stalls.longest_ns / 1e3)}"
+        f"over {pauses.steps} steps outside the trace: {pauses.count} {what}, {format_us(pauses.total_ns / 1e3)} in "
+        f"all ({format_share(pauses.share)} of the time), the longest {format_us(pauses.longest_ns / 1e3)}"
     )
-    return Evidence(text, measures.job.rank_ids[stalls.position])
+    return Evidence(text, measures.job.rank_ids[pauses.position])

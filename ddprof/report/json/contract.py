@@ -61,7 +61,7 @@ def to_contract(report: Report) -> dict[str, Any]:
             "source": report.steps.source,
             "wall_us": _us(report.steps.wall_us),
             "per_step_us": [_us(v) for v in report.steps.per_step_us],
-            "untraced_us": _finite(report.steps.untraced_us, 3),
+            "untraced_us": _finite(report.steps.unprofiled_us, 3),
         },
         "ledger": {
             "per_rank": {str(rank): _ledger_row(row) for rank, row in report.ledger.per_rank.items()},
@@ -133,7 +133,7 @@ def _from_contract(document: Mapping[str, Any]) -> Report:
             source=steps["source"],
             wall_us=_number(steps["wall_us"]),
             per_step_us=tuple(_number(v) for v in steps["per_step_us"]),
-            untraced_us=steps.get("untraced_us"),
+            unprofiled_us=steps.get("untraced_us"),
         ),
         ledger=Ledger(
             per_rank={int(rank): _ledger_from_json(row) for rank, row in ledger["per_rank"].items()},
@@ -167,7 +167,7 @@ def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
         "ranks": list(finding.ranks),
         "lost_us": _us(finding.lost_us),
         "recoverable_us": _gain_to_json(gain),
-        "recoverable_untraced_us": None if finding.untraced_us is None else _gain_to_json(finding.untraced_us),
+        "recoverable_untraced_us": None if finding.unprofiled_us is None else _gain_to_json(finding.unprofiled_us),
         "predicted_step_us": _us(report.predicted_step_us(finding)),
         "confidence": _finite(finding.confidence, 6),
         "calibration": None if known is None else {"inside": known.inside, "predictions": known.total},
@@ -205,7 +205,7 @@ def _finding_from_json(item: Mapping[str, Any]) -> Finding:
         ranks=tuple(item["ranks"]),
         lost_us=_number(item["lost_us"]),
         recoverable_us=_gain_from_json(item["recoverable_us"]),
-        untraced_us=None if untraced is None else _gain_from_json(untraced),
+        unprofiled_us=None if untraced is None else _gain_from_json(untraced),
         confidence=_number(item["confidence"]),
         evidence=tuple(
             Evidence(e["text"], e.get("rank"), e.get("start_us"), e.get("end_us"), e.get("event"))

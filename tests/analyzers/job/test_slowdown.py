@@ -7,7 +7,7 @@ import pytest
 from labelled_runs import Runs
 
 
-def test_pace_measures_the_slow_device_and_nobody_else(labelled: Runs) -> None:
+def test_slowdown_measures_the_slow_device_and_nobody_else(labelled: Runs) -> None:
     factor = labelled("straggler.compute").measures.compute.factor
     typical = float(np.median(factor))
     assert factor[2] / typical == pytest.approx(1.3, abs=0.03)

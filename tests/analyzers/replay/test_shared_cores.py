@@ -12,7 +12,7 @@ from overlapped import written
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
-from ddprof.analyzers.replay.shared_cores import ALL_CORES, MOVING, crowded_hosts
+from ddprof.analyzers.replay.shared_cores import ALL_CORES, MOVING, hosts_sharing_cores
 from ddprof.findings import Change
 
 STEPS, WORK_US, TRANSFER_US, TAIL_US, LOAD_US = 5, 20_000.0, 12_000.0, 4_000.0, 30_000.0
@@ -31,8 +31,8 @@ def test_work_beside_transfers_speeds_up_as_they_shrink(tmp_path: Path) -> None:
     half, gone = ((Change("scale_transfer", (), (factor,)),) for factor in (0.5, 0.0))
     plenty, two = on_cores(run, 64), on_cores(run, 2)
     assert plenty.step_us(gone) == pytest.approx(step_us, rel=0.01)  # hidden anyway
-    crowd = (2 + 2 * MOVING) / 2
-    assert step_us - two.step_us(gone) == pytest.approx(TRANSFER_US * (1 - 1 / crowd), rel=0.1)
+    factor = (2 + 2 * MOVING) / 2
+    assert step_us - two.step_us(gone) == pytest.approx(TRANSFER_US * (1 - 1 / factor), rel=0.1)
     assert 0.3 < (step_us - two.step_us(half)) / (step_us - two.step_us(gone)) < 0.9
 
 
@@ -60,9 +60,9 @@ def test_ranks_that_no_longer_wait_compute_side_by_side(tmp_path: Path) -> None:
     """Recorded, the late rank had the host to itself; on time it shares it."""
     on_time = (Change("instant_loader"),)
     run = late(tmp_path / "four", 3)
-    alone, crowded = on_cores(run, 64).step_us(on_time), on_cores(run, 2).step_us(on_time)
+    alone, shared = on_cores(run, 64).step_us(on_time), on_cores(run, 2).step_us(on_time)
     assert alone == pytest.approx(WORK_US + 1_000, rel=0.05)
-    assert crowded > 1.2 * alone  # four ranks on two cores; three of them shared these in the recording already
+    assert shared > 1.2 * alone  # four ranks on two cores; three of them shared these in the recording already
     assert on_cores(run, 2).step_us(()) == pytest.approx(run.measures.step_us)
     two = late(tmp_path / "two", 1)
     assert on_cores(two, 2).step_us(on_time) == pytest.approx((WORK_US + 1_000) * (1 + ALL_CORES), rel=0.05)
@@ -72,4 +72,4 @@ def test_hosts_whose_ranks_are_not_all_traced_are_left_alone(tmp_path: Path) -> 
     (run,) = load_runs([written(tmp_path)], Options(cache=False))
     known = {"processors": {"usable": 2, "local_ranks": 3}}
     job = replace(run.job, ranks=tuple(replace(facts, sidecar=known) for facts in run.job.ranks))
-    assert crowded_hosts(build_graph(job)) == ()
+    assert hosts_sharing_cores(build_graph(job)) == ()

@@ -30,7 +30,7 @@ MIN_BUCKET_BYTES = 16 * 1024  # below it a message is a loss or a flag, not grad
 
 
 @dataclass(frozen=True)
-class Backward:
+class Reduction:
     """The reduction of one backward pass in one data-parallel group; times on the reference clock, ns."""
 
     rows: dict[int, Array]  # rank position -> rows of its Ops, in launch order
@@ -60,7 +60,7 @@ def gradient_curve(measures: Measures) -> TransferCurve | None:
     return transfer_curve(traffic.sizes_bytes, traffic.times_us * 1e3, prior)
 
 
-def backwards(graph: Graph, measures: Measures) -> list[Backward]:
+def reductions(graph: Graph, measures: Measures) -> list[Reduction]:
     """Every reduction of the run, in order of group and step."""
     traffic = gradient_traffic(measures)
     if traffic is None:
@@ -72,7 +72,7 @@ def backwards(graph: Graph, measures: Measures) -> list[Backward]:
             chosen = {rank.position: _in_step(rank, rows, step) for rank, rows in members}
             counts = {len(rows) for rows in chosen.values()}
             if len(counts) == 1 and counts != {0}:
-                found.append(_backward([rank for rank, _ in members], chosen, step))
+                found.append(_reduction([rank for rank, _ in members], chosen, step))
     return found
 
 
@@ -98,7 +98,7 @@ def _in_step(rank: RankGraph, rows: Array, step: int) -> Array:
     return chosen
 
 
-def _backward(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> Backward:
+def _reduction(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> Reduction:
     ready, began, ends, gradients = [], [], [], []
     for rank in ranks:
         rows = chosen[rank.position]
@@ -108,7 +108,7 @@ def _backward(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> Ba
         gradients.append(gradients_ready(rank))
     latest = int(np.argmax([r[-1] for r in ready]))
     sizes = ranks[0].facts.comms["size_bytes"][ranks[0].ops.comm[chosen[ranks[0].position]]]
-    return Backward(
+    return Reduction(
         rows=chosen,
         sizes_bytes=np.where(sizes == NULL, 0, sizes).astype(float),
         ready_ns=np.max(np.stack(ready), axis=0),
@@ -130,28 +130,28 @@ def _ready_ns(rank: RankGraph, rows: Array) -> Array:
     return np.where(held, np.maximum(ends, called), called)
 
 
-def filled(backward: Backward) -> tuple[Array, Array]:
+def filled(reduction: Reduction) -> tuple[Array, Array]:
     """Bytes of gradients that exist by a time: cumulative bytes, reference ns; starts at (0, first gradient work)."""
-    total = np.cumsum(backward.sizes_bytes)
-    span = backward.last_ns - backward.began_ns
-    if backward.last_ns - int(backward.ready_ns[0]) < HELD_BACK_SHARE * span:
-        total, ready = total[-1:], backward.ready_ns[-1:]  # all were held back to the end
+    total = np.cumsum(reduction.sizes_bytes)
+    span = reduction.last_ns - reduction.began_ns
+    if reduction.last_ns - int(reduction.ready_ns[0]) < HELD_BACK_SHARE * span:
+        total, ready = total[-1:], reduction.ready_ns[-1:]  # all were held back to the end
     else:
-        ready = backward.ready_ns
-    return np.concatenate(([0.0], total)), np.concatenate(([float(backward.began_ns)], ready.astype(float)))
+        ready = reduction.ready_ns
+    return np.concatenate(([0.0], total)), np.concatenate(([float(reduction.began_ns)], ready.astype(float)))
 
 
-def planned(backward: Backward, cap_bytes: float, first_bytes: float) -> tuple[Array, Array]:
+def planned(reduction: Reduction, cap_bytes: float, first_bytes: float) -> tuple[Array, Array]:
     """Buckets of at most the caps: sizes in bytes and when each is full (reference ns), in order."""
-    total = float(backward.sizes_bytes.sum())
-    if backward.gradients is not None:
-        sizes, offsets = _closed(backward.gradients, cap_bytes, first_bytes)
-        return sizes * total / max(float(sizes.sum()), 1.0), backward.last_ns + offsets
+    total = float(reduction.sizes_bytes.sum())
+    if reduction.gradients is not None:
+        sizes, offsets = _closed(reduction.gradients, cap_bytes, first_bytes)
+        return sizes * total / max(float(sizes.sum()), 1.0), reduction.last_ns + offsets
     count = int(max(0.0, total - first_bytes) // cap_bytes)
     sizes = np.array([min(first_bytes, total), *[cap_bytes] * count])
     rest = total - float(sizes.sum())
     sizes = np.append(sizes, rest) if rest > 1.0 else sizes
-    return sizes, np.interp(np.cumsum(sizes), *filled(backward))
+    return sizes, np.interp(np.cumsum(sizes), *filled(reduction))
 
 
 def _closed(gradients: Gradients, cap_bytes: float, first_bytes: float) -> tuple[Array, Array]:
@@ -187,7 +187,7 @@ class Schedule:
 
 
 def scheduled(
-    backward: Backward,
+    reduction: Reduction,
     curve: TransferCurve,
     cap_bytes: float,
     first_bytes: float,
@@ -200,14 +200,16 @@ def scheduled(
     last bucket's own transfer is the least. Kernels beside communication that was not beside them take `contention`
     longer.
     """
-    sizes, ready = planned(backward, cap_bytes, first_bytes)
-    missed = backward.end_ns - scheduled_end_ns(backward.sizes_bytes, backward.ready_ns, measured)
-    tail = scheduled_end_ns(sizes, ready, curve) - backward.last_ns + missed
+    sizes, ready = planned(reduction, cap_bytes, first_bytes)
+    missed = reduction.end_ns - scheduled_end_ns(reduction.sizes_bytes, reduction.ready_ns, measured)
+    tail = scheduled_end_ns(sizes, ready, curve) - reduction.last_ns + missed
     tail = max(tail, curve.time_ns(float(sizes[-1])))
     hidden = max(0.0, sum(curve.time_ns(size) for size in sizes.tolist()) - tail)
-    before = max(0.0, sum(measured.time_ns(size) for size in backward.sizes_bytes.tolist()) - _recorded_tail(backward))
+    before = max(
+        0.0, sum(measured.time_ns(size) for size in reduction.sizes_bytes.tolist()) - _recorded_tail(reduction)
+    )
     return Schedule(tail + contention * max(0.0, hidden - before), hidden)
 
 
-def _recorded_tail(backward: Backward) -> float:
-    return float(backward.end_ns - backward.last_ns)
+def _recorded_tail(reduction: Reduction) -> float:
+    return float(reduction.end_ns - reduction.last_ns)

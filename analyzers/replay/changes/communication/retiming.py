@@ -11,10 +11,10 @@ from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
-    Backward,
+    Reduction,
     Schedule,
-    backwards,
     gradient_curve,
+    reductions,
     scheduled,
 )
 from ddprof.analyzers.replay.model import Graph, RankGraph
@@ -46,19 +46,19 @@ def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[
     contention = graph.contention or (UNMEASURED_CONTENTION if measures.job.ranks[0].is_device_rank else 0.0)
     rows: dict[int, list[Array]] = {}
     times: dict[int, list[Array]] = {}
-    for backward in backwards(graph, measures):
-        schedule = scheduled(backward, curve, change.values[0], change.values[1], measured, contention)
+    for reduction in reductions(graph, measures):
+        schedule = scheduled(reduction, curve, change.values[0], change.values[1], measured, contention)
         for rank in graph.ranks:
-            if rank.position in backward.rows:
-                mine = backward.rows[rank.position]
+            if rank.position in reduction.rows:
+                mine = reduction.rows[rank.position]
                 rows.setdefault(rank.position, []).append(mine)
-                times.setdefault(rank.position, []).append(_hidden_then(rank, mine, backward, schedule))
+                times.setdefault(rank.position, []).append(_hidden_then(rank, mine, reduction, schedule))
     return {p: Retimed(np.concatenate(rows[p]), np.round(np.concatenate(times[p])).astype(np.int64)) for p in rows}
 
 
-def _hidden_then(rank: RankGraph, rows: Array, backward: Backward, schedule: Schedule) -> Array:
+def _hidden_then(rank: RankGraph, rows: Array, reduction: Reduction, schedule: Schedule) -> Array:
     """Transfers in the recorded calls: the hidden ones as long as the schedule has them (kernels run slower beside)."""
-    room = np.append(np.diff(backward.ready_ns), 0)
+    room = np.append(np.diff(reduction.ready_ns), 0)
     times: Array = np.minimum(rank.ops.transfer_ns[rows], room).astype(float)
     total = float(times[:-1].sum())
     times *= min(1.0, schedule.hidden_ns / total) if total else 0.0
@@ -84,7 +84,7 @@ def scaled_volume(change: Change, graph: Graph, measures: Measures, others: Sequ
     share, packing_ns = change.values[0], change.values[1] if len(change.values) > 1 else 0.0
     result = {}
     for rank in graph.ranks:
-        mine = [b.rows[rank.position] for b in backwards(graph, measures) if rank.position in b.rows]
+        mine = [b.rows[rank.position] for b in reductions(graph, measures) if rank.position in b.rows]
         if not mine:
             continue
         rows = np.concatenate(mine)

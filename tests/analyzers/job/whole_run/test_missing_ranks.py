@@ -10,7 +10,7 @@ from labelled_runs import Runs
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
-from ddprof.analyzers.job.whole_run.missing_ranks import late_untraced, untraced_notes
+from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, missing_rank_notes
 from ddprof.findings import Abstention, Candidate
 
 
@@ -58,11 +58,11 @@ def test_not_judged_without_timers_or_with_a_late_one(labelled: Runs, name: str)
 
 def test_the_rank_that_is_late_and_where(labelled: Runs) -> None:
     name = "comm.bandwidth_bound"
-    late = late_untraced(traced(labelled, name, others(labelled, name, data_ns=40 * MS)).job)
+    late = late_missing_rank(traced(labelled, name, others(labelled, name, data_ns=40 * MS)).job)
     assert late is not None
     assert (late.rank, late.where, late.excess_us) == (3, "in its data loader", 39_000)
     job = traced(labelled, name, others(labelled, name, step_ns=130 * MS)).job
-    (note,) = untraced_notes(job)
+    (note,) = missing_rank_notes(job)
     assert "30 ms per step more than the median rank outside forward, backward and optimizer" in note.issue
     assert "--ranks 0,3" in note.effect
 
@@ -70,5 +70,5 @@ def test_the_rank_that_is_late_and_where(labelled: Runs) -> None:
 def test_waiting_in_backward_is_not_lateness(labelled: Runs) -> None:
     name = "comm.bandwidth_bound"
     timers = others(labelled, name, step_ns=200 * MS, backward_ns=170 * MS)
-    assert late_untraced(traced(labelled, name, timers).job) is None
-    assert late_untraced(traced(labelled, name, {}).job) is None
+    assert late_missing_rank(traced(labelled, name, timers).job) is None
+    assert late_missing_rank(traced(labelled, name, {}).job) is None

@@ -11,7 +11,7 @@ from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 from ddprof.analyzers.engine import Options, load_runs
 
 TRANSFER_US, CALL_US, STEPS = 200.0, 50.0, 6
-Work = Sequence[Sequence[float]]  # per rank and stretch: microseconds of operators before the collective that ends it
+Work = Sequence[Sequence[float]]  # per rank and segment: microseconds of operators before the collective that ends it
 
 
 def written(folder: Path, work_us: Work, host_us: Work | None = None) -> float:
@@ -22,11 +22,11 @@ def written(folder: Path, work_us: Work, host_us: Work | None = None) -> float:
     events: list[Events] = [[] for _ in ranks]
     for step in range(STEPS):
         began = list(now)
-        for stretch in range(len(work_us[0])):
+        for segment in range(len(work_us[0])):
             for rank in ranks:
-                now[rank] += host_us[rank][stretch]
-                events[rank].append(operator(rank, "aten::mm", now[rank], work_us[rank][stretch]))
-                now[rank] += work_us[rank][stretch]
+                now[rank] += host_us[rank][segment]
+                events[rank].append(operator(rank, "aten::mm", now[rank], work_us[rank][segment]))
+                now[rank] += work_us[rank][segment]
                 events[rank].append(operator(rank, "c10d::_allgather_base_", now[rank], CALL_US, **TENSOR))
             ended = max(now) + CALL_US + TRANSFER_US
             for rank in ranks:

@@ -59,7 +59,7 @@ SLOW = Change("scale_compute", (1,), (2.0,), "peers")
 def test_a_rank_of_long_operators_is_not_slowed_by_the_profiler_as_its_peers_are(tmp_path: Path) -> None:
     """Forward of 70 ms takes 65 without the profiler, its peer's 10 ms take 5, all other phases half: 67 + 12 ms.
 
-    One pace for all would leave 0.82 of the peer's 34 ms.
+    One ratio for all would leave 0.82 of the peer's 34 ms.
     """
     repeats = {**USUAL, "forward": 70_000.0, "work": 70_000.0}
     step_us = 70_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
@@ -69,15 +69,15 @@ def test_a_rank_of_long_operators_is_not_slowed_by_the_profiler_as_its_peers_are
     waits = {"forward": (10_000.0, 5_000.0), "backward": (82_000.0, 71_000.0), "optimizer": (4_000.0, 2_000.0)}
     works = {**waits, "forward": (70_000.0, 65_000.0), "backward": (22_000.0, 10_000.0 + moved_us)}
     prices = timed(run, (step_us, bare_us), [waits, works])
-    assert prices.untraced is not None and prices.untraced.pace == pytest.approx(1.0, abs=0.02)
-    first, second = (prices.untraced.host[position].work.paces for position in (0, 1))
+    assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(1.0, abs=0.02)
+    first, second = (prices.unprofiled.host[position].work.ratios for position in (0, 1))
     assert first == {Phase.FORWARD: pytest.approx(0.5), Phase.OPTIMIZER: pytest.approx(0.5)}  # its backward waits
     assert second[Phase.FORWARD] == pytest.approx(65 / 70) and second[Phase.BACKWARD] == pytest.approx(0.5, abs=0.02)
-    assert prices.untraced_us((SLOW,)) == pytest.approx(5_000.0 + 10_000.0 + moved_us + 2_000.0, rel=0.05)
+    assert prices.unprofiled_us((SLOW,)) == pytest.approx(5_000.0 + 10_000.0 + moved_us + 2_000.0, rel=0.05)
 
 
-def test_a_host_that_sleeps_does_not_tell_the_pace_of_its_work(tmp_path: Path) -> None:
-    """It sleeps for 60 ms of its forward with the profiler and without: its peer's pace holds once it does not."""
+def test_a_host_that_sleeps_does_not_tell_the_ratio_of_its_work(tmp_path: Path) -> None:
+    """It sleeps for 60 ms of its forward with the profiler and without: its peer's ratio holds once it does not."""
     sleeps = {**USUAL, "forward": 70_000.0}
     step_us = 70_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
     moved_us = TRANSFER_US * (1 - HANDED_SHARE / 2)
@@ -85,18 +85,18 @@ def test_a_host_that_sleeps_does_not_tell_the_pace_of_its_work(tmp_path: Path) -
     waits = {"forward": (10_000.0, 5_000.0), "backward": (82_000.0, 71_000.0), "optimizer": (4_000.0, 2_000.0)}
     works = {**waits, "forward": (70_000.0, 65_000.0), "backward": (22_000.0, 10_000.0 + moved_us)}
     prices = timed(run, (step_us, 65_000.0 + 10_000.0 + moved_us + 2_000.0), [waits, works])
-    assert prices.untraced is not None
-    assert Phase.FORWARD not in prices.untraced.host[1].work.paces
+    assert prices.unprofiled is not None
+    assert Phase.FORWARD not in prices.unprofiled.host[1].work.ratios
     awake = Change("scale_host", (1,), (6.0,), "peers")
-    assert prices.untraced_us((awake,)) == pytest.approx(5_000.0 + 10_000.0 + moved_us + 2_000.0, rel=0.05)
+    assert prices.unprofiled_us((awake,)) == pytest.approx(5_000.0 + 10_000.0 + moved_us + 2_000.0, rel=0.05)
 
 
-def test_waits_that_only_steps_outside_the_windows_hold_are_no_pace(tmp_path: Path) -> None:
+def test_waits_that_only_steps_outside_the_windows_hold_are_no_ratio(tmp_path: Path) -> None:
     step_us = 10_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
     run = phased(tmp_path, [USUAL, USUAL], step_us)
     works = {"forward": (10_000.0, 8_000.0), "backward": (22_000.0, 17_600.0), "optimizer": (4_000.0, 3_200.0)}
     waits = {**works, "backward": (22_000.0, 44_000.0)}
     prices = timed(run, (step_us, 0.8 * step_us), [works, waits])
-    assert prices.untraced is not None
-    assert set(prices.untraced.host[0].work.paces) == set(Phase)
-    assert set(prices.untraced.host[1].work.paces) == {Phase.FORWARD, Phase.OPTIMIZER}
+    assert prices.unprofiled is not None
+    assert set(prices.unprofiled.host[0].work.ratios) == set(Phase)
+    assert set(prices.unprofiled.host[1].work.ratios) == {Phase.FORWARD, Phase.OPTIMIZER}

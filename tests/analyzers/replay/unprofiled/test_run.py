@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from step_timers import LOAD_US, STEP_US, TRANSFER_US, WORK_US, loaded, priced
 
-from ddprof.analyzers.job.whole_run.unprofiled_steps import untraced_pauses
+from ddprof.analyzers.job.whole_run.unprofiled_steps import pause_ratios
 from ddprof.analyzers.replay.unprofiled.phases import HANDED_SHARE
 from ddprof.findings import Candidate, Change
 
@@ -18,13 +18,13 @@ def test_the_profilers_cost_is_taken_from_the_hosts_work_alone(tmp_path: Path) -
     """9 ms less per step, and loading takes as long as before: its removal wins 10 ms of 21, not 7."""
     run = loaded(tmp_path)
     prices = priced(run, [21_000.0] * 12)
-    assert prices.untraced is not None
+    assert prices.unprofiled is not None
     handed_us = HANDED_SHARE * TRANSFER_US  # half of a transfer is as fast as the host
-    assert prices.untraced.pace == pytest.approx(1 - 9_000.0 / (WORK_US + handed_us), abs=0.01)
-    after = prices.untraced_us((LOADER,))
+    assert prices.unprofiled.ratio == pytest.approx(1 - 9_000.0 / (WORK_US + handed_us), abs=0.01)
+    after = prices.unprofiled_us((LOADER,))
     assert after == pytest.approx(21_000.0 - LOAD_US, rel=0.03)
     candidate = Candidate("input.starved", "", (), LOAD_US, (LOADER,), 0.9)
-    gain = prices.untraced_gain(candidate, prices.interval(candidate, prices.gain_us(candidate)))
+    gain = prices.unprofiled_gain(candidate, prices.interval(candidate, prices.gain_us(candidate)))
     assert gain is not None and gain.value == pytest.approx(LOAD_US, rel=0.05)
     assert gain.low <= gain.value <= gain.high <= 21_000.0
 
@@ -32,23 +32,23 @@ def test_the_profilers_cost_is_taken_from_the_hosts_work_alone(tmp_path: Path) -
 def test_a_pause_that_is_shorter_without_the_profiler_wins_less(tmp_path: Path) -> None:
     run = loaded(tmp_path)
     prices = priced(run, [25_000.0] * 12, data_us=5_000.0)
-    assert untraced_pauses(prices.graph.ranks[0].facts) == {"dataloader": pytest.approx(0.5)}
-    assert prices.untraced is not None and prices.untraced.pace == pytest.approx(1.0, abs=0.02)
-    assert prices.untraced_us((LOADER,)) == pytest.approx(20_000.0, rel=0.03)
+    assert pause_ratios(prices.graph.ranks[0].facts) == {"dataloader": pytest.approx(0.5)}
+    assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(1.0, abs=0.02)
+    assert prices.unprofiled_us((LOADER,)) == pytest.approx(20_000.0, rel=0.03)
 
 
 def test_a_step_that_the_host_cannot_explain_is_scaled(tmp_path: Path) -> None:
     run = loaded(tmp_path)
     prices = priced(run, [5_000.0] * 12)  # shorter than loading alone
-    after = prices.untraced_us((LOADER,))
+    after = prices.unprofiled_us((LOADER,))
     assert after is not None and 0 < after < 5_000.0
-    assert prices.untraced_us(()) == pytest.approx(5_000.0)
+    assert prices.unprofiled_us(()) == pytest.approx(5_000.0)
 
 
-def test_behind_slow_workers_the_timers_tell_the_hosts_pace(tmp_path: Path) -> None:
-    """A step that waits for its batch is as long at any pace of the host; beside loading it takes 15 ms of 20."""
+def test_behind_slow_workers_the_timers_tell_the_hosts_ratio(tmp_path: Path) -> None:
+    """A step that waits for its batch is as long at any ratio of the host; beside loading it takes 15 ms of 20."""
     run = loaded(tmp_path, "_MultiProcessingDataLoaderIter")
     prices = priced(run, [STEP_US] * 12, data_us=15_000.0, workers=1)
-    assert prices.untraced is not None and prices.untraced.pace == pytest.approx(0.75)
+    assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(0.75)
     handed_us = TRANSFER_US * (1 - HANDED_SHARE * 0.25)
-    assert prices.untraced_us((LOADER,)) == pytest.approx(0.75 * WORK_US + handed_us, rel=0.03)
+    assert prices.unprofiled_us((LOADER,)) == pytest.approx(0.75 * WORK_US + handed_us, rel=0.03)

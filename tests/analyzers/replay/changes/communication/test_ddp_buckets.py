@@ -7,15 +7,15 @@ import pytest
 
 from ddprof.analyzers.job.traffic.cost import CostModel
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve
-from ddprof.analyzers.replay.changes.communication.ddp_buckets import Backward, planned, scheduled_end_ns
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import Reduction, planned, scheduled_end_ns
 from ddprof.analyzers.replay.graph.backward import Gradients
 
 MIB = 2.0**20
 
 
-def _pass(total_mb: float, backward_ns: int, gradients: Gradients | None = None) -> Backward:
+def _pass(total_mb: float, backward_ns: int, gradients: Gradients | None = None) -> Reduction:
     size = np.array([total_mb * MIB])
-    return Backward({}, size, np.array([backward_ns]), 0, 2 * backward_ns, gradients)
+    return Reduction({}, size, np.array([backward_ns]), 0, 2 * backward_ns, gradients)
 
 
 def test_the_schedule_agrees_with_the_closed_form() -> None:

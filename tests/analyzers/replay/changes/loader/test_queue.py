@@ -9,7 +9,7 @@ from ddprof.analyzers.replay.changes.loader.queue import queued_step_ns
 
 
 @pytest.mark.parametrize(("workers", "step"), [(0, 100 + 300), (1, 300), (2, 150), (3, 100), (8, 100)])
-def test_the_loaders_pace_is_its_closed_form(workers: int, step: float) -> None:
+def test_the_queues_step_is_its_closed_form(workers: int, step: float) -> None:
     """max(t_step, t_batch / W), and everything in series without workers."""
     costs = [np.array([300e3]), np.array([60e3])]
     assert queued_step_ns(100e3, costs, workers, 2, np.array([70e3, 70e3])) == pytest.approx(step * 1e3, rel=0.01)

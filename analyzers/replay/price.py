@@ -21,7 +21,7 @@ from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
 from ddprof.findings import Candidate, Change, Recoverable
 
 MIN_CONTENTION = 0.005
-# Compute of CPU ranks that share cores runs up to so much faster once the others stop burning or sleeping
+# Compute of CPU ranks that share cores runs up to this much faster once other ranks no longer spin or sleep
 # (docs/workloads.md).
 CPU_DRIFT = 0.2
 LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards such traces)

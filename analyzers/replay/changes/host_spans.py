@@ -11,8 +11,8 @@ from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.model import Anchor, Graph, Scenario
 from ddprof.findings import Change
 
-PREFETCHED_US = 150.0  # a batch taken from a filled prefetch queue (measured on the healthy runs: 0.1 to 0.2 ms)
-FILLED_SHARE = 0.8  # of the time between two saving ranges spent in blocking copies
+PREFETCHED_US = 150.0  # to take a batch from a filled prefetch queue: 0.1 to 0.2 ms on the healthy runs
+FILLED_SHARE = 0.8  # of the time between two saving ranges in blocking copies: from this it is saving, too
 
 
 def remove_host(change: Change, graph: Graph, measures: Measures) -> Scenario:

@@ -1,4 +1,4 @@
-"""Changes of how fast ranks work: as their peers, all alike, or by a factor."""
+"""Changes of how fast ranks work: by a factor, as their peers do, or all alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Where and on what the host blocked: synchronising calls, full launch queues, loaders, communication of CPU ranks."""
+"""Anchors: where the host blocked, and on what.
+
+The host blocks in synchronising calls, in launches into a full queue, in the loader while its workers make a batch,
+and, on CPU ranks, in communication. An anchor holds the operation whose end released it (its target): the last to end,
+of those launched before the call, that had ended when the call returned.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +21,28 @@ from ddprof.tables import Array
 
 _FREE = re.compile(r"^(cuda|hip)Free(Host)?$")  # waits for everything launched before (CUDA runtime documentation)
 _WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
-# A batch that took longer than both was not there when asked for. A hit in the prefetch queue takes ~0.1 ms, more where
-# a large batch is rebuilt from shared memory; workers too slow by just a few percent of the step are rare.
+# A fetch that took longer than both of these blocked: its batch was not ready. Taking a ready batch takes about 0.1 ms,
+# more where a large one is rebuilt from shared memory; workers that are too slow by only a few per cent of the step are
+# rare.
 BLOCKED_FETCH_NS = 500_000
-BLOCKED_FETCH_SHARE = 0.05
-SLACK_NS = 20_000  # a blocked call may return this long before the timestamp of the end it waited for
-# Between the end of a communication of CPU ranks and the thread that waited for it running again, on busy cores; either
-# may be stamped first, as the end is stamped by a thread of the backend.
-WAKE_NS = 300_000
-WAKE_SHARE = 50  # 1 / 50 of a long wait
-WOKEN_SHARE = 5  # 1 / 5 of a wait: the most a host idles on after the communication it waited for
-# The backend's thread releases the waiting one first and stamps the end after it. Where more ranks than cores run, it
-# was seen to be descheduled in between for 12 ms of a wait of 100 ms (four gloo ranks on two busy cores).
-LATE_STAMP_SHARE = 5  # 1 / 5 of the wait, and only where the wait outlasted the arrival of the last member
+BLOCKED_FETCH_SHARE = 0.05  # of the mean step
+SLACK_NS = 20_000  # a blocked call may return this long before the recorded end of its target
+# On CPU ranks the end of a communication is stamped by a thread of the backend, and the waiting thread is woken: on
+# busy cores either may run first, and the other this much later.
+WAKE_NS = 300_000  # of a short wait
+WAKE_DIVISOR = 50  # 1 / 50 of a long wait
+IDLE_ON_DIVISOR = 5  # 1 / 5 of a wait: the most that a host idles on after the communication that it waited for
+# The backend's thread releases the waiting thread first and stamps the end afterwards. With four gloo ranks on two busy
+# cores it was descheduled in between for 12 ms of a wait of 100 ms (measured 2026-11-22).
+LATE_STAMP_DIVISOR = 5  # 1 / 5 of the wait, and only where the wait outlasted the arrival of the last member
 MIN_WAIT_NS = 30_000  # shorter idle pieces beside a communication are Python between operators
 
 
 def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int, arrived_ns: Array) -> Anchors:
-    """Anchors of one rank in time order, none nested in another.
+    """Anchors of one rank in time order; of nested ones only the outermost.
 
-    `arrived_ns`: when the last member of each of the rank's comms had arrived at the latest, own clock; shape (comms,).
+    `base`: the rank's operations (`graph/build.py`). `origin`: its first step mark, ns. `arrived_ns`: for each row of
+    the rank's comms, by when the last member had arrived at the latest, ns on the rank's own clock, shape (comms,).
     """
     end = base["start"] + base["dur"]
     spans = [_syncs(facts), _loader_waits(facts), _full_queue(facts), _host_comm_waits(facts, arrived_ns)]
@@ -66,7 +73,7 @@ def find_anchors(facts: RankFacts, base: dict[str, Array], origin: int, arrived_
 
 
 def _wake(start: Array, end: Array) -> Array:
-    wake: Array = np.maximum(WAKE_NS, (end - start) // WAKE_SHARE)
+    wake: Array = np.maximum(WAKE_NS, (end - start) // WAKE_DIVISOR)
     return wake
 
 
@@ -77,13 +84,13 @@ def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
-    """Fetches that blocked on worker processes: the batch comes when they have it, whatever the consumer does."""
+    """Fetches that blocked on worker processes: the batch comes when the workers have it, whatever this rank does."""
     spans = facts.spans_of("dataloader")
     mine = matches(_WORKERS, facts.strings)[spans["name"]]
     step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0
     mine &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
     if facts.sidecar and not (facts.sidecar.get("dataloader") or {}).get("num_workers"):
-        mine[:] = False  # fetched in this very process: host work, not a wait
+        mine[:] = False  # no workers: the training thread makes the batch itself, which is work, not a wait
     return Anchor.LOADER, *spans.take(mine).bounds
 
 
@@ -94,25 +101,26 @@ def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _host_comm_waits(facts: RankFacts, arrived_ns: Array) -> tuple[Anchor, Array, Array]:
-    """CPU ranks: idle host time that lasts until a communication ends is a wait for it."""
+    """Idle host time of a CPU rank that lasts until a communication ends is a wait for that communication."""
     if facts.is_device_rank or not len(facts.exposed):
         return Anchor.SYNC, np.empty(0, np.int64), np.empty(0, np.int64)
     start, end = intervals.union(*facts.exposed.bounds)
-    # Threads wake a little after the communication they waited for, and buckets are waited for one by one.
+    # A thread wakes a little after the communication it waited for has ended, and buckets are waited for one by one.
     ends = np.sort(facts.comms["end_ns"])
     at = np.searchsorted(ends, end + _wake(start, end), side="right") - 1
     released = np.where(at >= 0, ends[np.maximum(at, 0)], NEVER)
-    woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // WOKEN_SHARE))
+    woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // IDLE_ON_DIVISOR))
     woken |= _late_stamps(facts, start, end, arrived_ns) != NEVER
     waits = woken & (end - start > MIN_WAIT_NS)
     return Anchor.SYNC, start[waits], end[waits]
 
 
 def _late_stamps(facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
-    """The recorded end of the communication that each wait was for, where it was stamped after the wait; else NEVER.
+    """For each wait the recorded end of its communication, where that was stamped after the wait had ended; else NEVER.
 
-    That is the next one to end, if it was launched before the wait, all members arrived during it, and the stamp is not
-    far. Idle time that ended before the last member came waited for something else.
+    The communication of a wait is the next one to end, if it was launched before the wait, its last member arrived
+    during the wait, and its end was stamped soon after. A wait that ended before the last member arrived was for
+    something else.
     """
     comms = facts.comms
     order = np.argsort(comms["end_ns"], kind="stable")
@@ -122,13 +130,13 @@ def _late_stamps(facts: RankFacts, start: Array, end: Array, arrived_ns: Array) 
     comm = order[at[some]]
     launch, stamp, arrived = issued_ns(comms)[comm], comms["end_ns"][comm], arrived_ns[comm]
     ours = (launch <= start[some]) & (start[some] < arrived) & (arrived <= end[some])
-    ours &= stamp - end[some] <= (end - start)[some] // LATE_STAMP_SHARE
+    ours &= stamp - end[some] <= (end - start)[some] // LATE_STAMP_DIVISOR
     found[some[ours]] = stamp[ours]
     return found
 
 
 def _target(base: dict[str, Array], end: Array, start: int, latest: int) -> int:
-    """The last operation to end, of those launched before the call, that ended by `latest`."""
+    """Of the operations launched before `start` that had ended by `latest`, the last to end (index); -1 without any."""
     eligible = np.flatnonzero((base["launch"] <= start) & (end <= latest))
     if not len(eligible):
         return -1

@@ -1,9 +1,9 @@
-"""DDP's gradient buckets: when each gradient exists, and when the last of other buckets would be reduced.
+"""DDP's gradient buckets: when each gradient exists, and when the last bucket of another size would be reduced.
 
-One communication stream: a bucket starts when it is full on every rank and the one before has ended,
-`start_k = max(end_{k-1}, max_r ready_{k,r})`, `end_k = start_k + t(S_k)` (the DDP paper's schedule). Readiness comes
-from the capture's times per parameter where there are any, else from the recorded buckets, with gradients made at an
-even rate between them.
+Buckets are reduced one after another, on one stream. A bucket starts when it is full on every rank and the bucket
+before it has ended: `start_k = max(end_{k-1}, max_r ready_{k,r})`, `end_k = start_k + t(S_k)` (the DDP paper's
+schedule). When a gradient exists comes from capture's times per parameter; where there are none, from the recorded
+buckets, with gradients made at an even rate between them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from ddprof.tables import NULL, Array
 
 GRADIENT_ROLES = ("dp", "replicate", "world", "")
 ALL_REDUCE = OP_CODE["all_reduce"]
-# Buckets that all become ready within this share of the backward pass were held back, not filled late.
-HELD_BACK_SHARE = 0.05
-MIN_BUCKET_BYTES = 16 * 1024  # below it a message is a loss or a flag, not gradients
+HELD_BACK_SHARE = 0.05  # of the backward pass: buckets that all become ready within it were held back, not filled late
+MIN_BUCKET_BYTES = 16 * 1024  # a smaller message is a loss or a flag, not gradients
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def _reduction(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> R
 
 
 def _ready_ns(rank: RankGraph, rows: Array) -> Array:
-    """When each bucket was full on this rank: the end of the compute it waited for, on a CPU rank the call."""
+    """When each bucket was full on this rank: at the end of the compute it waited for; on a CPU rank, at the call."""
     ops = rank.ops
     called = ops.issued_ns[rows]
     if not rank.facts.is_device_rank:
@@ -131,7 +130,7 @@ def _ready_ns(rank: RankGraph, rows: Array) -> Array:
 
 
 def filled(reduction: Reduction) -> tuple[Array, Array]:
-    """Bytes of gradients that exist by a time: cumulative bytes, reference ns; starts at (0, first gradient work)."""
+    """Gradients over time: cumulative bytes, and when so many existed (reference ns); from 0 at the first gradient."""
     total = np.cumsum(reduction.sizes_bytes)
     span = reduction.last_ns - reduction.began_ns
     if reduction.last_ns - int(reduction.ready_ns[0]) < HELD_BACK_SHARE * span:
@@ -155,7 +154,7 @@ def planned(reduction: Reduction, cap_bytes: float, first_bytes: float) -> tuple
 
 
 def _closed(gradients: Gradients, cap_bytes: float, first_bytes: float) -> tuple[Array, Array]:
-    """As DDP's reducer assigns parameters: a bucket is closed by the parameter with which it reaches its limit."""
+    """Buckets as DDP's reducer assigns parameters: the parameter with which a bucket reaches its limit closes it."""
     sizes, offsets = [], []
     held, limit = 0.0, first_bytes
     for size, offset in zip(gradients.size_bytes.tolist(), gradients.offset_ns.tolist(), strict=True):
@@ -196,9 +195,9 @@ def scheduled(
 ) -> Schedule:
     """The reduction under other caps, at the costs of `curve`.
 
-    What the same schedule gets wrong about the recorded buckets, at the `measured` costs, is added to the tail; the
-    last bucket's own transfer is the least. Kernels beside communication that was not beside them take `contention`
-    longer.
+    The error of the same schedule for the recorded buckets, at the `measured` costs, is added to the tail, which is at
+    least the transfer of the last bucket. Kernels beside communication that did not run beside them in the recording
+    take `contention` longer.
     """
     sizes, ready = planned(reduction, cap_bytes, first_bytes)
     missed = reduction.end_ns - scheduled_end_ns(reduction.sizes_bytes, reduction.ready_ns, measured)

@@ -1,4 +1,4 @@
-"""Small collectives gathered into buckets: the latency once, the volume at the cost of the trace's own points."""
+"""Small collectives that share buckets: one latency per bucket, and the volume at the trace's own costs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.findings import Change
 from ddprof.tables import NULL, Array
 
-VOLUME_SHARE = 0.1
-# Calls that share a bucket where the trace holds no sizes: of 1 MiB each if DDP's default takes them, but never so many
-# that nothing is left to overlap.
-MOST_PER_BUCKET, FEWEST_BUCKETS = 25, 3
+VOLUME_SHARE = 0.1  # of a call's cost, where the trace holds one size only: such calls are far below any link's rate
+# Where the trace holds no sizes, calls are taken to be of 1 MiB, and never so many share a bucket that nothing is left
+# to overlap.
+MOST_PER_BUCKET = 25  # calls: DDP's default bucket is 25 MiB
+FEWEST_BUCKETS = 3  # per step
 
 
 def merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
@@ -29,15 +30,15 @@ def merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
         merged = roles[rank.position] & (transfers[rank.position] == 0) & (rank.ops.transfer_ns > 0)
         rows = rank.ops.comm[merged]
         rows = rows[comms["launch_end_ns"][rows] != NULL]
-        # A call that is no longer made takes no host time either.
+        # A call that is not made any more takes no host time either.
         host[rank.position] = (((comms["launch_ns"][rows], comms["launch_end_ns"][rows]), 0.0),)
     return Scenario(transfer_ns=transfers, host_scale=host)
 
 
 def _merged_transfers(graph: Graph, chosen: Mapping[int, Array], cap_bytes: float) -> dict[int, Array]:
-    """New transfer (ns) per operation when consecutive chosen ones of a step share buckets of `cap_bytes`.
+    """New transfers (ns) by position, where consecutive `chosen` operations of a step share buckets of `cap_bytes`.
 
-    The last of a bucket carries it all: the latency once, and the volume at the cost of the trace's own points.
+    The last operation of a bucket carries all of it; the others take no time.
     """
     result = {}
     for rank in graph.ranks:
@@ -60,11 +61,7 @@ def _merged_transfers(graph: Graph, chosen: Mapping[int, Array], cap_bytes: floa
 
 
 def _bucket_ns(model: CostModel | None, sizes: Array, before_ns: float) -> float:
-    """Cost of one bucket in place of its members. Without a model: one member's cost and a tenth of the others'.
-
-    A kind of call with one size only is judged latency-bound for being far below any link's rate, so little of it is
-    volume.
-    """
+    """Cost of one bucket; without a model, the cost of one member and VOLUME_SHARE of the others'."""
     if model is not None:
         return model.time_ns(float(sizes.sum()))
     mean = before_ns / len(sizes)

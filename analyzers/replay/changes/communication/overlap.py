@@ -13,7 +13,7 @@ from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.findings import Change
 from ddprof.tables import Array
 
-FEWEST_TO_OVERLAP = 4  # buckets: a model smaller than a few default buckets needs smaller ones to overlap at all
+FEWEST_TO_OVERLAP = 4  # buckets per step: with fewer there is next to nothing to overlap
 
 
 def overlap(change: Change, graph: Graph, measures: Measures) -> Scenario:
@@ -23,10 +23,10 @@ def overlap(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def _overlapped_transfers(graph: Graph, chosen: Mapping[int, Array], tail_bytes: float) -> dict[int, Array]:
-    """New transfer (ns) per operation when communication could start with the first gradient.
+    """New transfers (ns) by position, where communication starts with the first gradient.
 
-    Of each step, what exceeds the backward pass is left, and at least the last bucket, which nothing can hide
-    (`tail_bytes`; where no sizes were recorded, one of the fewest that overlap at all).
+    Of the transfers of a step that part is left which exceeds the backward pass, and at least the last bucket, which
+    nothing can hide: `tail_bytes` of the volume, or, where no sizes were recorded, one of FEWEST_TO_OVERLAP buckets.
     """
     result = {}
     for rank in graph.ranks:

@@ -1,4 +1,4 @@
-"""Changes of how much is communicated, and in which pieces."""
+"""Changes of how much is communicated and in which pieces: new transfers in place of the recorded ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.findings import Change
 from ddprof.tables import Array
 
-# Kernels beside communication, where the run has none to measure it by: published values are 0 to 10 % (Proteus).
+# How much longer kernels take beside communication, relative, where the run has none to measure it by: Proteus reports
+# 0 to 0.1.
 UNMEASURED_CONTENTION = 0.07
 
 

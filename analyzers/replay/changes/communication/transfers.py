@@ -1,4 +1,4 @@
-"""How long transfers take, piece by piece as recorded: links of another speed."""
+"""Transfers of the recorded collectives at another speed, and which operations a role has."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def speed_groups(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
-    """Operations whose group serves the role; every communication where the role is ''."""
+    """Operations whose process group serves the role, bool per operation; for the role "" every communication."""
     if not role:
         return np.asarray(rank.ops.is_comm)
     job = measures.job
@@ -52,6 +52,6 @@ def has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
 
 
 def sizes_bytes(rank: RankGraph, rows: Array) -> Array:
-    """What each of the operations carries; 0 where that was not recorded."""
+    """Message size of each of the operations `rows`; 0 where it was not recorded."""
     sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
     return np.where(sizes == NULL, 0.0, sizes)

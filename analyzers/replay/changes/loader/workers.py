@@ -15,10 +15,10 @@ from ddprof.analyzers.replay.changes.loader.queue import queued_step_ns
 from ddprof.findings import Change
 from ddprof.tables import Array
 
-# A worker wakes for every batch and takes a core from a rank for a slice of the scheduler, its reader thread another:
-# 2 to 11 ms on six workloads on two virtual cores (`ddprof dev bench workloads`).
+# For every batch a worker wakes and takes a core from a rank for one slice of the scheduler, and its reader thread
+# takes another: 2 to 11 ms per step on six workloads on two virtual cores (docs/workloads.md).
 HANDOVER_US = 5_000.0
-MAX_RANKS = 64  # queues simulated: the slowest loaders; the others never come last
+MAX_RANKS = 64  # queues that are simulated, of the slowest loaders; the others never come last
 
 
 def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
@@ -42,7 +42,7 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
 
 
 def own_work_us(measures: Measures) -> Array:
-    """Per rank, the part of a step that is neither waiting for others nor for batches (us)."""
+    """Per rank, the part of a step (us) that is no communication and no waiting for batches."""
     total: Array = measures.ledger_us.sum(axis=1)
     idle = measures.cause_us("comm_wait") + measures.cause_us("dataloader") + measures.cause_us("comm_transfer")
     own: Array = np.maximum(total - idle, 0.0)
@@ -50,13 +50,13 @@ def own_work_us(measures: Measures) -> Array:
 
 
 def _batch_ns(costs: FetchCosts) -> Array:
-    """Batch times, less what even a prefetched batch takes where the training thread made it."""
+    """Times to make a batch; one that the training thread made itself, without what taking a ready batch takes."""
     inline = costs.source == "inline"
     return np.maximum(costs.cost_ns - (PREFETCHED_US * 1e3 if inline else 0.0), 0.0)
 
 
 def _handover_us(measures: Measures, cores: int) -> float:
-    """What taking a batch over from a worker costs CPU ranks that leave no core of their host free; else 0."""
+    """What CPU ranks pay to take a batch over from a worker, where they leave no core of their host free; else 0."""
     ranks = measures.job.ranks
     return HANDOVER_US if cores and not ranks[0].is_device_rank and _most_on_a_host(measures) >= cores else 0.0
 

@@ -1,6 +1,6 @@
-"""JobFacts to Graph: dependencies of every rank, contracted.
+"""From JobFacts to the Graph that is replayed: the dependencies of every rank, contracted.
 
-Method: Lumos (MLSys'25) for edges between streams, OSDI'25 for communication that starts when its last member has.
+Method: Lumos (MLSys'25) for edges between streams; a communication starts when its last member has arrived (OSDI'25).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previo
 from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
 from ddprof.tables import NULL, Array
 
-CHAIN, POST, FINISH, ANCHOR, MARK = range(5)
-DEFAULT_LAUNCH_LAG_NS = 6_000
-DEFAULT_QUEUE_LAG_NS = 1_000
+CHAIN, POST, FINISH, ANCHOR, MARK = range(5)  # kinds of node: POST and FINISH are the two ends of a communication
+DEFAULT_LAUNCH_LAG_NS = 6_000  # from a launch to the start on an idle stream, where too few operations show it
+DEFAULT_QUEUE_LAG_NS = 1_000  # from one operation's end to the next one's start, where too few operations show it
 NO_LIMIT = np.iinfo(np.int64).max
 
 
@@ -142,9 +142,9 @@ def _host_base(facts: RankFacts, origin: int) -> dict[str, Array]:
 
 
 def _lags(base: dict[str, Array], dep: Array) -> tuple[Array, Array, Array]:
-    """Least lag behind launch, queue and dependency.
+    """Lags (ns) that a start keeps behind its launch, the operation before it on the stream, and its dependency.
 
-    The constraint that bound in the recording reproduces the start exactly.
+    The constraint that bound in the recording gets the lag that reproduces the start exactly, the others a typical one.
     """
     start, launch, previous = base["start"], base["launch"], previous_end(base)
     end = start + base["dur"]

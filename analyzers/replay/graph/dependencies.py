@@ -1,9 +1,10 @@
 """Which operation on another stream each operation had to wait for.
 
-Kineto records that a stream was made to wait, rarely for what. Three readings, in order: a collective waits for the
-compute launched before it (c10d records an event on the current stream); the first kernel after a wait call waits for
-the last finished communication launched before that call; and an operation that starts right when another stream's
-ends, with nothing else to hold it, waited for that one.
+Kineto records that a stream was made to wait, but rarely for what. It is inferred in three ways, in this order:
+
+- A collective waits for the compute launched before it (c10d records an event on the current stream). - The first
+kernel after a wait call waits for the communication, of those launched before the call, that ended last. - An operation
+that starts right when an operation of another stream ends, with nothing else to hold it, waited for that.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ def _compute_after_wait(facts: RankFacts, base: dict[str, Array], end: Array, de
 
 def _coincident(base: dict[str, Array], end: Array, dep: Array, overlap_ns: int) -> None:
     previous = previous_end(base)
-    # Whatever was found so far may be true and still not what held the operation: then the later coincidence replaces
-    # it.
+    # A dependency that was found before may exist and yet have been met long before the start: what ended right before
+    # the start replaces it.
     released = np.where(dep >= 0, end[dep], NEVER)
     free_since = np.maximum(np.maximum(previous, base["launch"]), released)
     held = np.flatnonzero((base["start"] - free_since > HELD_NS) & (free_since != NEVER))

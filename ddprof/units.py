@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+MIB = 2**20  # bytes
 ROUNDS_UP = 0.9995  # of the next unit: 999.6 µs is 1 ms
 
 

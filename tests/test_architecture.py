@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},
-    RULES: {"findings", "causes", "units", "model", "tables", "intervals", FACTS, JOB, EXECUTION, REPLAY},
+    RULES: {"findings", "causes", "averages", "units", "model", "tables", "intervals", FACTS, JOB, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     "analyzers": VOCABULARY | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, "readers", PURE_REPORT},

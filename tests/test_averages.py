@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddprof.averages import interquartile_mean, middle_half
+from ddprof.averages import interquartile_mean, middle_half, typical, typical_row
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40).map(np.array)
 
@@ -17,6 +17,23 @@ def test_a_quarter_at_either_end_does_not_count() -> None:
     assert middle_half(values).tolist() == [2, 4, 5, 6]
     assert interquartile_mean(values) == pytest.approx(7.5)
     assert interquartile_mean(np.array([3.0])) == 3.0
+
+
+def test_of_two_the_smaller_is_typical() -> None:
+    assert typical([3.0, 1.0]) == 1.0
+    assert typical(np.array([9.0, 1.0, 5.0])) == 5.0
+    assert typical_row(np.array([[3.0, 1.0], [2.0, 8.0]])).tolist() == [2.0, 1.0]
+    with pytest.raises(IndexError):
+        typical([])
+
+
+@given(VALUES)
+def test_a_typical_value_occurs_and_half_of_all_are_no_smaller(
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> None:
+    found = typical(values)
+    assert found in values
+    assert (values <= found).sum() * 2 >= len(values) <= (values >= found).sum() * 2
 
 
 @given(VALUES)

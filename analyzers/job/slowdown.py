@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof import intervals
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.work import free_host, host_work, issued_ns, step_compute_ns
 from ddprof.analyzers.job.model import Pipeline
@@ -156,7 +156,7 @@ def _references(tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequenc
             total = float(count.sum())
             if total:
                 durations[name].append(float(time.sum()) / total)
-    return {n: _lower_median(values) for n, values in durations.items() if len(values) > max(1, len(group) // 2)}
+    return {n: averages.typical(values) for n, values in durations.items() if len(values) > max(1, len(group) // 2)}
 
 
 def _launches(table: dict[str, tuple[Array, Array]]) -> dict[str, tuple[float, float]]:
@@ -189,12 +189,6 @@ def _more_work(launches: dict[str, tuple[float, float]], usual: dict[str, float]
     return excess / total if total else 0.0
 
 
-def _lower_median(values: Sequence[float]) -> float:
-    """Of two peers the faster: with one culprit among two ranks, the mean would halve the fault."""
-    ordered = sorted(values)
-    return ordered[(len(ordered) - 1) // 2]
-
-
 def _host_busy(facts: RankFacts) -> Array:
     return intervals.overlap(host_work(facts), facts.steps["start_ns"], facts.steps["end_ns"])
 
@@ -206,7 +200,7 @@ def _from_times(times: Array, groups: Sequence[Sequence[int]]) -> Slowdown:
         rows = np.array(group)
         if len(rows) < 2:
             continue
-        reference = np.sort(times[rows], axis=0)[(len(rows) - 1) // 2]
+        reference = averages.typical_row(times[rows])
         with np.errstate(invalid="ignore", divide="ignore"):
             per_step[rows] = np.where(reference > 0, times[rows] / reference, np.nan)
     ones = np.isfinite(per_step).any(axis=1).astype(float)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.planning.curve import Point, SettingCurve
-from ddprof.analyzers.planning.facts import DEFAULT_CAP_MB, Present, first_bucket_mb
+from ddprof.analyzers.planning.facts import Present, first_bucket_mb
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
     Reduction,
     gradient_curve,
@@ -15,8 +16,8 @@ from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
+from ddprof.units import MIB
 
-MIB = 2.0**20
 CAPS_MB = (0.1, 0.25, 0.5, 1, 2, 4, 6, 8, 10, 15, 20, 25, 35, 50, 75, 100, 150, 200, 300, 400, 600, 800)
 FIRST_MB = (0.1, 0.25, 0.5, 1, 2, 5, 10, 25)
 MEASURED_DOUBT, GUESSED_DOUBT = 0.25, 0.4  # of the predicted gain; guessed: the run's messages have one size
@@ -68,11 +69,11 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
         return bias * modelled(cap_mb, first_mb)
 
     values = sorted({*_useful(CAPS_MB, gradient_bytes / MIB), *([now.bucket_cap_mb] if now.bucket_cap_mb else [])})
-    values = [v for v in values if v <= max(gradient_bytes / MIB * 4, DEFAULT_CAP_MB)]
+    values = [v for v in values if v <= max(gradient_bytes / MIB * 4, DEFAULT_BUCKET_MIB)]
     caps = SettingCurve(
         "bucket_cap_mb", tuple(Point(v, predicted(v, first_bucket_mb(v))) for v in values), now.bucket_cap_mb
     )
-    advised = caps.advised((DEFAULT_CAP_MB, *sorted(values, key=lambda v: abs(v - DEFAULT_CAP_MB))))
+    advised = caps.advised((DEFAULT_BUCKET_MIB, *sorted(values, key=lambda v: abs(v - DEFAULT_BUCKET_MIB))))
     firsts = [v for v in FIRST_MB if v <= advised.value]
     first = SettingCurve(
         "first_bucket_mb", tuple(Point(v, predicted(advised.value, v)) for v in firsts), now.first_bucket_mb
@@ -101,7 +102,7 @@ def _useful(caps_mb: tuple[float, ...], gradient_mb: float) -> list[float]:
     """Caps up to the first that holds all gradients: larger ones are the same bucket."""
     below = [v for v in caps_mb if v < gradient_mb]
     above = [v for v in caps_mb if v >= gradient_mb]
-    return [*below, *above[:1], DEFAULT_CAP_MB]
+    return [*below, *above[:1], DEFAULT_BUCKET_MIB]
 
 
 def _source(passes: list[Reduction]) -> str:

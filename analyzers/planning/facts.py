@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
 from ddprof.analyzers.replay.changes.loader.queue import DEFAULT_PREFETCH
 from ddprof.errors import UsageError
 
 NOW_KEYS = ("num_workers", "prefetch_factor", "bucket_cap_mb", "first_bucket_mb", "cores")
-DEFAULT_CAP_MB, DEFAULT_FIRST_MB = 25.0, 1.0  # torch.nn.parallel.DistributedDataParallel
 
 
 @dataclass(frozen=True)
@@ -89,4 +89,4 @@ def present(measures: Measures, stated: Mapping[str, float]) -> Present:
 
 def first_bucket_mb(cap_mb: float) -> float:
     """DDP's first bucket: 1 MiB, but only where the cap is left at its default (torch 2.13, `distributed.py`)."""
-    return DEFAULT_FIRST_MB if cap_mb == DEFAULT_CAP_MB else cap_mb
+    return DEFAULT_FIRST_BUCKET_MIB if cap_mb == DEFAULT_BUCKET_MIB else cap_mb

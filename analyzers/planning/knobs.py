@@ -19,13 +19,13 @@ from ddprof.analyzers.job.speedups import (
     HALF_PRECISION_SPEEDUP,
     TF32_SPEEDUP,
 )
-from ddprof.analyzers.planning.facts import DEFAULT_CAP_MB, Present, first_bucket_mb, number
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
+from ddprof.analyzers.planning.facts import Present, first_bucket_mb, number
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
 from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
 from ddprof.errors import UsageError
 from ddprof.findings import Change
-
-MIB = 2.0**20
+from ddprof.units import MIB
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _buckets(setting: Setting, measures: Measures, now: Present) -> tuple[Change
 
 def _first_bucket(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
     first = number(setting.key, setting.value, least=0.001, most=1e6)
-    cap = now.bucket_cap_mb or DEFAULT_CAP_MB
+    cap = now.bucket_cap_mb or DEFAULT_BUCKET_MIB
     if gradient_traffic(measures) is None:
         raise UsageError("first_bucket_mb: no all-reduce of gradients between data-parallel ranks in this run")
     return (Change("rebucket", (), (cap * MIB, first * MIB)),)
@@ -120,7 +120,7 @@ def _overlap(setting: Setting, measures: Measures, now: Present) -> tuple[Change
     traffic = gradient_traffic(measures)
     if traffic is None:
         raise UsageError("overlap: no all-reduce of gradients between data-parallel ranks in this run")
-    cap_mb = min(25.0, traffic.total_bytes / 4 / MIB)
+    cap_mb = min(DEFAULT_BUCKET_MIB, traffic.total_bytes / 4 / MIB)
     return (Change("rebucket", (), (cap_mb * MIB, first_bucket_mb(cap_mb) * MIB)),)
 
 

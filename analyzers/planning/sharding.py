@@ -16,20 +16,21 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
+from ddprof.analyzers.planning.layout import USABLE
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve, gradient_traffic, reductions
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
+from ddprof.units import MIB
 
 ELEMENT_BYTES = {"float32": 4.0, "float64": 8.0, "bfloat16": 2.0, "float16": 2.0}
 STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "RMSprop": 1, "Adagrad": 1, "SGD": 1, "Lion": 1}
 DEFAULT_STATES = 2
-UNIT_BYTES = 100 * 2.0**20  # of parameters per FSDP unit where the run has none: a large layer
+UNIT_BYTES = 100 * MIB  # of parameters per FSDP unit where the run has none: a large layer
 FORWARD_SHARE = 1 / 3
 BAND = 0.2
-USABLE = 0.92  # of device memory
-FIRST_MIB, CAP_MIB = 1.0, 25.0
 
 
 @dataclass(frozen=True)
@@ -200,10 +201,9 @@ def _memory(
 def _reduce_exposed_us(prices: Pricer, cost: TransferCurve, size: float, compute_us: float) -> float:
     """Gradients reduced in DDP's default buckets: by the run's own gradient times, else at an even rate."""
     if gradient_traffic(prices.measures) is not None and reductions(prices.graph, prices.measures):
-        mib = 2.0**20
-        changed = prices.step_us((Change("rebucket", (), (CAP_MIB * mib, FIRST_MIB * mib)),))
-        return max(0.0, changed - compute_us)
-    count = max(1.0, size / (CAP_MIB * 2**20))
+        buckets = (DEFAULT_BUCKET_MIB * MIB, DEFAULT_FIRST_BUCKET_MIB * MIB)
+        return max(0.0, prices.step_us((Change("rebucket", (), buckets),)) - compute_us)
+    count = max(1.0, size / (DEFAULT_BUCKET_MIB * MIB))
     total_us = count * cost.time_ns(size / count) / 1e3
     return max(total_us / count, total_us - compute_us * (1 - FORWARD_SHARE))
 
@@ -224,5 +224,5 @@ def _compression(prices: Pricer) -> Compression | None:
     step_us = prices.step_us(())
     free_us = prices.step_us((Change("scale_transfer", (), (0.0,), traffic.role),))
     half, tenth = (step_us - prices.step_us((Change("scale_volume", (), (share,)),)) for share in (0.5, 0.1))
-    packing_us = traffic.total_bytes / 2**20 * execution_of(prices.measures.job).limits.packing_ns_per_mib / 1e3
+    packing_us = traffic.total_bytes / MIB * execution_of(prices.measures.job).limits.packing_ns_per_mib / 1e3
     return Compression(step_us - free_us, max(0.0, half), max(0.0, tenth), packing_us)

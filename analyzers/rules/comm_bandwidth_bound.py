@@ -18,8 +18,9 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
-from ddprof.analyzers.rules.evidence.exposures import GRADIENT_ROLES, certainty, doubtful, of_reason
+from ddprof.analyzers.rules.evidence.exposures import certainty, doubtful, of_reason
 from ddprof.analyzers.rules.evidence.transport import of_job
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us

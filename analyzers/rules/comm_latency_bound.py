@@ -18,12 +18,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
-from ddprof.analyzers.rules.evidence.exposures import DEFAULT_BUCKET_BYTES, of_reason
+from ddprof.analyzers.rules.evidence.exposures import of_reason
 from ddprof.analyzers.rules.evidence.settings import setting, text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import format_bytes, format_us
+from ddprof.units import MIB, format_bytes, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
@@ -37,7 +38,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) pay latency",
             ranks=(),
             lost_us=traffic.exposed_us,
-            changes=(Change("merge_buckets", (), (float(DEFAULT_BUCKET_BYTES),), traffic.role),),
+            changes=(Change("merge_buckets", (), (DEFAULT_BUCKET_MIB * MIB,), traffic.role),),
             confidence=0.9 if known else 0.6,
             evidence=(
                 Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),

@@ -17,12 +17,13 @@ import math
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.replay.changes.communication.overlap import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
-from ddprof.analyzers.rules.evidence.exposures import DEFAULT_BUCKET_BYTES, certainty, doubtful, of_reason
+from ddprof.analyzers.rules.evidence.exposures import certainty, doubtful, of_reason
 from ddprof.analyzers.rules.evidence.settings import setting, text
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import format_bytes, format_share, format_us
+from ddprof.units import MIB, format_bytes, format_share, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -30,9 +31,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield from doubtful(measures, RULE.id, "no_overlap")
     for exposure in of_reason(measures, "no_overlap"):
         traffic = exposure.traffic
-        bucket = min(float(DEFAULT_BUCKET_BYTES), (traffic.total_bytes or math.inf) / FEWEST_TO_OVERLAP)
+        bucket = min(DEFAULT_BUCKET_MIB * MIB, (traffic.total_bytes or math.inf) / FEWEST_TO_OVERLAP)
         volume = f" of {format_bytes(traffic.total_bytes)}" if traffic.total_bytes else ""
-        suggested = f"{max(1, round(bucket / 2**20))}"
+        suggested = f"{max(1, round(bucket / MIB))}"
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.op}{volume} per step starts after the compute that could hide it",

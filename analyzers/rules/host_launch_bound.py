@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import largest_gap
@@ -31,7 +32,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, "a CPU run has no launch queue")
         return
     idle = measures.starved_us
-    typical = float(np.sort(idle)[(len(idle) - 1) // 2])
+    typical = averages.typical(idle)
     if typical < MIN_SHARE * measures.step_us:
         return
     worst = int(np.argmax(idle))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import largest_gap
@@ -88,7 +89,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     idle = measures.cause_us("host_sync")
     if idle.max(initial=0.0) < MIN_SHARE * measures.step_us:
         return
-    typical = float(np.sort(idle)[(len(idle) - 1) // 2])
+    typical = averages.typical(idle)
     worst = int(np.argmax(idle))
     own = np.flatnonzero(idle > OWN_FACTOR * max(typical, MIN_SHARE * measures.step_us))
     numbers = measures.ranks(own) if 0 < len(own) <= len(idle) / 2 else ()

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost
@@ -43,7 +44,7 @@ def _behind(measures: Measures) -> Array:
     loader_us, step_us = measures.host_spans_us["dataloader"], measures.step_us
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
-    typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
+    typical = averages.typical(loader_us)
     late = (loader_us > LATE_FACTOR * typical) & (loader_us - typical > 2 * MIN_SHARE * step_us)
     return np.flatnonzero(late) if late.sum() <= len(loader_us) / 2 else np.empty(0, np.int64)
 
@@ -116,7 +117,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not measures.host_counts["dataloader"].any():
         yield Abstention(RULE.id, "no loader range in the trace: fetching data cannot be told from other host work")
         return
-    typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
+    typical = averages.typical(loader_us)
     behind = _behind(measures)
     late = behind if len(behind) and _alone(measures, behind) else behind[:0]
     # Where a few loaders are far behind, the others' own time must be worth a finding by itself.

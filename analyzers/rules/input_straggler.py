@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
@@ -33,7 +34,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     numbers = measures.ranks(late)
     worst = int(late[np.argmax(loader_us[late])])
-    typical = float(np.sort(loader_us)[(len(loader_us) - 1) // 2])
+    typical = averages.typical(loader_us)
     cost = fetch_cost(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
@@ -43,9 +44,8 @@ def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf
     usable = np.isfinite(factor) & (slowdown.coverage >= MIN_COVERAGE)
     if usable.sum() < 2:
         return np.empty(0, np.int64)
-    typical = np.sort(factor[usable])[(int(usable.sum()) - 1) // 2]
-    ordered = np.sort(np.abs(factor[usable] - typical))
-    spread = 1.4826 * ordered[(len(ordered) - 1) // 2]
+    typical = averages.typical(factor[usable])
+    spread = averages.NORMAL_MAD * averages.typical(np.abs(factor[usable] - typical))
     excess = factor - typical
     slow = usable & (excess > np.maximum(min_excess, NOISE_FACTOR * spread))
     steady = np.zeros(len(factor), bool)
@@ -73,8 +73,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     chosen = chosen[slowdown.more_work[chosen] < 0.1]
     if not len(chosen):
         return
-    known = np.sort(slowdown.factor[np.isfinite(slowdown.factor)])
-    typical = float(known[(len(known) - 1) // 2])
+    typical = averages.typical(slowdown.factor[np.isfinite(slowdown.factor)])
     factors = [float(slowdown.factor[p] / typical) for p in chosen]
     numbers = measures.ranks(chosen)
     slowest = chosen[np.argsort(factors)[::-1]].tolist()

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.measures import Measures
@@ -48,7 +49,7 @@ def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
     usable = np.isfinite(slowdown.factor)
     if usable.sum() < 2:
         return np.empty(0, np.int64), 0.0
-    typical = float(np.sort(times[usable])[(int(usable.sum()) - 1) // 2])
+    typical = averages.typical(times[usable])
     excess = times - typical
     slow = usable & (excess > MIN_EXCESS * typical) & (excess > floor_us)
     chosen = np.flatnonzero(slow)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.tables import Array
 
 MIN_POINTS = 16  # for a slope from nearly equal sizes
@@ -55,7 +56,7 @@ def _narrow_fit(sizes: Array, times: Array) -> CostModel | None:
         return None
     slope = float(np.cov(sizes, times)[0, 1]) / spread**2
     residual = times - times.mean() - slope * (sizes - sizes.mean())
-    typical = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
+    typical = averages.NORMAL_MAD * float(np.median(np.abs(residual - np.median(residual))))
     steepest = max(slope, 0.0) + 2 * typical / (spread * len(sizes) ** 0.5)
     alpha = float(np.median(times)) - steepest * float(np.median(sizes))
     return CostModel(alpha, 1.0 / steepest) if alpha >= 0.5 * float(np.median(times)) and steepest > 0 else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
 
 MIN_RATIO = 1.3  # slower than the typical group; groups of one role differ by a few per cent
@@ -43,7 +44,7 @@ def slow_groups(job: JobFacts) -> list[SlowGroups]:
             if len(found) < 2 or len(np.unique(sizes)) > 1:
                 continue
             medians = {int(g): float(np.median(transfer[rows & (group == g)])) for g in found}
-            typical = sorted(medians.values())[(len(medians) - 1) // 2]
+            typical = averages.typical(medians.values())
             for g, value in medians.items():
                 ratios[role][g].append((value / typical, value, typical))
     steps = max(1, len(job.per_step_ns))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ddprof import intervals
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.intervals import Intervals
@@ -37,7 +37,7 @@ def scaled_to_peers(
     work = busy(slow)
     own = _times(work, places[0])
     others = [np.median(_times(busy(f), place), axis=0) for f, place in zip(peers, places[1:], strict=True)]
-    typical = np.sort(np.array(others), axis=0)[(len(others) - 1) // 2]
+    typical = averages.typical_row(np.array(others))
     return _scaled(work, places[0], own, np.broadcast_to(typical, own.shape))
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ddprof import intervals
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.work import free_host
 from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_phases
@@ -149,5 +149,5 @@ def _exposed_transfers(rank: RankGraph) -> Intervals:
 def typical_ratios(ranks: Mapping[int, PhaseWork], left_out: frozenset[int]) -> dict[Phase, float]:
     """The lower median ratio of each phase over the ranks whose positions are not `left_out`."""
     others = [work.ratios for position, work in ranks.items() if position not in left_out]
-    found = {phase: sorted(ratios[phase] for ratios in others if phase in ratios) for phase in Phase}
-    return {phase: ratios[(len(ratios) - 1) // 2] for phase, ratios in found.items() if ratios}
+    found = {phase: [ratios[phase] for ratios in others if phase in ratios] for phase in Phase}
+    return {phase: averages.typical(ratios) for phase, ratios in found.items() if ratios}

@@ -12,20 +12,19 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete
 from ddprof.findings import Abstention
-from ddprof.units import format_us
+from ddprof.units import MIB, format_us
 
-GRADIENT_ROLES = ("dp", "replicate", "world", "")
 VOLUME = ("bandwidth", "sharding")
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
 LATENCY_COVERS = 0.9  # of the exposed transfer, by the sum of all latencies
 MIN_CALLS = 8
-DEFAULT_BUCKET_BYTES = 25 * 2**20
 TINY_BYTES = 128 * 2**10  # moves in 1 ms at 1 Gbit/s: whatever else such a call takes is not its bytes
-SMALL_BYTES = 10 * 2**20  # far below DDP's 25 MiB default bucket
+SMALL_BYTES = 10 * MIB  # far below DDP's 25 MiB default bucket
 # NCCL's all-reduce on 8 x H100 SXM reaches about this bus bandwidth: calls too short for a default bucket even there
 # carry less than one, whatever the trace says of sizes.
 FASTEST_BUS_BYTES_PER_S = 480e9
@@ -132,7 +131,7 @@ def _below_default_bucket(traffic: Traffic) -> bool:
     if traffic.op != "all_reduce" or traffic.role not in GRADIENT_ROLES or traffic.count < MANY_CALLS:
         return False
     members = max(2, traffic.group_size)
-    least_us = DEFAULT_BUCKET_BYTES * 2 * (members - 1) / members / FASTEST_BUS_BYTES_PER_S * 1e6
+    least_us = DEFAULT_BUCKET_MIB * MIB * 2 * (members - 1) / members / FASTEST_BUS_BYTES_PER_S * 1e6
     return typical_us(traffic) < least_us
 
 

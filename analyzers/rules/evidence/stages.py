@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT
 from ddprof.analyzers.job.measures import Measures
-
-_MESSAGES = ("send_recv", "send", "recv")
 
 
 def unmatched_messages(measures: Measures) -> bool:
     """The job sends and receives, but no trace says to whom."""
-    return any(t.op in _MESSAGES and t.role == "unmatched" for t in measures.comm.traffic)
+    return any(OP_CODE[t.op] in POINT_TO_POINT and t.role == "unmatched" for t in measures.comm.traffic)
 
 
 def unknown_peers(measures: Measures) -> str:

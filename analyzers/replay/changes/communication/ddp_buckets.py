@@ -16,13 +16,13 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
 from ddprof.analyzers.replay.graph.backward import Gradients, backward_start_ns, gradients_ready
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.tables import NULL, Array
 
-GRADIENT_ROLES = ("dp", "replicate", "world", "")
 ALL_REDUCE = OP_CODE["all_reduce"]
 HELD_BACK_SHARE = 0.05  # of the backward pass: buckets that all become ready within it were held back, not filled late
 MIN_BUCKET_BYTES = 16 * 1024  # a smaller message is a loss or a flag, not gradients

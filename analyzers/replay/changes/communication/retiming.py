@@ -9,6 +9,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
     Reduction,
@@ -20,6 +21,7 @@ from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.findings import Change
 from ddprof.tables import Array
+from ddprof.units import MIB
 
 # How much longer kernels take beside communication, relative, where the run has none to measure it by: Proteus reports
 # 0 to 0.1.
@@ -70,7 +72,7 @@ def _hidden_then(rank: RankGraph, rows: Array, reduction: Reduction, schedule: S
 def _altered(curve: TransferCurve, others: Sequence[Change]) -> TransferCurve:
     times, sizes = curve.times_ns.astype(float), curve.sizes_bytes
     for change in others:
-        if change.kind == "scale_transfer" and change.target in ("", "dp", "replicate", "world"):
+        if change.kind == "scale_transfer" and change.target in GRADIENT_ROLES:
             times = times * (change.values[0] if change.values else 0.0)
         elif change.kind == "scale_volume":
             times = np.array([curve.time_ns(float(s) * change.values[0]) for s in sizes])
@@ -91,7 +93,7 @@ def scaled_volume(change: Change, graph: Graph, measures: Measures, others: Sequ
         rows = np.concatenate(mine)
         sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
         ratio = np.array([curve.time_ns(s * share) / max(curve.time_ns(s), 1e-9) for s in sizes])
-        times = rank.ops.transfer_ns[rows] * ratio + packing_ns * sizes / 2**20
+        times = rank.ops.transfer_ns[rows] * ratio + packing_ns * sizes / MIB
         result[rank.position] = Retimed(rows, np.round(times).astype(np.int64))
     return result
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from ddprof.analyzers.execution.cpu_waits import host_waits, latest_release_ns
 from ddprof.analyzers.execution.limits import Limits
+from ddprof.analyzers.execution.operations import Operations
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.transfer_curve import TransferPrior
+from ddprof.intervals import Intervals
+from ddprof.tables import Array
 
 # Operator times of CPU ranks that share cores differ by 10 to 20 % without any fault.
 MIN_COMPUTE_EXCESS = 0.25
@@ -35,9 +42,35 @@ class CpuExecution:
     )
     work_noun = "operators"
     runs_ahead = False
+    waits_between_streams = False
+    messages_last_until_waited_for = True
     peers_by_kernel = False
     compression_hook = "fp16_compress_hook"
     loader_arguments = ""  # there is no copy to a CPU, so pinned memory serves nothing
+
+    def operations(self, facts: RankFacts) -> Operations:
+        """There is no device queue: the streams are the backend's threads, and only communication runs on them."""
+        comms, steps = facts.comms, facts.steps
+        rows = np.flatnonzero((comms["start_ns"] >= steps["start_ns"][0]) & (comms["start_ns"] < steps["end_ns"][-1]))
+        rows = rows[np.lexsort((comms["start_ns"][rows], comms["track"][rows]))]
+        return Operations(
+            row=rows,
+            start_ns=comms["start_ns"][rows],
+            dur_ns=(comms["end_ns"] - comms["start_ns"])[rows],
+            track=comms["track"][rows].astype(np.int64),
+            launch_ns=issued_ns(comms)[rows],
+            is_comm=np.ones(len(rows), bool),
+            is_copy=np.zeros(len(rows), bool),
+            comm=rows,
+        )
+
+    def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
+        """`Work.wait` leaves no event: idle time that lasts until a communication ends."""
+        return host_waits(facts, arrived_ns)
+
+    def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
+        """A thread that waits is released before the backend stamps the end, and either may be descheduled."""
+        return latest_release_ns(facts, start, end, arrived_ns)
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
         """Of operators while the backend's thread moves data: a rank keeps one core busy, and then a second one."""

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+import numpy as np
+
+from ddprof import intervals
 from ddprof.analyzers.execution.limits import Limits
-from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.execution.operations import NEVER, Operations
+from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.slowdown import contention
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE, TransferPrior
+from ddprof.intervals import Intervals
+from ddprof.tables import NULL, Array
+
+SLACK_NS = 20_000  # a blocked call may return this long before the recorded end of what it waited for
 
 
 class DeviceExecution:
@@ -31,9 +39,42 @@ class DeviceExecution:
     )
     work_noun = "kernels"
     runs_ahead = True
+    waits_between_streams = True
+    messages_last_until_waited_for = False
     peers_by_kernel = True
     compression_hook = "bf16_compress_hook"  # needs NCCL
     loader_arguments = ", pin_memory=True"
+
+    def operations(self, facts: RankFacts) -> Operations:
+        """Those that start after the first step mark and are launched before the last."""
+        ops, steps = facts.device_ops, facts.steps
+        launch = np.where(ops["launch_ns"] == NULL, NEVER, ops["launch_ns"])
+        rows = np.flatnonzero((ops["start_ns"] >= steps["start_ns"][0]) & (launch < steps["end_ns"][-1]))
+        rows = rows[np.lexsort((ops["start_ns"][rows], ops["track"][rows]))]
+        track = ops["track"][rows].astype(np.int64)
+        launch = launch[rows]
+        # The first operation of a stream needs something to follow: without a known launch, the first step mark.
+        first = np.ones(len(rows), bool)
+        first[1:] = track[1:] != track[:-1]
+        launch[first & (launch == NEVER)] = steps["start_ns"][0]
+        return Operations(
+            row=rows,
+            start_ns=ops["start_ns"][rows],
+            dur_ns=(ops["end_ns"] - ops["start_ns"])[rows],
+            track=track,
+            launch_ns=launch,
+            is_comm=ops["work"][rows] == Work.COMM,
+            is_copy=ops["work"][rows] == Work.COPY,
+            comm=np.where(ops["comm"][rows] == NULL, -1, ops["comm"][rows]),
+        )
+
+    def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
+        """None: a host waits for its device in synchronising calls."""
+        return intervals.EMPTY
+
+    def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
+        """SLACK_NS after the call returned."""
+        return end + SLACK_NS
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
         """Of kernels that ran both ways: communication kernels take SMs and bandwidth, even while they wait."""

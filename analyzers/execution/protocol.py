@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ddprof.analyzers.execution.limits import Limits
+from ddprof.analyzers.execution.operations import Operations
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.intervals import Intervals
+from ddprof.tables import Array
 
 
 class Execution(Protocol):
@@ -17,8 +20,25 @@ class Execution(Protocol):
     work_noun: str  # what a piece of compute is called: "kernels"
     runs_ahead: bool  # the host fills a launch queue, so what it does costs nothing while the queue is filled
     peers_by_kernel: bool  # the same kernels are compared, whatever else ranks do; otherwise all that they do
+    waits_between_streams: bool  # an operation may wait for one on another stream of its rank
+    messages_last_until_waited_for: bool  # as recorded, however early the data came
     compression_hook: str  # of torch.distributed.algorithms.ddp_comm_hooks.default_hooks
     loader_arguments: str  # that any DataLoader should have, with a comma before each
+
+    def operations(self, facts: RankFacts) -> Operations:
+        """What runs on the rank's streams inside its steps. The rank has one at least."""
+        ...
+
+    def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
+        """When the host waited for communication and no call of its own shows it, each wait by itself.
+
+        `arrived_ns`: for each row of the rank's comms, by when the last member had arrived at the latest, ns.
+        """
+        ...
+
+    def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
+        """For each wait of the host, by when the operation that it was for is recorded to have ended at the latest."""
+        ...
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
         """How much longer compute takes beside communication than alone, relative; 0 where that is unknown."""

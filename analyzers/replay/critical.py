@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import Work
+from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph
+from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph
 from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
 from ddprof.tables import NULL, Array, Column, Schema, Table, concat
 
@@ -179,8 +179,7 @@ class _Lane:
 
 def _op_causes(rank: RankGraph) -> Array:
     cause = np.where(rank.ops.is_comm, CAUSE_CODE["comm_transfer"], CAUSE_CODE["compute"])
-    if rank.facts.is_device_rank and len(cause):
-        cause[rank.facts.device_ops["work"][rank.ops.row] == Work.COPY] = CAUSE_CODE["memcpy"]
+    cause[rank.ops.is_copy] = CAUSE_CODE["memcpy"]
     return cause
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ddprof.analyzers.execution.operations import Operations
+from ddprof.analyzers.execution.protocol import Execution
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.tables import Array
-
-NEVER = -(2**62)  # "no constraint": earlier than any time
 
 
 class Anchor(enum.IntEnum):
@@ -28,16 +28,9 @@ class Anchor(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Ops:
-    """Device operations of one rank in stream order; on a CPU rank, its communications only."""
+class Ops(Operations):
+    """Operations of one rank, and what each of them waits for."""
 
-    row: Array  # of facts.device_ops (of facts.comms on a CPU rank)
-    start_ns: Array
-    dur_ns: Array
-    track: Array
-    launch_ns: Array  # NEVER where unknown
-    is_comm: Array
-    comm: Array  # row of facts.comms, -1
     dep: Array  # index of the operation on another stream it waited for, -1
     launch_lag_ns: Array  # least time from launch to start
     queue_lag_ns: Array  # least time from the previous end on the stream to the start
@@ -45,11 +38,6 @@ class Ops:
     transfer_ns: Array  # of a communication: from the last arrival to the end
     segment: Array  # host segment of the launch
     node: Array  # chain (or communication) it belongs to
-
-    @property
-    def issued_ns(self) -> Array:
-        """When each was launched; where no launch is known, when it started."""
-        return np.where(self.launch_ns == NEVER, self.start_ns, self.launch_ns)
 
 
 @dataclass(frozen=True)
@@ -71,6 +59,7 @@ class RankGraph:
     """One rank, contracted. `order` lists (kind, index) of nodes in an order that respects every edge."""
 
     facts: RankFacts
+    execution: Execution
     position: int
     origin_ns: int  # first step mark
     offset_ns: int  # own clock - reference clock

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.replay.graph.build import ANCHOR, CHAIN, FINISH, MARK, POST
 from ddprof.analyzers.replay.host_time import HostTimeline
-from ddprof.analyzers.replay.model import NEVER, Anchor, Graph, RankGraph, Scenario
+from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph, Scenario
 
 MAX_LEAD = 0.25  # of the span: with less in common the window is too short to cut
 _DEVICE = (CHAIN, POST)  # nodes that begin on a stream

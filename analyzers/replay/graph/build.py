@@ -8,13 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.facts.model import RankFacts, Work
-from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.execution.choose import execution_of, rank_execution
+from ddprof.analyzers.execution.operations import NEVER, Operations
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.graph.anchors import find_anchors
 from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
-from ddprof.analyzers.replay.model import NEVER, Anchors, Graph, Ops, RankGraph
+from ddprof.analyzers.replay.model import Anchors, Graph, Ops, RankGraph
 from ddprof.tables import NULL, Array
 
 CHAIN, POST, FINISH, ANCHOR, MARK = range(5)  # kinds of node: POST and FINISH are the two ends of a communication
@@ -36,17 +37,17 @@ def build_graph(job: JobFacts) -> Graph:
     return Graph(ranks, members, float(np.mean(spans)) if spans else 0.0, execution_of(job).interference(facts))
 
 
-def _beside(facts: RankFacts, base: dict[str, Array]) -> Array:
+def _beside(facts: RankFacts, ops: Operations) -> Array:
     """Share of each operation that ran beside communication; 0 for communication itself."""
     comm = intervals.union(*facts.comms.bounds)
-    share = intervals.overlap(comm, base["start"], base["start"] + base["dur"]) / np.maximum(base["dur"], 1)
-    return np.where(base["is_comm"], 0.0, share)
+    share = intervals.overlap(comm, ops.start_ns, ops.end_ns) / np.maximum(ops.dur_ns, 1)
+    return np.where(ops.is_comm, 0.0, share)
 
 
 def measured_span_ns(rank: RankGraph) -> int:
     """From the first step mark to the later of the last mark and the last device operation launched before it."""
     last = int(rank.marks_ns[-1]) if rank.has_host else rank.origin_ns
-    ends = (rank.ops.start_ns + rank.ops.dur_ns)[rank.ops.launch_ns < int(rank.marks_ns[-1])]
+    ends = rank.ops.end_ns[rank.ops.launch_ns < int(rank.marks_ns[-1])]
     return max([last, *([int(ends.max())] if len(ends) else [])]) - rank.origin_ns
 
 
@@ -64,90 +65,54 @@ def _last_arrivals(job: JobFacts) -> Array:
 
 def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
     facts = job.ranks[position]
-    origin = int(facts.steps["start_ns"][0])
-    base = _device_base(facts, origin) if facts.is_device_rank else _host_base(facts, origin)
+    execution = rank_execution(facts)
+    moved = execution.operations(facts)
     mine = job.members["rank"] == position
     arrived = np.full(len(facts.comms), NEVER)
     np.maximum.at(arrived, job.members["comm"][mine], arrived_ns[mine])
-    anchors = find_anchors(facts, base, origin, arrived)
+    anchors = find_anchors(facts, moved, execution, arrived)
+    origin = int(facts.steps["start_ns"][0])
     begins = np.concatenate(([origin], anchors.end_ns))
-    segment = np.maximum(np.searchsorted(begins, base["launch"], side="right") - 1, 0)
-    dep = find_dependencies(facts, base)
-    lags = _lags(base, dep)
-    transfer = _transfers(job, position, base, anchors)
-    node, first, last = _chains(base, segment, dep, anchors)
+    segment = np.maximum(np.searchsorted(begins, moved.launch_ns, side="right") - 1, 0)
+    dep = find_dependencies(facts, moved) if execution.waits_between_streams else np.full(len(moved.row), -1)
+    launch_lag, queue_lag, dep_lag = _lags(moved, dep)
+    node, first, last = _chains(moved, segment, dep, anchors)
     ops = Ops(
-        base["row"],
-        base["start"],
-        base["dur"],
-        base["track"],
-        base["launch"],
-        base["is_comm"],
-        base["comm"],
-        dep,
-        *lags,
-        transfer,
-        segment,
-        node,
+        **vars(moved),
+        dep=dep,
+        launch_lag_ns=launch_lag,
+        queue_lag_ns=queue_lag,
+        dep_lag_ns=dep_lag,
+        transfer_ns=_transfers(job, position, moved, anchors),
+        segment=segment,
+        node=node,
     )
-    links = _links(job, position, ops)
     marks = facts.steps["end_ns"]
-    order = _order(ops, anchors, marks, first, last)
-    has_host = not facts.is_device_rank or bool((facts.device_ops["launch_ns"] != NULL).any())
-    offset = job.clock.offset_ns(position)
     return RankGraph(
-        facts, position, origin, offset, ops, anchors, marks, first, last, links, order, _beside(facts, base), has_host
+        facts=facts,
+        execution=execution,
+        position=position,
+        origin_ns=origin,
+        offset_ns=job.clock.offset_ns(position),
+        ops=ops,
+        anchors=anchors,
+        marks_ns=marks,
+        node_first=first,
+        node_last=last,
+        links=_links(job, position, ops),
+        order=_order(ops, anchors, marks, first, last),
+        beside=_beside(facts, moved),
+        has_host=knows_launches(facts),
     )
 
 
-def _device_base(facts: RankFacts, origin: int) -> dict[str, Array]:
-    """Operations by track, then start: those that start after the first mark and are launched before the last."""
-    ops = facts.device_ops
-    launch = np.where(ops["launch_ns"] == NULL, NEVER, ops["launch_ns"])
-    rows = np.flatnonzero((ops["start_ns"] >= origin) & (launch < facts.steps["end_ns"][-1]))
-    rows = rows[np.lexsort((ops["start_ns"][rows], ops["track"][rows]))]
-    track = ops["track"][rows].astype(np.int64)
-    launch = launch[rows]
-    # The first operation of a stream needs something to follow: without a known launch, the first step mark.
-    first = np.ones(len(rows), bool)
-    first[1:] = track[1:] != track[:-1]
-    launch[first & (launch == NEVER)] = origin
-    return {
-        "row": rows,
-        "start": ops["start_ns"][rows],
-        "dur": (ops["end_ns"] - ops["start_ns"])[rows],
-        "track": track,
-        "launch": launch,
-        "is_comm": ops["work"][rows] == Work.COMM,
-        "is_copy": ops["work"][rows] == Work.COPY,
-        "comm": np.where(ops["comm"][rows] == NULL, -1, ops["comm"][rows]),
-    }
-
-
-def _host_base(facts: RankFacts, origin: int) -> dict[str, Array]:
-    """A CPU rank has no device queue: its streams are the backend's threads, and only communication runs on them."""
-    comms = facts.comms
-    rows = np.flatnonzero((comms["start_ns"] >= origin) & (comms["start_ns"] < facts.steps["end_ns"][-1]))
-    rows = rows[np.lexsort((comms["start_ns"][rows], comms["track"][rows]))]
-    return {
-        "row": rows,
-        "start": comms["start_ns"][rows],
-        "dur": (comms["end_ns"] - comms["start_ns"])[rows],
-        "track": comms["track"][rows].astype(np.int64),
-        "launch": issued_ns(comms)[rows],
-        "is_comm": np.ones(len(rows), bool),
-        "is_copy": np.zeros(len(rows), bool),
-        "comm": rows,
-    }
-
-
-def _lags(base: dict[str, Array], dep: Array) -> tuple[Array, Array, Array]:
+def _lags(ops: Operations, dep: Array) -> tuple[Array, Array, Array]:
     """Lags (ns) that a start keeps behind its launch, the operation before it on the stream, and its dependency.
 
     The constraint that bound in the recording gets the lag that reproduces the start exactly, the others a typical one.
     """
-    start, launch, previous = base["start"], base["launch"], previous_end(base)
-    end = start + base["dur"]
+    start, launch, previous = ops.start_ns, ops.launch_ns, previous_end(ops)
+    end = start + ops.dur_ns
     waited = np.where(dep >= 0, end[dep], NEVER)
     launch_lag = _typical(
         start - launch, (launch > previous) & (launch > waited) & (launch != NEVER), DEFAULT_LAUNCH_LAG_NS
@@ -168,28 +133,28 @@ def _typical(lag: Array, where: Array, default: int) -> int:
     return int(np.median(values)) if len(values) >= 8 else default
 
 
-def _transfers(job: JobFacts, position: int, base: dict[str, Array], anchors: Anchors) -> Array:
+def _transfers(job: JobFacts, position: int, ops: Operations, anchors: Anchors) -> Array:
     """From the last arrival to the end, per operation; its whole duration where it has no partner."""
     members = job.members
     mine = np.flatnonzero(members["rank"] == position)
     ready = np.full(len(job.ranks[position].comms), NULL)
     np.maximum.at(ready, members["comm"][mine], members["ready_ns"][mine])
-    transfer = base["dur"].copy()
-    at = base["comm"] >= 0
-    known = at & (np.where(at, ready[base["comm"]], NULL) != NULL) if len(ready) else np.zeros(len(at), bool)
-    transfer[known] = (base["start"] + base["dur"])[known] - ready[base["comm"][known]]
+    transfer = ops.dur_ns.copy()
+    at = ops.comm >= 0
+    known = at & (np.where(at, ready[ops.comm], NULL) != NULL) if len(ready) else np.zeros(len(at), bool)
+    transfer[known] = ops.end_ns[known] - ready[ops.comm[known]]
     if not known.any():
         return transfer
-    limit = _message_transfer(job, position)[base["comm"]]
-    if not job.ranks[position].is_device_rank:
-        blocked = _blocked(base, anchors)
+    limit = _message_transfer(job, position)[ops.comm]
+    if rank_execution(job.ranks[position]).messages_last_until_waited_for:
+        blocked = _blocked(ops, anchors)
         limit = np.where((limit < NO_LIMIT) & (blocked > 0), blocked, limit)
     return np.minimum(transfer, limit)
 
 
-def _blocked(base: dict[str, Array], anchors: Anchors) -> Array:
+def _blocked(ops: Operations, anchors: Anchors) -> Array:
     """How long the host had been blocked when each operation ended; 0 where it was not."""
-    end = base["start"] + base["dur"]
+    end = ops.end_ns
     if not len(anchors.start_ns):
         return np.zeros(len(end), np.int64)
     at = np.maximum(np.searchsorted(anchors.start_ns, end) - 1, 0)
@@ -212,9 +177,9 @@ def _message_transfer(job: JobFacts, position: int) -> Array:
     return limit
 
 
-def _chains(base: dict[str, Array], segment: Array, dep: Array, anchors: Anchors) -> tuple[Array, Array, Array]:
+def _chains(ops: Operations, segment: Array, dep: Array, anchors: Anchors) -> tuple[Array, Array, Array]:
     """Chain number of each operation and the first and last operation of each chain."""
-    count = len(base["start"])
+    count = len(ops.start_ns)
     if not count:
         none = np.empty(0, np.int64)
         return none, none, none
@@ -223,11 +188,11 @@ def _chains(base: dict[str, Array], segment: Array, dep: Array, anchors: Anchors
     is_source[anchors.target[anchors.target >= 0]] = True
     begins = np.ones(count, bool)
     begins[1:] = (
-        (base["track"][1:] != base["track"][:-1])
+        (ops.track[1:] != ops.track[:-1])
         | (segment[1:] != segment[:-1])
         | (dep[1:] >= 0)
-        | base["is_comm"][1:]
-        | base["is_comm"][:-1]
+        | ops.is_comm[1:]
+        | ops.is_comm[:-1]
         | is_source[:-1]
     )
     node = np.cumsum(begins) - 1
@@ -250,7 +215,7 @@ def _links(job: JobFacts, position: int, ops: Ops) -> dict[int, tuple[int, ...]]
 
 def _order(ops: Ops, anchors: Anchors, marks: Array, first: Array, last: Array) -> tuple[tuple[int, int], ...]:
     """Nodes by the time they were done: an order in which every dependency precedes its dependants."""
-    end = ops.start_ns + ops.dur_ns
+    end = ops.end_ns
     # A call may be stamped as returned just before what it waited for ended.
     seen = anchors.target >= 0
     np.minimum.at(end, anchors.target[seen], anchors.end_ns[seen])

@@ -1,0 +1,35 @@
+"""What a replay moves on one rank's streams: operations of its device, or on a CPU rank its communications."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.tables import Array
+
+NEVER = -(2**62)  # ns; "no constraint": earlier than any time
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Operations by track, then start. Arrays of one length; times on the rank's own clock."""
+
+    row: Array  # of facts.device_ops (of facts.comms on a CPU rank)
+    start_ns: Array
+    dur_ns: Array
+    track: Array
+    launch_ns: Array  # NEVER where unknown
+    is_comm: Array
+    is_copy: Array  # between host and device
+    comm: Array  # row of facts.comms, -1
+
+    @property
+    def end_ns(self) -> Array:
+        """When each ended."""
+        return np.asarray(self.start_ns + self.dur_ns)
+
+    @property
+    def issued_ns(self) -> Array:
+        """When each was launched; where no launch is known, when it started."""
+        return np.where(self.launch_ns == NEVER, self.start_ns, self.launch_ns)

@@ -202,9 +202,8 @@ def test_nothing_imports_a_mapped_folder_by_its_top_level_name() -> None:
 def test_packages_of_others_stay_where_they_are_needed() -> None:
     wrong = []
     for name, tree in TREES.items():
-        for node in ast.walk(tree):
-            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
             foreign = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - {"ddprof", "tomllib"}
             wrong += [f"{name}:{node.lineno} imports {m}" for m in foreign - OTHERS.get(_unit(name), set())]
     assert wrong == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ CHANGES: dict[str, Callable[[Sequence[Events]], None]] = {
 }
 
 
+@cache
 def _analyzed(traces: Path) -> dict[str, Any]:
     report: dict[str, Any] = ddprof.analyze(traces, cache=False, workers=1).to_dict()
     return report

@@ -14,6 +14,7 @@ from typing import Any
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 REPO = Path(__file__).resolve().parents[2]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+TWO_RANKS = [sys.executable, str(SCRIPTS / "two_ranks.py")]  # in place of torchrun where that is not what is tested
 TIMEOUT_S = 300  # a loaded machine needs two minutes to import DeepSpeed
 
 
@@ -69,6 +70,11 @@ def ddprof_run(out: Path, command: list[str], *options: str, **extra: str) -> Ca
 def script(name: str, *arguments: str) -> list[str]:
     """A two-rank torchrun of one of the scripts beside this file."""
     return [*TORCHRUN, str(SCRIPTS / name), *arguments]
+
+
+def ranks_of(name: str, *arguments: str) -> list[str]:
+    """Two ranks of one of the scripts beside this file, started without torchrun and the seconds of its own torch."""
+    return [*TWO_RANKS, str(SCRIPTS / name), *arguments]
 
 
 def _json(path: Path) -> dict[str, Any]:

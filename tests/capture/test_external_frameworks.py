@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, TORCHRUN, Captured, ddprof_run
+from runs import SCRIPTS, TWO_RANKS, Captured, ddprof_run
 
 from ddprof.analyzers.engine import Options, analyze
 
@@ -34,7 +34,7 @@ PER_WINDOW = {"data": 6, "forward": 6, "backward": 6, "optimizer": 3}  # three s
 )
 def test_steps_and_phases_are_exact(tmp_path: Path, package: str, arguments: list[str]) -> None:
     _needs(package)
-    launcher = [sys.executable] if package == "lightning" else TORCHRUN  # Lightning starts its second rank itself
+    launcher = [sys.executable] if package == "lightning" else TWO_RANKS  # Lightning starts its second rank itself
     command = [*launcher, str(SCRIPTS / "external.py"), *arguments]
     run = ddprof_run(tmp_path, command, "--skip", "3", "--steps", "3", DS_ACCELERATOR="cpu")
     assert run.code == 0, run.output
@@ -64,7 +64,7 @@ def _is_analyzed(run: Captured, unsharded: bool) -> None:
 def test_megatron_core_in_tensor_parallel(tmp_path: Path) -> None:
     """GPTModel of Megatron-core; it has no CPU path, so the script answers for three calls of torch.cuda."""
     _needs("megatron.core")
-    command = [*TORCHRUN, str(SCRIPTS / "megatron_gpt.py")]
+    command = [*TWO_RANKS, str(SCRIPTS / "megatron_gpt.py")]
     run = ddprof_run(tmp_path, command, "--skip", "3", "--steps", "4")
     assert run.code == 0, run.output
     for rank, sidecar in enumerate(run.sidecars):

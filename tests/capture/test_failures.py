@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs import REPO, Captured, ddprof_run, environment, script
+from runs import REPO, Captured, ddprof_run, environment, ranks_of, script
 
 pytestmark = pytest.mark.torch
 
@@ -120,7 +120,7 @@ def test_full_disk(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip("cannot mount a small tmpfs here (needs root)")
     try:
-        run = ddprof_run(small, script("loop.py"))
+        run = ddprof_run(small, ranks_of("loop.py"))
         assert run.code == 0
         assert "finished 14" in run.output
         assert not run.traces
@@ -133,7 +133,7 @@ def test_full_disk(tmp_path: Path) -> None:
 def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    run = ddprof_run(blocked / "runs", script("loop.py", "--steps", "3"), TMPDIR=str(tmp_path))
+    run = ddprof_run(blocked / "runs", ranks_of("loop.py", "--steps", "3"), TMPDIR=str(tmp_path))
     assert run.code == 0
     assert "finished 3" in run.output
     assert "cannot be written (Not a directory): writing to" in run.output

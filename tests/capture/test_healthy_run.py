@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import Captured, ddprof_run, environment, script
+from runs import Captured, ddprof_run, environment, ranks_of
 
 pytestmark = pytest.mark.torch
 
@@ -158,8 +158,8 @@ def test_ranges_are_user_annotations(tmp_path: Path, binding: bool) -> None:
 def test_losses_are_bitwise_equal_with_and_without_capture(tmp_path: Path, wrapper: str) -> None:
     bare, seen = tmp_path / "bare", tmp_path / "seen"
     options = ("--wrapper", wrapper, "--steps", "50", "--losses")
-    subprocess.run(script("loop.py", *options, str(bare)), env=environment(), check=True, capture_output=True)
-    run = ddprof_run(tmp_path / "runs", script("loop.py", *options, str(seen)), "--every", "10")
+    subprocess.run(ranks_of("loop.py", *options, str(bare)), env=environment(), check=True, capture_output=True)
+    run = ddprof_run(tmp_path / "runs", ranks_of("loop.py", *options, str(seen)), "--every", "10")
     assert run.code == 0
     assert len(run.sidecars[0]["windows"]) == 5
     assert bare.read_text().count("\n") == 50
@@ -167,7 +167,7 @@ def test_losses_are_bitwise_equal_with_and_without_capture(tmp_path: Path, wrapp
 
 
 def test_only_chosen_ranks_trace(tmp_path: Path) -> None:
-    run = ddprof_run(tmp_path, script("loop.py"), "--ranks", "1", "--skip", "2", "--steps", "3")
+    run = ddprof_run(tmp_path, ranks_of("loop.py"), "--ranks", "1", "--skip", "2", "--steps", "3")
     assert sorted(run.traces) == [1]
     assert [len(sidecar["steps"]) for sidecar in run.sidecars] == [14, 14]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from runs import REPO, Captured, environment, script
+from runs import REPO, Captured, environment, ranks_of
 
 from ddprof.capture.launcher.live import LiveRank, read_ranks
 from ddprof.cli import status, stop, trigger
@@ -26,7 +26,7 @@ def test_commands_on_a_run_that_has_ended(tmp_path: Path, command: object) -> No
 @pytest.mark.torch
 def test_trigger_status_and_stop_on_a_running_job(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path), "--mode", "monitor", "--name", "t", "--"]
-    command = [*line, *script("loop.py", "--steps", "60", "--sleep", "0.15")]
+    command = [*line, *ranks_of("loop.py", "--steps", "60", "--sleep", "0.15")]
     job = subprocess.Popen(
         command, cwd=REPO, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

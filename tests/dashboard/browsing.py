@@ -33,11 +33,25 @@ def visit(chromium: Any, address: str, path: str) -> list[str]:
     chromium.get_log("performance")
     chromium.get_log("browser")
     chromium.get(address + path)
+    _wait_until_drawn(chromium)
+    return trouble(chromium, address)
+
+
+def turn_to(chromium: Any, address: str, title: str) -> list[str]:
+    """Go to another page by its link in the navigation, as a reader does, and wait until it is drawn; complaints."""
+    link = chromium.find_element("css selector", "#navigation").find_element("link text", title)
+    chromium.execute_script("arguments[0].click()", link)
+    current = f"return document.querySelector('#navigation .current')?.textContent === {json.dumps(title)}"
+    wait_for(chromium, current)
+    _wait_until_drawn(chromium)
+    return trouble(chromium, address)
+
+
+def _wait_until_drawn(chromium: Any) -> None:
     wait_for(chromium, "return document.querySelector('#content h1, #content .notice') !== null")
     wait_for(chromium, "return !document.querySelector('[data-dash-is-loading]')")
     if chromium.execute_script("return document.getElementById('timeline-root') !== null"):
         wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
-    return trouble(chromium, address)
 
 
 def trouble(chromium: Any, address: str) -> list[str]:

@@ -28,8 +28,7 @@ def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) ->
 
 def _visit(chromium: Any, address: str, path: str, theme: str) -> None:
     """Open a page in a theme, with all its tables and what the timeline says of a slice and of a range."""
-    chromium.get(address + path)
-    chromium.add_cookie({"name": "ddprof_theme", "value": theme})
+    chromium.execute_cdp_cmd("Network.setCookie", {"name": "ddprof_theme", "value": theme, "url": address})
     visit(chromium, address, path)
     wait_for(chromium, f"return document.documentElement.dataset.theme === '{theme}'")
     chromium.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")

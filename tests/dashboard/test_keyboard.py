@@ -25,8 +25,9 @@ def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) ->
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
-def test_every_control_has_its_turn_with_tab(chromium: Any, address: str, page: Any) -> None:
-    visit(chromium, address, page.path)
+def test_every_page_opens_and_every_control_has_its_turn_with_tab(chromium: Any, address: str, page: Any) -> None:
+    assert visit(chromium, address, page.path) == []
+    assert chromium.title == "ddprof"
     if page.path == "/what-if":
         wait_for(chromium, "return document.querySelectorAll('#what-if-controls input').length > 3")
     found = walk(chromium)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,3 +32,12 @@ def test_test_files_lie_where_their_sources_lie() -> None:
             if not ((room / f"{name}.py").exists() or (room / name).is_dir() or room.name == name):
                 lost.append(file.relative_to(ROOT).as_posix())
     assert lost == []
+
+
+def test_the_ten_questions_of_a_newcomer_are_answered_by_paths_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Where is it?")[1].split("\n## ")[0]
+    rows = [line.split("|")[2] for line in text.splitlines() if line.startswith("|")][2:]
+    answers = [re.findall(r"`([\w./]+)`", row) for row in rows]
+    assert len(answers) == 10 and all(answers)
+    named = {path for path in re.findall(r"`([\w./]+/[\w./]*)`", text)}
+    assert {path for path in named if not (ROOT / path).exists()} == set()

@@ -39,5 +39,5 @@ def test_the_ten_questions_of_a_newcomer_are_answered_by_paths_that_exist() -> N
     rows = [line.split("|")[2] for line in text.splitlines() if line.startswith("|")][2:]
     answers = [re.findall(r"`([\w./]+)`", row) for row in rows]
     assert len(answers) == 10 and all(answers)
-    named = {path for path in re.findall(r"`([\w./]+/[\w./]*)`", text)}
+    named = set(re.findall(r"`([\w./]+/[\w./]*)`", text))
     assert {path for path in named if not (ROOT / path).exists()} == set()

@@ -1,4 +1,4 @@
-"""Communication of one rank: each kernel's operation, group, sequence and bytes, and messages of send/recv kernels."""
+"""Communication of one rank: each kernel's operation, group, sequence number and bytes; each send/recv's messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _C10D = re.compile(r"^c10d::")
 
 
 def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Table, Table]:
-    """Communication kernels: (device_ops with `comm` filled in, COMMS, MESSAGES); `rows` as `device_ops` returns it."""
+    """Return DEVICE_OPS with column `comm` filled in, COMMS and MESSAGES. `rows`: event row of each operation."""
     at = np.flatnonzero(ops["work"] == Work.COMM)
     if not len(at):
         return ops, COMMS.empty(), MESSAGES.empty()
@@ -67,7 +67,9 @@ class _Arguments:
 
 
 def _argument_rows(trace: RankTrace, events: Array, launch_ns: Array, thread: Array) -> Array:
-    """Row of the collectives table of each kernel: its own, its operator's, or that of the one around the launch."""
+    """Row of the collectives table for each kernel: the kernel's own, its operator's, or that of the call around its
+    launch; -1 where there is none.
+    """
     table = trace.collectives
     found = lookup(table["row"], np.arange(len(table)), events)
     external = trace.events["external_id"]
@@ -96,7 +98,7 @@ def _spanning(trace: RankTrace, candidates: Array, at_ns: Array, thread: Array) 
 
 
 def _operation(trace: RankTrace, ops: Table, at: Array, args: Array) -> Array:
-    """Canonical operation: from the arguments, else the annotation around the launch, else the kernel's name."""
+    """Canonical operation of each kernel: from its arguments, else the range around its launch, else its name."""
     code_of = np.fromiter((collective_op(s) for s in trace.strings), np.int64, len(trace.strings))
     by_name = code_of[ops["name"][at]]
     annotations = np.flatnonzero(
@@ -104,7 +106,7 @@ def _operation(trace: RankTrace, ops: Table, at: Array, args: Array) -> Array:
         | ((trace.events["kind"] == Kind.CPU_OP) & matches(_C10D, trace.strings)[trace.events["name"]])
     )
     around = _spanning(trace, annotations, ops["launch_ns"][at], ops["thread"][at])
-    # A SendRecv kernel is what all_to_all is made of: only the call above tells.
+    # NCCL runs all_to_all as SendRecv kernels: only the call above them says which it is.
     by_call = np.where(around >= 0, code_of[trace.events["name"][annotations[around]]] if len(annotations) else 0, 0)
     table = trace.collectives
     by_args = np.where(args >= 0, code_of[table["op"][args]] if len(table) else 0, 0)
@@ -114,16 +116,13 @@ def _operation(trace: RankTrace, ops: Table, at: Array, args: Array) -> Array:
 
 
 def _total_bytes(op: Array, column: _Arguments) -> Array:
-    """Size S of the bus bandwidth rule: the total array, i.e.
-
-    the output of an all-gather and the input of everything else.
-    """
+    """Message size as nccl-tests counts it: the output of an all-gather, the input of everything else."""
     sent, received = column.of("in_bytes", NULL), column.of("out_bytes", NULL)
     return np.where(op == _GATHER, received, np.where(sent == NULL, received, sent))
 
 
 def _messages(trace: RankTrace, comms: Table, args: Array) -> Table:
-    """Point-to-point payloads: a coalesced batch is ONE kernel, and every call since the last such kernel is in it."""
+    """MESSAGES. Calls are coalesced into one kernel: it carries every call since the previous kernel of its group."""
     p2p = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
     table = trace.collectives
     if not len(p2p):

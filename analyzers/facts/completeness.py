@@ -1,7 +1,7 @@
 """Steps whose device work is in the trace only in part.
 
-A device tracer that runs out of buffers, or a file that ends early, leaves calls that launched work without the work.
-The hole looks like an idle device, and whatever the host did meanwhile would be blamed for it.
+Where a device tracer runs out of buffers, or a file ends early, launch calls are recorded and the work they launched is
+not. The hole looks like an idle device, and whatever the host did meanwhile would be blamed for it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from ddprof.analyzers.facts.names import matches
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 
-# Copies are left out: those within the host, and of no bytes, leave no device record.
+# Copy calls are not counted: copies within the host, and of no bytes, never leave a device record.
 _LAUNCH = re.compile(r"launch\w*kernel", re.IGNORECASE)
-LOST_SHARE = 0.05  # of a step's launches; every whole trace at hand links all of them
-MIN_LOST = 5
-LINKED_SHARE = 0.02  # of all launches: with fewer, correlation does not tie launches to work in this trace at all
+LOST_SHARE = 0.05  # of a step's launches; complete traces (all at hand) link every launch to its work
+MIN_LOST = 5  # launches of a step
+LINKED_SHARE = 0.02  # of all launches; with fewer linked, this trace does not use correlation ids
 
 
 def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[HealthNote]]:
-    """The longest run of steps whose launches nearly all have their device work, whether that is so of all the steps
-    returned, and what was left out.
+    """The longest run of complete steps, whether every step returned is complete, and notes on what was left out.
 
-    All steps are kept where none is complete, or where a hole in the middle would leave fewer than half of them.
+    All steps are returned where that run is shorter than half of them.
     """
     lost, launches = _lost_launches(trace, steps)
     broken = (lost >= MIN_LOST) & (lost > LOST_SHARE * launches)
@@ -45,7 +44,7 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
 
 
 def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array]:
-    """Per step, launches without device work, and all launches; shape (steps,) each."""
+    """Launches without device work, and all launches, per step; each of shape (steps,)."""
     events, count = trace.events, len(steps)
     none = np.zeros(count, np.int64)
     given = (events["correlation"] != NULL) & (events["correlation"] != 0)
@@ -63,7 +62,7 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array]:
 
 
 def _longest_run(sound: Array) -> tuple[int, int]:
-    """Begin and end of the first longest run of true values; (0, 0) where there is none."""
+    """Half-open range of the longest run of true values, the first of equals; (0, 0) where there is none."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], sound, [False])).astype(np.int8)))
     begins, ends = edges[::2], edges[1::2]
     if not len(begins):

@@ -61,7 +61,7 @@ def _work(trace: RankTrace, rows: Array) -> Array:
 
 
 def _launch_rows(trace: RankTrace, rows: Array) -> Array:
-    """Event row of the runtime call with the same correlation; -1 where there is none."""
+    """Event row of the runtime call that has the same correlation id; -1 where there is none."""
     events = trace.events
     runtime = np.flatnonzero(
         (events["kind"] == Kind.RUNTIME) & (events["correlation"] != NULL) & (events["correlation"] != 0)
@@ -70,7 +70,7 @@ def _launch_rows(trace: RankTrace, rows: Array) -> Array:
 
 
 def lookup(keys: Array, values: Array, wanted: Array) -> Array:
-    """`values` of the first equal key for each of `wanted`; -1 where there is none or the key is missing."""
+    """For each of `wanted` the value of the first key that equals it; -1 where there is none or `wanted` is NULL."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(keys, kind="stable")

@@ -1,8 +1,9 @@
 """Device work that was launched before the recording began.
 
-A host that does not wait for its device runs ahead of it, by up to 1,024 launches under CUDA. The recording then opens
-on operations whose launch calls, and with them the arguments of collectives, it never saw. Training repeats itself:
-what a communication stream did before its first recorded launch is what it does at the end of every step.
+A host that does not wait for its device runs ahead of it, by up to 1,024 launches under CUDA. The recording then begins
+with operations whose launch calls it does not hold, nor the arguments that collectives take from them. Steps repeat:
+what a communication stream did before its first recorded launch is what it does at the end of every step. So each early
+communication is described by its twin, the communication at the same place a whole number of steps later.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ _INHERITED = ("op", "group", "size_bytes", "in_bytes", "group_size", "dtype")
 
 
 def is_early(ops: Table) -> Array:
-    """Operations without a launch call on a stream where none so far had one, in a trace that has launch calls.
+    """Which operations started before the first of their stream whose launch was recorded; bool, shape (ops,).
 
-    `ops` needs `track`, `start_ns`, `launch_ns` (DEVICE_OPS); bool, shape (ops,).
+    None in a trace without launch calls. `ops`: columns `track`, `start_ns`, `launch_ns` of DEVICE_OPS.
     """
     launched = ops["launch_ns"] != NULL
     if not launched.any():
@@ -30,15 +31,15 @@ def is_early(ops: Table) -> Array:
 
 
 def early_comms(comms: Table, ops: Table) -> Array:
-    """Which communications are early operations; bool, shape (comms,). None are where nothing runs on a device."""
+    """Which communications are early operations; bool, shape (comms,). None where nothing runs on a device."""
     return is_early(ops)[comms["device_op"]] if len(ops) else np.zeros(len(comms), bool)
 
 
 def describe_early(comms: Table, messages: Table, steps: Table, early: Array) -> tuple[Table, Table]:
-    """COMMS and MESSAGES with what `early` communications (bool, shape (comms,)) share with those a step later:
-    operation, group, sequence, bytes, peers.
+    """COMMS and MESSAGES in which each early communication has its twin's operation, group, bytes and peers, and the
+    sequence number that precedes the twin's. `early`: bool, shape (comms,).
 
-    A stream is left as it is where its steps differ in number of communications, or the names do not repeat.
+    A stream stays as it is where its steps do not hold equally many communications, or names differ from their twins'.
     """
     columns = {name: comms[name].copy() for name in (*_INHERITED, "seq")}
     copied = [messages]
@@ -49,7 +50,7 @@ def describe_early(comms: Table, messages: Table, steps: Table, early: Array) ->
         period = _period(comms["launch_ns"][after], steps)
         if not period:
             continue
-        back = np.arange(len(before), 0, -1)  # how far before the first recorded launch
+        back = np.arange(len(before), 0, -1)  # communications up to the first recorded launch
         twin = after[-back % period]
         unknown = comms["group"][before] == NO_STRING
         other_group = ~unknown & (comms["group"][before] != comms["group"][twin])
@@ -64,7 +65,7 @@ def describe_early(comms: Table, messages: Table, steps: Table, early: Array) ->
 
 
 def _period(launch_ns: Array, steps: Table) -> int:
-    """Communications of a stream per step; 0 where the steps differ."""
+    """How many communications of a stream each step launches; 0 where steps differ."""
     step = np.searchsorted(steps["start_ns"], launch_ns, side="right") - 1
     inside = (step >= 0) & (launch_ns < steps["end_ns"][np.maximum(step, 0)]) if len(steps) else np.zeros(0, bool)
     counts = np.bincount(step[inside], minlength=len(steps)) if len(steps) else np.zeros(1, np.int64)
@@ -72,7 +73,7 @@ def _period(launch_ns: Array, steps: Table) -> int:
 
 
 def _sequence(seq: Array, after: Array, period: int, back: Array) -> Array:
-    """Sequence numbers counted back from the twins' by what they grow in a step; NULL where that is not known."""
+    """Sequence numbers of early communications: the twin's, less what it grows by per step; NULL where unknown."""
     first, second = seq[after[:period]], seq[after[period : 2 * period]]
     if len(second) < period or (first == NULL).any() or (second == NULL).any():
         return np.full(len(back), NULL, np.int64)
@@ -83,7 +84,7 @@ def _sequence(seq: Array, after: Array, period: int, back: Array) -> Array:
 
 
 def _messages_of(messages: Table, twin: Array, owner: Array) -> Table:
-    """The messages of the communications `twin`, as those of `owner` (rows of COMMS, paired)."""
+    """Copies of the messages of communications `twin`, owned by communications `owner` (paired rows of COMMS)."""
     order = np.argsort(messages["comm"], kind="stable")
     ordered = messages["comm"][order]
     begin, end = np.searchsorted(ordered, twin), np.searchsorted(ordered, twin, side="right")

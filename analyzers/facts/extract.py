@@ -29,13 +29,13 @@ from ddprof.analyzers.facts.steps import find_steps, step_marks
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 
-OUTSIDE_SHARE = 0.05  # of the device's work outside every step, before it is worth a note
+OUTSIDE_SHARE = 0.05  # of the device's work; less of it outside every step is not worth a note
 
 
 def rank_facts(trace: RankTrace) -> RankFacts:
     """All facts of one rank. Never raises on odd content: what cannot be judged becomes a health note."""
     steps, source, main, notes = find_steps(trace)
-    # A device that left no events is no CPU run: what its host did says nothing of where the device's time went.
+    # A rank whose device left no events is no CPU rank: where its device's time went is unknown, whatever its host did.
     is_device = trace.device.kind != "cpu" or bool(np.isin(trace.events["kind"], DEVICE_KINDS).any())
     steps, whole, incomplete = complete_steps(trace, steps)
     notes += incomplete

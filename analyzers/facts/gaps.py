@@ -24,7 +24,7 @@ def busy(ops: Table, work: Work) -> Intervals:
 
 
 def exposed_comm(comms: Table, compute: Intervals) -> Table:
-    """Instants with communication and no compute, each given to the running communication that ends last."""
+    """EXPOSED: when communication runs and compute does not, each instant given to the communication that ends last."""
     order = np.argsort(comms["start_ns"], kind="stable")
     start, end = comms["start_ns"][order], comms["end_ns"][order]
     if not len(start):
@@ -67,7 +67,7 @@ def find_gaps(
 
 
 def unexplained(gaps: Table) -> Table:
-    """The same gaps without a cause: where nothing else was recorded, idle time has no known occupant."""
+    """The same gaps, all of cause "unknown": for traces that do not record what else the device or host did."""
     return gaps.replace(cause=np.full(len(gaps), CAUSE_CODE["unknown"]))
 
 
@@ -91,10 +91,11 @@ def _next_op(ops: Table, at_ns: Array) -> Array:
 
 
 def _next_launch(ops: Table, idle: Intervals) -> Array:
-    """When the host call that ends each gap returned: NULL if unknown, the gap's end if nothing follows in the steps,
-    before everything if it was made before the recording.
+    """When the call returned that launched the operation which ends each gap.
 
-    The call counts as host work: it is where modules load, queues fill and pageable memory is staged.
+    NULL where it is unknown, the gap's end where no operation ends the gap, and the start of the first operation where
+    the call was made before the recording. The return, not the call, is what counts: modules load, queues fill up and
+    pageable memory is staged inside the call.
     """
     if not len(ops):
         return idle[1].copy()

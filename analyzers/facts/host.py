@@ -32,14 +32,14 @@ _PHASES = (
 )
 
 
-# A copy call that returns this close to its copy's end, or later, blocked for it; an asynchronous one returns first.
+# A call that returns at most this long before the end of its copy waited for it; an asynchronous call returns earlier.
 BLOCKING_TOLERANCE_NS = 2_000
 
 
 def host_spans(trace: RankTrace, threads: Array, ops: Table) -> Table:
-    """Spans that explain idle time, on the training threads (`threads`: host tracks); sorted by start.
+    """HOST_SPANS, by start: what explains idle time, on the training threads (`threads`: host tracks).
 
-    Spans of one cause may nest; causes may overlap, the ledger decides precedence.
+    Spans of one cause may nest, and spans of several may overlap: gaps.py has their precedence.
     """
     events, strings = trace.events, trace.strings
     kind, name = events["kind"], events["name"]
@@ -61,7 +61,7 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table) -> Table:
 
 
 def _blocking_copies(ops: Table, threads: Array) -> Table:
-    """Asynchronous copy calls that blocked all the same: those of pageable memory return when the copy is done."""
+    """Copy calls that blocked: even an asynchronous copy of pageable memory returns only when it is done."""
     blocked = (ops["work"] == Work.COPY) & (ops["launch_ns"] != NULL) & np.isin(ops["thread"], threads)
     blocked &= ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS
     rows = np.flatnonzero(blocked)
@@ -112,7 +112,7 @@ def phases(trace: RankTrace) -> Table:
 
 
 def stream_waits(trace: RankTrace, threads: Array) -> Table:
-    """cudaStreamWaitEvent calls of the training threads that are not part of launching a collective itself."""
+    """cudaStreamWaitEvent calls of the training threads, without those that are part of launching a collective."""
     events = trace.events
     rows = np.flatnonzero((events["kind"] == Kind.RUNTIME) & is_wait_event(trace.strings)[events["name"]])
     rows = rows[np.isin(events["track"][rows], threads)]

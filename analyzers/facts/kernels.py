@@ -79,7 +79,7 @@ def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
 
 
 def _flops(trace: RankTrace, operator: int, shape: int) -> float:
-    """FLOPs of a call: 2 * m * n * k for products; NaN where the operator or its shapes do not say."""
+    """Floating-point operations of a call: 2 m n k for matrix products; NaN where operator or shapes do not tell."""
     if operator == NO_STRING or shape == NO_STRING:
         return math.nan
     try:
@@ -136,7 +136,7 @@ def memory_summary(trace: RankTrace) -> dict[str, Any]:
 
 
 def _memory_curve(table: Table) -> dict[str, list[int | None]]:
-    """At most `CURVE_POINTS` instants, each the highest of its piece of time, so that the peak is never lost."""
+    """At most `CURVE_POINTS` points, each the maximum of its stretch of time, so that the peak is never lost."""
     order = np.argsort(table["ts_ns"], kind="stable")
     cuts = np.unique(np.linspace(0, len(order), CURVE_POINTS + 1).astype(np.int64))[:-1]
     curve: dict[str, list[int | None]] = {"at_ns": table["ts_ns"][order][cuts].tolist()}

@@ -1,8 +1,9 @@
-"""Point-to-point messages of traces without collective arguments (before PyTorch 2.1): from the calls and the names of
-the ranges inside them, "nccl:send 0->1" and "nccl:recv 0<-1".
+"""Point-to-point messages of traces without collective arguments (before PyTorch 2.1).
 
-A coalesced pair names no peer ("nccl:coalesced"). A pipeline stage has at most two, and exchanges as much with either,
-the next stage first (1F1B's steady state); where the counts contradict that, nothing is said.
+Peers are read from the ranges inside the calls, "nccl:send 0->1" and "nccl:recv 0<-1". The range of a coalesced pair
+("nccl:coalesced") names no peer. A pipeline stage has at most two, and exchanges equally many messages with each, first
+with the next stage (1F1B's steady state): coalesced pairs are given to them in turn, and where the counts contradict
+that, no message is reported.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NAMED = re.compile(r"^\w+:(?:send|recv) (\d+)(?:->|<-)(\d+)$")
 
 
 def named_messages(trace: RankTrace, comms: Table) -> Table:
-    """MESSAGES by the names of calls; empty where peers cannot be told, or are not numbered as in the world."""
+    """MESSAGES, from names; empty where peers cannot be told, or names number ranks otherwise than the job does."""
     calls = _rows(trace, Kind.CPU_OP, _CALL)
     kernels = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT) & (comms["launch_ns"] != NULL))
     kernels = kernels[np.argsort(comms["launch_ns"][kernels], kind="stable")]
@@ -47,14 +48,14 @@ def named_messages(trace: RankTrace, comms: Table) -> Table:
 
 
 def _rows(trace: RankTrace, kind: Kind, pattern: re.Pattern[str]) -> Array:
-    """Events of the kind whose name matches, in order of time."""
+    """Rows of the events of a kind whose name matches, by start."""
     named = np.array([pattern.match(s) is not None for s in trace.strings] or [False])
     rows = np.flatnonzero((trace.events["kind"] == kind) & named[trace.events["name"]])
     return rows[np.argsort(trace.events["ts_ns"][rows], kind="stable")]
 
 
 def _peers(trace: RankTrace, calls: Array) -> tuple[int | None, Array]:
-    """Our own number in the names, and the peer of each call; NULL where no range inside it names one."""
+    """This rank's number in the names, and the peer of each call; NULL where no range inside the call names one."""
     ranges = _rows(trace, Kind.ANNOTATION, _NAMED)
     peer = np.full(len(calls), NULL)
     if not len(ranges):
@@ -70,7 +71,7 @@ def _peers(trace: RankTrace, calls: Array) -> tuple[int | None, Array]:
 
 
 def _turns(unnamed: Array, owner: Array) -> Array:
-    """Place of each coalesced kernel among those that follow one another without a named call between them."""
+    """Index of each coalesced kernel in its run of coalesced kernels, which named calls end; shape (calls,)."""
     fresh = np.ones(len(owner), bool)
     fresh[1:] = (owner[1:] != owner[:-1]) | ~unnamed[:-1]
     count = np.cumsum(fresh & unnamed)
@@ -79,7 +80,7 @@ def _turns(unnamed: Array, owner: Array) -> Array:
 
 
 def _completed(peer: Array, is_send: Array, owner: Array) -> Array | None:
-    """Peers with those of coalesced pairs filled in; None where they cannot be told."""
+    """Peers, those of coalesced pairs included; None where they cannot be told."""
     known = np.unique(peer[peer != NULL])
     unnamed = peer == NULL
     if not unnamed.any():

@@ -30,7 +30,7 @@ COLLECTIVE_OPS = (
 )
 OP_CODE = {name: code for code, name in enumerate(COLLECTIVE_OPS)}
 POINT_TO_POINT = tuple(OP_CODE[name] for name in ("send", "recv", "send_recv"))
-# A member may leave before the others are done: the shortest member's duration is not the transfer.
+# A member may leave before the others are done, so the shortest member's duration is not the transfer.
 ROOTED = tuple(OP_CODE[name] for name in ("broadcast", "reduce", "gather", "scatter"))
 
 # Order matters: the first pattern that matches wins.
@@ -95,7 +95,7 @@ _GEMM = re.compile(
 
 
 def matches(regex: re.Pattern[str], strings: Sequence[str]) -> Array:
-    """Boolean per string of the dictionary: does the pattern occur in it. shape (len(strings),)."""
+    """In which strings the pattern occurs; bool, shape (strings,)."""
     return np.fromiter((regex.search(s) is not None for s in strings), bool, len(strings))
 
 

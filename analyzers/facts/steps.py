@@ -1,4 +1,4 @@
-"""Steps of a rank: ProfilerStep marks, else training annotations, else the whole window as one step, and said so."""
+"""Steps of a rank: from ProfilerStep marks, else from annotations of training, else the whole window as one step."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
 _OPTIMIZER = re.compile(r"^Optimizer\.step#|^ddprof::optimizer$|^optimizer[._ ]?step|optimizer_step", re.IGNORECASE)
 _FORWARD = re.compile(r"DataParallel\.forward|^ddprof::forward$|^forward$|^## ?forward", re.IGNORECASE)
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
-MIN_MARKS = 2  # one repetition is needed before a mark can be called periodic
+MIN_MARKS = 2  # a mark that does not repeat is no boundary of steps
 
 
 def find_steps(trace: RankTrace) -> tuple[Table, str, int | None, list[HealthNote]]:
-    """The steps, where they come from, the host track that carries the marks, and what is wrong with them."""
+    """Return STEPS, their source (RankFacts.step_source), the host track that carries the marks, and health notes."""
     events = trace.events
     host = np.isin(events["kind"], (Kind.ANNOTATION, Kind.CPU_OP, Kind.PYTHON))
     marks = host & matches(_PROFILER_STEP, trace.strings)[events["name"]]
@@ -61,7 +61,9 @@ def _step_number(strings: Sequence[str], name: int) -> int:
 
 
 def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
-    """Step boundary = first loader fetch (or forward) after an optimizer step; else successive optimizer steps."""
+    """A step begins with the first loader fetch, else the first forward, after an optimizer step; where neither is
+    annotated, with an optimizer step. None where nothing repeats.
+    """
     events = trace.events
     optimizer_ns = _outermost_starts(trace, host & matches(_OPTIMIZER, trace.strings)[events["name"]])
     loader_ns = _outermost_starts(trace, host & is_dataloader(trace.strings)[events["name"]])
@@ -97,7 +99,7 @@ def _steps_from_boundaries(boundaries: Array) -> Table:
 
 
 def _window(trace: RankTrace) -> tuple[int, int]:
-    """First start and last end of host and device work, profiler bookkeeping left out."""
+    """First start and last end of host and device work (ns), without the profiler's own."""
     events = trace.events
     keep = ~np.isin(events["kind"], (Kind.OVERHEAD, Kind.OTHER, Kind.GPU_ANNOTATION))
     if not keep.any():
@@ -107,8 +109,8 @@ def _window(trace: RankTrace) -> tuple[int, int]:
 
 
 def _host_end(trace: RankTrace, host: Array) -> int:
-    """When the host was through with its last step: the end of all it did, but for the wait for the device with which
-    the profiler ends (a host that runs ahead spends several steps' time in it).
+    """End of the host's last step (ns): of its last event, but for the device synchronisation with which the profiler
+    stops. A host that runs ahead spends several steps' time in that.
     """
     events = trace.events
     rows = np.flatnonzero(host | (events["kind"] == Kind.RUNTIME))

@@ -23,7 +23,7 @@ from ddprof.analyzers.facts.model import TABLES, RankFacts
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
 from ddprof.tables import read_parquet, write_parquet
 
-# What facts are made by: a change in any of these files makes every cached fact stale.
+# The modules that make facts: a change of any of these files makes all cached facts stale.
 _MAKERS = {"ddprof": "*.py", "ddprof.readers": "**/*.py", "ddprof.analyzers.facts": "**/*.py"}
 
 
@@ -94,7 +94,7 @@ def _plain(value: Any) -> Any:
 
 
 def load(folder: Path) -> RankFacts | None:
-    """Facts saved before; None where there are none or they cannot be read."""
+    """Facts that were saved; None where there are none or they cannot be read."""
     if not (folder / "facts.json").is_file():
         return None
     try:

@@ -1,4 +1,4 @@
-"""What keeps a rank busy, whether its device is an accelerator or the host thread itself."""
+"""When a rank computes and when its host is free, for device ranks and CPU ranks alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 
-FULL_QUEUE_NS = 300_000  # a launch call normally takes ~3 us; this long means the queue was full
+FULL_QUEUE_NS = 300_000  # a launch call takes about 3 us; one that takes longer than this found the queue full
 
 
 def host_work(facts: RankFacts) -> Intervals:
@@ -21,7 +21,7 @@ def host_work(facts: RankFacts) -> Intervals:
 def free_host(facts: RankFacts) -> Intervals:
     """When the host is free to run: not blocked, loading, collecting, allocating or saving.
 
-    On a CPU rank that is between its operators.
+    On a CPU rank: time between operators that is booked to host_launch.
     """
     if not facts.is_device_rank:
         return facts.gaps_of("host_launch").bounds
@@ -48,7 +48,7 @@ def stage_work(facts: RankFacts) -> Intervals:
 
 
 def step_compute_ns(facts: RankFacts) -> Array:
-    """Compute time of each step, ns, shape (steps,); a kernel counts in full, in the step it was launched in."""
+    """Compute time of each step, ns, shape (steps,). A kernel counts in full in the step that launched it."""
     if not facts.is_device_rank:
         return intervals.overlap(host_work(facts), *facts.steps.bounds)
     ops, count = facts.device_ops, len(facts.steps)
@@ -58,7 +58,7 @@ def step_compute_ns(facts: RankFacts) -> Array:
 
 
 def knows_launches(facts: RankFacts) -> bool:
-    """Whether the trace says when work was issued: that of a CPU rank always, a device's if it holds host calls."""
+    """Whether the trace says when work was issued: on a CPU rank always, on a device rank if it holds host calls."""
     return not facts.is_device_rank or bool((facts.device_ops["launch_ns"] != NULL).any())
 
 
@@ -68,7 +68,7 @@ def lost_device(facts: RankFacts) -> bool:
 
 
 def hides_waits(facts: RankFacts) -> bool:
-    """Whether waits for other ranks look like host time: on a CPU rank whose trace holds no communication."""
+    """Whether waits for other ranks look like host time: on a CPU rank whose communication was not recorded."""
     return not facts.is_device_rank and not len(facts.comms)
 
 
@@ -78,7 +78,7 @@ def issued_ns(table: Table) -> Array:
 
 
 def blocked_launches(ops: Table) -> Array:
-    """Which operations were launched by a call that blocked for a full queue, bool of shape (device_ops,)."""
+    """Which operations were launched by a call that waited for room in the queue; bool, shape (device_ops,)."""
     return np.asarray((ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > FULL_QUEUE_NS))
 
 

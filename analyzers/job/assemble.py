@@ -57,7 +57,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
 
 
 def _per_step(ranks: Sequence[RankFacts]) -> list[int]:
-    """Mean over ranks of each step's wall time, by step number where steps are marked, else by position."""
+    """Wall time of each step, mean over ranks, ns; steps are paired by number where marked, else by position."""
     walls: dict[int, list[int]] = {}
     for facts in ranks:
         length = facts.steps["end_ns"] - facts.steps["start_ns"]

@@ -14,7 +14,7 @@ from ddprof.tables import NULL, Array
 _TO_DEVICE = re.compile(r"HtoD|HostToDevice|H2D", re.IGNORECASE)
 _PAGEABLE = re.compile(r"pageable", re.IGNORECASE)
 _PINNED = re.compile(r"pinned", re.IGNORECASE)
-# Small copies are staged and return at once whatever the memory; only larger ones show by blocking.
+# Smaller copies are staged and return at once whatever the memory: only from this size on does blocking tell.
 MIN_SIZE_BYTES = 64 * 1024
 
 

@@ -1,7 +1,7 @@
 """POP efficiencies, overlap, bus bandwidth and MFU of a job.
 
 POP's standard metrics: parallel efficiency = load balance x communication efficiency, and communication efficiency =
-serialisation x transfer, where the transfer-free time comes from replaying the run with instant transfers.
+serialisation x transfer. The time without transfers comes from a replay in which they are instant.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
 
 
 def last_arrivals(measures: Measures) -> dict[str, Any]:
-    """How often each rank came last, over matched operations of several members: {"of": n, "by_rank": {rank: k}}."""
+    """How often each rank arrived last, of the operations with several members: {"of": n, "by_rank": {rank: k}}."""
     late = measures.job.instances["late"]
     known = late[late != NULL]
     positions, counts = np.unique(known, return_counts=True)
@@ -65,7 +65,7 @@ def last_arrivals(measures: Measures) -> dict[str, Any]:
 
 
 def _overlap(measures: Measures) -> float | None:
-    """Share of the transfer time that runs beside compute."""
+    """Share of the transfer time that compute hides."""
     total = sum(t.transfer_us for t in measures.comm.traffic)
     return 1.0 - sum(t.exposed_us for t in measures.comm.traffic) / total if total > 0 else None
 

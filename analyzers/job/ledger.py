@@ -17,11 +17,11 @@ from ddprof.tables import Array, Table, concat
 
 
 def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
-    """For one rank, the disjoint interval sets of every cause except pipeline_bubble (own clock).
+    """Disjoint interval sets of one rank by cause, on its own clock; pipeline_bubble has none.
 
-    `ready_ns`: when each comm had all its members, shape (comms,).
+    `ready_ns`, shape (comms,): when each communication had all its members.
     """
-    moving = intervals.union(ready_ns, facts.comms["end_ns"])  # some communication has all its members
+    moving = intervals.union(ready_ns, facts.comms["end_ns"])  # in a communication whose members have all arrived
     exposed = facts.exposed.bounds
     sets = {
         "compute": compute_work(facts),
@@ -35,10 +35,10 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
 
 
 def build_ledger(ranks: Sequence[RankFacts], members: Table, bubble_ns: Array) -> Table:
-    """LEDGER with one row per (rank, step, cause).
+    """LEDGER: one row per rank, step and cause.
 
-    `bubble_ns`: unavoidable pipeline wait that each rank may book per step, shape (ranks,). Waiting on another pipeline
-    stage is pipeline_bubble up to that allowance and comm_wait beyond it.
+    `bubble_ns`, shape (ranks,): pipeline wait per step that the schedule makes unavoidable. Waiting for another stage
+    is booked to pipeline_bubble up to that allowance, and to comm_wait beyond it.
     """
     tables = [LEDGER.empty()]
     for position, facts in enumerate(ranks):

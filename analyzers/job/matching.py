@@ -1,4 +1,7 @@
-"""The same collective on every rank: by (group, sequence), else by order within the step, never by name or duration."""
+"""Which rows of the ranks' COMMS are one collective: by group and sequence number, else by order within the step.
+
+Never by name or duration: names recur, and durations differ between members.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from ddprof.analyzers.job.traffic.groups import GroupKey
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array
 
-BEFORE, AFTER = -1, -2  # labels of what lies outside the steps
+BEFORE = -1  # step label of what precedes the steps
+AFTER = -2  # and of what follows them
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,9 @@ def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[
 
 
 def _in_launch_order(facts: RankFacts, rows: Array) -> tuple[Array, Array]:
-    """The order in which communications (`rows` of comms) were launched, and the step label of each in that order.
+    """Launch order of some communications (`rows` of comms), and the step label of each in that order.
 
-    Where the host runs ahead, the window opens on work launched before it: that comes first, and is of no step.
+    Communications launched before the window (facts/early.py) come first and belong to no step.
     """
     when = issued_ns(facts.comms)[rows]
     early = early_comms(facts.comms, facts.device_ops)[rows]
@@ -91,9 +95,9 @@ def _in_launch_order(facts: RankFacts, rows: Array) -> tuple[Array, Array]:
 
 
 def _step_label(facts: RankFacts, when: Array) -> Array:
-    """The number a step is marked with (shared by ranks), BEFORE or AFTER outside.
+    """Number of the step that contains each instant, as the profiler marks it on all ranks; BEFORE or AFTER outside.
 
-    0 for all where steps are not marks of the profiler.
+    0 for all instants where steps are not marked by the profiler.
     """
     if facts.step_source != "profiler_step" or not len(facts.steps):
         return np.zeros(len(when), np.int64)
@@ -104,7 +108,7 @@ def _step_label(facts: RankFacts, when: Array) -> Array:
 
 
 def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
-    """Instance key per row: sequence numbers for groups that carry them on every row, order within the step else."""
+    """Key of each row's instance: the sequence number in groups where every row has one, else the order in the step."""
     ordinal = _ordinal_key(rows, ("group", "step"))
     if not len(rows["group"]):
         return ordinal
@@ -113,7 +117,7 @@ def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
     if by_seq.any():
         key = _combine(rows["group"], rows["seq"])
         repeated = _repeats(_combine(key, rows["rank"])) & by_seq
-        # Coalesced collectives share one number: order among the equal ones tells them apart.
+        # Coalesced collectives share one sequence number: their order tells them apart.
         order = _running_count(_combine(key, rows["rank"]))
         key = _combine(key, np.where(repeated, order, 0))
         ordinal = np.where(by_seq, key, ordinal + int(key.max()) + 1)
@@ -137,9 +141,10 @@ def _check_counts(rows: dict[str, Array], by_seq: Array, notes: list[HealthNote]
 
 
 def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...]) -> Array:
-    """Key of the nth row of a rank (and side) within equal `fields`: rows must be in launch order per rank.
+    """Key of each row by its ordinal among the rows of its rank (and side) that are equal in `fields`.
 
-    What came before the first step is counted from its end: where a window opens differs between ranks.
+    Rows are in launch order per rank. What precedes the first step is counted backwards from it, because windows of
+    ranks open at different instants.
     """
     if not len(rows["rank"]):
         return np.empty(0, np.int64)
@@ -222,7 +227,7 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
 def _global_peer(peer: Array, group: Array, keys: Sequence[GroupKey], me: int) -> Array:
     """Peers as global rank numbers.
 
-    Traces write them global or relative to the group; members that include us decide.
+    Traces number them globally or within the group: which one follows from the group's members and this rank, `me`.
     """
     result = peer.copy()
     for g in np.unique(group):

@@ -1,6 +1,6 @@
 """What the rules read: the job in a few small arrays, microseconds per step, indexed by rank position.
 
-Everything here is arithmetic on JobFacts; no threshold and no verdict.
+All of it is arithmetic on JobFacts, without thresholds and verdicts.
 """
 
 from __future__ import annotations
@@ -35,10 +35,8 @@ class Measures:
     work: Slowdown
     host: Slowdown
     comm: CommStats
-    host_spans_us: Mapping[
-        str, Array
-    ]  # cause -> (ranks,), time in host spans of that cause per step, idle device or not
-    host_counts: Mapping[str, Array]  # cause -> (ranks,), spans per step
+    host_spans_us: Mapping[str, Array]  # cause -> (ranks,), in its host spans per step, whether or not the device idles
+    host_counts: Mapping[str, Array]  # cause -> (ranks,), host spans per step
     starved_us: Array  # (ranks,), idle per step before launches not yet made: host_launch less gaps of queued kernels
     longest_fetch_us: Array  # (ranks,), the longest time in the loader inside a step
     optimizer_kernels: Array  # (ranks,), kernels launched in optimizer ranges per step

@@ -1,7 +1,6 @@
-"""JobFacts: what is known only once every rank's facts lie side by side.
+"""JobFacts: what is known once the facts of all ranks are compared.
 
-`RankFacts` keep their own clocks; `JobFacts.clock` maps them onto one. Member rows point into the comms table of their
-rank.
+RankFacts keep their own clocks; `JobFacts.clock` maps them onto one. Rows of MEMBERS point into COMMS of their rank.
 """
 
 from __future__ import annotations

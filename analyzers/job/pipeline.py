@@ -40,9 +40,9 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
 
 
 def _traffic(matched: Matched, counted: Array | None = None) -> Counter[tuple[int, int]]:
-    """Payloads per (sender position, receiver position).
+    """Messages per (sender position, receiver position).
 
-    A message counts where both sides were traced, and `counted` (by members) holds on both.
+    A message counts if both sides were traced, and `counted`, bool of shape (members,), is true of both.
     """
     traffic: Counter[tuple[int, int]] = Counter()
     is_message = matched.is_message[matched.instance]
@@ -57,7 +57,7 @@ def _traffic(matched: Matched, counted: Array | None = None) -> Counter[tuple[in
 
 
 def _launched_in_steps(ranks: Sequence[RankFacts], matched: Matched) -> Array:
-    """Members that were launched (started, where no launch is known) inside the steps; bool, shape (members,)."""
+    """Which members were launched (where unknown: started) inside the steps; bool, shape (members,)."""
     inside = np.zeros(len(matched.rank), bool)
     for position, facts in enumerate(ranks):
         mine = np.flatnonzero(matched.rank == position)
@@ -97,7 +97,7 @@ def stage_work_ns(facts: RankFacts) -> float:
 
 
 def bubble_allowance(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Array:
-    """Unavoidable stage wait per step and rank, ns, shape (ranks,): (p - 1) / (m v) of the mean stage's work."""
+    """Unavoidable wait per step and rank, ns, shape (ranks,): (p - 1) / (m v) of the mean stage's work."""
     allowance = np.zeros(len(ranks), np.int64)
     if pipeline is None:
         return allowance

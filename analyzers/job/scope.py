@@ -1,4 +1,4 @@
-"""What the traces can answer at all: some formats record communication only, some captures lost the device's events."""
+"""What the traces can answer: some formats record communication alone, some captures lost the device's events."""
 
 from __future__ import annotations
 

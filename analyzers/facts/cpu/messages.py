@@ -1,8 +1,8 @@
-"""Messages between CPU ranks: whom each send and receive is for, and when its thread was blocked by it.
+"""Messages between CPU ranks: the peer of each send and receive, and when it blocked its thread.
 
-An operator of c10d starts the transfer and returns; the backend's range ("gloo:send") lasts until the work object was
-waited for, which may be long after the message was there. So a message holds its rank only while it is called, and
-from the last thing its thread did until the range ends.
+An operator of c10d starts the transfer and returns. The backend's range ("gloo:send") lasts until the work object has
+been waited for, which may be long after the message arrived. So a message holds its rank during the call, and from the
+last thing that its thread did before the range ended to that end.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from ddprof.tables import NULL, Array, Table
 
 
 def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, Table]:
-    """COMMS with the group of messages filled in, and MESSAGES; `calls`: the event of the call of each row of `comms`,
-    -1 where none is known. Calls that name no peer (receipt from anybody, no inputs recorded) have none here either.
+    """COMMS with the group of messages filled in, and MESSAGES.
+
+    `calls`: event row of each communication's call, -1 where unknown. A call whose peer is unknown (receipt from any
+    rank, inputs not recorded) gives no message.
     """
     rows = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
     table = trace.message_calls
@@ -45,7 +47,8 @@ def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, T
 def _group_of(trace: RankTrace, peer: Array) -> int:
     """The process group that messages go through; NO_STRING for the world.
 
-    Calls do not say: it is one that this rank shares with all peers, the only one or the one named for pipelines.
+    Calls do not name it: it is the only group that holds this rank and all peers, or of several the one that is named
+    for pipelines.
     """
     needed = int(peer.max(initial=-1)) + 1
     groups = [g for g, group in enumerate(trace.process_groups) if _may_carry(group, trace.identity.rank, needed)]
@@ -64,7 +67,7 @@ def _text(group: ProcessGroup) -> str:
 
 
 def _as_ranks(place: Array, members: tuple[int, ...]) -> Array:
-    """Ranks of the world from places in a group; unchanged where its members are not known."""
+    """World ranks of places in a group; unchanged where the group's members are not known."""
     if not members:
         return place
     known = place != NULL
@@ -74,10 +77,10 @@ def _as_ranks(place: Array, members: tuple[int, ...]) -> Array:
 
 
 def holding(comms: Table, work: Intervals) -> tuple[Table, Array]:
-    """COMMS cut down to when each communication holds its rank, and the row of `comms` that each row is of.
+    """COMMS with the stretches in which each communication holds its rank, and for each the row of `comms` it is of.
 
-    Collectives hold it as they are; messages during their call, and from the last operator (`work`) or message call
-    before their end to that end.
+    A collective holds its rank throughout. A message holds it during its call, and from the last operator (`work`) or
+    message call before its end to that end.
     """
     message = np.isin(comms["op"], POINT_TO_POINT) & (comms["launch_ns"] != NULL)
     rows = np.flatnonzero(message)
@@ -103,7 +106,7 @@ def _last_before(instants: Array, at_ns: Array) -> Array:
 
 
 def _idle_since(work: Intervals, at_ns: Array) -> Array:
-    """Since when nothing of `work` has run, at each instant: the instant itself while something does."""
+    """For each instant since when none of `work` has run; the instant itself where some does."""
     since = _last_before(work[1], at_ns)
     begun = _last_before(work[0], at_ns - 1)
     return np.where(begun > since, at_ns, since)

@@ -1,8 +1,8 @@
-"""Facts of a CPU-only rank: the training thread and its backward thread are the device.
+"""Facts of a CPU rank: its training thread and its backward thread are the device.
 
-Operators are compute; a communication lasts from its call (arrival) to the end of its execution on the backend's own
-thread; fetching a batch in the training process is loading, whatever operators it runs; the rest of the thread's time
-is Python between operators.
+Operators are compute. A communication lasts from its call (the rank's arrival) to the end of its execution on the
+backend's own thread. Fetching a batch in the training process is loading, whatever operators it runs. The rest of the
+thread's time is Python between operators.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 
 _CALL = re.compile(r"^c10d::(?!.*wait)", re.IGNORECASE)
-# Backends that build one collective from another show the other's name (gloo: reduce_scatter runs as all_reduce).
+# A backend that builds one collective of another records the other's name (gloo runs reduce_scatter as all_reduce).
 _SHOWN_AS = {OP_CODE["reduce_scatter"]: (OP_CODE["all_reduce"],)}
-EARLY_NS = 300_000  # a span may seem to start this long before its call (threads are stamped independently)
-CREATED_NS = 200_000  # a flight-recorder entry is created inside its call, give or take this
-QUEUE_NS = 1_000_000  # a thread takes up the next operation within this, cores permitting
-BUSY_SHARE = 0.02  # of all operators: threads with fewer are helpers
+EARLY_NS = 300_000  # an execution may be stamped this long before its call: threads are stamped independently
+CREATED_NS = 200_000  # a flight-recorder entry is stamped within this of its call
+QUEUE_NS = 1_000_000  # the backend's thread begins the next queued operation within this
+BUSY_SHARE = 0.02  # of all operators; a thread that runs fewer is no training thread
 
 
 def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
-    """comms, messages, exposed, gaps, host_spans and host_work of a rank without device events."""
+    """Tables of RankFacts by name: comms, messages, exposed, gaps, host_spans and host_work of a CPU rank."""
     threads = _training_threads(trace, main)
     spans = host_spans(trace, threads, DEVICE_OPS.empty())
     collectives, call = _comms(trace, threads)
@@ -55,7 +55,7 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
 
 
 def _training_threads(trace: RankTrace, main: int) -> Array:
-    """The marked thread and every other that runs a clear share of the operators, backends' own threads left out."""
+    """The thread with the step marks, and every other that runs at least BUSY_SHARE of the operators; no backend's."""
     events = trace.events
     operators = events["kind"] == Kind.CPU_OP
     tracks, counts = np.unique(events["track"][operators], return_counts=True)
@@ -66,10 +66,10 @@ def _training_threads(trace: RankTrace, main: int) -> Array:
 
 
 def _operators(trace: RankTrace, threads: Array, comms: Table, call: Array) -> Intervals:
-    """When an operator runs on a training thread, calls into the communication library left out.
+    """When an operator computes on a training thread.
 
-    While an operator waits in such a call it computes nothing, but for what the library itself runs on the thread, a
-    copy say.
+    Not while it waits in a call into the communication library, except for operators that the library itself runs on
+    the thread meanwhile, such as copies.
     """
     events = trace.events
     operators = (events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[events["name"]]
@@ -79,7 +79,7 @@ def _operators(trace: RankTrace, threads: Array, comms: Table, call: Array) -> I
         mine = operators & (events["track"] == thread)
         waits = waits_of(trace, thread, comms, call)
         at = np.searchsorted(waits[0], start, side="right") - 1
-        within = np.append(waits[1], NULL)[at] >= end  # of the last wait that began before; -1: there is none
+        within = np.append(waits[1], NULL)[at] >= end  # of the last wait that began before; NULL where none did
         around, inside = np.flatnonzero(mine & ~within), np.flatnonzero(mine & within)
         computing.append(intervals.subtract(intervals.union(start[around], end[around]), waits))
         computing.append((start[inside], end[inside]))
@@ -87,7 +87,7 @@ def _operators(trace: RankTrace, threads: Array, comms: Table, call: Array) -> I
 
 
 def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
-    """COMMS, and the event row of the call of each; -1 where none was recorded."""
+    """COMMS, and for each communication the event row of its call; -1 where no call was recorded."""
     events, code = trace.events, np.array([collective_op(s) for s in trace.strings], np.int64)
     spans = (events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]]
     executed = np.flatnonzero(spans & (code[events["name"]] > 0))
@@ -128,7 +128,7 @@ def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
 
 
 def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) -> Array:
-    """Operations that waited for the backend's thread to finish an earlier one: they arrive when it takes them up."""
+    """Which operations waited for the backend's thread to finish an earlier one: they arrive when it begins them."""
     track, begun = trace.events["track"][executed], trace.events["ts_ns"][executed]
     order = np.lexsort((begun, track))
     busy_until = np.full(len(executed), NULL)
@@ -139,7 +139,7 @@ def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) 
 
 
 def _pair(ts_ns: Array, code: Array, called: Array, executed: Array) -> Array:
-    """For each executed span the event row of its call, first in first out per operation; -1 where there is none."""
+    """For each execution the event row of its call, first in, first out per operation; -1 where there is none."""
     result = np.full(len(executed), -1, np.int64)
     shown = set(np.unique(code[executed]).tolist())
     for op in np.unique(code[executed]).tolist():
@@ -168,7 +168,7 @@ def _bytes(trace: RankTrace, executed: Array) -> Array:
 
 
 def _recorded(trace: RankTrace, call: Array, known: Array) -> tuple[Array, Array]:
-    """Process group and sequence number from the flight recorder: the entry created inside each call."""
+    """Process group and sequence number of each call, from the flight-recorder entry that was created inside it."""
     group, seq = np.full(len(call), NO_STRING, np.int64), np.full(len(call), NULL)
     entries = [e for e in trace.flight_recorder if e.get("time_created_ns") and not e.get("is_p2p")]
     if not entries or not known.any():

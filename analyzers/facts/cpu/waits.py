@@ -1,12 +1,12 @@
 """When a training thread of a CPU rank waits for a communication inside an operator.
 
-Autograd functions of tensor parallel layers, compiled graphs and DTensor do so: the operator lasts as long as the wait,
-and computes nothing meanwhile. Three forms are told:
+Autograd functions of tensor-parallel layers, compiled graphs and DTensor do so: the operator lasts as long as the wait,
+and computes nothing meanwhile. Three forms are recognised:
 
 - an operator that only waits (`wait_tensor`);
-- a call into the library that returns once its communication has ended;
-- a call that returns at once, after which the thread runs nothing until the communication has ended: Python waits in
-  `Work.wait`, of which nothing is recorded.
+- a call into the library that returns when its communication has ended;
+- a call that returns at once, after which the thread runs nothing until the communication has ended: Python is in
+  `Work.wait`, which is not recorded.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table
 
-# Functional collectives (DTensor, torch.compile) call c10d's and wait in an operator of their own.
+# Functional collectives (DTensor, torch.compile) call those of c10d and wait in an operator of their own.
 LIBRARY = re.compile(r"^c10d::|^_?c10d_functional(_autograd)?::|^record_param_comms$")
 _WAIT = re.compile(r"^_?c10d_functional(_autograd)?::wait_tensor$")
-_WAKE_NS = 50_000  # a call that waits returns this soon before, or long after, its communication has ended
-_RESUME_NS = 1_000_000  # the thread goes on this soon after the end, or after as long as it had waited
-_MIN_SHARE = 0.5  # of the communication's time: the thread runs nothing meanwhile (backends stamp its end late)
+_WAKE_NS = 50_000  # a call that waits returns no earlier than this before the end of its communication
+_RESUME_NS = 1_000_000  # a thread that waited resumes within this of the end, or within the time it waited
+_MIN_SHARE = 0.5  # of the communication after the call, in which the thread runs nothing (ends are stamped late)
 
 
 def waits_of(trace: RankTrace, thread: int, comms: Table, call: Array) -> Intervals:
-    """When `thread` waits. `call`: for each of `comms` the event row of its call, -1 where none was recorded."""
+    """When `thread` waits for a communication. `call`: event row of each communication's call, -1 where unknown."""
     events = trace.events
     start, end = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
     mine = (events["kind"] == Kind.CPU_OP) & (events["track"] == thread)
@@ -46,7 +46,7 @@ def waits_of(trace: RankTrace, thread: int, comms: Table, call: Array) -> Interv
 def _idle_after(
     returned_ns: Array, ended_ns: Array, mine: Array, waiting: Array, start: Array, end: Array
 ) -> tuple[Array, Array]:
-    """From the return of calls until their communication has ended, where the thread waits for that: (from, to)."""
+    """(from, to) of waits after calls that returned at once: from the return to the end of the communication."""
     bounds = np.concatenate([start[mine], end[mine]])
     explicit = np.concatenate([waiting[mine], np.zeros(int(mine.sum()), bool)])
     order = np.argsort(bounds, kind="stable")
@@ -55,7 +55,7 @@ def _idle_after(
     known = at < len(bounds)
     returned_ns, ended_ns, at = returned_ns[known], ended_ns[known], at[known]
     resumed_ns, lasts_ns = bounds[at], ended_ns - returned_ns
-    waits = ~explicit[at]  # an operator that waits follows: what came before it was no wait
+    waits = ~explicit[at]  # where an operator that waits follows, the time before it was no wait
     waits &= resumed_ns - returned_ns >= _MIN_SHARE * lasts_ns
     waits &= resumed_ns - ended_ns <= np.maximum(_RESUME_NS, lasts_ns)
     return returned_ns[waits], np.minimum(resumed_ns, ended_ns)[waits]

@@ -1,1 +1,1 @@
-"""Who waits for whom: wait and transfer apart, lateness, and the blame for each wait."""
+"""Who waits for whom: wait told from transfer, lateness, and the blame for each wait."""

@@ -1,9 +1,9 @@
 """Blame: every exposed wait is charged to the rank that came late, and to what made it late.
 
-Between the last instant both ranks were released together and their arrivals, the late rank's timeline is longer than
-the victim's by exactly the wait. What it spent more time on is the cause (Scalasca's delay analysis). If that is
-waiting for a third rank in another group, the charge passes on to whom that wait was charged: recursion to the first
-cause. Charged time over all culprits and causes equals the waited time, exactly.
+From the last instant at which both ranks were released together to their arrivals, the late rank's timeline is longer
+than the victim's by exactly the wait. What the late rank spent more time on than the victim is the cause (Scalasca's
+delay analysis). If that is waiting for a third rank in another group, the charge passes on to the culprit of that wait,
+and so on to the first cause. Charged time summed over culprits and causes equals the time waited, exactly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Rank:
     causes: dict[str, Intervals]
     instance: Array  # of each membership, sorted by end
     end_ns: Array
-    released: Array  # no compute runs when the operation ends: what follows had to wait for it
+    released: Array  # bool: no compute runs when the operation ends, so that what follows waited for it
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _waits(
         start, end, row, _ = intervals.intersect_rows(
             (owner["start_ns"], owner["end_ns"]), prepared[position].causes["comm_wait"]
         )
-        # The membership whose partner came last is what the kernel waited for.
+        # A kernel may serve several instances (coalesced messages): it waited for the one whose partner came last.
         mine = np.flatnonzero(members["rank"] == position)
         order = mine[np.lexsort((members["ready_ns"][mine], members["comm"][mine]))]
         at = np.searchsorted(members["comm"][order], owner["comm"][row], side="right") - 1
@@ -139,7 +139,7 @@ def _arrival_of(late: Array, instance: Array, members: Table) -> Array:
 
 
 def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple[Array, Array]:
-    """For each piece, when victim and late rank were last released together, on either's own clock."""
+    """When victim and late rank of each piece were last released together, each on its own clock; shape (pieces,)."""
     victim_ref = np.zeros(len(waits.victim), np.int64)
     late_ref = np.zeros(len(waits.victim), np.int64)
     origin = max(
@@ -162,7 +162,7 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
 
 
 def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_ref: Array) -> Array:
-    """What the late rank spent more time on than the victim, ns, shape (pieces, causes); waits of its own included."""
+    """Time that the late rank spent beyond the victim's on each cause, its own waits included; ns, (pieces, causes)."""
     total = np.zeros((len(waits.victim), len(CAUSES)))
     known = np.flatnonzero(waits.late != NULL)
     for sign, who, lo, hi in (
@@ -210,7 +210,7 @@ def _passed_on(
     mixes: Sequence[Mix],
     amount: float,
 ) -> Mix:
-    """The late rank's own waits in its window, as they were charged, scaled to `amount`."""
+    """Who was charged for the late rank's own waits since the common release, scaled to `amount` ns."""
     ends, numbers = history[late]
     lo, hi = np.searchsorted(ends, (windows[0][piece], windows[1][piece] + 1))
     merged: Mix = {}
@@ -224,7 +224,7 @@ def _passed_on(
 
 
 def _table(waits: _Waits, mixes: Sequence[Mix]) -> Table:
-    """Round to whole ns so that each piece's parts still add up to its duration."""
+    """BLAME in whole ns, rounded so that the parts of each piece add up to its duration."""
     pieces, culprits, causes, durations = [], [], [], []
     for piece, mix in enumerate(mixes):
         left = int(waits.dur_ns[piece])

@@ -1,4 +1,4 @@
-"""Who comes last, how often, and whether chance would do that."""
+"""Which rank arrives last how often, and whether chance explains it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.causes import CAUSE_CODE
 from ddprof.tables import NULL, Array
 
-MAX_CHANCE = 0.01  # for "last in k of n", whichever rank it is
+MAX_CHANCE = 0.01  # probability, over all ranks, of "last in k of n" by chance
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ class LatestRank:
 
 
 def latest_rank(job: JobFacts, causes: Collection[str]) -> LatestRank | None:
-    """The rank charged with most waiting for the given causes, of those that are last more often than chance if there
-    are any; None where nothing was waited for.
+    """The rank charged with most waiting for these causes; None where nobody waited for them.
+
+    Ranks that arrive last more often than by chance go before all others.
     """
     blame = job.blame
     if not len(blame):
@@ -55,7 +56,7 @@ def latest_rank(job: JobFacts, causes: Collection[str]) -> LatestRank | None:
 
 
 def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:
-    """Per position: operations it was last in, and the probability that any rank is last so often by chance."""
+    """Operations that each rank was last in, and the probability that some rank is last so often by chance."""
     late = job.instances["late"][waited]
     last = np.bincount(late[late != NULL], minlength=len(job.ranks))
     members = max(2, round(float(job.instances["members"][waited].mean())))

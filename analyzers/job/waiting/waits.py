@@ -1,9 +1,10 @@
-"""Wait and transfer: when had the last member arrived?
+"""Wait and transfer: when had the last member of a communication arrived?
 
-Default needs no clock: the shortest member's duration is the transfer, the rest of every other member's is waiting (the
-rule of PyTorch's TensorBoard profiler plugin), so the LATE rank shows the SHORT kernel. Rooted operations and messages
-between two ranks have no common end; for them the partner's arrival is read on the aligned clock. Where a member's
-window had not yet opened, the rest cannot show how long the transfer was: communications alike that are complete do.
+Collectives that all members leave together need no clock for that: the shortest member's duration is the transfer, and
+what the other members' durations have beyond it is waiting (the rule of PyTorch's TensorBoard profiler plugin). So the
+LATE rank shows the SHORT kernel. Rooted operations, and messages between two ranks, have no common end: the partner's
+arrival is read on the aligned clock. Where a member did not record the communication because its window had not opened,
+the shortest of the others may hold waiting too: the transfer is that of complete communications of the same kind.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import INSTANCES, MEMBERS, Clock
 from ddprof.tables import NULL, Array, Table
 
-# A communication that some member did not record (its window had not opened) and that lasts longer than this, relative
-# to complete ones alike, waited for that member.
-UNSEEN_FACTOR, UNSEEN_NS = 1.3, 5_000
-MIN_ALIKE = 3
+# A communication that some member did not record waited for that member if it lasts longer than complete ones of its
+# kind by this factor and this time.
+UNSEEN_FACTOR = 1.3
+UNSEEN_NS = 5_000
+MIN_ALIKE = 3  # complete communications of a kind, for a typical transfer
 
 
 def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, group_size: Array) -> tuple[Table, Table]:
@@ -71,8 +73,9 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
 
 
 def _typical_transfer(matched: Matched, transfer_ns: Array) -> Array:
-    """Median of `transfer_ns` (NULL: not to be counted) over instances alike in group, operation and bytes, for each
-    instance; NULL where fewer than `MIN_ALIKE` are counted.
+    """For each instance the median `transfer_ns` of those of its group, operation and bytes; ns, shape (instances,).
+
+    Instances whose `transfer_ns` is NULL do not count. NULL where fewer than MIN_ALIKE count.
     """
     _, alike = np.unique(np.stack((matched.group, matched.op, matched.size_bytes)), axis=1, return_inverse=True)
     alike = alike.reshape(-1)
@@ -98,7 +101,7 @@ def _times(ranks: Sequence[RankFacts], matched: Matched, clock: Clock) -> tuple[
 
 
 def _latest(instance: Array, rank: Array, lateness: Array, count: int) -> Array:
-    """Rank position with the largest lateness per instance."""
+    """Position of the member with the largest lateness, per instance."""
     order = np.lexsort((lateness, instance))
     last = np.full(count, NULL)
     last[instance[order]] = rank[order]
@@ -106,7 +109,10 @@ def _latest(instance: Array, rank: Array, lateness: Array, count: int) -> Array:
 
 
 def ready_by_comm(members: Table, position: int, facts: RankFacts) -> Array:
-    """When each comm of a rank had all its partners: the last of its memberships; its own start where unmatched."""
+    """When each communication of a rank had all its members, ns, own clock; its own start where it is unmatched.
+
+    A communication that is a member of several instances (coalesced messages) is ready with the last of them.
+    """
     ready = facts.comms["start_ns"].copy()
     mine = members["rank"] == position
     np.maximum.at(ready, members["comm"][mine], members["ready_ns"][mine])

@@ -1,13 +1,13 @@
 """The volume is too large for the link, even when overlapped well.
 
-What it detects: exposed transfer that is neither latency nor a late start: bytes over bandwidth.
-Why it costs: compute ends and the last buckets (or every tensor-parallel reduction) are still on the wire.
+What it detects: exposed transfer that is due neither to latency nor to a late start, but to bytes over bandwidth.
+Why it costs: compute has ended and the last buckets (or every tensor-parallel reduction) are still on the wire.
 How the gain is priced: the run is replayed with half the transfer time: 16 bit gradients, or a link twice as fast.
 How to fix: a compression hook, accumulation with no_sync, HSDP, the right NCCL transport. Where `ddprof run` saw it,
 the finding says which transport NCCL chose and which settings narrow it; sockets beside an active InfiniBand port, or
 shared memory between GPUs that NVLink joins, come first.
-Limits: whether the link itself is below its rate needs its peak; waiting for late ranks is never counted here.
-Waiting for ranks without a trace would be: nothing is said where one of them may be late
+Limits: whether the link runs below its rate cannot be told without its peak. Waiting for late ranks is never counted;
+waiting for missing ranks would be, so nothing is said where one of them may be late
 (analyzers/job/whole_run/missing_ranks.py).
 Sources: torch.distributed.algorithms.ddp_comm_hooks.
 """
@@ -25,7 +25,7 @@ from ddprof.analyzers.rules.evidence.transport import of_job
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
-HALF = 0.5
+HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

@@ -1,12 +1,11 @@
 """Large collectives start after the compute that could hide them.
 
-What it detects: gradient all-reduces of which next to nothing runs beside compute although the backward pass is long
-enough.
+What it detects: gradient all-reduces that compute hides next to nothing of, although the backward pass is long enough.
 Why it costs: the whole transfer is added to the step.
-How the gain is priced: the run is replayed with the transfer hidden behind the backward pass but for what exceeds it
-and a last 25 MiB bucket.
-How to fix: DDP's default buckets instead of one huge one or a reduction after backward; gradient hooks; no static
-delay.
+How the gain is priced: the run is replayed with the transfer hidden behind the backward pass, except for what exceeds
+it and a last bucket of 25 MiB.
+How to fix: DDP's default buckets in place of one huge bucket or of a reduction after the backward pass; gradient hooks;
+no static delay.
 Limits: gradients that become ready only at the end (one huge layer) cannot be hidden.
 Sources: PyTorch DDP (VLDB'20): overlap gained 38 % (ResNet) and 35 % (BERT) with NCCL.
 """

@@ -1,11 +1,10 @@
-"""Parameter all-gathers are exposed though less sharding would fit.
+"""Parameter all-gathers are exposed although less sharding would fit.
 
-What it detects: FSDP / ZeRO-3 all-gathers and reduce-scatters that no compute hides, with device memory to spare (or
-unknown).
-Why it costs: stage 3 moves 1.5 x the bytes of data parallelism, and forward cannot start a unit before its parameters
-are there.
-How the gain is priced: the run is replayed without the transfers of one of the two all-gather passes and their
-exposure.
+What it detects: FSDP / ZeRO-3 all-gathers and reduce-scatters that no compute hides, while device memory is to spare
+(or unknown).
+Why it costs: stage 3 moves 1.5 x the bytes of data parallelism, and the forward pass cannot begin a unit before its
+parameters are there.
+How the gain is priced: the run is replayed without one of the two all-gather passes: its transfers and their exposure.
 How to fix: reshard_after_forward=False (ZeRO-2), a hybrid shard inside the node, more prefetch.
 Limits: memory is judged only where the trace or the capture reports it.
 Sources: ZeRO paper (2 Psi against 3 Psi); torch.distributed.fsdp documentation.
@@ -22,9 +21,7 @@ from ddprof.analyzers.rules.evidence.settings import setting, text
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
-ONE_PASS_LEFT = (
-    0.5  # of the exposed sharding traffic, with one of two all-gather passes gone and the rest easier to hide
-)
+ONE_PASS_LEFT = 0.5  # of the exposed sharding traffic: one of two all-gather passes is gone, the rest hides more easily
 ROOM = 0.85  # of the device's memory: below it less sharding may fit
 
 
@@ -38,7 +35,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         f.memory for f in measures.job.ranks if f.memory.get("peak_allocated_bytes") and f.memory.get("total_bytes")
     ]
     if any(m["peak_allocated_bytes"] > ROOM * m["total_bytes"] for m in memory):
-        return  # nothing less sharded would fit
+        return  # less sharding would not fit
     exposed = sum(e.traffic.exposed_us for e in found)
     volume = sum(e.traffic.total_bytes for e in found)
     moved = format_bytes(volume) if volume else "parameters"

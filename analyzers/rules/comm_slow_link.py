@@ -1,13 +1,14 @@
 """One rank's or host's transfers are slower than its peers'.
 
-What it detects: groups of the same role move messages of the same size clearly slower where a certain rank or host
-takes part.
+What it detects: of groups of one role, those in which a certain rank or host takes part move messages of the same size
+clearly more slowly.
 Why it costs: a collective is as fast as its slowest link.
 How the gain is priced: the run is replayed with those groups' transfers as fast as their peers'.
-How to fix: the link or transport there: cable, NIC, PCIe width, NCCL transport, routing. Where `ddprof run` saw them,
-the finding says what differs there: NCCL's transport, a port that is down or slower, a GPU with fewer PCIe lanes.
-Limits: needs at least two groups to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours). In one
-world-wide ring all members see the slow link alike, so nobody can be named.
+How to fix: look at the link and the transport there: cable, NIC, PCIe width, NCCL transport, routing. Where `ddprof
+run` recorded them, the finding says what differs there: NCCL's transport, a port that is down or slower, a GPU with
+fewer PCIe lanes.
+Limits: at least two groups are needed to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours). In one
+world-wide ring all members see the slow link alike, so no rank can be named.
 Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow.
 """
 
@@ -67,8 +68,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups]) -> tuple[int, ...]:
-    """Ranks that are in slow groups and in no fast one of the same role; where that leaves whole groups, a host they
-    share.
+    """Ranks that are in slow groups and in no fast group of the same role; where that leaves whole groups, the ranks of
+    a host that these share.
     """
     job = measures.job
     numbers = sorted(slow.members - slow.fast_members)

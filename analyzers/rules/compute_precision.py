@@ -5,7 +5,7 @@ Why it costs: tensor cores run TF32 at 8 x and 16 bit at 16 x the fp32 rate (A10
 How the gain is priced: the run is replayed with those kernels 2.5 times as fast, between Daydream's factors for
 compute-bound (3) and memory-bound (2) kernels.
 How to fix: autocast to bf16, or allow TF32.
-Limits: small or memory-bound products gain less; numerics are the user's to judge.
+Limits: small or memory-bound products gain less. Whether the model trains as well is the user's to judge.
 Sources: Daydream (ATC'20); NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation.
 """
 
@@ -23,7 +23,7 @@ from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device
 from ddprof.units import format_share, format_us
 
-MIN_SHARE = 0.05
+MIN_SHARE = 0.05  # of the step, in single precision matrix kernels
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:

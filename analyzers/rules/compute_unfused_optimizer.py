@@ -1,9 +1,9 @@
 """The optimizer runs as many tiny kernels.
 
 What it detects: hundreds of short kernels inside the optimizer's range per step.
-Why it costs: each reads and writes the whole parameter again and pays a launch.
-How the gain is priced: the run is replayed with the optimizer as one pass: a fused Adam moves each byte once where the
-unfused moves it about four times, and a few launches.
+Why it costs: each kernel reads and writes a whole parameter again and pays for a launch.
+How the gain is priced: the run is replayed with the optimizer as one pass of a few launches: a fused Adam moves each
+byte once where the unfused one moves it about four times.
 How to fix: fused=True, or foreach=True.
 Limits: needs optimizer ranges in the trace (PyTorch writes them by itself).
 Sources: torch profiler pattern matcher (single-tensor optimizer); torch.optim documentation.
@@ -23,7 +23,7 @@ from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us
 
 MIN_KERNELS = 60  # foreach and fused run a few dozen at most
-MIN_SHARE = 0.02
+MIN_SHARE = 0.02  # of the step, in the optimizer's kernels
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:

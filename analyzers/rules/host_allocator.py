@@ -1,11 +1,11 @@
 """Device memory is allocated and freed inside steps.
 
-What it detects: cudaMalloc, cudaFree and their kin between the kernels of a step while the device is idle.
-Why it costs: they synchronise the device; the caching allocator should need none after the first steps.
+What it detects: cudaMalloc, cudaFree and the like between the kernels of a step, while the device is idle.
+Why it costs: they synchronise the device. After the first steps the caching allocator should need none.
 How the gain is priced: the run is replayed without those calls.
 How to fix: expandable segments, a lower peak, no empty_cache() in the loop.
 Limits: allocation inside captured graphs is not seen. Retries outside the traced steps are counted where ddprof
-captured the run, without a price.
+captured the run, but have no price.
 Sources: PyTorch CUDA memory management notes (expandable_segments); OSDI'25 section 5.5.
 """
 
@@ -58,7 +58,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _retries(sidecar: Mapping[str, Any]) -> int:
-    """How often the caching allocator failed, gave its cache back to the driver and tried again."""
+    """How often the caching allocator found no memory, gave its cache back to the driver and tried again."""
     return int((sidecar.get("allocator") or {}).get("retries") or 0)
 
 
@@ -69,7 +69,7 @@ def _retry_evidence(retried: Mapping[int, int]) -> list[Evidence]:
 
 
 def _retrying(retried: Mapping[int, int]) -> Candidate:
-    """Outside the traced steps: each retry synchronises the device and empties the cache, which has to grow anew."""
+    """Retries outside the traced steps: each synchronises the device and empties the cache, which has to grow again."""
     return Candidate(
         id=RULE.id,
         summary=f"memory is so short that the allocator of {format_ranks(tuple(retried))} emptied its cache and tried "

@@ -2,11 +2,11 @@
 
 What it detects: ranges that save or load state, evaluate or log, inside the measured steps.
 Why it costs: the device is idle while the host serialises and writes.
-How the gain is priced: the run is replayed without those ranges and the copies they launch: the share hidden by an
-asynchronous save. Where all of them fall outside the traced steps, their share of the run's time as the capture
-recorded it (an upper bound: an asynchronous save still copies).
-How to fix: asynchronous checkpoints, less often, sharded over the ranks.
-Limits: the price is for the traced steps where a save fell into them; how often it happens over the run is known only
+How the gain is priced: the run is replayed without those ranges and the copies that they launch, which is what an
+asynchronous save hides. Where all saves fall outside the traced steps: their share of the run's time as the capture
+recorded it (an upper bound, because an asynchronous save still copies).
+How to fix: save asynchronously, less often, sharded over the ranks.
+Limits: where a save fell into the traced steps, the price is for those steps; how often the run saves is known only
 where ddprof captured it.
 Sources: torch.distributed.checkpoint.async_save documentation; Daly-Young interval.
 """

@@ -1,9 +1,9 @@
 """Garbage collection stops ranks at different moments.
 
 What it detects: Python collection pauses inside steps.
-Why it costs: a pause on one rank delays all ranks at the next collective; with N ranks pausing at different steps
+Why it costs: a pause on one rank delays all ranks at the next collective. With N ranks that pause in different steps,
 nearly every step is hit.
-How the gain is priced: the run is replayed without the pauses. Where all of them fall outside the traced steps, their
+How the gain is priced: the run is replayed without the pauses. Where all of them fall outside the traced steps: their
 share of the run's time as the capture recorded it, on the rank that lost most.
 How to fix: collect on all ranks at the same step, every N steps, and freeze long-lived objects.
 Limits: pauses are seen where the profiler records them or ddprof captured the run.

@@ -2,10 +2,10 @@
 
 What it detects: a large part of the step is idle because the next kernel has not been launched, on every rank alike.
 Why it costs: many small kernels cost more to launch than to run; the device waits for Python.
-How the gain is priced: the run is replayed with launches costing next to nothing (one CUDA graph per step); the bound
-is the busiest stream.
+How the gain is priced: the run is replayed with launches that cost next to nothing (one CUDA graph per step); the
+busiest stream then bounds the step.
 How to fix: torch.compile, CUDA graphs, a larger batch, fused optimizers.
-Limits: a bound: dynamic shapes and graph breaks keep some launches.
+Limits: the price is an upper bound, because dynamic shapes and graph breaks keep some launches.
 Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait.
 """
 

@@ -3,10 +3,10 @@
 What it detects: blocking calls (`.item()`, nonzero, blocking copies, synchronize) after which the device runs dry.
 Why it costs: while the host waits it launches nothing; when it resumes, the queue has to be refilled before the device
 is busy again.
-How the gain is priced: the run is replayed with those calls returning at once (those inside loading and saving stay).
+How the gain is priced: the run is replayed with those calls returning at once, except inside loading and saving.
 How to fix: keep metrics on the device, log every N steps, use non_blocking copies.
-Limits: the script's lines are known where ddprof captured the run; an ordinary trace names only the operators. Code
-that needs the value to decide what to do next cannot simply drop the call.
+Limits: lines of the script are known where ddprof captured the run; other traces name only operators. Code that needs
+the value to decide what to do next cannot simply drop the call.
 Sources: PyTorch performance tuning guide (avoid unnecessary CPU-GPU synchronisation); Nsight Systems rule
 cuda_api_sync.
 """
@@ -27,7 +27,9 @@ from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_share, format_us
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
-CEILING = 1.1  # of the idle time around the calls: what else they free (run-ahead) the replay cannot be sure of
+CEILING = (
+    1.1  # of the idle time around the calls: the replay cannot be sure of more (what a host gains by running ahead)
+)
 OWN_FACTOR = 3.0  # ranks this far above the typical one are named
 
 

@@ -1,10 +1,9 @@
 """Host-to-device copies block, from pageable memory.
 
-What it detects: batches copied from pageable host memory: the call blocks the host and the copy runs with nothing
-beside it.
+What it detects: batches copied from pageable host memory, so that the call blocks the host and nothing hides the copy.
 Why it costs: pageable memory is staged through a pinned buffer at a fraction of the bus rate, and the host launches
 nothing meanwhile.
-How the gain is priced: the run is replayed with those copies beside compute and their calls not blocking.
+How the gain is priced: the run is replayed with those copies hidden by compute and their calls not blocking.
 How to fix: pin_memory=True in the loader and .to(device, non_blocking=True).
 Limits: ROCm traces do not name the kind of memory.
 Sources: Nsight Systems rule cuda_memcpy_async; ml-engineering pinned-memory test (0.646 s to 0.459 s).
@@ -22,7 +21,7 @@ from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import Candidate, Change, Fix, Rule
 from ddprof.units import format_us
 
-MIN_SHARE = 0.005
+MIN_SHARE = 0.005  # of the step, in exposed copies of pageable memory
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:

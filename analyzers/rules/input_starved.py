@@ -5,8 +5,8 @@ it makes the step shorter.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
-Limits: worker time is seen only by the wait it causes unless the run was captured by ddprof, which times every fetch
-inside the workers and says whether it is bound by the CPU, by waiting or by collating.
+Limits: where ddprof captured the run, every fetch was timed inside the workers, and the finding says whether it is
+bound by the CPU, by waiting or by collating. Elsewhere the workers' time shows only in the waits that it causes.
 Sources: TensorBoard plugin rule (5 % of the step); ml-engineering worker sweep (5.39 s to 0.88 s for 0 to 4 workers).
 """
 
@@ -27,8 +27,8 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
-CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: what the longest of the others may take
-CLEAR_FACTOR = 10.0  # or so many times the mean of the slowest of the others: one slow fetch of theirs is then chance
+CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: how long the longest fetch of the others may be
+CLEAR_FACTOR = 10.0  # or this many times the slowest mean of the others: a longer fetch of theirs is then chance
 OWN_SHARE = 0.05  # the same beside ranks whose loaders are far slower still
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
 
@@ -50,8 +50,8 @@ def _behind(measures: Measures) -> Array:
 
 
 def _alone(measures: Measures, late: Array) -> bool:
-    """Beside one late loader the others' queues are full and no fetch blocks; in a starved job their fetches block now
-    and then.
+    """Whether only these loaders are slow: the others' queues are then full and none of their fetches blocks. In a
+    starved job the others' fetches block now and then.
     """
     loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
     others = np.setdiff1d(np.arange(len(loader_us)), late)
@@ -87,7 +87,7 @@ def workers_fix(measures: Measures, waited_us: float, position: int | None = Non
 
 
 def cheaper_fix(cost: FetchCost) -> Fix | None:
-    """What to change about the batch itself, by what its time is spent on."""
+    """A fix that makes the batch itself cheaper, by what its time is spent on."""
     if cost.kind == "collate":
         setting_, suggested = (
             "collate_fn",
@@ -120,9 +120,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     typical = averages.typical(loader_us)
     behind = _behind(measures)
     late = behind if len(behind) and _alone(measures, behind) else behind[:0]
-    # Where a few loaders are far behind, the others' own time must be worth a finding by itself.
+    # Where a few loaders are far behind, the time of the others must be worth a finding of its own.
     floor = OWN_SHARE if len(late) else MIN_SHARE
-    # Some far behind, the others now and then: while all wait for the one furthest behind, their own queues fill.
+    # Some loaders are far behind, the others now and then: their queues fill while all wait for the slowest.
     in_turn = len(behind) > 0 and not len(late)
     if typical < floor * measures.step_us and not in_turn:
         return

@@ -3,8 +3,8 @@
 What it detects: a few ranks spend far longer in the loader than the typical rank.
 Why it costs: their step starts late, and everybody else waits for them in the first collective.
 How the gain is priced: the run is replayed with those ranks' batches already in the prefetch queue.
-How to fix: the shard, storage path or CPU of those ranks.
-Limits: which file or worker is slow needs ddprof's own capture (worker spans).
+How to fix: look at the shard, the storage path and the CPUs of those ranks.
+Limits: which worker is slow is known only where ddprof captured the run (worker spans).
 Sources: TraceML diagnosis of input stragglers.
 """
 

@@ -2,12 +2,12 @@
 
 What it detects: the capture saw ranks ask for the same samples within one epoch, a sampler that does not split the
 data over the ranks, or epochs of different length.
-Why it costs: every rank repeats the others' samples: N ranks train as fast as one. With shards of unequal length the
-last steps wait for ranks that have no data any more.
-How the gain is priced: not as step time (it stays the same): as work done twice. Severity is therefore "info".
-How to fix: DistributedSampler with set_epoch, drop_last; for iterable data sets split by rank and worker.
-Limits: only ddprof's own capture records samples. Equal indices mean equal samples only where the ranks share one
-data set: the first batches are compared to tell, and where they differ nothing is said. Ranks of tensor, pipeline
+Why it costs: every rank repeats the others' samples, so that N ranks train as fast as one. With shards of unequal
+length the last steps wait for ranks that have no data left.
+How the gain is priced: not as step time, which stays the same, but as work done twice. Severity is therefore "info".
+How to fix: DistributedSampler with set_epoch, drop_last; split iterable data sets by rank and worker.
+Limits: only ddprof's own capture records samples. Equal indices mean equal samples only where the ranks share one data
+set: the contents of the first batches are compared, and where they differ nothing is said. Ranks of tensor, pipeline
 and context parallelism read the same samples by design, so runs with those are not judged.
 Sources: torch.utils.data.distributed.DistributedSampler documentation.
 """

@@ -1,7 +1,7 @@
 """Memory is nearly full, or far from it.
 
-What it detects: the allocator's peak against the device's memory.
-Why it costs: near the limit the allocator retries, frees and fragments, and the next longer batch fails; far below it a
+What it detects: how the allocator's peak compares with the device's memory.
+Why it costs: near the limit the allocator retries, frees and fragments, and the next longer batch fails. Far below it a
 larger batch or less sharding would use the device better.
 How the gain is priced: allocator calls inside steps are priced by replay; headroom itself has no price ("info").
 How to fix: ZeRO / FSDP stage, activation checkpointing, batch size.
@@ -19,7 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_ranks, format_share
 
-FULL = 0.90
+FULL = 0.90  # of the device's memory (TensorBoard plugin)
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

@@ -2,8 +2,8 @@
 
 What it detects: stages wait (p - 1) / (m v) of their work per step for the pipeline to fill and drain.
 Why it costs: the devices of all stages idle for that time in every step.
-How the gain is priced: by formula for twice the microbatches: the bubble halves, (p - 1) / (2 m v) of the mean stage's
-work remains. On CPU ranks less the Python between operators: every microbatch pays for it, so it doubles.
+How the gain is priced: by formula, for twice the microbatches: the bubble halves, (p - 1) / (2 m v) of the mean stage's
+work. On CPU ranks the Python between operators is taken off, because every microbatch pays for it.
 How to fix: more microbatches, interleaved stages, fewer stages.
 Limits: more microbatches of the same size raise the batch; smaller ones lower the kernels' efficiency.
 Sources: Megatron-LM section 2.2: (p - 1) / m, interleaved (p - 1) / (m v).

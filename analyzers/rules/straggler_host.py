@@ -38,9 +38,9 @@ SURE_CHARGED_SHARE = 0.25  # the same where it is last more often than chance
 UNSEEN_CHARGED_SHARE = 0.8  # where no calls were recorded, so that a busy host looks like one that waits
 NO_CALLS = "no launch calls were recorded: a busy host cannot be told from one that waits"
 NO_COMMUNICATION = "no communication was recorded: a CPU rank that waits for its peers cannot be told from a busy one"
-MIN_COST_SHARE = 0.03
+MIN_COST_SHARE = 0.03  # of the step, waited for the rank
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
-FEW_WAITS = 4
+FEW_WAITS = 4  # operations others wait in; fewer are too few to test
 
 
 def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:

@@ -26,11 +26,9 @@ from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks
 
-MORE_WORK_SHARE = 0.1
+MORE_WORK_SHARE = 0.1  # of a rank's time, in kernels that its peers do not launch
 STEADY_EXCESS = 0.02  # over the typical peer in nearly every step: such ranks are slow, and set aside
-MIN_FED_SPREAD = (
-    0.05  # between the batches of a step; the last batch of an epoch apart, equal batches differ by nothing
-)
+MIN_FED_SPREAD = 0.05  # between the batches of a step; equal batches do not differ but for the last of an epoch
 MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a finding by themselves
 
 

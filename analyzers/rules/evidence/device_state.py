@@ -1,4 +1,4 @@
-"""Why a device is slow, as its driver said while the job ran: evidence and a fix for rules that name slow devices."""
+"""Why a device is slow, as its driver reported while the job ran: evidence and a fix for rules that name devices."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ddprof.analyzers.job.whole_run.hardware import GpuState, gpu_state
 from ddprof.findings import Evidence, Fix
 from ddprof.units import format_share
 
-MIN_SAMPLES = 10  # busy seconds; fewer say little of a run
-MIN_SHARE = 0.10  # of the busy samples, and this much above the typical peer: cards at full load touch their cap
+MIN_SAMPLES = 10  # busy seconds; fewer do not represent a run
+MIN_SHARE = 0.10  # of the busy samples, and above the typical peer's share: cards at full load touch their power cap
 MIN_CLOCK_GAP = 0.03  # below the typical peer's mean clock
 MIN_LIMIT_GAP = 0.05  # below the typical peer's power limit
 
@@ -27,9 +27,10 @@ _SOURCE = "nvmlDeviceGetCurrentClocksThrottleReasons, once a second by ddprof ru
 
 
 def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Evidence], Fix | None]:
-    """What the driver said of the slow ranks' devices (`slow`: positions, the slowest first), and the fix that follows.
+    """What the driver reported of slow ranks' devices, and the fix that follows from it.
 
-    ([], None) where no slow device was sampled; no fix where nothing held any of them back.
+    `slow`: positions, the slowest first. ([], None) where no slow device was sampled; the fix is None where nothing
+    held any of them back.
     """
     states = {p: state for p, facts in enumerate(measures.job.ranks) if (state := gpu_state(facts)) is not None}
     known = {p: state for p, state in states.items() if state.busy_samples >= MIN_SAMPLES}
@@ -70,7 +71,7 @@ def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
 
 
 def _reason(state: GpuState, peers: Sequence[GpuState]) -> str | None:
-    """What held the device back most, in a clear share of its samples and clearly more often than its peers."""
+    """What throttled the device, in a clear share of its samples and clearly more often than its peers; else None."""
     for reason, share in state.throttled.items():
         typical = _typical_share(peers, reason)
         if reason in _REASONS and share >= MIN_SHARE and share - typical >= MIN_SHARE:

@@ -1,6 +1,4 @@
-"""Why transfer is exposed: one classification that the communication rules share, so that they never contradict one
-another.
-"""
+"""Why transfer is exposed: one classification for all communication rules, so that no two name the same transfer."""
 
 from __future__ import annotations
 
@@ -21,23 +19,24 @@ from ddprof.units import MIB, format_us
 
 VOLUME = ("bandwidth", "sharding")
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
-LATENCY_COVERS = 0.9  # of the exposed transfer, by the sum of all latencies
-MIN_CALLS = 8
-TINY_BYTES = 128 * 2**10  # moves in 1 ms at 1 Gbit/s: whatever else such a call takes is not its bytes
-SMALL_BYTES = 10 * MIB  # far below DDP's 25 MiB default bucket
-# NCCL's all-reduce on 8 x H100 SXM reaches about this bus bandwidth: calls too short for a default bucket even there
-# carry less than one, whatever the trace says of sizes.
+LATENCY_COVERS = 0.9  # of the exposed transfer, which the latencies of all calls add up to
+MIN_CALLS = 8  # per step, for latency
+TINY_BYTES = 128 * 2**10  # per call; moves in 1 ms at 1 Gbit/s, so that a longer call does not take long for its bytes
+SMALL_BYTES = 10 * MIB  # per call; far below DDP's 25 MiB default bucket
+# About the bus bandwidth of NCCL's all-reduce on 8 x H100 SXM: a call that is too short for a default bucket even there
+# carries less than one.
 FASTEST_BUS_BYTES_PER_S = 480e9
-MANY_CALLS = 32
-EQUAL_SHARE = 0.9  # of the typical call, by the shortest
+MANY_CALLS = 32  # per step
+EQUAL_SHARE = 0.9  # of the typical call's time, which the shortest call takes
 FEW_MISSING = 0.25  # of the ranks: a file that was lost, not a sample
 UNSEEN_CERTAINTY = 0.75  # timers of missing ranks show a late process, not a slow device
+ENOUGH_COMPUTE = 0.3  # of the transfer, in forward and backward compute: a good part of it could be hidden
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """Gradient or parameter traffic that holds the device, its cost model where sizes allow one, and the reason."""
+    """Exposed traffic of one kind, why it is exposed, and its cost model where its sizes allow one."""
 
     traffic: Traffic
     model: CostModel | None
@@ -53,7 +52,7 @@ class Exposure:
 
 
 def exposures(measures: Measures) -> list[Exposure]:
-    """Every kind of traffic with a clear exposure, classified; largest first."""
+    """Every kind of traffic that is clearly exposed, with the reason; largest first."""
     found = []
     limits = execution_of(measures.job).limits
     for traffic in measures.comm.traffic:
@@ -68,7 +67,7 @@ def exposures(measures: Measures) -> list[Exposure]:
         if reason == "latency" and traffic.role not in GRADIENT_ROLES:
             continue  # activations between layers (tensor, expert parallel): each call waits for the one before
         if reason in VOLUME and 0 < traffic.mean_bytes < TINY_BYTES:
-            continue  # a few tiny messages: neither their bytes nor their number can be what holds the step
+            continue  # a few tiny messages: neither their bytes nor their number can be what exposes them
         if reason in VOLUME and not _is_volume(traffic, measures.step_us, limits):
             continue
         doubt = None if traffic.is_whole or reason == "latency" else _doubt(measures)
@@ -77,7 +76,7 @@ def exposures(measures: Measures) -> list[Exposure]:
 
 
 def _is_volume(traffic: Traffic, step_us: float, limits: Limits) -> bool:
-    # Beside missing ranks a little volume that takes long is more likely waiting for them than the link.
+    # In a job with missing ranks, a little volume that takes long more likely waits for them than for the link.
     held = traffic.is_whole and traffic.exposed_us >= limits.min_volume_share * step_us
     return held or traffic.total_bytes >= limits.min_volume_bytes
 
@@ -98,7 +97,7 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
 
 
 def _latency_holds(traffic: Traffic, model: CostModel) -> bool:
-    """Latency is most of a call, or without it (almost) nothing would be exposed."""
+    """Whether latency is most of a call, or next to nothing would be exposed without it."""
     alpha_us = model.alpha_ns / 1e3
     return (
         alpha_us >= LATENCY_SHARE * typical_us(traffic)
@@ -107,7 +106,7 @@ def _latency_holds(traffic: Traffic, model: CostModel) -> bool:
 
 
 def typical_us(traffic: Traffic) -> float:
-    """Mean over the messages of the median time of their size: what a call usually takes, outliers set aside."""
+    """What a call usually takes, us: the median time of each message's size, averaged over the messages."""
     if not len(traffic.times_us):
         return 0.0
     _, inverse = np.unique(traffic.sizes_bytes, return_inverse=True)
@@ -116,7 +115,7 @@ def typical_us(traffic: Traffic) -> float:
 
 
 def _slow_for_size(traffic: Traffic) -> bool:
-    """One size only: a message that moves below 2 GB/s on a device link is dominated by latency."""
+    """Whether messages of one size move at less than LATENCY_BOUND_RATE: latency dominates them."""
     usable = traffic.sizes_bytes > 0
     if not usable.any():
         return False
@@ -127,7 +126,7 @@ def _slow_for_size(traffic: Traffic) -> bool:
 
 
 def _below_default_bucket(traffic: Traffic) -> bool:
-    """Sizes are not in the trace, but many calls are each too short to have moved DDP's default bucket."""
+    """Whether many gradient calls of unknown size are each too short to have moved DDP's default bucket."""
     if traffic.op != "all_reduce" or traffic.role not in GRADIENT_ROLES or traffic.count < MANY_CALLS:
         return False
     members = max(2, traffic.group_size)
@@ -136,25 +135,25 @@ def _below_default_bucket(traffic: Traffic) -> bool:
 
 
 def _equal_times(traffic: Traffic) -> bool:
-    """Sizes are not in the trace, but gradient buckets, the small first and last ones too, all take the same time."""
+    """Whether gradient buckets of unknown size all take the same time, the small first and last ones too."""
     if traffic.op != "all_reduce" or traffic.role != "dp" or traffic.count < MIN_CALLS or not len(traffic.times_us):
         return False
     return float(traffic.times_us.min()) >= EQUAL_SHARE * typical_us(traffic)
 
 
 def _could_hide(traffic: Traffic, measures: Measures) -> bool:
-    """Next to nothing is hidden although the compute of the backward pass is long enough to hide a good part."""
+    """Whether next to nothing is hidden although the backward pass is long enough to hide a good part."""
     compute = float(np.median(measures.stage_work_us))
-    return traffic.hidden_share < HIDDEN_SHARE and compute > 0.3 * traffic.transfer_us
+    return traffic.hidden_share < HIDDEN_SHARE and compute > ENOUGH_COMPUTE * traffic.transfer_us
 
 
 def of_reason(measures: Measures, reason: str) -> list[Exposure]:
-    """Exposures of one reason, as far as they are sure to be transfer."""
+    """Exposures of one reason, without those that may be waiting for missing ranks."""
     return [e for e in exposures(measures) if e.reason == reason and e.doubt is None]
 
 
 def doubtful(measures: Measures, rule_id: str, reason: str) -> list[Abstention]:
-    """What the rule of this reason says of exposures that may be waiting for ranks without a trace."""
+    """Abstentions of the rule of this reason: exposures that may be waiting for missing ranks."""
     doubts: dict[str, float] = {}
     for exposure in exposures(measures):
         if exposure.reason == reason and exposure.doubt is not None:
@@ -163,7 +162,7 @@ def doubtful(measures: Measures, rule_id: str, reason: str) -> list[Abstention]:
 
 
 def certainty(exposure: Exposure) -> float:
-    """What is left of a rule's confidence where some members of the groups were not traced."""
+    """Factor on a rule's confidence: below 1 where some members of the groups are missing."""
     return 1.0 if exposure.traffic.is_whole else UNSEEN_CERTAINTY
 
 

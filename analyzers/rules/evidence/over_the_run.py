@@ -9,7 +9,7 @@ from ddprof.findings import Candidate, Fix
 
 
 def over_the_run(rule_id: str, summary: str, measures: Measures, pauses: Pauses, what: str, fix: Fix) -> Candidate:
-    """The candidate of a rule that saw no such pause in the trace. `what`: the pauses in words, plural."""
+    """The candidate of a rule whose pauses all fell outside the trace. `what`: the pauses in words, plural."""
     lost_us = pauses.share * measures.step_us
     return Candidate(
         id=rule_id,

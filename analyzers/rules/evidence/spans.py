@@ -1,4 +1,4 @@
-"""Evidence for findings: the largest example of a thing, with rank, span and event, so that a viewer can jump to it."""
+"""Evidence for findings: the longest span, gap or wait of a kind, with rank and event, for viewers to jump to."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]
 
 
 def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
-    """The wait charged to a rank that cost most: what that rank did meanwhile, where it came last, and who waited."""
+    """The longest wait charged to a rank: who waited, and what the culprit did meanwhile if it arrived last."""
     job = measures.job
     rows = np.flatnonzero(job.blame["culprit"] == culprit)
     if not len(rows):
@@ -78,10 +78,10 @@ def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
 
 
 def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) -> Evidence:
-    """A rank while another already waits for it, on its own clock; the event is its longest operation in that time."""
+    """What a rank does while another waits for it (its own clock): its longest operation in that time."""
     facts = measures.job.ranks[position]
     first_ns = int(facts.steps["start_ns"][0]) if len(facts.steps) else start_ns
-    if first_ns < end_ns:  # before it, nothing of this rank was recorded
+    if first_ns < end_ns:  # nothing of this rank was recorded before its first step
         start_ns = max(start_ns, first_ns)
     ops = facts.device_ops
     held = np.minimum(ops["end_ns"], end_ns) - np.maximum(ops["start_ns"], start_ns)
@@ -100,7 +100,7 @@ def charged_us(measures: Measures, culprits: list[int]) -> float:
 
 
 def run_evidence(measures: Measures, pauses: Pauses, what: str) -> Evidence:
-    """Pauses over the whole run, as the capture recorded them."""
+    """The pauses of a whole run, as the capture recorded them."""
     text = (
         f"over {pauses.steps} steps outside the trace: {pauses.count} {what}, {format_us(pauses.total_ns / 1e3)} in "
         f"all ({format_share(pauses.share)} of the time), the longest {format_us(pauses.longest_ns / 1e3)}"

@@ -1,4 +1,4 @@
-"""How NCCL moves the data, against what the machine offers: evidence and fixes for the communication rules."""
+"""How NCCL moves the data, and what the machine offers: evidence and fixes for the communication rules."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ddprof.analyzers.job.whole_run.hardware import (
 from ddprof.findings import Evidence, Fix
 from ddprof.units import format_ranks, format_share
 
-MIN_SHARE = 0.02  # of the channels; a transport below it is not what holds a step
+MIN_SHARE = 0.02  # of the channels; a transport of fewer does not slow a step down
 ACTIVE = "ACTIVE"
-# Settings that take a transport away or narrow it, with the values that do so; None: any value.
+# Settings that disable or limit a transport, with the values that do; None: any value does.
 _NARROWING: dict[str, tuple[str, ...] | None] = {
     "NCCL_IB_DISABLE": ("1",),
     "NCCL_P2P_DISABLE": ("1",),
@@ -47,8 +47,9 @@ _SOURCE = "NCCL's own log as it connects; nvidia-smi topo -m; /sys/class/infinib
 
 
 def of_job(measures: Measures) -> tuple[list[Evidence], list[Fix]]:
-    """What all ranks' transfers run over, and fixes where the machine offers something faster. ([], []) where nothing
-    was captured.
+    """What the ranks' transfers run over, and fixes where the machine offers something faster.
+
+    ([], []) where none of it was captured.
     """
     ranks = measures.job.ranks
     uses = [use for facts in ranks if (use := nccl_use(facts)) is not None]
@@ -76,7 +77,7 @@ def of_ranks(measures: Measures, culprits: Sequence[int]) -> list[Evidence]:
     peers = [facts for n, facts in zip(job.rank_ids, job.ranks, strict=True) if n not in culprits]
     if not peers:
         return []
-    found: dict[str, int] = {}  # text -> the first rank it is said of: ranks of a host share its ports
+    found: dict[str, int] = {}  # text -> the first rank it is true of: ranks of a host share its ports
     for number, facts in slow:
         for text in (*_other_transports(facts, peers), *_other_ports(facts, peers), *_narrow_slot(facts)):
             found.setdefault(text, number)
@@ -84,7 +85,7 @@ def of_ranks(measures: Measures, culprits: Sequence[int]) -> list[Evidence]:
 
 
 def _fixes(measures: Measures) -> list[Fix]:
-    """One fix per transport that is slower than what the ranks' hosts have."""
+    """One fix per transport that is slower than another which the ranks' hosts have."""
     job = measures.job
     by_socket, by_memory = [], []
     for number, facts in zip(job.rank_ids, job.ranks, strict=True):
@@ -137,7 +138,7 @@ def _narrowing(facts: RankFacts) -> list[str]:
 
 
 def _set_to(ranks: Sequence[tuple[int, RankFacts]], names: tuple[str, ...]) -> str:
-    """The first of these settings that narrows any of the ranks, as "NAME=value"; "" where none does."""
+    """The first of these settings that limits any of the ranks, as "NAME=value"; "" where none does."""
     found = {text for _, facts in ranks for text in _narrowing(facts) if text.split("=")[0] in names}
     return min(found, default="")
 

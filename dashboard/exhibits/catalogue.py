@@ -11,6 +11,7 @@ from ddprof.dashboard.exhibits import (
     data,
     findings,
     host,
+    live,
     memory,
     overview,
     pipeline,
@@ -54,3 +55,5 @@ SUBJECTS = (
     Subject("/compare", "Compare", compare.exhibits),
     Subject("/data", "Data", data.exhibits),
 )
+# A file cannot show what is written at the moment: only the dashboard has this page.
+LIVE = Subject("/live", "Live", live.exhibits)

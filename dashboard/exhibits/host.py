@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts import shown
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     cause_by_step_us,
     decade_words,
@@ -16,9 +17,7 @@ from ddprof.dashboard.exhibits.parts.numbers import (
     most_different,
     readable_times,
     shown_words,
-    step_count,
 )
-from ddprof.dashboard.exhibits.ranks import MAX_STEPS_SHOWN
 from ddprof.dashboard.figures.charts import Columns, Heat, Stacked, cause_parts
 from ddprof.dashboard.runs.view import View
 from ddprof.units import format_us
@@ -34,18 +33,11 @@ def exhibits(view: View) -> Iterator[Exhibit]:
         yield settings
 
 
-def _positions(view: View) -> list[int]:
-    return [p for p, rank in enumerate(view.opened.job.rank_ids) if view.shows(rank)]
-
-
 def _loader(view: View) -> Exhibit:
-    job, positions = view.opened.job, _positions(view)
-    steps = [s for s in range(step_count(job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
-    waits = cause_by_step_us(job, CAUSE_CODE["dataloader"])[np.ix_(positions, steps)] / 1e3
-    names = [f"rank {job.rank_ids[p]}" for p in positions]
-    table = sheet(
-        ("rank", *(f"step {s} (ms)" for s in steps)), [(n, *map(float, w)) for n, w in zip(names, waits, strict=True)]
-    )
+    positions, steps = shown.positions(view), shown.steps(view)
+    waits = cause_by_step_us(view.opened.job, CAUSE_CODE["dataloader"])[np.ix_(positions, steps)] / 1e3
+    names = shown.rank_names(view, positions)
+    table = matrix(("rank", *(f"step {s} (ms)" for s in steps)), names, waits)
     question = "Does the device wait for data?"
     if not waits.any():
         words = "No: no rank's device stood still for the data loader."
@@ -56,14 +48,14 @@ def _loader(view: View) -> Exhibit:
         f"{format_us(waits[worst].mean() * 1e3)} per step."
     )
     drawn = most_different(waits)
-    shown, unit = readable_times(waits[drawn])
-    chart = Heat(shown, [str(s) for s in steps], [names[i] for i in drawn], unit, axis="step")
+    times, unit = readable_times(waits[drawn])
+    chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, axis="step")
     return Exhibit("loader", question, reading + shown_words(len(drawn), len(names)), table, chart)
 
 
 def _host_spans(view: View) -> Exhibit:
-    measures, positions = view.opened.measures, _positions(view)
-    names = [f"rank {measures.job.rank_ids[p]}" for p in positions]
+    measures, positions = view.opened.measures, shown.positions(view)
+    names = shown.rank_names(view, positions)
     parts = {c: (v[positions] / 1e3).tolist() for c, v in measures.host_spans_us.items()}
     counts = {c: v[positions].tolist() for c, v in measures.host_counts.items()}
     columns = (
@@ -97,11 +89,11 @@ def _host_spans(view: View) -> Exhibit:
 
 def _gaps(view: View) -> Exhibit:
     job = view.opened.job
-    found = gap_histogram([job.ranks[p] for p in _positions(view)])
+    found = gap_histogram([job.ranks[p] for p in shown.positions(view)])
     found = {c: v for c, v in found.items() if v.any()}
     words = decade_words()
-    rows = [(w, *(float(v[i]) / 1e3 for v in found.values())) for i, w in enumerate(words)]
-    table = sheet(("gap length", *(f"{CAUSES[c].label} (ms/step)" for c in found)), rows)
+    columns = ("gap length", *(f"{CAUSES[c].label} (ms/step)" for c in found))
+    table = sheet(columns, [(w, *(float(v[i]) / 1e3 for v in found.values())) for i, w in enumerate(words)])
     question = "How is the device's idle time made up: many small gaps or a few long ones?"
     if not found:
         return Exhibit("gaps", question, "The device was never idle.", table)
@@ -117,7 +109,7 @@ def _gaps(view: View) -> Exhibit:
 
 def _launches(view: View) -> Exhibit:
     job = view.opened.job
-    counts, words = launch_delays([job.ranks[p] for p in _positions(view)]), decade_words()
+    counts, words = launch_delays([job.ranks[p] for p in shown.positions(view)]), decade_words()
     question, columns = "Does the host keep ahead of the device?", ("launch to start", "operations")
     if not counts.any():
         reading = "The traces link no device operation to its launch."

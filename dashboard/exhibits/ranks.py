@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.overview import rank_causes
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts import shown
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     charged_us,
     lateness_us,
@@ -18,39 +19,29 @@ from ddprof.dashboard.exhibits.parts.numbers import (
     step_causes_us,
     step_count,
 )
-from ddprof.dashboard.figures.charts import Heat, Stacked, cause_parts
+from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.view import View
+from ddprof.tables import Array
 from ddprof.units import format_us
 
-MAX_STEPS_SHOWN = 200
 MAX_BLAMED = 16
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
     if view.opened.has_traces:
-        yield from (_lateness(view), _blame(view), _critical(view), _steps(view), _pace(view))
+        yield from (_lateness(view), _blame(view), _critical(view), _steps(view), _slowdown(view))
     causes = rank_causes(view)
     if causes:
         yield causes
 
 
-def _positions(view: View) -> list[int]:
-    return [p for p, rank in enumerate(view.opened.job.rank_ids) if view.shows(rank)]
-
-
-def _shown_steps(view: View) -> list[int]:
-    return [s for s in range(step_count(view.opened.job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
-
-
 def _lateness(view: View) -> Exhibit:
-    job, positions, steps = view.opened.job, _positions(view), _shown_steps(view)
-    late = lateness_us(job)[np.ix_(positions, steps)] / 1e3
-    names = [f"rank {job.rank_ids[p]}" for p in positions]
+    positions, steps = shown.positions(view), shown.steps(view)
+    late = lateness_us(view.opened.job)[np.ix_(positions, steps)] / 1e3
+    names = shown.rank_names(view, positions)
     question = "Which rank comes late, always or sometimes?"
-    table = sheet(
-        ("rank", *(f"step {s} (ms)" for s in steps)), [(n, *_plain(row)) for n, row in zip(names, late, strict=True)]
-    )
+    table = matrix(("rank", *(f"step {s} (ms)" for s in steps)), names, late)
     if not np.isfinite(late).any():
         reading = "No collective was seen on two ranks: who comes late cannot be judged."
         return Exhibit("lateness", question, reading, sheet(table.columns, []))
@@ -63,37 +54,30 @@ def _lateness(view: View) -> Exhibit:
         f"over steps), late in {behind} of {len(steps)} steps."
     )
     drawn = most_different(late)
-    shown, unit = readable_times(late[drawn])
-    chart = Heat(shown, [str(s) for s in steps], [names[i] for i in drawn], unit, diverging=True, axis="step")
+    times, unit = readable_times(late[drawn])
+    chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, diverging=True, axis="step")
     return Exhibit("lateness", question, reading + shown_words(len(drawn), len(names)), table, chart)
 
 
-def _plain(row: np.ndarray) -> list[float | None]:
-    return [float(v) if np.isfinite(v) else None for v in row]
-
-
 def _blame(view: View) -> Exhibit:
-    job, positions = view.opened.job, _positions(view)
-    charged = charged_us(job)[positions] / 1e3
-    names = [f"rank {job.rank_ids[p]}" for p in positions]
-    columns = ("rank", *(f"{CAUSES[c].label} (ms)" for c in CAUSES), "all (ms)")
-    rows = [(n, *map(float, line), float(line.sum())) for n, line in zip(names, charged, strict=True)]
+    positions = shown.positions(view)
+    charged = charged_us(view.opened.job)[positions] / 1e3
+    names = shown.rank_names(view, positions)
+    table = _by_cause(names, charged, "ms")
     question = "Who makes the others wait, and with what?"
     if not charged.any():
-        return Exhibit("blame", question, "No exposed waiting is charged to any of these ranks.", sheet(columns, []))
+        reading = "No exposed waiting is charged to any of these ranks."
+        return Exhibit("blame", question, reading, sheet(table.columns, []))
     most = int(charged.sum(axis=1).argmax())
     cause = CAUSE_IDS[int(charged[most].argmax())]
     reading = (
         f"{names[most].capitalize()} costs every rank {format_us(charged[most].sum() * 1e3)} of waiting per step "
         f"on average; most of it: {CAUSES[cause].label}."
     )
-    total = charged.sum(axis=1)
-    drawn = [i for i in np.argsort(-total, kind="stable").tolist() if total[i] > 0][:MAX_BLAMED]
-    if len(drawn) < len(names):
-        reading += f" Drawn: {len(drawn)} of {len(names)} ranks; the others cost less or nothing."
-    parts = cause_parts({c: charged[drawn, i].tolist() for i, c in enumerate(CAUSES)})
-    chart = Stacked([names[i] for i in drawn], parts, "ms of waiting per step and rank")
-    return Exhibit("blame", question, reading, sheet(columns, rows), chart)
+    chart = _largest(names, charged, "ms of waiting per step and rank")
+    if len(chart.labels) < len(names):
+        reading += f" Drawn: {len(chart.labels)} of {len(names)} ranks; the others cost less or nothing."
+    return Exhibit("blame", question, reading, table, chart)
 
 
 def _critical(view: View) -> Exhibit:
@@ -101,9 +85,8 @@ def _critical(view: View) -> Exhibit:
     total = np.zeros((len(job.ranks), len(CAUSES)))
     np.add.at(total, (path["rank"], path["cause"]), (path["end_ns"] - path["start_ns"]) / 1e6)
     total /= max(1, step_count(job))
-    names = [f"rank {rank}" for rank in job.rank_ids]
-    columns = ("rank", *(f"{CAUSES[c].label} (ms/step)" for c in CAUSES), "all (ms/step)")
-    table = sheet(columns, [(n, *map(float, line), float(line.sum())) for n, line in zip(names, total, strict=True)])
+    names = shown.rank_names(view, range(len(job.ranks)))
+    table = _by_cause(names, total, "ms/step")
     question = "Whose work makes the step as long as it is?"
     if not total.any():
         return Exhibit("critical", question, "This run could not be replayed: its critical path is not known.", table)
@@ -114,19 +97,30 @@ def _critical(view: View) -> Exhibit:
         f"{by_rank[most] / by_rank.sum():.0%} of the time on {names[most]}; most of it is {CAUSES[cause].label}. "
         "What is not on it can be removed without shortening the step. All ranks and steps, whatever the filter."
     )
-    drawn = [i for i in np.argsort(-by_rank, kind="stable").tolist() if by_rank[i] > 0][:MAX_BLAMED]
-    parts = cause_parts({c: total[drawn, i].tolist() for i, c in enumerate(CAUSES)})
-    return Exhibit("critical", question, reading, table, Stacked([names[i] for i in drawn], parts, "ms per step"))
+    return Exhibit("critical", question, reading, table, _largest(names, total, "ms per step"))
+
+
+def _by_cause(names: Sequence[str], values: Array, unit: str) -> Sheet:
+    """Amounts by rank and cause, shape (ranks, causes), and their sum."""
+    columns = ("rank", *(f"{row.label} ({unit})" for row in CAUSES.values()), f"all ({unit})")
+    return matrix(columns, names, np.column_stack((values, values.sum(axis=1))))
+
+
+def _largest(names: Sequence[str], values: Array, unit: str) -> Stacked:
+    """The ranks with the largest sums, shape (ranks, causes); none whose sum is zero."""
+    total = values.sum(axis=1)
+    drawn = [i for i in np.argsort(-total, kind="stable").tolist() if total[i] > 0][:MAX_BLAMED]
+    return Stacked([names[i] for i in drawn], all_cause_parts(values[drawn]), unit)
 
 
 def _steps(view: View) -> Exhibit:
-    job, steps = view.opened.job, _shown_steps(view)
-    wanted = np.isin(np.arange(len(job.ranks)), _positions(view))
+    job, steps = view.opened.job, shown.steps(view)
+    wanted = np.isin(np.arange(len(job.ranks)), shown.positions(view))
     causes = step_causes_us(job, wanted)[steps] / 1e3
     total = causes.sum(axis=1)
     question = "Are the steps stable, and what makes a slow one slow?"
-    rows = [(s, float(t), *map(float, line)) for s, t, line in zip(steps, total, causes, strict=True)]
-    table = sheet(("step", "all (ms)", *(f"{CAUSES[c].label} (ms)" for c in CAUSES)), rows)
+    columns = ("step", "all (ms)", *(f"{row.label} (ms)" for row in CAUSES.values()))
+    table = matrix(columns, steps, np.column_stack((total, causes)))
     if len(steps) < 2:
         reading = "Only one step was seen: nothing can be said of their spread."
         return Exhibit("step-causes", question, reading, table)
@@ -137,18 +131,15 @@ def _steps(view: View) -> Exhibit:
         f"{format_us(np.percentile(total, 95) * 1e3)}; step {steps[slow]} is the longest, mostly by "
         f"{CAUSES[extra].label}."
     )
-    parts = cause_parts({c: causes[:, i].tolist() for i, c in enumerate(CAUSES)})
-    chart = Stacked([str(s) for s in steps], parts, "ms", horizontal=False, axis="step")
+    chart = Stacked([str(s) for s in steps], all_cause_parts(causes), "ms", horizontal=False, axis="step")
     return Exhibit("step-causes", question, reading, table, chart)
 
 
-def _pace(view: View) -> Exhibit:
-    measures, positions = view.opened.measures, _positions(view)
-    names = [f"rank {measures.job.rank_ids[p]}" for p in positions]
-    values = np.array([[pace.factor[p] - 1 for pace in (measures.compute, measures.host)] for p in positions]) * 100
-    table = sheet(
-        ("rank", "compute (% longer)", "host (% longer)"), [(n, *_plain(v)) for n, v in zip(names, values, strict=True)]
-    )
+def _slowdown(view: View) -> Exhibit:
+    measures, positions = view.opened.measures, shown.positions(view)
+    names = shown.rank_names(view, positions)
+    values = np.array([[work.factor[p] - 1 for work in (measures.compute, measures.host)] for p in positions]) * 100
+    table = matrix(("rank", "compute (% longer)", "host (% longer)"), names, values)
     question = "Is a rank slower for the same work?"
     if not np.isfinite(values).any():
         return Exhibit("pace", question, "There is nothing to compare: no two ranks run the same work.", table)

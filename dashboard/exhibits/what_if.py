@@ -10,11 +10,11 @@ from ddprof.dashboard.figures.charts import Ranges
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
+from ddprof.report import phrases
 from ddprof.units import format_us
 
 CONTROLS: tuple[Knob, ...] = tuple(knob for knob in KNOBS if knob.on_dashboard)
 ALONE_FACTOR = 2  # how many times faster, where a setting is a factor
-LEAST_GAIN_SHARE = 0.0005  # of the step: prints as 0.0 %
 
 
 def exhibits(view: View) -> list[Exhibit]:
@@ -46,7 +46,7 @@ def settings_alone(opened: OpenRun) -> Exhibit:
     best = min(known, key=lambda c: known[c].after_us)
     gain_us = before_us - known[best].after_us
     reading = "None of these changes makes the step shorter."
-    if gain_us > LEAST_GAIN_SHARE * before_us:
+    if gain_us > phrases.LEAST_SHARE * before_us:
         reading = (
             f"{_words(best)} wins most, {format_us(gain_us)} of each {format_us(before_us)} step. Causes that are not "
             "there can be removed without winning anything; the table says what each change assumes."

@@ -143,6 +143,11 @@ class Curves:
 Chart = Stacked | Ranges | Columns | Heat | Dots | Bandwidths | Intervals | Dumbbells | Curves
 
 
+def all_cause_parts(values: Array) -> list[Part]:
+    """Stacked parts from amounts by cause, shape (labels, causes)."""
+    return cause_parts({cause: values[:, code].tolist() for code, cause in enumerate(CAUSES)})
+
+
 def cause_parts(values: Mapping[str, Sequence[float]]) -> list[Part]:
     """Stacked parts that are ledger causes: cause -> values."""
     return [Part(cause, CAUSES[cause].label, CAUSES[cause].color_name, of) for cause, of in values.items()]

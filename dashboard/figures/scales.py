@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ddprof.dashboard.figures.charts import Dots
+import numpy as np
+
+from ddprof.dashboard.figures.charts import Dots, Heat
+from ddprof.tables import Array
 
 SERIES_COLORS = ("compute", "comm-transfer", "gc", "allocator", "dataloader", "memcpy", "checkpoint")
 CURVE_COLORS = ("compute", "allocator", "gc", "comm-transfer")
@@ -32,6 +35,22 @@ def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
     steps: tuple[float, ...] = (1,) if high - low > 3 else (1, 2, 5) if high - low > 1 else (1, 1.5, 2, 3, 4, 5, 7)
     ticks = [k * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for k in steps]
     return low, high, [t for t in ticks if low <= math.log10(t) <= high]
+
+
+def heat(chart: Heat) -> tuple[Array, float]:
+    """What a heatmap shades, NaN where nothing is known, and the amount that gets the full shade."""
+    shaded = chart.values if chart.shade is None else chart.shade
+    return shaded, chart.full_shade or _largest(shaded)
+
+
+def cell_digits(values: Array) -> int:
+    """Decimals of the numbers on cells: as many as give the largest three digits."""
+    return min(6, max(0, 2 - math.floor(math.log10(_largest(values)))))
+
+
+def _largest(values: Array) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.abs(known).max(initial=0.0)) or 1.0
 
 
 def short_number(value: float) -> str:

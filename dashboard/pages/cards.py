@@ -19,13 +19,12 @@ from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
 from ddprof.findings import Finding
 from ddprof.report import phrases
-from ddprof.report.bar import shares
+from ddprof.report.bar import legend_words, shares, title_words
 from ddprof.report.html.style import colour
 from ddprof.units import format_share, format_us
 
 MAX_TABLE_ROWS = 500
 MAX_CELL_COMPONENTS = 120  # each costs Dash milliseconds in the browser; larger tables are built there
-LEAST_GAIN_SHARE = 0.0005  # of the step: prints as 0.0 %
 _ICONS = {"critical": "●", "warning": "▲", "info": "ℹ"}
 
 
@@ -64,8 +63,7 @@ def fold(exhibit: Exhibit, page: str, view: View) -> Component:
     """The numbers: open where there is no picture."""
     if not exhibit.sheet.rows:
         return html.Div()
-    kept = {k: v for k, v in view.query.items() if k in ("run", "ranks", "steps", "against")}
-    address = "data/table.csv?" + urlencode({**kept, "page": page.lstrip("/"), "id": exhibit.id})
+    address = "data/table.csv?" + urlencode({**view.kept, "page": page.lstrip("/"), "id": exhibit.id})
     body = [html.Summary("Numbers"), table(exhibit.sheet), html.A("CSV", href=address, download=f"{exhibit.id}.csv")]
     return html.Details(body, open=exhibit.chart is None)
 
@@ -94,7 +92,7 @@ def step_bar(row: dict[str, float], words: str) -> Component:
             CAUSES[cause].letter if share > 0.02 else "",
             className=f"part texture-{CAUSES[cause].texture}" if CAUSES[cause].texture else "part",
             style={"width": f"{share * 100:.4f}%", "background": colour(cause)},
-            title=f"{CAUSES[cause].label}: {format_us(row[cause])}, {format_share(share)}",
+            title=title_words(row, cause),
         )
         for cause, share in parts.items()
     ]
@@ -102,10 +100,10 @@ def step_bar(row: dict[str, float], words: str) -> Component:
         html.Li(
             [
                 html.Span(CAUSES[cause].letter, className="swatch", style={"background": colour(cause)}),
-                f"{CAUSES[cause].label} {format_us(row[cause])} ({format_share(share)})",
+                legend_words(row, cause),
             ]
         )
-        for cause, share in parts.items()
+        for cause in parts
     ]
     return html.Div(
         [html.Div(bar, className="stepbar", role="img", **aria(label=words)), html.Ul(legend, className="legend")]
@@ -145,7 +143,7 @@ def _lines(text: str) -> str:
 def gain_words(view: View, finding: Finding) -> str:
     """The gain in short: time, share and range."""
     gain, step = finding.recoverable_us, view.opened.report.steps.wall_us
-    if gain.value < LEAST_GAIN_SHARE * step:
+    if gain.value < phrases.LEAST_SHARE * step:
         return "none of its own that the replay can see: fixing it alone does not shorten the step"
     share = f" (−{format_share(gain.value / step)})" if step > 0 else ""
     return f"−{format_us(gain.value)} per step{share}; range {format_us(gain.low)} to {format_us(gain.high)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dash import html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.exhibits.catalogue import SUBJECTS, Subject
+from ddprof.dashboard.exhibits.catalogue import LIVE, SUBJECTS, Subject
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.pages import compare, data, findings, live, overview, timeline, what_if
 from ddprof.dashboard.pages.cards import exhibit_card, notice
@@ -56,7 +56,7 @@ _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
 }
 PAGES = (
     *(Page(subject, _LAYOUTS.get(subject.path)) for subject in SUBJECTS),
-    Page(Subject("/live", "Live", live.exhibits), live.content),
+    Page(LIVE, live.content),
 )
 _BY_PATH = {page.path: page for page in PAGES}
 

@@ -48,10 +48,14 @@ class View:
         """Whether the step (by position) passes the filter."""
         return self.steps is None or step in self.steps
 
+    @property
+    def kept(self) -> dict[str, str]:
+        """What of the query other addresses of the same view have too."""
+        return {k: v for k, v in self.query.items() if k in ("run", "ranks", "steps", "against")}
+
     def link(self, path: str, **changes: str) -> str:
         """Address of another page with the same run and filters."""
-        kept = {k: v for k, v in self.query.items() if k in ("run", "ranks", "steps", "against")}
-        query = {k: v for k, v in {**kept, **changes}.items() if v}
+        query = {k: v for k, v in {**self.kept, **changes}.items() if v}
         return path + ("?" + urlencode(query) if query else "")
 
 

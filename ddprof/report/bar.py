@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ddprof.causes import CAUSES
+from ddprof.units import format_share, format_us
 
 
 def shares(row: Mapping[str, float]) -> dict[str, float]:
@@ -13,6 +14,16 @@ def shares(row: Mapping[str, float]) -> dict[str, float]:
     if not wall > 0:
         return {}
     return {cause: row[cause] / wall for cause in CAUSES if row.get(cause, 0.0) > 0}
+
+
+def title_words(row: Mapping[str, float], cause: str) -> str:
+    """A part of the bar where it is pointed at: cause, time, share."""
+    return f"{CAUSES[cause].label}: {format_us(row[cause])}, {format_share(row[cause] / row['wall_us'])}"
+
+
+def legend_words(row: Mapping[str, float], cause: str) -> str:
+    """A part of the bar in its legend: cause, time, share."""
+    return f"{CAUSES[cause].label} {format_us(row[cause])} ({format_share(row[cause] / row['wall_us'])})"
 
 
 def cells(parts: Mapping[str, float], width: int) -> dict[str, int]:

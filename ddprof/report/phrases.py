@@ -11,6 +11,7 @@ from ddprof.report.model import Calibration, Report
 from ddprof.units import format_ranks, format_share, format_us
 
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
+LEAST_SHARE = 0.0005  # of the step: a smaller one prints as 0.0 %
 PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
 _EVENT_CHARACTERS = 60
 _HIGH = 0.8

@@ -78,7 +78,7 @@ def _step_bar(report: Report, width: int) -> list[Text]:
     named = {cause: share for cause, share in parts.items() if share >= _LEAST_LEGEND_SHARE}
     legend = [f"{CAUSES[c].letter} {CAUSES[c].label} {format_share(s)}" for c, s in named.items()]
     rest = sum(parts.values()) - sum(named.values())
-    if rest > 0.0005:
+    if rest > phrases.LEAST_SHARE:
         legend.append(f"rest {format_share(rest)}")
     head = f"Where the step goes ({phrases.time_words(report.ledger.job['wall_us'])}, mean over ranks)"
     wrapped = textwrap.wrap("   ".join(part.replace(" ", "\u00a0") for part in legend), width - 2)

@@ -11,8 +11,8 @@ import pytest
 
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
-from ddprof.dashboard.pages import live
-from ddprof.dashboard.pages.catalogue import PAGES
+from ddprof.dashboard.exhibits import live
+from ddprof.dashboard.pages.catalogue import PAGES, page_at
 from ddprof.dashboard.runs.live import TAIL_BYTES, hosts_now
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
@@ -61,7 +61,7 @@ def test_an_empty_folder_is_still_refused(tmp_path: Path) -> None:
 def test_a_finished_run_says_that_nothing_runs(straggler: OpenRun) -> None:
     view = View(straggler, {}, (straggler,))
     assert list(live.exhibits(view)) == []
-    assert "No rank of this run runs now" in str(live.content(view)[-1])
+    assert "No rank of this run runs now" in str(page_at("/live").content(view)[-1])
 
 
 def test_counters_are_read_from_the_tail_and_damaged_lines_are_skipped(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ddprof.dashboard.figures.charts import Chart
+from ddprof.tables import Array
 
 SHORT_CHARS = 24  # of a text in a table that is kept in one line
 # A spreadsheet runs a cell that begins with one of these; names from a trace must stay text.
@@ -45,6 +47,12 @@ class Exhibit:
 def sheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Sheet:
     """A sheet from any sequences."""
     return Sheet(tuple(columns), tuple(tuple(row) for row in rows))
+
+
+def matrix(columns: Sequence[str], names: Iterable[Any], values: Array) -> Sheet:
+    """A row of numbers per name, shape (names, columns - 1); missing where a number is not finite."""
+    lines = zip(names, values.tolist(), strict=True)
+    return sheet(columns, ((name, *(v if math.isfinite(v) else None for v in line)) for name, line in lines))
 
 
 def cell(value: object) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ddprof.dashboard.exhibits.parts import shown
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us
 from ddprof.dashboard.figures.charts import Dots
@@ -46,7 +47,7 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     job = view.opened.job
     times_ms = rank_steps_us(job) / 1e3
     steps = [s for s in range(times_ms.shape[1]) if view.shows_step(s)]
-    positions = [p for p, rank in enumerate(job.rank_ids) if view.shows(rank)]
+    positions = shown.positions(view)
     if not steps or not positions:
         return None
     values = times_ms[np.ix_(positions, steps)].T.reshape(-1)

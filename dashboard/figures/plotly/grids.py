@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import plotly.graph_objects as go
 
 from ddprof.dashboard.figures.charts import Heat
 from ddprof.dashboard.figures.plotly.base import Palette, figure, label
+from ddprof.dashboard.figures.scales import cell_digits, heat
 from ddprof.tables import Array
 
 MAX_CELLS_WITH_TEXT = 250
@@ -24,9 +24,7 @@ def heatmap(chart: Heat, colors: Palette) -> go.Figure:
     slanted = SLANTED_PX if len(columns) > 3 and max(map(len, columns)) > SHORT_CHARS else 0
     height = min(MAX_HEIGHT_PX, max(150, LINE_PX * len(lines) + 80)) + slanted
     drawn = figure(colors, "", "", int(height))
-    shown = values if chart.shade is None else chart.shade
-    known = np.abs(shown[np.isfinite(shown)])
-    most = chart.full_shade or (float(known.max()) if len(known) else 1.0) or 1.0
+    shown, most = heat(chart)
     low = -most if chart.diverging else 0.0
     written = values.size <= MAX_CELLS_WITH_TEXT and LINE_PX * len(lines) + 80 <= MAX_HEIGHT_PX
     names, heads = [label(line) for line in lines], [label(c) for c in columns]
@@ -68,9 +66,8 @@ def _takes_black(position: Array, diverging: bool, dark: bool) -> Array:
 
 
 def _write(chart: go.Figure, values: Array, black: Array, heads: Sequence[str], names: Sequence[str]) -> None:
-    """Numbers on the cells, with as many decimals as give the largest three digits."""
-    largest = max((abs(float(v)) for v in values[np.isfinite(values)]), default=1.0) or 1.0
-    digits = min(6, max(0, 2 - math.floor(math.log10(largest))))
+    """Numbers on the cells."""
+    digits = cell_digits(values)
     cells = [(i, j) for i in range(len(names)) for j in range(len(heads)) if np.isfinite(values[i, j])]
     chart.add_scatter(
         x=[heads[j] for _, j in cells],

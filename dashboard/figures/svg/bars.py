@@ -7,18 +7,7 @@ from typing import NamedTuple
 
 from ddprof.causes import CAUSES
 from ddprof.dashboard.figures.charts import Columns, Part, Ranges, Stacked
-from ddprof.dashboard.figures.svg.frame import (
-    AXIS_HEIGHT,
-    RIGHT,
-    WIDTH,
-    axis_at_left,
-    box,
-    legend,
-    line,
-    names_below,
-    scale,
-    svg,
-)
+from ddprof.dashboard.figures.svg import frame
 from ddprof.dashboard.figures.svg.rows import rows
 from ddprof.report.html.markup import Markup, join, tag
 
@@ -33,7 +22,7 @@ def stacked(chart: Stacked, words: str) -> Markup:
     parts = chart.drawn_parts
     totals = [sum(max(0.0, part.values[i]) for part in parts) for i in range(len(chart.labels))]
     picture = _lying(chart, parts, totals, words) if chart.horizontal else _standing(chart, parts, totals, words)
-    return join(picture, legend([(p.color, _letter(p), p.words) for p in parts]))
+    return join(picture, frame.legend([(p.color, _letter(p), p.words) for p in parts]))
 
 
 def _letter(part: Part) -> str:
@@ -54,13 +43,13 @@ def _lying(chart: Stacked, parts: Sequence[Part], totals: Sequence[float], words
 
 def _standing(chart: Stacked, parts: Sequence[Part], totals: Sequence[float], words: str) -> Markup:
     bottom, most = UPRIGHT_HEIGHT, max(totals, default=0.0) or 1.0
-    y = scale(0.0, most * 1.04, bottom, 8.0)
+    y = frame.scale(0.0, most * 1.04, bottom, 8.0)
     centers, wide = _places(len(chart.labels))
     spans = [(i, part, at, at + part.values[i]) for i in range(len(totals)) for part, at in _starts(parts, i)]
     bars = [_bar(chart, part, i, centers[i] - wide / 2, y(b), wide, y(a) - y(b)) for i, part, a, b in spans]
-    axis = axis_at_left(0.0, most * 1.04, y, UPRIGHT_LEFT, chart.unit)
-    below = names_below(chart.labels, centers, bottom, chart.axis)
-    return svg(bottom + AXIS_HEIGHT, words, *axis, *_thinned(bars), *below)
+    axis = frame.axis_at_left(0.0, most * 1.04, y, UPRIGHT_LEFT, chart.unit)
+    below = frame.names_below(chart.labels, centers, bottom, chart.axis)
+    return frame.svg(bottom + frame.AXIS_HEIGHT, words, *axis, *_thinned(bars), *below)
 
 
 def _starts(parts: Sequence[Part], place: int) -> list[tuple[Part, float]]:
@@ -75,7 +64,7 @@ def _starts(parts: Sequence[Part], place: int) -> list[tuple[Part, float]]:
 
 def _places(count: int) -> tuple[list[float], float]:
     """Middles of upright bars, and their width."""
-    room = (WIDTH - RIGHT - UPRIGHT_LEFT) / max(1, count)
+    room = (frame.END - UPRIGHT_LEFT) / max(1, count)
     return [UPRIGHT_LEFT + room * (i + 0.5) for i in range(count)], min(70.0, room * 0.78)
 
 
@@ -94,7 +83,7 @@ def _bar(chart: Stacked, part: Part, place: int, x: float, y: float, width: floa
     fits = width >= LEAST_LETTER_WIDTH and height >= LEAST_LETTER_WIDTH
     middle = {"x": round(x + width / 2, 1), "y": round(y + height / 2 + 4, 1)}
     letter = tag("text", _letter(part), **middle, text_anchor="middle", class_="on-bar") if fits else None
-    return _Drawn(part, box(x, y, width, height), join(body, letter))
+    return _Drawn(part, frame.box(x, y, width, height), join(body, letter))
 
 
 def _thinned(bars: Sequence[_Drawn]) -> list[Markup]:
@@ -122,15 +111,15 @@ def ranges(chart: Ranges, words: str) -> Markup:
         bar = {"x": place.left, "y": middle - BAR / 2, "width": length, "height": BAR}
         marks.append(tag("rect", title, **{k: round(v, 1) for k, v in bar.items()}, class_="amount"))
         if high > low:
-            ends = (line(x(end), middle - 5, x(end), middle + 5, "whisker") for end in (low, high))
-            marks += [line(x(low), middle, x(high), middle, "whisker"), *ends]
+            ends = (frame.line(x(end), middle - 5, x(end), middle + 5, "whisker") for end in (low, high))
+            marks += [frame.line(x(low), middle, x(high), middle, "whisker"), *ends]
     return place.picture(words, marks, chart.unit)
 
 
 def columns(chart: Columns, words: str) -> Markup:
     """One upright bar per label."""
     bottom, most = UPRIGHT_HEIGHT, max(chart.values, default=0.0) * 1.04 or 1.0
-    y = scale(0.0, most, bottom, 8.0)
+    y = frame.scale(0.0, most, bottom, 8.0)
     centers, wide = _places(len(chart.labels))
     bars = [
         tag(
@@ -144,5 +133,5 @@ def columns(chart: Columns, words: str) -> Markup:
         )
         for name, value, at in zip(chart.labels, chart.values, centers, strict=True)
     ]
-    axis = axis_at_left(0.0, most, y, UPRIGHT_LEFT, chart.unit)
-    return svg(bottom + AXIS_HEIGHT, words, *axis, *bars, *names_below(chart.labels, centers, bottom))
+    axis = frame.axis_at_left(0.0, most, y, UPRIGHT_LEFT, chart.unit)
+    return frame.svg(bottom + frame.AXIS_HEIGHT, words, *axis, *bars, *frame.names_below(chart.labels, centers, bottom))

@@ -12,7 +12,7 @@ from ddprof.dashboard.figures.scales import linear_ticks
 from ddprof.report.html.markup import Markup, tag
 
 WIDTH = 860.0
-RIGHT = 18.0  # kept free at the right edge: half of the last tick's label
+END = WIDTH - 18.0  # of every plot: half of the last tick's label stands right of it
 AXIS_HEIGHT = 38.0  # tick labels and title below the plot
 CHAR = 6.4  # mean width of a character of the 12 px font
 MOST_LABEL = 250.0
@@ -36,6 +36,11 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     """A straight line of a class of the stylesheet."""
     places = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
     return tag("line", **{name: round(value, 1) for name, value in places.items()}, class_=kind)
+
+
+def across(left: float, y: float, kind: str) -> Markup:
+    """A line from the left to the right end of a plot."""
+    return line(left, y, END, y, kind)
 
 
 def fitted(words: str, room: float) -> str:
@@ -73,19 +78,32 @@ def scale(low: float, high: float, first: float, last: float) -> Scale:
 
 def axis_below(low: float, high: float, x: Scale, bottom: float, title: str, top: float = 0.0) -> list[Markup]:
     """Ticks, grid lines and a title with the unit under a plot."""
+    parts = ticks_below([(x(t), f"{t:.6g}") for t in linear_ticks(low, high)], bottom, top)
     middle = (x(low) + x(high)) / 2
-    parts = [line(x(t), top, x(t), bottom, "grid") for t in linear_ticks(low, high)]
-    parts += [text(f"{t:.6g}", x(t), bottom + 15, "middle") for t in linear_ticks(low, high)]
     return [*parts, line(x(low), bottom, x(high), bottom, "axis"), text(title, middle, bottom + 32, "middle")]
+
+
+def ticks_below(ticks: Sequence[tuple[float, str]], bottom: float, top: float) -> list[Markup]:
+    """A grid line and a label under it for each tick: place and words."""
+    return [
+        *(line(x, top, x, bottom, "grid") for x, _ in ticks),
+        *(text(words, x, bottom + 15, "middle") for x, words in ticks),
+    ]
 
 
 def axis_at_left(low: float, high: float, y: Scale, left: float, title: str) -> list[Markup]:
     """Ticks, grid lines and a title with the unit left of a plot that is drawn to the right edge."""
-    parts = [line(left, y(t), WIDTH - RIGHT, y(t), "grid") for t in linear_ticks(low, high, 4)]
-    parts += [text(f"{t:.6g}", left - 6, y(t) + 4, "end") for t in linear_ticks(low, high, 4)]
-    middle = (y(low) + y(high)) / 2
-    turned = f"rotate(-90 12 {middle:.1f})"
-    return [*parts, text(title, 12, middle, "middle", transform=turned)]
+    ticks = [(y(t), f"{t:.6g}") for t in linear_ticks(low, high, 4)]
+    return ticks_at_left(ticks, left, title, (y(low) + y(high)) / 2)
+
+
+def ticks_at_left(ticks: Sequence[tuple[float, str]], left: float, title: str, middle: float) -> list[Markup]:
+    """A grid line and a label beside it for each tick, place and words, and a turned title around `middle`."""
+    return [
+        *(across(left, y, "grid") for y, _ in ticks),
+        *(text(words, left - 6, y + 4, "end") for y, words in ticks),
+        text(title, 12, middle, "middle", transform=f"rotate(-90 12 {middle:.1f})"),
+    ]
 
 
 def names_below(labels: Sequence[str], x: Sequence[float], bottom: float, title: str = "") -> list[Markup]:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.dashboard.figures.charts import Heat
-from ddprof.dashboard.figures.svg.frame import CHAR, RIGHT, WIDTH, box, fitted, label_width, names_at_left, svg, text
+from ddprof.dashboard.figures.scales import cell_digits, heat
+from ddprof.dashboard.figures.svg import frame
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.tables import Array
 
@@ -21,25 +22,23 @@ FULL_OPACITY = 0.6  # the number on it stays readable in both themes
 def heatmap(chart: Heat, words: str) -> Markup:
     """Cells shaded by amount; differences orange above and blue below."""
     values, count = chart.values, len(chart.columns)
-    shown = values if chart.shade is None else chart.shade
-    known = np.abs(shown[np.isfinite(shown)])
-    most = chart.full_shade or (float(known.max()) if len(known) else 1.0) or 1.0
-    left = label_width(chart.lines)
-    wide = min(MAX_COLUMN, (WIDTH - RIGHT - left) / max(1, count))
+    shown, most = heat(chart)
+    left = frame.label_width(chart.lines)
+    wide = min(MAX_COLUMN, (frame.END - left) / max(1, count))
     bottom = 4 + ROW * len(chart.lines)
     few = values.size <= MAX_TITLED_CELLS
     strength = np.clip(np.where(np.isfinite(shown), shown / most, np.nan), -1.0, 1.0)
     cells = _cells(chart, strength, left, wide) if few else _paths(strength, left, wide)
-    names = names_at_left(chart.lines, left, lambda i: 4 + ROW * (i + 0.5))
+    names = frame.names_at_left(chart.lines, left, lambda i: 4 + ROW * (i + 0.5))
     heads, depth = _heads(chart.columns, left, wide, bottom)
-    axis = [text(chart.axis, left + wide * count / 2, bottom + depth + 12, "middle")] if chart.axis else []
+    axis = [frame.text(chart.axis, left + wide * count / 2, bottom + depth + 12, "middle")] if chart.axis else []
     height = bottom + depth + (18 if chart.axis else 4)
-    return join(svg(height, words, *cells, *names, *heads, *axis), _key(chart, most))
+    return join(frame.svg(height, words, *cells, *names, *heads, *axis), _key(chart, most))
 
 
 def _cells(chart: Heat, strength: Array, left: float, wide: float) -> list[Markup]:
     values, found = chart.values, []
-    digits = _digits(values)
+    digits = cell_digits(values)
     for i, name in enumerate(chart.lines):
         for j, head in enumerate(chart.columns):
             value = float(values[i, j])
@@ -59,15 +58,9 @@ def _cells(chart: Heat, strength: Array, left: float, wide: float) -> list[Marku
                 )
             )
             number = f"{value:.{digits}f}"
-            if len(number) * CHAR < wide - 2:
-                found.append(text(number, x + wide / 2, y + ROW / 2 + 4, "middle"))
+            if len(number) * frame.CHAR < wide - 2:
+                found.append(frame.text(number, x + wide / 2, y + ROW / 2 + 4, "middle"))
     return found
-
-
-def _digits(values: Array) -> int:
-    """As many decimals as give the largest number three digits."""
-    largest = max((abs(float(v)) for v in values[np.isfinite(values)]), default=1.0) or 1.0
-    return min(6, max(0, 2 - math.floor(math.log10(largest))))
 
 
 def _paths(strength: Array, left: float, wide: float) -> list[Markup]:
@@ -75,7 +68,7 @@ def _paths(strength: Array, left: float, wide: float) -> list[Markup]:
     level = np.where(np.isfinite(strength), np.round(np.nan_to_num(strength) * SHADES), np.nan)
     found = []
     for shade in np.unique(level[np.isfinite(level)]).tolist():
-        outline = [box(left + wide * j, 4 + ROW * i, wide, ROW) for i, j in np.argwhere(level == shade).tolist()]
+        outline = [frame.box(left + wide * j, 4 + ROW * i, wide, ROW) for i, j in np.argwhere(level == shade).tolist()]
         found.append(tag("path", d="".join(outline), style=_shade(shade / SHADES, diverging=True)))
     return found
 
@@ -87,17 +80,17 @@ def _shade(strength: float, diverging: bool) -> str:
 
 def _heads(columns: Sequence[str], left: float, wide: float, bottom: float) -> tuple[list[Markup], float]:
     """Column names below, aslant where they do not fit; and the depth they need."""
-    longest = max((len(name) for name in columns), default=1) * CHAR + 6
+    longest = max((len(name) for name in columns), default=1) * frame.CHAR + 6
     if longest <= wide:
-        return [text(n, left + wide * (j + 0.5), bottom + 15, "middle") for j, n in enumerate(columns)], 22.0
+        return [frame.text(n, left + wide * (j + 0.5), bottom + 15, "middle") for j, n in enumerate(columns)], 22.0
     if longest <= 40:  # numbers: every k-th
         every = math.ceil(longest / wide)
         shown = range(0, len(columns), every)
-        return [text(columns[j], left + wide * (j + 0.5), bottom + 15, "middle") for j in shown], 22.0
+        return [frame.text(columns[j], left + wide * (j + 0.5), bottom + 15, "middle") for j in shown], 22.0
     found = []
     for j, name in enumerate(columns):
         x, y = left + wide * (j + 0.5) + 4, bottom + 14
-        found.append(text(fitted(name, 150), x, y, "end", transform=f"rotate(-32 {x:.1f} {y:.1f})"))
+        found.append(frame.text(frame.fitted(name, 150), x, y, "end", transform=f"rotate(-32 {x:.1f} {y:.1f})"))
     return found, 16 + min(150.0, longest) * 0.55
 
 

@@ -7,20 +7,7 @@ from collections.abc import Sequence
 
 from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Intervals
 from ddprof.dashboard.figures.scales import CURVE_COLORS, SERIES_COLORS, dot_words, log_ticks, short_number, spread
-from ddprof.dashboard.figures.svg.frame import (
-    AXIS_HEIGHT,
-    RIGHT,
-    WIDTH,
-    Scale,
-    axis_at_left,
-    axis_below,
-    legend,
-    line,
-    names_below,
-    scale,
-    svg,
-    text,
-)
+from ddprof.dashboard.figures.svg import frame
 from ddprof.dashboard.figures.svg.rows import TOP, rows
 from ddprof.report.html.markup import Markup, join, tag
 
@@ -34,9 +21,9 @@ _MARKS = "●■◆▲✚✖★"
 def dots(chart: Dots, words: str) -> Markup:
     """One dot per rank and step, the median dashed; those that stand out are diamonds with their rank beside them."""
     most = max((*chart.values, chart.median)) * 1.08 or 1.0
-    y, places = scale(0.0, most, HEIGHT, TOP), spread(chart)
+    y, places = frame.scale(0.0, most, HEIGHT, TOP), spread(chart)
     first, last = min(chart.steps) - 0.5, max(chart.steps) + 0.5
-    x = scale(first, last, LEFT, WIDTH - RIGHT)
+    x = frame.scale(first, last, LEFT, frame.END)
     outliers, names = set(chart.outliers), dot_words(chart)
     plain = [i for i in range(len(places)) if i not in outliers]
     marks = _dots(chart, plain, [(x(places[i]), y(chart.values[i])) for i in plain], names)
@@ -45,15 +32,17 @@ def dots(chart: Dots, words: str) -> Markup:
         title = tag("title", f"{names[i]}: {chart.values[i]:.4g} ms")
         marks.append(tag("path", title, d=_diamond(at_x, at_y, 5.5), class_="outlier"))
     numbers = sorted(set(chart.steps))
-    below = names_below([str(s) for s in numbers], [x(s) for s in numbers], HEIGHT, "step")
+    below = frame.names_below([str(s) for s in numbers], [x(s) for s in numbers], HEIGHT, "step")
     middle = [
-        line(LEFT, y(chart.median), WIDTH - RIGHT, y(chart.median), "median"),
-        line(LEFT, HEIGHT, WIDTH - RIGHT, HEIGHT, "axis"),
+        frame.across(LEFT, y(chart.median), "median"),
+        frame.across(LEFT, HEIGHT, "axis"),
     ]
-    picture = svg(HEIGHT + AXIS_HEIGHT, words, *axis_at_left(0.0, most, y, LEFT, "ms"), *middle, *marks, *below)
+    picture = frame.svg(
+        HEIGHT + frame.AXIS_HEIGHT, words, *frame.axis_at_left(0.0, most, y, LEFT, "ms"), *middle, *marks, *below
+    )
     what = "a step of the job" if chart.ranks is None else "a step of a rank"
     kinds = [("accent", "●", what)] + ([("critical", "◆", "stands out")] if outliers else [])
-    return join(picture, legend([*kinds, ("quiet", "–", f"median, {chart.median:.4g} ms")]))
+    return join(picture, frame.legend([*kinds, ("quiet", "–", f"median, {chart.median:.4g} ms")]))
 
 
 def _dots(
@@ -89,28 +78,26 @@ def bandwidths(chart: Bandwidths, words: str) -> Markup:
         style = f"fill:var(--{color});stroke:var(--{color});fill-opacity:.65"
         marks.append(tag("path", tag("title", name), d=outline, style=style))
         items.append((color, _MARKS[mark], name))
-    reference = line(LEFT, y(chart.reference), WIDTH - RIGHT, y(chart.reference), "median")
-    picture = svg(TALL + AXIS_HEIGHT, words, *beside, *below, reference, *marks)
-    return join(picture, legend([*items, ("quiet", "–", chart.words)]))
+    reference = frame.across(LEFT, y(chart.reference), "median")
+    picture = frame.svg(TALL + frame.AXIS_HEIGHT, words, *beside, *below, reference, *marks)
+    return join(picture, frame.legend([*items, ("quiet", "–", chart.words)]))
 
 
-def _log_below(values: Sequence[float], title: str) -> tuple[Scale, list[Markup]]:
+def _log_below(values: Sequence[float], title: str) -> tuple[frame.Scale, list[Markup]]:
     low, high, ticks = log_ticks(values)
-    place = scale(low, high, LEFT, WIDTH - RIGHT)
-    parts = [line(place(math.log10(t)), TOP, place(math.log10(t)), TALL, "grid") for t in ticks]
-    parts += [text(short_number(t), place(math.log10(t)), TALL + 15, "middle") for t in ticks]
-    parts.append(text(title, (LEFT + WIDTH - RIGHT) / 2, TALL + 32, "middle"))
-    return (lambda value: place(math.log10(value))), parts
+    x = _of_logarithm(frame.scale(low, high, LEFT, frame.END))
+    parts = frame.ticks_below([(x(t), short_number(t)) for t in ticks], TALL, TOP)
+    return x, [*parts, frame.text(title, (LEFT + frame.END) / 2, TALL + 32, "middle")]
 
 
-def _log_left(values: Sequence[float], title: str) -> tuple[Scale, list[Markup]]:
+def _log_left(values: Sequence[float], title: str) -> tuple[frame.Scale, list[Markup]]:
     low, high, ticks = log_ticks(values)
-    place = scale(low, high, TALL, TOP)
-    parts = [line(LEFT, place(math.log10(t)), WIDTH - RIGHT, place(math.log10(t)), "grid") for t in ticks]
-    parts += [text(short_number(t), LEFT - 6, place(math.log10(t)) + 4, "end") for t in ticks]
-    middle = (TOP + TALL) / 2
-    parts.append(text(title, 12, middle, "middle", transform=f"rotate(-90 12 {middle:.1f})"))
-    return (lambda value: place(math.log10(value))), parts
+    y = _of_logarithm(frame.scale(low, high, TALL, TOP))
+    return y, frame.ticks_at_left([(y(t), short_number(t)) for t in ticks], LEFT, title, (TOP + TALL) / 2)
+
+
+def _of_logarithm(place: frame.Scale) -> frame.Scale:
+    return lambda value: place(math.log10(value))
 
 
 def _symbol(kind: int, x: float, y: float) -> str:
@@ -138,11 +125,11 @@ def intervals(chart: Intervals, words: str) -> Markup:
     low, high = _padded(min((0.0, *ends)), max((0.0, *ends)))
     place = rows(chart.labels, low, high)
     x = place.x
-    marks = [line(x(0.0), TOP, x(0.0), place.bottom, "median")]
+    marks = [frame.line(x(0.0), TOP, x(0.0), place.bottom, "median")]
     for i, (name, middle, half) in enumerate(zip(chart.labels, chart.middle, chart.half, strict=True)):
         at = place.middle(i)
         title = tag("title", f"{name}: {middle:.4g} ± {half:.4g} {chart.unit}")
-        marks.append(line(x(middle - half), at, x(middle + half), at, "whisker"))
+        marks.append(frame.line(x(middle - half), at, x(middle + half), at, "whisker"))
         marks.append(tag("circle", title, cx=round(x(middle), 1), cy=at, r=4.5, class_="dot"))
     return place.picture(words, marks, chart.unit)
 
@@ -159,10 +146,12 @@ def dumbbells(chart: Dumbbells, words: str) -> Markup:
     for i, (name, before, after) in enumerate(zip(chart.labels, chart.before, chart.after, strict=True)):
         at = place.middle(i)
         title = tag("title", f"{name}: {before:.4g} before, {after:.4g} after, {chart.unit}")
-        marks.append(line(x(before), at, x(after), at, "joined"))
+        marks.append(frame.line(x(before), at, x(after), at, "joined"))
         marks.append(tag("circle", title, cx=round(x(before), 1), cy=at, r=5.0, class_="open-dot"))
         marks.append(tag("path", title, d=_diamond(x(after), at, 5.5), class_="dot"))
-    return join(place.picture(words, marks, chart.unit), legend([("accent", "○", "before"), ("accent", "◆", "after")]))
+    return join(
+        place.picture(words, marks, chart.unit), frame.legend([("accent", "○", "before"), ("accent", "◆", "after")])
+    )
 
 
 def curves(chart: Curves, words: str) -> Markup:
@@ -171,7 +160,7 @@ def curves(chart: Curves, words: str) -> Markup:
     most = max((*known, chart.limit or 0.0), default=0.0) * 1.06 or 1.0
     at = [v for curve in chart.curves for v in curve.x]
     low, high = min(at, default=0.0), max(at, default=1.0)
-    x, y = scale(low, high, LEFT, WIDTH - RIGHT), scale(0.0, most, TALL, TOP)
+    x, y = frame.scale(low, high, LEFT, frame.END), frame.scale(0.0, most, TALL, TOP)
     marks, items = [], []
     for number, curve in enumerate(chart.curves):
         color = CURVE_COLORS[number % len(CURVE_COLORS)]
@@ -184,10 +173,13 @@ def curves(chart: Curves, words: str) -> Markup:
         marks.append(tag("path", tag("title", curve.words), d=outline, style=style))
         items.append((color, "┄" if curve.dotted else "━", curve.words))
     if chart.limit is not None:
-        marks.append(line(LEFT, y(chart.limit), WIDTH - RIGHT, y(chart.limit), "limit"))
+        marks.append(frame.across(LEFT, y(chart.limit), "limit"))
         items.append(("critical", "–", f"{chart.limit_words}, {chart.limit:.4g}"))
-    axes = [*axis_at_left(0.0, most, y, LEFT, chart.y_title), *axis_below(low, high, x, TALL, chart.x_title, TOP)]
-    return join(svg(TALL + AXIS_HEIGHT, words, *axes, *marks), legend(items))
+    axes = [
+        *frame.axis_at_left(0.0, most, y, LEFT, chart.y_title),
+        *frame.axis_below(low, high, x, TALL, chart.x_title, TOP),
+    ]
+    return join(frame.svg(TALL + frame.AXIS_HEIGHT, words, *axes, *marks), frame.legend(items))
 
 
 def _path(places: Sequence[tuple[float, float | None]]) -> str:

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddprof.dashboard.figures.svg.frame import (
-    AXIS_HEIGHT,
-    RIGHT,
-    WIDTH,
-    Scale,
-    axis_below,
-    label_width,
-    names_at_left,
-    scale,
-    svg,
-)
+from ddprof.dashboard.figures.svg import frame
 from ddprof.report.html.markup import Markup
 
 TOP, HEIGHT = 8.0, 24.0  # above the first line; of a line
@@ -29,7 +19,7 @@ class Lines:
     low: float
     high: float
     left: float
-    x: Scale
+    x: frame.Scale
 
     @property
     def bottom(self) -> float:
@@ -42,12 +32,12 @@ class Lines:
 
     def picture(self, words: str, marks: Sequence[Markup], unit: str) -> Markup:
         """The marks with names, grid and axis; `words` say what it is to a screen reader."""
-        axis = axis_below(self.low, self.high, self.x, self.bottom, unit, TOP)
-        names = names_at_left(self.labels, self.left, self.middle)
-        return svg(self.bottom + AXIS_HEIGHT, words, *axis, *marks, *names)
+        axis = frame.axis_below(self.low, self.high, self.x, self.bottom, unit, TOP)
+        names = frame.names_at_left(self.labels, self.left, self.middle)
+        return frame.svg(self.bottom + frame.AXIS_HEIGHT, words, *axis, *marks, *names)
 
 
 def rows(labels: Sequence[str], low: float, high: float) -> Lines:
     """Lines for the labels, with an axis from `low` to `high`."""
-    left = label_width(labels)
-    return Lines(labels, low, high, left, scale(low, high, left, WIDTH - RIGHT))
+    left = frame.label_width(labels)
+    return Lines(labels, low, high, left, frame.scale(low, high, left, frame.END))

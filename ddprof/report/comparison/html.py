@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from ddprof.causes import CAUSES
 from ddprof.report import phrases
-from ddprof.report.comparison.compare import Comparison, Delta, to_json
-from ddprof.report.comparison.text import change_words, headline, interval_words, outcome_words
+from ddprof.report.comparison.compare import Comparison, to_json
+from ddprof.report.comparison.text import headline, row_words
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.page import embedded, page
 from ddprof.report.html.svg import legend, step_bar
 from ddprof.report.html.tables import table
 from ddprof.report.model import Report
-from ddprof.units import format_us
 
 
 def render_html(comparison: Comparison) -> str:
@@ -38,12 +37,9 @@ def _bar(label: str, report: Report) -> Markup:
 
 
 def _table(comparison: Comparison) -> Markup:
-    rows = [_row("step", comparison.step), *(_row(CAUSES[d.name].label, d) for d in comparison.causes)]
-    return table(["per step", "before", "after", "change", "95 % interval", ""], rows)
-
-
-def _row(name: str, d: Delta) -> list[str]:
-    return [name, format_us(d.before_us), format_us(d.after_us), change_words(d), interval_words(d), outcome_words(d)]
+    rows = [("step", comparison.step), *((CAUSES[d.name].label, d) for d in comparison.causes)]
+    heads = ["per step", "before", "after", "change", "95 % interval", ""]
+    return table(heads, [(name, *row_words(d)) for name, d in rows])
 
 
 def _findings(comparison: Comparison) -> Markup:

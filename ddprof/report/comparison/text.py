@@ -57,11 +57,7 @@ def render_markdown(comparison: Comparison) -> str:
     ]
     rows = [("**step**", comparison.step)]
     rows += [(CAUSES[d.name].label, d) for d in comparison.causes[:_MAX_CAUSES]]
-    lines += [
-        f"| {name} | {format_us(d.before_us)} | {format_us(d.after_us)} | {_signed(d.change_us)} | {interval_words(d)} "
-        f"| {outcome_words(d)} |"
-        for name, d in rows
-    ]
+    lines += [f"| {' | '.join((name, *row_words(d)))} |" for name, d in rows]
     lines.append("")
     lines += [f"- gone: {escape(f.summary)} ({f.id})" for f in comparison.gone]
     lines += [f"- new: {escape(f.summary)} ({f.id}, {escape(phrases.who_words(f))})" for f in comparison.new]
@@ -69,27 +65,16 @@ def render_markdown(comparison: Comparison) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def interval_words(delta: Delta) -> str:
-    """The interval of the change, "" where it is not known."""
-    if delta.low_us is None or delta.high_us is None:
-        return ""
-    return f"{_signed(delta.low_us)} to {_signed(delta.high_us)}"
-
-
-def outcome_words(delta: Delta) -> str:
-    """What the change amounts to, for people."""
-    return _OUTCOME_WORDS[delta.outcome]
-
-
-def change_words(delta: Delta) -> str:
-    """The change with its sign."""
-    return _signed(delta.change_us)
+def row_words(d: Delta) -> tuple[str, str, str, str, str]:
+    """Before, after, the change, its interval ("" where it is not known), and what the change amounts to."""
+    interval = "" if d.low_us is None or d.high_us is None else f"{_signed(d.low_us)} to {_signed(d.high_us)}"
+    times = format_us(d.before_us), format_us(d.after_us), _signed(d.change_us)
+    return (*times, interval, _OUTCOME_WORDS[d.outcome])
 
 
 def _text_row(name: str, d: Delta) -> str:
-    values = f"{format_us(d.before_us):>10} {format_us(d.after_us):>10} {_signed(d.change_us):>11}"
-    interval = interval_words(d)
-    return f"{name:<24} {values}  {interval + ', ' if interval else ''}{outcome_words(d)}"
+    before, after, change, *rest = row_words(d)
+    return f"{name:<24} {before:>10} {after:>10} {change:>11}  {', '.join(filter(None, rest))}"
 
 
 def _names(comparison: Comparison) -> list[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ddprof.causes import CAUSES
-from ddprof.report.bar import shares
+from ddprof.report.bar import legend_words, shares, title_words
 from ddprof.report.html.markup import Markup, tag
 from ddprof.report.html.style import colour
-from ddprof.units import format_share, format_us
 
 NAMED_MARK = " ◀"  # behind a rank that a finding names
 _BAR_WIDTH = 1000.0
@@ -20,7 +19,7 @@ def step_bar(row: Mapping[str, float], label: str, height: float = 34.0) -> Mark
     parts, at = [], 0.0
     for cause, share in shares(row).items():
         width = share * _BAR_WIDTH
-        title = tag("title", f"{CAUSES[cause].label}: {format_us(row[cause])}, {format_share(share)}")
+        title = tag("title", title_words(row, cause))
         parts.append(tag("rect", title, x=at, y=0.0, width=width, height=height, style=f"fill:{colour(cause)}"))
         if width >= _LEAST_LETTER_WIDTH:
             letter = CAUSES[cause].letter
@@ -35,9 +34,9 @@ def legend(row: Mapping[str, float]) -> Markup:
         tag(
             "li",
             tag("span", CAUSES[cause].letter, class_="swatch", style=f"background:{colour(cause)}"),
-            f"{CAUSES[cause].label} {format_us(row[cause])} ({format_share(share)})",
+            legend_words(row, cause),
         )
-        for cause, share in shares(row).items()
+        for cause in shares(row)
     ]
     return tag("ul", *items, class_="legend")
 

@@ -268,6 +268,17 @@ def test_no_forbidden_names() -> None:
     assert [name for name in NAMES if name.split(".")[-1] in {"utils", "util", "helpers", "misc", "common"}] == []
 
 
+def test_no_class_name_twice() -> None:
+    """One concept, one name. The nets of the workloads are scripts of their own, named as in their papers."""
+    places: dict[str, list[str]] = {}
+    for name, tree in TREES.items():
+        if _unit(name) != "workloads":
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(name)
+    assert {known: where for known, where in places.items() if len(where) > 1} == {}
+
+
 def test_packages_are_those_on_disk() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     on_disk = {

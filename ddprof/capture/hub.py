@@ -13,7 +13,7 @@ from ddprof.capture.journal import Journal
 from ddprof.capture.window.annotate import Annotator
 
 
-class Steps(Protocol):
+class PhaseTimers(Protocol):
     """The phase timers, in Python or in C, as far as they are read."""
 
     @property
@@ -46,5 +46,5 @@ class Hub(Protocol):
     user_profiler_starts: Callable[[], Any]  # the script is about to start a profiler of its own
 
     @property
-    def tracker(self) -> Steps:
+    def tracker(self) -> PhaseTimers:
         """The phase timers."""

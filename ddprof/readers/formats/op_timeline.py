@@ -34,7 +34,7 @@ _SLACK_NS = 2_000  # the files round to about a microsecond
 
 
 @dataclass(frozen=True)
-class Operations:
+class TimelineOperations:
     """Every operation of a job as parallel arrays, times in ns from an arbitrary start shared by all workers."""
 
     dp: Array
@@ -51,14 +51,14 @@ class Operations:
         """Data-parallel and pipeline size."""
         return int(self.dp.max()) + 1, int(self.stage.max()) + 1
 
-    def take(self, rows: Array) -> Operations:
+    def take(self, rows: Array) -> TimelineOperations:
         """A selection."""
         names = ("dp", "stage", "step", "name", "start_ns", "dur_ns")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 @lru_cache(maxsize=2)
-def load(path: str, member: str | None, mtime_ns: int) -> Operations:
+def load(path: str, member: str | None, mtime_ns: int) -> TimelineOperations:
     """All operations of a file, cached because each worker of it is read on its own. Raises NoUsableInput."""
     found = _from_parquet(path) if path.endswith(".parquet") else _from_json(path, member)
     if not len(found.dp):
@@ -78,7 +78,7 @@ def is_simulated(source: Source) -> bool:
     return load(source.path, source.member, source.mtime_ns).is_simulated
 
 
-def _from_json(path: str, member: str | None) -> Operations:
+def _from_json(path: str, member: str | None) -> TimelineOperations:
     events = [e for e in load_events(path, member) if isinstance(e, dict)]
     stages = {
         (e.get("pid"), e.get("tid")): int(found[1])
@@ -89,7 +89,7 @@ def _from_json(path: str, member: str | None) -> Operations:
     if not stages and spans:
         raise NoUsableInput(f"{path}: the threads do not say which pipeline stage they are")
     spans = [e for e in spans if (e.get("pid"), e.get("tid")) in stages]
-    return Operations(
+    return TimelineOperations(
         dp=np.array([int(e["pid"]) for e in spans], np.int64),
         stage=np.array([stages[e["pid"], e["tid"]] for e in spans], np.int64),
         step=np.array([int(e["args"]["step"]) for e in spans], np.int64),
@@ -108,12 +108,12 @@ def _is_operation(event: dict[str, Any]) -> bool:
     return all(type(v) is int for v in whole) and all(isinstance(v, int | float | Decimal) for v in times)
 
 
-def _from_parquet(path: str) -> Operations:
+def _from_parquet(path: str) -> TimelineOperations:
     import pyarrow.parquet as pq
 
     table = pq.read_table(path, columns=list(_PARQUET_COLUMNS))
     columns: dict[str, Any] = {name: table.column(name).to_numpy() for name in _PARQUET_COLUMNS if name != "optype"}
-    return Operations(
+    return TimelineOperations(
         dp=columns["dp_rank"].astype(np.int64),
         stage=columns["stage"].astype(np.int64),
         step=columns["step"].astype(np.int64),
@@ -162,7 +162,7 @@ _WAITS_NOTE = HealthNote(
 )
 
 
-def _consecutive_steps(whole: Operations) -> tuple[Operations, list[tuple[int, int, int]]]:
+def _consecutive_steps(whole: TimelineOperations) -> tuple[TimelineOperations, list[tuple[int, int, int]]]:
     """Steps laid end to end (the sampled steps of the file lie anywhere).
 
     The moved operations, and (number, start, end) each.
@@ -179,7 +179,7 @@ def _consecutive_steps(whole: Operations) -> tuple[Operations, list[tuple[int, i
     return replace(whole, start_ns=start), marks
 
 
-def _with_waits(mine: Operations, marks: list[tuple[int, int, int]]) -> Array:
+def _with_waits(mine: TimelineOperations, marks: list[tuple[int, int, int]]) -> Array:
     """Starts of communication moved back to the end of the worker's previous operation (or the start of the step)."""
     ends = np.sort(np.concatenate((mine.start_ns + mine.dur_ns, [start for _, start, _ in marks])))
     before = np.searchsorted(ends, mine.start_ns + _SLACK_NS, side="right") - 1
@@ -188,7 +188,7 @@ def _with_waits(mine: Operations, marks: list[tuple[int, int, int]]) -> Array:
     return np.where(is_call, waited_from, mine.start_ns)
 
 
-def _host_marks(columns: EventColumns, marks: list[tuple[int, int, int]], mine: Operations) -> None:
+def _host_marks(columns: EventColumns, marks: list[tuple[int, int, int]], mine: TimelineOperations) -> None:
     track = ("host", "main")
     starts = np.array([start for _, start, _ in marks], np.int64)
     ends = np.array([end for _, _, end in marks], np.int64)

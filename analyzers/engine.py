@@ -25,7 +25,7 @@ from ddprof.analyzers.summarise import summarise
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers import Source, discover, read, resolve_identities
-from ddprof.readers.companions.step_times import read_step_times
+from ddprof.readers.companions.manifests import read_step_times
 from ddprof.readers.companions.workers import workers_path
 from ddprof.report.model import Report
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddprof.sidecar import Sidecar
 from ddprof.tables import Column, Schema, Table
 
 
@@ -192,8 +193,7 @@ class RankTrace:
     syncs: Table
     memory: Table
     process_groups: tuple[ProcessGroup, ...] = ()
-    # What our own capture knows (docs/run-folder.md); {} elsewhere.
-    sidecar: Mapping[str, Any] = field(default_factory=dict)
+    sidecar: Sidecar = field(default_factory=Sidecar)  # what our own capture knows; empty elsewhere
     flight_recorder: tuple[Mapping[str, Any], ...] = ()  # entries of a flight-recorder dump of the same window
     # Small header values worth keeping (versions, record_shapes, ...).
     top: Mapping[str, Any] = field(default_factory=dict)

@@ -21,7 +21,7 @@ MAPPED = ("analyzers", "dashboard", "workloads", "sample_traces")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
-BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware"}
+BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
 VOCABULARY = BASIS | {"findings"}
 FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING = (
     f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning")
@@ -31,7 +31,8 @@ PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
-    "model": {"tables"},
+    "sidecar": set(),
+    "model": {"tables", "sidecar"},
     "tables": set(),
     "averages": set(),
     "causes": set(),
@@ -44,11 +45,12 @@ ALLOWED: dict[str, set[str]] = {
     RUN_FOLDER: {"_version"},
     "capture": {"errors", "_version", RUN_FOLDER},  # in the training process: never the launcher
     LAUNCHER: {"errors", "_version", RUN_FOLDER, "capture.guard"},
-    "readers": {"model", "tables", "units", "errors"},
+    "readers": {"model", "sidecar", "tables", "units", "errors"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},
-    RULES: {"findings", "causes", "averages", "units", "model", "tables", "intervals", FACTS, JOB, EXECUTION, REPLAY},
+    RULES: {"findings", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
+    | {FACTS, JOB, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     "analyzers": VOCABULARY | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, "readers", PURE_REPORT},
@@ -75,6 +77,7 @@ OTHERS: dict[str, set[str]] = {
     "averages": {"numpy"},
     "intervals": {"numpy"},
     "tables": {"numpy", "pyarrow"},
+    "sidecar": {"msgspec"},
     "hardware": {"tomli"},  # Python 3.10
     LAUNCHER: {"fsspec"},
     "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},

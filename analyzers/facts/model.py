@@ -16,6 +16,7 @@ import numpy as np
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, union
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
+from ddprof.sidecar import Sidecar
 from ddprof.tables import Column, Schema, Table
 
 
@@ -195,7 +196,7 @@ class RankFacts:
     process_groups: tuple[ProcessGroup, ...] = ()
     memory: Mapping[str, Any] = field(default_factory=dict)  # peak_allocated_bytes, peak_reserved_bytes, total_bytes
     counts: Mapping[str, int] = field(default_factory=dict)  # events seen, kernels per step, ...
-    sidecar: Mapping[str, Any] = field(default_factory=dict)
+    sidecar: Sidecar = field(default_factory=Sidecar)
     top: Mapping[str, Any] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
 

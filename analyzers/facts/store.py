@@ -21,6 +21,7 @@ import msgspec
 from ddprof._version import __version__
 from ddprof.analyzers.facts.model import TABLES, RankFacts
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
+from ddprof.sidecar import Sidecar
 from ddprof.tables import read_parquet, write_parquet
 
 # The modules that make facts: a change of any of these files makes all cached facts stale.
@@ -40,7 +41,7 @@ class _Meta(msgspec.Struct):
     process_groups: tuple[ProcessGroup, ...]
     memory: dict[str, Any]
     counts: dict[str, int]
-    sidecar: dict[str, Any]
+    sidecar: Sidecar
     top: dict[str, Any]
     health: tuple[HealthNote, ...]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ddprof.analyzers.job.pipeline import stage_work_ns
 from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
+from ddprof.sidecar import Sidecar
 from ddprof.tables import NULL, Array
 
 
@@ -46,7 +46,7 @@ class Measures:
     fp32_gemm_us: Array  # (ranks,)
     kernels_per_step: Array  # (ranks,)
     stage_work_us: Array  # (ranks,), forward + backward compute per step
-    settings: Mapping[str, Any]  # sidecar of the lowest captured rank, {} if none
+    settings: Sidecar  # of the lowest captured rank, empty if there is none
 
     def cause_us(self, cause: str) -> Array:
         """Ledger time of one cause per rank, us per step, shape (ranks,)."""
@@ -87,7 +87,7 @@ def measure(job: JobFacts) -> Measures:
         fp32_gemm_us=gemm[:, 1],
         kernels_per_step=np.array([float((f.device_ops["work"] == Work.COMPUTE).sum()) for f in ranks]) / steps,
         stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
-        settings=next((f.sidecar for f in ranks if f.sidecar), {}),
+        settings=next((f.sidecar for f in ranks if f.sidecar.is_captured), Sidecar()),
     )
 
 

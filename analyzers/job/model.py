@@ -11,6 +11,7 @@ from functools import cached_property
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.model import HealthNote
+from ddprof.sidecar import StepMedians
 from ddprof.tables import Column, Schema, Table
 
 GROUPS = Schema(
@@ -126,7 +127,7 @@ class JobFacts:
     health: tuple[HealthNote, ...] = ()
     step_ns: int = 0  # mean job step
     per_step_ns: tuple[int, ...] = field(default=())
-    step_times: Mapping[int, Mapping[str, int]] = field(default_factory=dict)  # rank -> its own timers, traced or not
+    step_times: Mapping[int, StepMedians] = field(default_factory=dict)  # rank -> its own timers, traced or not
 
     @property
     def on_device(self) -> bool:

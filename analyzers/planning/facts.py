@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
@@ -58,32 +56,24 @@ def number(key: str, text: str, least: float, most: float = 1e9) -> float:
 
 
 def present(measures: Measures, stated: Mapping[str, float]) -> Present:
-    """The run's settings; what the user states goes before what was captured.
+    """The run's settings; what the user states goes before what was captured."""
+    captured = measures.settings
+    loader = captured.loader
 
-    What was captured comes from a file that anybody may have written: what is no number is not known.
-    """
-    sections = (measures.settings.get(key) for key in ("dataloader", "ddp", "processors"))
-    loader, ddp, processors = (section if isinstance(section, Mapping) else {} for section in sections)
-
-    def known(key: str, captured: Any) -> float | None:
-        value = stated.get(key, captured)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        return float(value) if is_number else None
-
-    def whole(key: str, captured: Any) -> int | None:
-        value = known(key, captured)
+    def whole(key: str, recorded: int | None) -> int | None:
+        value = stated.get(key, recorded)
         return None if value is None else int(value)
 
-    def mebibytes(key: str) -> float | None:
-        value = known(key, ddp.get(key))
+    def mebibytes(key: str, recorded: float | None) -> float | None:
+        value = stated.get(key, recorded)
         return None if value is None else round(value, 4)  # DDP keeps whole bytes: 0.1 comes back as 0.099999
 
     return Present(
-        num_workers=whole("num_workers", loader.get("num_workers")),
-        prefetch_factor=whole("prefetch_factor", loader.get("prefetch_factor")),
-        bucket_cap_mb=mebibytes("bucket_cap_mb"),
-        first_bucket_mb=mebibytes("first_bucket_mb"),
-        cores=whole("cores", processors.get("usable")),
+        num_workers=whole("num_workers", loader.num_workers),
+        prefetch_factor=whole("prefetch_factor", loader.prefetch_factor),
+        bucket_cap_mb=mebibytes("bucket_cap_mb", captured.ddp.bucket_cap_mb),
+        first_bucket_mb=mebibytes("first_bucket_mb", captured.ddp.first_bucket_mb),
+        cores=whole("cores", captured.processors.usable),
     )
 
 

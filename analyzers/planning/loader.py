@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ddprof.analyzers.planning.curve import Point, SettingCurve
 from ddprof.analyzers.planning.facts import Present
-from ddprof.analyzers.replay.changes.loader.fetch_costs import FetchCosts, rank_costs
+from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
 from ddprof.analyzers.replay.changes.loader.workers import cores_bound_us
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
@@ -15,7 +15,6 @@ from ddprof.findings import Change
 WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 PREFETCH = (1, 2, 4, 8)
 DOUBT = 0.15
-CPU_BOUND, WAITING, COLLATING = 0.7, 0.4, 0.5  # shares of a fetch (rules/evidence/loader_cost.py draws the same lines)
 SPARE = 0.2  # workers beyond the exact need, so that batches that take longer do not show (ml-engineering)
 
 
@@ -78,7 +77,7 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
         high_us=high_us,
         batch_us=slowest.mean_ns / 1e3,
         ready_us=ready_us,
-        kind=_kind(slowest),
+        kind=slowest.kind,
         cpu_share=slowest.cpu_share,
         source=slowest.source,
         cores=now.cores,
@@ -93,11 +92,3 @@ def _advised(curve: SettingCurve, batch_us: float, ready_us: float) -> Point:
     fewest = curve.flat[0]
     wanted = batch_us / max(ready_us, 1.0) * (1 + SPARE)
     return next((p for p in curve.flat if p.value >= wanted), fewest)
-
-
-def _kind(costs: FetchCosts) -> str | None:
-    if costs.cpu_share is None:
-        return None
-    if costs.collate_share is not None and costs.collate_share >= COLLATING:
-        return "collate"
-    return "cpu" if costs.cpu_share >= CPU_BOUND else "wait" if costs.cpu_share < WAITING else "mixed"

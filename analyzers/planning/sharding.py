@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -85,7 +84,7 @@ def plan_sharding(prices: Pricer) -> ShardingPlan:
     now = _now(measures)
     memory, other = _memory(measures, params, element, optimizer, ranks, now)
     size = params * element
-    units = int((measures.settings.get("fsdp") or {}).get("units") or max(1, min(64, round(size / UNIT_BYTES))))
+    units = measures.settings.fsdp.units or max(1, min(64, round(size / UNIT_BYTES)))
     reduce_us = _reduce_exposed_us(prices, cost, size, compute_us)
     gather = _half(cost)
     forward_us, backward_us = (_layered_us(gather, size, units, compute_us, back) for back in (False, True))
@@ -114,14 +113,14 @@ def plan_sharding(prices: Pricer) -> ShardingPlan:
 
 
 def _model(measures: Measures) -> tuple[int, float, float]:
-    captured: dict[str, Any] = measures.settings.get("parameters") or {}
+    captured = measures.settings.parameters
     sizes = [t.group_size for t in measures.comm.traffic if t.role in ("dp", "fsdp_shard", "world", "")]
     ranks = max(sizes, default=0)
     if ranks < 2:
         raise NoUsableInput("no data-parallel group with two ranks or more in this run: nothing to shard")
-    if captured.get("count"):
-        element = ELEMENT_BYTES.get(str(captured.get("dtype")), 4.0)
-        return ranks, float(captured["count"]) * (ranks if captured.get("sharded") else 1), element
+    if captured.count:
+        element = ELEMENT_BYTES.get(captured.dtype or "", 4.0)
+        return ranks, float(captured.count) * (ranks if captured.sharded else 1), element
     scattered = [t for t in measures.comm.traffic if t.op == "reduce_scatter" and t.total_bytes]
     traffic = gradient_traffic(measures) if not scattered else max(scattered, key=lambda t: t.total_bytes)
     if traffic is None:
@@ -158,17 +157,15 @@ def _half(cost: TransferCurve) -> Callable[[float], float]:
 
 
 def _optimizer_bytes(measures: Measures, element: float) -> float:
-    name = str((measures.settings.get("optimizer") or {}).get("class") or "")
-    return STATES.get(name, DEFAULT_STATES) * element
+    return STATES.get(measures.settings.optimizer.name or "", DEFAULT_STATES) * element
 
 
 def _now(measures: Measures) -> str:
-    stage = (measures.settings.get("deepspeed") or {}).get("zero_stage")
+    stage, fsdp = measures.settings.deepspeed.zero_stage, measures.settings.fsdp
     if stage in (1, 2):
         return f"ZeRO-{stage}"
-    fsdp = measures.settings.get("fsdp") or {}
-    if stage == 3 or fsdp or any(t.role == "fsdp_shard" for t in measures.comm.traffic):
-        kept = fsdp.get("reshard_after_forward") is False
+    if stage == 3 or fsdp.version is not None or any(t.role == "fsdp_shard" for t in measures.comm.traffic):
+        kept = fsdp.reshard_after_forward is False
         return "FSDP, parameters kept after forward" if kept else "FSDP / ZeRO-3"
     return "DDP"
 
@@ -190,7 +187,7 @@ def _memory(
 ) -> tuple[float | None, float | None]:
     """Memory of a device, and what the run holds beside its state at its peak; None where not recorded."""
     seen = [f.memory for f in measures.job.ranks if f.memory.get("peak_allocated_bytes")]
-    total = (measures.settings.get("device") or {}).get("total_memory_bytes")
+    total = measures.settings.device.total_memory_bytes
     total = total or next((m["total_bytes"] for m in seen if m.get("total_bytes")), None)
     if not seen:
         return total, None

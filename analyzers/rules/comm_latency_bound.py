@@ -22,7 +22,7 @@ from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
-from ddprof.analyzers.rules.evidence.settings import setting, text
+from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_us
 
@@ -47,7 +47,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             fixes=(
                 Fix(
                     setting="bucket_cap_mb",
-                    current=text(setting(measures, "ddp", "bucket_cap_mb")),
+                    current=text(measures.settings.ddp.bucket_cap_mb),
                     suggested="25",
                     patch="DistributedDataParallel(model, bucket_cap_mb=25)",
                     why="fewer, larger collectives pay the latency fewer times",

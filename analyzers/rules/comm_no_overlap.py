@@ -20,7 +20,7 @@ from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.replay.changes.communication.overlap import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import certainty, doubtful, of_reason
-from ddprof.analyzers.rules.evidence.settings import setting, text
+from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
 
@@ -50,7 +50,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             fixes=(
                 Fix(
                     setting="bucket_cap_mb",
-                    current=text(setting(measures, "ddp", "bucket_cap_mb")),
+                    current=text(measures.settings.ddp.bucket_cap_mb),
                     suggested=suggested,
                     patch=f"DistributedDataParallel(model, bucket_cap_mb={suggested})",
                     why="buckets are reduced as soon as their gradients exist, while backward goes on",

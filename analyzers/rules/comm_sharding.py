@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import certainty, doubtful, of_reason
-from ddprof.analyzers.rules.evidence.settings import setting, text
+from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
@@ -60,7 +60,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         fixes=(
             Fix(
                 setting="reshard_after_forward",
-                current=text(setting(measures, "fsdp", "reshard_after_forward")),
+                current=text(measures.settings.fsdp.reshard_after_forward),
                 suggested="False, or hybrid sharding inside the node",
                 patch="fully_shard(module, reshard_after_forward=False)",
                 why="parameters stay gathered between forward and backward: one all-gather pass less",

@@ -18,7 +18,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
 from ddprof.analyzers.rules.evidence.examples import longest_fp32_gemm
-from ddprof.analyzers.rules.evidence.settings import setting, text
+from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device
 from ddprof.units import format_share, format_us
@@ -49,7 +49,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         fixes=(
             Fix(
                 setting="precision",
-                current=text(setting(measures, "precision", "float32_matmul_precision")) or "fp32",
+                current=text(measures.settings.precision.float32_matmul_precision) or "fp32",
                 suggested=suggested,
                 patch=patch,
                 why="tensor cores are idle while fp32 units work",

@@ -18,7 +18,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.examples import optimizer_step
-from ddprof.analyzers.rules.evidence.settings import setting, text
+from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us
 
@@ -46,7 +46,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         fixes=(
             Fix(
                 setting="fused",
-                current=text(setting(measures, "optimizer", "fused")) or "False",
+                current=text(measures.settings.optimizer.fused) or "False",
                 suggested="True",
                 patch="torch.optim.AdamW(model.parameters(), fused=True)",
                 why="one kernel per group of parameters reads and writes each value once",

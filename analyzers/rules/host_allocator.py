@@ -12,7 +12,6 @@ Sources: PyTorch CUDA memory management notes (expandable_segments); OSDI'25 sec
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -33,9 +32,8 @@ FIX = Fix(
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Allocator calls inside steps."""
     spent = measures.host_spans_us["allocator"]
-    retried = {
-        r: n for r, f in zip(measures.job.rank_ids, measures.job.ranks, strict=True) if (n := _retries(f.sidecar))
-    }
+    counts = ((rank, f.sidecar.allocator) for rank, f in zip(measures.job.rank_ids, measures.job.ranks, strict=True))
+    retried = {rank: allocator.retries for rank, allocator in counts if allocator.retries}
     if not spent.any():
         if retried:
             yield _retrying(retried)
@@ -55,11 +53,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         evidence=(*largest_span(measures, worst, "allocator"), *_retry_evidence(retried)),
         fixes=(FIX,),
     )
-
-
-def _retries(sidecar: Mapping[str, Any]) -> int:
-    """How often the caching allocator found no memory, gave its cache back to the driver and tried again."""
-    return int((sidecar.get("allocator") or {}).get("retries") or 0)
 
 
 def _retry_evidence(retried: Mapping[int, int]) -> list[Evidence]:

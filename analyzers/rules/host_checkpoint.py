@@ -38,7 +38,7 @@ MIN_RUN_SHARE = 0.01  # of the run's time, before saves outside the trace are wo
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Saves inside steps."""
     spent = measures.host_spans_us["checkpoint"]
-    outside = worst_pauses(measures.job.ranks, "checkpoints")
+    outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.checkpoints)
     if not spent.any():
         if outside is not None and outside.share >= MIN_RUN_SHARE:
             yield _over_the_run(measures, outside)

@@ -42,7 +42,7 @@ MIN_RUN_SHARE = 0.01  # of the run's time, before collections outside the trace 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Collections inside steps."""
     pauses = measures.host_spans_us["gc"]
-    outside = worst_pauses(measures.job.ranks, "gc")
+    outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.gc)
     if not pauses.any():
         if outside is not None and outside.share >= MIN_RUN_SHARE:
             yield _over_the_run(measures, outside)

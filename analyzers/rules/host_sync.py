@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.sidecar import HostWait
 from ddprof.units import format_ranks, format_share, format_us
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
@@ -40,50 +40,34 @@ def common_callers(facts: RankFacts) -> str:
     return ", ".join(f"{facts.strings[int(i)]} ({n})" for i, n in Counter(labels.tolist()).most_common(3))
 
 
-@dataclass(frozen=True)
-class SyncLine:
-    """A line of the script that made the host wait, inside the traced steps."""
-
-    line: str  # file:number
-    what: str  # item, cpu, synchronize, ...
-    count: int
-    total_us: float
-    source: str | None  # the line's text
+def sync_lines(facts: RankFacts, most: int = 3) -> list[HostWait]:
+    """The lines of the script that waited longest on a rank, from the capture's own record; [] where it kept none."""
+    return sorted((wait for wait in facts.sidecar.syncs if wait.total_ns), key=lambda wait: -wait.total_ns)[:most]
 
 
-def sync_lines(facts: RankFacts, most: int = 3) -> list[SyncLine]:
-    """The lines that waited longest on a rank, from the capture's own record; [] where it kept none."""
-    rows = [row for row in facts.sidecar.get("syncs") or () if isinstance(row, dict) and row.get("total_ns")]
-    rows.sort(key=lambda row: -row["total_ns"])
-    return [
-        SyncLine(str(r["source_line"]), str(r["what"]), int(r["count"]), r["total_ns"] / 1e3, r.get("source"))
-        for r in rows[:most]
-    ]
-
-
-def _patch(lines: list[SyncLine]) -> str:
+def _patch(lines: list[HostWait]) -> str:
     """The worst line as it is, and what to write instead where that is plain from the call."""
     usual = (
         "loss_sum += loss.detach()      # instead of loss.item() every step\n"
         "if step % 50 == 0: print(loss_sum.item() / 50)"
     )
-    if not lines or not lines[0].source:
+    worst = lines[0] if lines else None
+    if worst is None or not worst.source:
         return usual
-    worst = lines[0]
     if worst.what == "item":
-        instead = f"{str(worst.source).replace('.item()', '.detach()')}  # a tensor: read it every N steps only"
+        instead = f"{worst.source.replace('.item()', '.detach()')}  # a tensor: read it every N steps only"
     elif worst.what in ("cpu", "to"):
         instead = f"{worst.source}  # non_blocking=True into pinned memory, and read it a step later"
     else:
         instead = f"if step % 50 == 0:\n+     {worst.source}"
-    return f"# {worst.line}\n- {worst.source}\n+ {instead}"
+    return f"# {worst.source_line}\n- {worst.source}\n+ {instead}"
 
 
-def _line_evidence(measures: Measures, position: int, lines: list[SyncLine]) -> Iterator[Evidence]:
+def _line_evidence(measures: Measures, position: int, lines: list[HostWait]) -> Iterator[Evidence]:
     for found in lines:
         code = f": {found.source}" if found.source else ""
-        text = f"{found.line}{code} ({found.what}, {found.count} times, {format_us(found.total_us)} in the trace)"
-        yield Evidence(text, measures.job.rank_ids[position])
+        times = f"{found.count} times, {format_us(found.total_ns / 1e3)} in the trace"
+        yield Evidence(f"{found.source_line}{code} ({found.what}, {times})", measures.job.rank_ids[position])
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -115,7 +99,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         fixes=(
             Fix(
                 setting="synchronising calls",
-                current=f"{callers} at {lines[0].line}" if lines else callers,
+                current=f"{callers} at {lines[0].source_line}" if lines else callers,
                 suggested="none inside the step; read metrics every N steps",
                 patch=_patch(lines),
                 why="each call empties the launch queue, and the device idles until it is full again",

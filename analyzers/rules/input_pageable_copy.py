@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.settings import setting, text
+from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import Candidate, Change, Fix, Rule
 from ddprof.units import format_us
@@ -42,7 +42,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         fixes=(
             Fix(
                 setting="pin_memory",
-                current=text(setting(measures, "dataloader", "pin_memory")) or "False",
+                current=text(measures.settings.loader.pin_memory) or "False",
                 suggested="True, with non_blocking copies",
                 patch="DataLoader(..., pin_memory=True); batch = batch.to(device, non_blocking=True)",
                 why="pinned memory is copied at bus speed beside the kernels, and the host goes on launching",

@@ -20,7 +20,7 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost
-from ddprof.analyzers.rules.evidence.settings import setting, text
+from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.tables import Array
@@ -62,17 +62,17 @@ def _alone(measures: Measures, late: Array) -> bool:
 def workers_fix(measures: Measures, waited_us: float, position: int | None = None) -> Fix:
     """More workers: as many as deliver a batch per step without its wait, where the capture timed them; else twice as
     many."""
-    workers = setting(measures, "dataloader", "num_workers")
+    workers = measures.settings.loader.num_workers
     cost = None if position is None else fetch_cost(measures.job.ranks[position])
     why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches while the device computes"
     if cost is None:
-        suggested = 4 if not workers else 2 * int(workers)
+        suggested = 4 if not workers else 2 * workers
     else:
         busy_us = measures.step_us - waited_us
-        suggested = cost.workers_for(busy_us) + (0 if cost.workers else 1)
+        suggested = cost.workers_for(busy_us) + (0 if cost.timed.workers else 1)
         short = suggested * busy_us < cost.fetch_us
-        if workers and suggested <= int(workers):
-            suggested = int(workers)
+        if workers and suggested <= workers:
+            suggested = workers
         if short or suggested == workers:
             why += f"; the {cost.cores} cores of this rank cannot make a batch per step: make the batch cheaper too"
     arguments = execution_of(measures.job).loader_arguments
@@ -148,7 +148,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *(() if cheaper is None else (cheaper,)),
             Fix(
                 setting="prefetch_factor",
-                current=text(setting(measures, "dataloader", "prefetch_factor")),
+                current=text(measures.settings.loader.prefetch_factor),
                 suggested="4",
                 why="a deeper queue covers batches that take longer than others",
                 source="torch.utils.data.DataLoader documentation",

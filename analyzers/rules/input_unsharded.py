@@ -15,11 +15,11 @@ Sources: torch.utils.data.distributed.DistributedSampler documentation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.sampling import Overlap, overlap, same_contents, shares_replica
 from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
+from ddprof.sidecar import SamplerSettings
 from ddprof.units import format_ranks, format_share
 
 SURE = 0.95  # indices and contents agree
@@ -30,9 +30,9 @@ POSSIBLE = 0.6  # the indices overlap in part: the ranks' data sets may still be
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Ranks that read what others read."""
     loaders = {
-        rank: f.sidecar["dataloader"]
+        rank: f.sidecar.dataloader
         for rank, f in zip(measures.job.rank_ids, measures.job.ranks, strict=True)
-        if isinstance(f.sidecar.get("dataloader"), dict)
+        if f.sidecar.dataloader is not None
     }
     if len(loaders) < 2 or (measures.job.world_size or 0) < 2:
         yield Abstention(RULE.id, "the trace does not record samplers; capture with ddprof run")
@@ -40,17 +40,17 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if shares_replica(measures.job):
         yield Abstention(RULE.id, "ranks that share a model replica read the same samples by design; not judged")
         return
-    yield from _repeated(measures, {rank: loader.get("sampler") or {} for rank, loader in loaders.items()})
-    lengths = {rank: n for rank, loader in loaders.items() if (n := loader.get("batches_per_epoch")) is not None}
+    yield from _repeated(measures, {rank: loader.sampler or SamplerSettings() for rank, loader in loaders.items()})
+    lengths = {rank: n for rank, loader in loaders.items() if (n := loader.batches_per_epoch) is not None}
     if len(set(lengths.values())) > 1:
         yield _uneven(lengths)
 
 
-def _repeated(measures: Measures, samplers: dict[int, dict[str, Any]]) -> Iterator[Candidate | Abstention]:
+def _repeated(measures: Measures, samplers: dict[int, SamplerSettings]) -> Iterator[Candidate | Abstention]:
     """Samples read twice: seen in the indices, in the contents of iterable data sets, or by the sampler's class."""
     found = overlap(measures.job.ranks)
-    whole = tuple(rank for rank, sampler in samplers.items() if sampler.get("sharded") is False)
-    name = str(next(iter(samplers.values())).get("class") or "the loader")
+    whole = tuple(rank for rank, sampler in samplers.items() if sampler.sharded is False)
+    name = next(iter(samplers.values())).name or "the loader"
     if found is not None:
         if found.is_real and found.contents_equal is False:
             yield Abstention(
@@ -62,13 +62,13 @@ def _repeated(measures: Measures, samplers: dict[int, dict[str, Any]]) -> Iterat
             numbers = measures.ranks(list(found.positions))
             sure = SURE if found.contents_equal else LIKELY if found.in_step else POSSIBLE
             yield _candidate(_words(name, found), _evidence(found, numbers), name, sure)
-    elif not any(sampler.get("class") for sampler in samplers.values()) or name == "_InfiniteConstantSampler":
+    elif not any(sampler.name for sampler in samplers.values()) or name == "_InfiniteConstantSampler":
         if same_contents(list(measures.job.ranks)):
             text = "the first batch holds the same values on every rank"
             words = "the ranks read the same stream: their first batches are equal"
             yield _candidate(words, (Evidence(text),), "iterable data set", LIKELY)
     elif whole:
-        evidence = tuple(Evidence(f"sampler {samplers[r].get('class')} is not sharded", r) for r in whole[:4])
+        evidence = tuple(Evidence(f"sampler {samplers[r].name} is not sharded", r) for r in whole[:4])
         yield _candidate(f"{name} gives every rank the same samples", evidence, name, LIKELY)
 
 

@@ -125,11 +125,10 @@ def _launches(view: View) -> Exhibit:
 
 
 def _settings(view: View) -> Exhibit | None:
-    loader = view.opened.measures.settings.get("dataloader")
-    if not isinstance(loader, dict):
+    loader = view.opened.measures.settings.dataloader
+    if loader is None:
         return None
-    rows = [(name, str(value)) for name, value in loader.items() if not isinstance(value, dict)]
-    rows += [(f"sampler.{name}", str(value)) for name, value in (loader.get("sampler") or {}).items()]
+    rows = [(name, str(value)) for name, value in loader.known().items()]
     return Exhibit(
         LOADER_SETTINGS,
         "How is the data loader set?",

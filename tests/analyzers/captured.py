@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +12,20 @@ from labelled_runs import Labelled
 from ddprof.analyzers.facts.model import TABLES
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.readers.companions.lenient import parse
+from ddprof.sidecar import Sidecar
 from ddprof.tables import NULL
+
+
+def sidecar_of(content: dict[str, Any]) -> Sidecar:
+    """A sidecar file of this content, read; none where there is no content."""
+    return parse(json.dumps({"schema": "ddprof.run/1", **content}).encode(), Sidecar)[0] if content else Sidecar()
 
 
 def with_sidecars(run: Labelled, *sidecars: dict[str, Any]) -> Measures:
     """The run with the given sidecar on each rank; the last one for all that follow."""
     ranks = tuple(
-        replace(facts, sidecar=sidecars[min(position, len(sidecars) - 1)])
+        replace(facts, sidecar=sidecar_of(sidecars[min(position, len(sidecars) - 1)]))
         for position, facts in enumerate(run.job.ranks)
     )
     return replace(run.measures, job=replace(run.job, ranks=ranks), settings=ranks[0].sidecar)
@@ -31,7 +39,7 @@ def steps(count: int, length_ns: int) -> list[dict[str, int]]:
 def steps_alone(run: Labelled) -> Measures:
     """The run as if its traces held the marks of the steps and no other event."""
     empty = {name: schema.empty() for name, schema in TABLES.items() if name != "steps"}
-    return measure(job_facts([replace(facts, **empty, sidecar={}, memory={}) for facts in run.job.ranks]))
+    return measure(job_facts([replace(facts, **empty, sidecar=Sidecar(), memory={}) for facts in run.job.ranks]))
 
 
 def without_peers(run: Labelled) -> Measures:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from captured import sidecar_of
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
@@ -59,7 +60,7 @@ def priced(
     run: LoadedRun, unprofiled_us: Sequence[float], data_us: float = LOAD_US, workers: int = 0, **timed: Any
 ) -> Pricer:
     steps = records([STEP_US] * STEPS, unprofiled_us, data_us)
-    sidecar = {"steps": steps, "dataloader": {"num_workers": workers}, **timed}
+    sidecar = sidecar_of({"steps": steps, "dataloader": {"num_workers": workers}, **timed})
     ranks = tuple(replace(facts, sidecar=sidecar) for facts in run.job.ranks)
     job = replace(run.job, ranks=ranks)
     return pricer(build_graph(job), replace(run.measures, job=job))

@@ -15,6 +15,7 @@ from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.findings import Abstention, Fix
 from ddprof.report.model import HealthItem, HostClockInfo
+from ddprof.sidecar import LoaderSettings, SamplerSettings, Sidecar
 from tests.dashboard.browsing import trouble, turn_to, visit, wait_for
 
 pytestmark = pytest.mark.browser
@@ -202,7 +203,7 @@ def _hostile(opened: OpenRun) -> OpenRun:
             strings=(EVIL,) * len(facts.strings),
             path=EVIL,
             identity=replace(facts.identity, host=EVIL),
-            sidecar={"dataloader": {EVIL: EVIL, "num_workers": EVIL}},
+            sidecar=Sidecar(schema=EVIL, dataloader=LoaderSettings(dataset=EVIL, sampler=SamplerSettings(name=EVIL))),
         )
         for facts in job.ranks
     )

@@ -6,12 +6,12 @@ show a rank whose loader, forward pass or script takes longer, but not one whose
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.model import HealthNote
+from ddprof.sidecar import StepMedians
 from ddprof.units import format_us
 
 LATE_SHARE = 0.1  # of the step, beyond the median rank: the same as the live view's (capture/launcher/live.py)
@@ -21,7 +21,6 @@ _WHERE = {
     "optimizer_ns": "in its optimizer",
     "rest_ns": "outside forward, backward and optimizer",
 }
-_PHASES = ("data_ns", "forward_ns", "backward_ns", "optimizer_ns", "collective_ns")
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def late_missing_rank(job: JobFacts) -> LateMissingRank | None:
         return None
     own = {rank: _own(times) for rank, times in job.step_times.items()}
     usual = {phase: median(phases[phase] for phases in own.values()) for phase in _WHERE}
-    step_ns = median(times["step_ns"] for times in job.step_times.values())
+    step_ns = median(times.step_ns for times in job.step_times.values())
     behind = [
         LateMissingRank(rank, where, (own[rank][phase] - usual[phase]) / 1e3)
         for rank in job.missing_ranks
@@ -72,6 +71,7 @@ def missing_rank_notes(job: JobFacts) -> list[HealthNote]:
     return [HealthNote(late.words, f"trace it to see why: ddprof run --ranks {job.rank_ids[0]},{late.rank} -- ...")]
 
 
-def _own(times: Mapping[str, int]) -> dict[str, int]:
-    rest = times.get("rest_ns", times["step_ns"] - sum(times.get(phase, 0) for phase in _PHASES))
-    return {**{phase: times.get(phase, 0) for phase in _WHERE if phase != "rest_ns"}, "rest_ns": max(0, rest)}
+def _own(times: StepMedians) -> dict[str, int]:
+    phases = times.data_ns + times.forward_ns + times.backward_ns + times.optimizer_ns + times.collective_ns
+    rest = times.step_ns - phases if times.rest_ns is None else times.rest_ns
+    return {**{phase: getattr(times, phase) for phase in _WHERE if phase != "rest_ns"}, "rest_ns": max(0, rest)}

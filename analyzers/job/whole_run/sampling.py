@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.sidecar import FirstBatch
 from ddprof.tables import Array
 
 # Ranks of one of these hold parts of one model replica and read the same samples by design.
@@ -39,17 +39,13 @@ class Overlap:
 def shares_replica(job: JobFacts) -> bool:
     """Whether some ranks read the same samples by design (tensor, pipeline or context parallelism)."""
     roles = {str(role) for role, size in zip(job.groups["role"], job.groups["size"], strict=True) if size > 1}
-    seen = {str(kind) for facts in job.ranks for kind in facts.sidecar.get("parallelism") or ()}
+    seen = {kind for facts in job.ranks for kind in facts.sidecar.parallelism}
     return bool((roles | seen).intersection(SAME_SAMPLES))
 
 
 def overlap(ranks: Sequence[RankFacts]) -> Overlap | None:
     """The overlap of the ranks' first passes; None where fewer than two ranks recorded enough indices."""
-    known = {
-        p: indices
-        for p, f in enumerate(ranks)
-        if isinstance(indices := f.sidecar.get("sample_indices"), list) and len(indices) >= MIN_INDICES
-    }
+    known = {p: indices for p, f in enumerate(ranks) if len(indices := f.sidecar.sample_indices) >= MIN_INDICES}
     if len(known) < 2:
         return None
     fewest = min(map(len, known.values()))
@@ -68,15 +64,14 @@ def same_contents(ranks: Sequence[RankFacts]) -> bool | None:
 
     One equal tensor is enough: inputs may be augmented at random, labels are not.
     """
-    prints = [_fingerprints(f.sidecar) for f in ranks]
+    prints = [_fingerprints(f.sidecar.batch) for f in ranks]
     if len(prints) < 2 or not all(prints):
         return None
     return bool(set.intersection(*prints))
 
 
-def _fingerprints(sidecar: Any) -> set[tuple[int, str]]:
-    tensors = (sidecar.get("batch") or {}).get("tensors") or []
-    return {(i, t["fingerprint"]) for i, t in enumerate(tensors) if isinstance(t, dict) and t.get("fingerprint")}
+def _fingerprints(batch: FirstBatch) -> set[tuple[int, str]]:
+    return {(i, tensor.fingerprint) for i, tensor in enumerate(batch.tensors) if tensor.fingerprint}
 
 
 def fed_elements(ranks: Sequence[RankFacts]) -> Array | None:
@@ -84,10 +79,7 @@ def fed_elements(ranks: Sequence[RankFacts]) -> Array | None:
 
     Only traced steps count; None where the capture did not record batches on every rank.
     """
-    tables = [
-        {int(row["step"]): float(row["elements"]) for row in f.sidecar.get("batches") or () if isinstance(row, dict)}
-        for f in ranks
-    ]
+    tables = [{fed.step: fed.elements for fed in f.sidecar.batches} for f in ranks]
     traced = [set(map(int, f.steps["index"])) for f in ranks]
     common = sorted(set.intersection(*(set(t) & s for t, s in zip(tables, traced, strict=True)))) if tables else []
     if not common:

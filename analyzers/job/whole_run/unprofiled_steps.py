@@ -7,6 +7,7 @@ inside: 1 / slowdown by the profiler.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.averages import middle_half
+from ddprof.sidecar import Pause, StepTimes
 
 MIN_STEPS = 8  # unprofiled steps of a rank, before their mean says anything
 # Steps per block of the trimmed mean: a pause every other step, or in turn on two ranks, is in every block alike.
@@ -23,9 +25,8 @@ BLOCK_STEPS = 4
 MIN_PART_SHARE = 0.02  # of the profiled step: a part that takes less of it inside has no ratio
 MAX_PAUSE_RATIO = 4.0  # outside over inside: a window of few steps may hold next to no pause
 
-Record = dict[str, Any]
 Average = Callable[[Sequence[int]], Any]
-Part = Callable[[Record], int | None]  # ns that a part takes of a step; None where its timers do not say
+Part = Callable[[StepTimes], int | None]  # ns that a part takes of a step; None where its timers do not say
 
 
 def unprofiled_step_us(job: JobFacts) -> float | None:
@@ -33,25 +34,25 @@ def unprofiled_step_us(job: JobFacts) -> float | None:
 
     None where a rank has fewer than MIN_STEPS unprofiled steps.
     """
-    found = [_average_ns(typical_steps(facts), _length_ns) for facts in job.ranks]
+    found = [_average_ns(typical_steps(facts), attrgetter("length_ns")) for facts in job.ranks]
     known = [ns for ns in found if ns is not None]
     return median(known) / 1e3 if known and len(known) == len(found) else None
 
 
-def unprofiled_steps(facts: RankFacts) -> list[Record]:
+def unprofiled_steps(facts: RankFacts) -> list[StepTimes]:
     """Timer records of a rank's steps in which nothing was traced or written, those with a start and an end.
 
     Left out are the steps before the first window (the job warms up) and the one after each window (the trace is
     written).
     """
-    steps = _records(facts, "steps")
-    first = next((i for i, step in enumerate(steps) if step.get("profiled")), len(steps))
+    steps = facts.sidecar.steps
+    first = next((i for i, step in enumerate(steps) if step.profiled), len(steps))
     pairs = zip(steps[first:], steps[first + 1 :], strict=False)
-    outside = [step for before, step in pairs if not step.get("profiled") and not before.get("profiled")]
-    return [step for step in outside if _length_ns(step) is not None]
+    outside = [step for before, step in pairs if not step.profiled and not before.profiled]
+    return [step for step in outside if step.length_ns is not None]
 
 
-def typical_steps(facts: RankFacts) -> list[Record]:
+def typical_steps(facts: RankFacts) -> list[StepTimes]:
     """The unprofiled steps of a rank without the shortest and the longest quarter of blocks of BLOCK_STEPS.
 
     All parts of a step are averaged over these same steps, so that the averages sum to that of the step. Empty below
@@ -61,7 +62,7 @@ def typical_steps(facts: RankFacts) -> list[Record]:
     if len(steps) < MIN_STEPS:
         return []
     whole = steps[: len(steps) // BLOCK_STEPS * BLOCK_STEPS]
-    lengths = np.array([_length_ns(step) for step in whole], float).reshape(-1, BLOCK_STEPS).sum(axis=1)
+    lengths = np.array([step.length_ns for step in whole], float).reshape(-1, BLOCK_STEPS).sum(axis=1)
     blocks = np.sort(middle_half(lengths))
     return [whole[block * BLOCK_STEPS + i] for block in blocks.tolist() for i in range(BLOCK_STEPS)]
 
@@ -71,9 +72,9 @@ def pause_ratios(facts: RankFacts) -> dict[str, float]:
 
     A cause that takes next to nothing inside has none, nor has any cause where too few steps are known.
     """
-    parts: dict[str, Part] = {"dataloader": _timer("data_ns")}
-    for cause, key in (("gc", "gc"), ("checkpoint", "checkpoints")):
-        if pauses := _records(facts, key):
+    parts: dict[str, Part] = {"dataloader": attrgetter("data_ns")}
+    for cause, pauses in (("gc", facts.sidecar.gc), ("checkpoint", facts.sidecar.checkpoints)):
+        if pauses:
             parts[cause] = _pauses_in(pauses)
     found = _inside_and_outside(facts, parts)
     return {cause: min(outside / inside, MAX_PAUSE_RATIO) for cause, (inside, outside) in found.items()}
@@ -85,7 +86,7 @@ def timed_phases(facts: RankFacts) -> dict[Phase, tuple[float, float]]:
     A phase that takes next to nothing inside is left out, and every phase where too few steps are known.
     """
     keys = {phase: f"{phase.name.lower()}_ns" for phase in Phase}
-    found = _inside_and_outside(facts, {key: _timer(key) for key in keys.values()}, np.median)
+    found = _inside_and_outside(facts, {key: attrgetter(key) for key in keys.values()}, np.median)
     return {phase: found[key] for phase, key in keys.items() if key in found}
 
 
@@ -103,9 +104,9 @@ def _inside_and_outside(
     facts: RankFacts, parts: Mapping[str, Part], average: Average = np.mean
 ) -> dict[str, tuple[float, float]]:
     """Average (ns) of each part over the profiled steps and over the typical unprofiled ones."""
-    inside = [step for step in _records(facts, "steps") if step.get("profiled") and _length_ns(step) is not None]
+    inside = [step for step in facts.sidecar.steps if step.profiled and step.length_ns is not None]
     outside = typical_steps(facts)
-    step_ns = _average_ns(inside, _length_ns)
+    step_ns = _average_ns(inside, attrgetter("length_ns"))
     found = {}
     for name, part in parts.items():
         inside_ns, outside_ns = _average_ns(inside, part, average), _average_ns(outside, part, average)
@@ -114,32 +115,24 @@ def _inside_and_outside(
     return found
 
 
-def _average_ns(steps: Sequence[Record], part: Part, average: Average = np.mean) -> float | None:
+def _average_ns(steps: Sequence[StepTimes], part: Part, average: Average = np.mean) -> float | None:
     """Average of a part over the steps whose timers know it; None where none do."""
     known = [ns for step in steps if (ns := part(step)) is not None]
     return float(average(known)) if known else None
 
 
-def _timer(key: str) -> Part:
-    return lambda step: value if isinstance(value := step.get(key), int) else None
-
-
-def _pauses_in(pauses: Sequence[Record]) -> Part:
+def _pauses_in(pauses: Sequence[Pause]) -> Part:
     """Time of the pauses that begin inside a step."""
-    begun = np.array([pause["start_ns"] for pause in pauses if pause.get("dur_ns")], np.int64)
-    taken = np.array([pause["dur_ns"] for pause in pauses if pause.get("dur_ns")], np.int64)
-    return lambda step: int(taken[(begun >= step["start_ns"]) & (begun < step["end_ns"])].sum())
+    begun = np.array([pause.start_ns for pause in pauses], np.int64)
+    taken = np.array([pause.dur_ns for pause in pauses], np.int64)
+
+    def inside(step: StepTimes) -> int | None:
+        span = step.span_ns
+        return None if span is None else int(taken[(begun >= span[0]) & (begun < span[1])].sum())
+
+    return inside
 
 
-def _without_loading_ns(step: Record) -> int | None:
-    length, loading = _length_ns(step), step.get("data_ns")
-    return length - loading if length is not None and isinstance(loading, int) and loading < length else None
-
-
-def _records(facts: RankFacts, key: str) -> list[Record]:
-    return [record for record in facts.sidecar.get(key) or () if isinstance(record, dict)]
-
-
-def _length_ns(step: Record) -> int | None:
-    start, end = step.get("start_ns"), step.get("end_ns")
-    return end - start if isinstance(start, int) and isinstance(end, int) and end > start else None
+def _without_loading_ns(step: StepTimes) -> int | None:
+    length, loading = step.length_ns, step.data_ns
+    return length - loading if length is not None and loading is not None and loading < length else None

@@ -72,7 +72,7 @@ def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     mine = matches(_WORKERS, facts.strings)[spans["name"]]
     step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0
     mine &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
-    if facts.sidecar and not (facts.sidecar.get("dataloader") or {}).get("num_workers"):
+    if facts.sidecar.is_captured and not facts.sidecar.loader.num_workers:
         mine[:] = False  # no workers: the training thread makes the batch itself, which is work, not a wait
     return Anchor.LOADER, *spans.take(mine).bounds
 

@@ -55,12 +55,11 @@ def gradients_ready(rank: RankGraph) -> Gradients | None:
     On a device the hook runs when the kernel is launched: the gradient exists when the last kernel launched before the
     hook has ended.
     """
-    captured = rank.facts.sidecar.get("gradient_ready") or {}
-    parameters = captured.get("parameters") or []
+    parameters = rank.facts.sidecar.gradient_ready.parameters
     if len(parameters) < 2:
         return None
-    ready = np.array([p["ready_ns"] for p in parameters], np.int64)
-    sizes = np.array([p["size_bytes"] for p in parameters], float)
+    ready = np.array([p.ready_ns for p in parameters], np.int64)
+    sizes = np.array([p.size_bytes for p in parameters], float)
     if rank.facts.is_device_rank:
         rows = np.flatnonzero(~rank.ops.is_comm)
         rows = rows[np.argsort(rank.ops.launch_ns[rows], kind="stable")]

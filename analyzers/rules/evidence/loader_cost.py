@@ -6,34 +6,28 @@ import math
 from dataclasses import dataclass
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.replay.changes.loader.fetch_costs import batch_kind
 from ddprof.findings import Evidence
+from ddprof.sidecar import TimedFetches
 from ddprof.units import format_share, format_us
-
-CPU_BOUND = 0.7  # of a fetch's time on the CPU: more workers help while there are cores
-WAITING = 0.4  # below this the fetch mostly waits for storage or network: more workers help beyond the cores
-COLLATING = 0.5  # of a fetch's time in the collate function
 
 
 @dataclass(frozen=True)
 class FetchCost:
-    """Medians per batch of one rank (us). `workers` 0: fetched in the training process. None: not recorded."""
+    """What a batch costs one rank, and the rank's share of the CPUs that its host allows (None: not recorded)."""
 
-    workers: int
-    fetch_us: float
-    cpu_us: float | None
-    collate_us: float | None
-    samples: int
-    cores: int | None  # this rank's share of the CPUs its host allows
+    timed: TimedFetches
+    cores: int | None
+
+    @property
+    def fetch_us(self) -> float:
+        """Median time to make a batch."""
+        return self.timed.fetch_ns / 1e3
 
     @property
     def kind(self) -> str | None:
-        """ "collate", "cpu", "wait" or "mixed"; None where CPU time was not recorded."""
-        if self.cpu_us is None or self.fetch_us <= 0:
-            return None
-        if self.collate_us is not None and self.collate_us >= COLLATING * self.fetch_us:
-            return "collate"
-        share = self.cpu_us / self.fetch_us
-        return "cpu" if share >= CPU_BOUND else "wait" if share < WAITING else "mixed"
+        """What a batch's time goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not recorded."""
+        return batch_kind(self.timed.cpu_share, self.timed.collate_share)
 
     def workers_for(self, busy_us: float) -> int:
         """Workers that deliver a batch every `busy_us`, bounded by the cores where each batch needs one."""
@@ -45,21 +39,10 @@ class FetchCost:
 
 def fetch_cost(facts: RankFacts) -> FetchCost | None:
     """The loader's cost on a rank; None where the capture did not see into it."""
-    found = facts.sidecar.get("fetching")
-    if not isinstance(found, dict) or not found.get("fetch_ns"):
+    timed, processors = facts.sidecar.fetching, facts.sidecar.processors
+    if timed is None or not timed.fetch_ns:
         return None
-    cpu, collate = found.get("cpu_ns"), found.get("collate_ns")
-    processors = facts.sidecar.get("processors") or {}
-    cores = processors.get("usable")
-    local = processors.get("local_ranks") or 1
-    return FetchCost(
-        workers=int(found["workers"]),
-        fetch_us=found["fetch_ns"] / 1e3,
-        cpu_us=None if cpu is None else cpu / 1e3,
-        collate_us=None if collate is None else collate / 1e3,
-        samples=int(found.get("samples") or 0),
-        cores=max(1, int(cores) // int(local)) if cores else None,
-    )
+    return FetchCost(timed, max(1, processors.usable // (processors.local_ranks or 1)) if processors.usable else None)
 
 
 _WHAT = {
@@ -72,8 +55,9 @@ _WHAT = {
 
 def evidence(cost: FetchCost, rank: int) -> Evidence:
     """One sentence: who makes a batch, how long it takes, and on what."""
-    where = "the training process itself" if not cost.workers else f"each of {cost.workers} workers"
-    text = f"{where} takes {format_us(cost.fetch_us)} per batch of {cost.samples} samples"
-    if cost.kind is not None and cost.cpu_us is not None:
-        text += f", {format_share(min(1.0, cost.cpu_us / cost.fetch_us))} on the CPU: {_WHAT[cost.kind]}"
+    workers, share = cost.timed.workers, cost.timed.cpu_share
+    where = "the training process itself" if not workers else f"each of {workers} workers"
+    text = f"{where} takes {format_us(cost.fetch_us)} per batch of {cost.timed.samples} samples"
+    if cost.kind is not None and share is not None:
+        text += f", {format_share(share)} on the CPU: {_WHAT[cost.kind]}"
     return Evidence(text, rank)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.hardware import (
-    communication_settings,
-    gpu_links,
-    infiniband_ports,
-    nccl_use,
-    pcie_width,
-)
+from ddprof.analyzers.job.whole_run.hardware import gpu_links, nccl_use, pcie_width
 from ddprof.findings import Evidence, Fix
+from ddprof.sidecar import InfinibandPort
 from ddprof.units import format_ranks, format_share
 
 MIN_SHARE = 0.02  # of the channels; a transport of fewer does not slow a step down
@@ -129,7 +124,7 @@ def _fixes(measures: Measures) -> list[Fix]:
 
 
 def _narrowing(facts: RankFacts) -> list[str]:
-    settings = communication_settings(facts)
+    settings = facts.sidecar.communication_environment
     return [
         f"{name}={settings[name][:_MAX_VALUE]}"
         for name, values in _NARROWING.items()
@@ -143,8 +138,13 @@ def _set_to(ranks: Sequence[tuple[int, RankFacts]], names: tuple[str, ...]) -> s
     return min(found, default="")
 
 
+def _ports(facts: RankFacts) -> Mapping[str, InfinibandPort]:
+    """Ports of the rank's host by "card/port"."""
+    return facts.sidecar.hardware.topology.infiniband
+
+
 def _active_ports(facts: RankFacts) -> dict[str, str]:
-    return {name: rate for name, (state, rate) in infiniband_ports(facts).items() if state == ACTIVE}
+    return {name: port.rate for name, port in _ports(facts).items() if port.state == ACTIVE}
 
 
 def _other_transports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]:
@@ -160,16 +160,16 @@ def _other_transports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]
 def _other_ports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]:
     """Ports that are down or slower than the port of that name on every peer's host."""
     texts = []
-    for name, (state, rate) in infiniband_ports(facts).items():
-        known = [found for peer in peers if (found := infiniband_ports(peer).get(name)) is not None]
-        if not known or any(peer_state != ACTIVE for peer_state, _ in known):
+    for name, port in _ports(facts).items():
+        known = [found for peer in peers if (found := _ports(peer).get(name)) is not None]
+        if not known or any(peer_port.state != ACTIVE for peer_port in known):
             continue
-        slowest = min(_gigabits(peer_rate) for _, peer_rate in known)
-        if state != ACTIVE:
-            texts.append(f"port {name} of its host is {state or 'not active'}, that of its peers' hosts is active")
-        elif 0 < _gigabits(rate) < slowest:
+        slowest = min(_gigabits(peer_port.rate) for peer_port in known)
+        if port.state != ACTIVE:
+            texts.append(f"port {name} of its host is {port.state or 'not active'}, that of its peers' hosts is active")
+        elif 0 < _gigabits(port.rate) < slowest:
             texts.append(
-                f"port {name} of its host runs at {_gigabits(rate):g} Gbit/s, its peers' at {slowest:g} Gbit/s"
+                f"port {name} of its host runs at {_gigabits(port.rate):g} Gbit/s, its peers' at {slowest:g} Gbit/s"
             )
     return texts
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ddprof.model import HealthNote
-from ddprof.readers.companions.hardware import manifests_of
+from ddprof.readers.companions.manifests import manifests_of
 from ddprof.readers.files.names import file_name, rank_in_name
 from ddprof.readers.source import Source
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ddprof.model import HealthNote, Kind
 from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.sidecar import Fetch, Sidecar, TimedFetches
 from ddprof.tables import Array
 
 _SIDECAR, _WORKERS = ".sidecar.json", ".workers.jsonl"
-_FIELDS = ("worker", "start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
+_LINE = msgspec.json.Decoder(Fetch)
 _SPAN_NAME = "DataLoader worker: fetch"
 QUANTILES = np.arange(0.025, 1.0, 0.05)  # twenty equal parts, each by its middle: enough for a mean and a tail
 IN_PROCESS = -1  # stands for the training process where the loader has no workers
@@ -28,36 +28,34 @@ def workers_path(sidecar_path: str | None) -> str | None:
     return path if os.path.exists(path) else None
 
 
-def read_fetches(path: str | None, sidecar: Mapping[str, Any]) -> tuple[Array, list[HealthNote]]:
+def read_fetches(path: str | None, sidecar: Sidecar) -> tuple[Array, list[HealthNote]]:
     """One row per fetched batch: worker, start_ns, dur_ns, cpu_ns, collate_ns, samples; int64, shape (fetches, 6).
 
     A line that cannot be read (a worker died while writing it) costs a note, not the file.
     """
-    rows = [_row(fetch, IN_PROCESS) for fetch in sidecar.get("fetches") or [] if isinstance(fetch, dict)]
+    rows = [_row(fetch) for fetch in sidecar.fetches]
     broken = 0
     if path is not None:
         with open(path, "rb") as stream:
             for line in stream:
                 try:
-                    rows.append(_row(json.loads(line), 0))
-                except (ValueError, TypeError, AttributeError):
+                    rows.append(_row(_LINE.decode(line)))
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     broken += 1
     effect = "those fetches are missing from the loader's cost"
     notes = [HealthNote(f"{path}: {broken} unreadable lines", effect, "info")] if broken else []
-    kept = [row for row in rows if row is not None]
-    return np.array(kept, np.int64).reshape(len(kept), len(_FIELDS)), notes
+    return np.array(rows, np.int64).reshape(len(rows), 6), notes
 
 
-def _row(fetch: Mapping[str, Any], worker: int) -> list[int] | None:
-    values = [fetch.get(name, worker if name == "worker" else 0) for name in _FIELDS]
-    return [int(value) for value in values] if fetch.get("dur_ns") is not None else None
+def _row(fetch: Fetch) -> tuple[int, ...]:
+    worker = IN_PROCESS if fetch.worker is None else fetch.worker
+    return worker, fetch.start_ns, fetch.dur_ns, fetch.cpu_ns, fetch.collate_ns, fetch.samples
 
 
-def summary(fetches: Array) -> dict[str, Any] | None:
-    """Medians per batch (ns), and quantiles of its time; None without fetches.
+def summary(fetches: Array) -> TimedFetches | None:
+    """What a batch costs: of all fetches but each worker's first, which pays for the start. None without fetches.
 
-    Of all fetches but each worker's first, which pays for the start. `cpu_ns` 0 throughout means that the file was
-    written before CPU time was recorded: null then.
+    `cpu_ns` 0 throughout means that the file was written before CPU time was recorded.
     """
     if not len(fetches):
         return None
@@ -67,15 +65,14 @@ def summary(fetches: Array) -> dict[str, Any] | None:
     used = warm if len(warm) else ordered
     dur, cpu, collate = (used[:, at] for at in (2, 3, 4))
     workers = np.unique(ordered[:, 0])
-    return {
-        "workers": 0 if workers.max() == IN_PROCESS else int((workers != IN_PROCESS).sum()),
-        "batches": len(ordered),
-        "fetch_ns": int(np.median(dur)),
-        "fetch_quantiles_ns": np.quantile(dur, QUANTILES).astype(np.int64).tolist(),
-        "cpu_ns": int(np.median(cpu)) if cpu.any() else None,
-        "collate_ns": int(np.median(collate)) if cpu.any() else None,
-        "samples": int(np.median(used[:, 5])),
-    }
+    return TimedFetches(
+        workers=0 if workers.max() == IN_PROCESS else int((workers != IN_PROCESS).sum()),
+        fetch_ns=int(np.median(dur)),
+        fetch_quantiles_ns=tuple(np.quantile(dur, QUANTILES).astype(np.int64).tolist()),
+        samples=int(np.median(used[:, 5])),
+        cpu_ns=int(np.median(cpu)) if cpu.any() else None,
+        collate_ns=int(np.median(collate)) if cpu.any() else None,
+    )
 
 
 def add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None:

@@ -157,6 +157,12 @@ def open_blocks(path: str, member: str | None = None) -> Iterator[ByteStream]:
         yield ByteStream(raw, path if member is None else f"{path}!{member}")
 
 
+def read_whole(path: str, member: str | None = None) -> bytes:
+    """The unpacked content of a file that is small. Raises NoUsableInput where it cannot be opened."""
+    with open_blocks(path, member) as blocks:
+        return b"".join(blocks)
+
+
 def one_line(error: BaseException) -> str:
     """What the error says, its first line: those of tarfile have one for each kind of packing."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,10 @@ from ddprof.readers.columns.arguments import element_bytes
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.numbers import one_int
-from ddprof.readers.companions.files import load_dump
+from ddprof.readers.companions.flight_recorder import entries, load_dump
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.safe_pickle import UnsafePickle
-from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.files.streams import read_whole
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
@@ -38,21 +38,19 @@ def read_dump(source: Source) -> RankTrace:
     Raises NoUsableInput where the dump is unusable.
     """
     try:
-        with open_blocks(source.path, source.member) as blocks:
-            dump = load_dump(b"".join(blocks))
+        dump = load_dump(read_whole(source.path, source.member))
     except (ValueError, UnsafePickle) as error:
         raise NoUsableInput(f"{source.label}: not a usable flight-recorder dump ({error})") from error
-    found = dump.get("entries")
-    entries = [e for e in found if isinstance(e, dict)] if isinstance(found, list) else []
-    if not any(one_int(e.get("time_created_ns")) > 0 for e in entries):
+    issued = entries(dump)
+    if not any(one_int(e.get("time_created_ns")) > 0 for e in issued):
         raise NoUsableInput(
-            f"{source.label}: a flight-recorder dump of {len(entries)} collectives without times: "
+            f"{source.label}: a flight-recorder dump of {len(issued)} collectives without times: "
             "who was late cannot be said"
         )
     columns = EventColumns()
     members = _members(dump)
-    is_nccl = any(str(e.get("profiling_name", "")).startswith("nccl") for e in entries)
-    timed = _fill(columns, entries, members)
+    is_nccl = any(str(e.get("profiling_name", "")).startswith("nccl") for e in issued)
+    timed = _fill(columns, issued, members)
     rank = rank_in_name(source.member or source.path)
     world = max((len(m) for m in members.values()), default=0)
     identity = Identity(
@@ -63,18 +61,18 @@ def read_dump(source: Source) -> RankTrace:
             f"{source.label}: a flight-recorder dump holds collectives only", "computation cannot be judged", "info"
         )
     ]
-    if entries and not timed:
+    if issued and not timed:
         effect = "who issued late can be judged, how long collectives took cannot"
         notes.append(HealthNote(f"{source.label}: no start and completion times (backend without them)", effect))
     trace = finish(
         source, columns, identity, Device("cuda" if is_nccl else "cpu"), notes, 0, {"records": "communication"}
     )
-    return replace(trace, flight_recorder=tuple(entries))
+    return replace(trace, flight_recorder=issued)
 
 
-def _fill(columns: EventColumns, entries: list[dict[str, Any]], members: dict[str, tuple[int, ...]]) -> int:
+def _fill(columns: EventColumns, issued: Sequence[Mapping[str, Any]], members: dict[str, tuple[int, ...]]) -> int:
     """One event per collective; how many of them have a true duration."""
-    entries = [e for e in entries if one_int(e.get("time_created_ns")) > 0]
+    entries = [e for e in issued if one_int(e.get("time_created_ns")) > 0]
     created = np.array([one_int(e.get("time_created_ns")) for e in entries], np.int64)
     started = np.array([one_int(e.get("time_discovered_started_ns")) for e in entries], np.int64)
     done = np.array([one_int(e.get("time_discovered_completed_ns")) for e in entries], np.int64)
@@ -96,7 +94,7 @@ def _fill(columns: EventColumns, entries: list[dict[str, Any]], members: dict[st
 
 
 def _record(
-    columns: EventColumns, row: int, entry: dict[str, Any], name: str, members: dict[str, tuple[int, ...]]
+    columns: EventColumns, row: int, entry: Mapping[str, Any], name: str, members: dict[str, tuple[int, ...]]
 ) -> None:
     group = entry.get("process_group")
     label, description = (

@@ -11,6 +11,7 @@ from overlapped import written
 from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.execution.choose import CPU
 from ddprof.analyzers.job.oversubscription import oversubscription_note
+from ddprof.sidecar import Processors, Sidecar
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,7 @@ from ddprof.analyzers.job.oversubscription import oversubscription_note
 )
 def test_a_communicating_rank_wants_two_cores(tmp_path: Path, ranks: int | None, cores: int, expected: float) -> None:
     (run,) = load_runs([written(tmp_path)], Options(cache=False))
-    known = {"processors": {"usable": cores, "local_ranks": ranks}}
+    known = Sidecar(processors=Processors(usable=cores, local_ranks=ranks))
     facts = [replace(f, sidecar=known) for f in run.job.ranks]
     assert CPU.interference(facts) == pytest.approx(expected)
     assert bool(oversubscription_note(facts)) == (ranks is not None and ranks > cores)

@@ -14,12 +14,13 @@ from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.replay.shared_cores import ALL_CORES, MOVING, hosts_sharing_cores
 from ddprof.findings import Change
+from ddprof.sidecar import Processors, Sidecar
 
 STEPS, WORK_US, TRANSFER_US, TAIL_US, LOAD_US = 5, 20_000.0, 12_000.0, 4_000.0, 30_000.0
 
 
 def on_cores(run: LoadedRun, cores: int) -> Pricer:
-    known = {"processors": {"usable": cores, "local_ranks": len(run.job.ranks)}}
+    known = Sidecar(processors=Processors(usable=cores, local_ranks=len(run.job.ranks)))
     job = replace(run.job, ranks=tuple(replace(facts, sidecar=known) for facts in run.job.ranks))
     return pricer(build_graph(job), replace(run.measures, job=job))
 
@@ -70,6 +71,6 @@ def test_ranks_that_no_longer_wait_compute_side_by_side(tmp_path: Path) -> None:
 
 def test_hosts_whose_ranks_are_not_all_traced_are_left_alone(tmp_path: Path) -> None:
     (run,) = load_runs([written(tmp_path)], Options(cache=False))
-    known = {"processors": {"usable": 2, "local_ranks": 3}}
+    known = Sidecar(processors=Processors(usable=2, local_ranks=3))
     job = replace(run.job, ranks=tuple(replace(facts, sidecar=known) for facts in run.job.ranks))
     assert hosts_sharing_cores(build_graph(job)) == ()

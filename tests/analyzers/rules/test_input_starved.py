@@ -73,7 +73,7 @@ def test_says_what_a_batch_is_spent_on(
     labelled: Runs, cpu_ns: float, collate_ns: float, kind: str, setting: str
 ) -> None:
     fetch_ns = 100_000_000
-    fetching = {"workers": 2, "batches": 50, "fetch_ns": fetch_ns, "cpu_ns": int(cpu_ns * fetch_ns), "samples": 32}
+    fetching = {"workers": 2, "fetch_ns": fetch_ns, "cpu_ns": int(cpu_ns * fetch_ns), "samples": 32}
     fetching["collate_ns"] = int(collate_ns * fetch_ns)
     sidecar = {"fetching": fetching, "dataloader": {"num_workers": 2}, "processors": {"usable": 64, "local_ranks": 8}}
     (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), sidecar))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from captured import sidecar_of
 from labelled_runs import Labelled, Runs
 
 from ddprof.analyzers.catalogue import catalogue
@@ -20,18 +22,24 @@ LABELS = {"shape": [8], "dtype": "int64"}
 
 
 def captured(
-    run: Labelled, indices: list[list[int]] | None = None, prints: list[str] | None = None, **given: Any
+    run: Labelled,
+    indices: list[list[int]] | None = None,
+    prints: list[str] | None = None,
+    sampler: str = "RandomSampler",
+    sharded: bool | None = None,
+    batches: Sequence[int | None] = (None,) * 4,
+    parallelism: Sequence[str] = ("ddp",),
 ) -> Measures:
     """The run as if its capture had recorded this loader, these first samples and these first batches."""
-    loader = {"sampler": {"class": "RandomSampler", "sharded": given.pop("sharded", None)}, **given}
     ranks = []
     for position, facts in enumerate(run.job.ranks):
-        sidecar: dict[str, Any] = {"dataloader": loader, "parallelism": ["ddp"]}
+        loader = {"batches_per_epoch": batches[position], "sampler": {"class": sampler, "sharded": sharded}}
+        sidecar: dict[str, Any] = {"dataloader": loader, "parallelism": list(parallelism)}
         if indices is not None:
             sidecar["sample_indices"] = indices[position]
         if prints is not None:
             sidecar["batch"] = {"tensors": [{**LABELS, "fingerprint": prints[position]}]}
-        ranks.append(replace(facts, sidecar=sidecar))
+        ranks.append(replace(facts, sidecar=sidecar_of(sidecar)))
     return replace(run.measures, job=replace(run.job, ranks=tuple(ranks)))
 
 
@@ -72,11 +80,8 @@ def test_a_sampler_that_does_not_shard_is_enough(labelled: Runs) -> None:
 
 def test_iterable_data_sets_are_judged_by_their_batches(labelled: Runs) -> None:
     run = labelled("clean.ddp")
-    same = captured(run, prints=["aa"] * 4)
-    other = captured(run, prints=["aa", "bb", "cc", "dd"])
-    for measures in (same, other):
-        for facts in measures.job.ranks:
-            facts.sidecar["dataloader"]["sampler"]["class"] = "_InfiniteConstantSampler"
+    same = captured(run, prints=["aa"] * 4, sampler="_InfiniteConstantSampler")
+    other = captured(run, prints=["aa", "bb", "cc", "dd"], sampler="_InfiniteConstantSampler")
     (found,) = said(same)
     assert isinstance(found, Candidate)
     assert "same stream" in found.summary
@@ -84,21 +89,13 @@ def test_iterable_data_sets_are_judged_by_their_batches(labelled: Runs) -> None:
 
 
 def test_epochs_of_different_length(labelled: Runs) -> None:
-    measures = captured(labelled("clean.ddp"), SHARDS, sharded=True)
-    for position, facts in enumerate(measures.job.ranks):
-        object.__setattr__(
-            facts, "sidecar", {**facts.sidecar, "dataloader": {"batches_per_epoch": 100 + position // 3}}
-        )
-    (found,) = said(measures)
+    (found,) = said(captured(labelled("clean.ddp"), SHARDS, sharded=True, batches=(100, 100, 100, 101)))
     assert isinstance(found, Candidate)
     assert "rank 3 has 101" in found.summary
 
 
 def test_parts_of_one_replica_are_not_judged(labelled: Runs) -> None:
-    measures = captured(labelled("clean.ddp"), SAME, ["aa"] * 4)
-    for facts in measures.job.ranks:
-        facts.sidecar["parallelism"].append("tp")  # type: ignore[attr-defined]
-    (found,) = said(measures)
+    (found,) = said(captured(labelled("clean.ddp"), SAME, ["aa"] * 4, parallelism=("ddp", "tp")))
     assert isinstance(found, Abstention)
     assert "by design" in found.reason
 

@@ -10,6 +10,7 @@ import numpy as np
 from ddprof.model import Kind
 from ddprof.readers import discover, read
 from ddprof.readers.companions.workers import read_fetches, summary, workers_path
+from ddprof.sidecar import Fetch, Sidecar, TimedFetches
 
 STEM = "rank0.host.1.0"
 BASE_NS = 1_000_000_000_000_000_000
@@ -57,16 +58,15 @@ def test_cost_leaves_out_each_workers_start(tmp_path: Path) -> None:
     cost = {"cpu_ns": 90_000, "collate_ns": 10_000}
     lines = [fetch(w, 1000 * n, 5_000 if n == 0 else 100, **cost) for n in range(4) for w in (0, 1)]
     folder = folder_with(tmp_path, [*lines, '{"worker": 0, "st'])
-    fetches, notes = read_fetches(workers_path(str(folder / f"{STEM}.sidecar.json")), {})
-    times = {"fetch_ns": 100_000, "fetch_quantiles_ns": [100_000] * 20}
-    assert summary(fetches) == {"workers": 2, "batches": 8, "samples": 4} | times | cost
+    fetches, notes = read_fetches(workers_path(str(folder / f"{STEM}.sidecar.json")), Sidecar())
+    assert summary(fetches) == TimedFetches(2, 100_000, 4, (100_000,) * 20, **cost)
     assert ["1 unreadable" in note.issue for note in notes] == [True]
 
 
 def test_fetches_of_the_training_process_are_its_own(tmp_path: Path) -> None:
-    own = [{"start_ns": n, "dur_ns": 50, "cpu_ns": 20, "collate_ns": 5, "samples": 2} for n in range(3)]
-    fetches, _ = read_fetches(None, {"fetches": own})
+    own = tuple(Fetch(start_ns=n, dur_ns=50, cpu_ns=20, collate_ns=5, samples=2) for n in range(3))
+    fetches, _ = read_fetches(None, Sidecar(fetches=own))
     found = summary(fetches)
     assert found is not None
-    assert (found["workers"], found["fetch_ns"], found["samples"]) == (0, 50, 2)
+    assert (found.workers, found.fetch_ns, found.samples) == (0, 50, 2)
     assert summary(np.empty((0, 6), np.int64)) is None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +15,9 @@ from ddprof.tables import Array
 # Share of the recording spent waiting for batches. Below it the loader keeps up, and the rate of arrivals is the
 # consumer's, not the loader's.
 STARVED_SHARE = 0.03
+CPU_BOUND = 0.7  # of a batch's time on the CPU: more workers help while there are cores
+WAITING = 0.4  # below this the batch mostly waits for storage or network: more workers help beyond the cores
+COLLATING = 0.5  # of a batch's time in the collate function
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,23 @@ class FetchCosts:
     collate_share: float | None = None  # of that time in putting samples together
 
     @property
+    def kind(self) -> str | None:
+        """What the time goes to, as `batch_kind` names it."""
+        return batch_kind(self.cpu_share, self.collate_share)
+
+    @property
     def mean_ns(self) -> float:
         """Mean time to make a batch."""
         return float(self.cost_ns.mean())
+
+
+def batch_kind(cpu_share: float | None, collate_share: float | None) -> str | None:
+    """What the time of a batch goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not recorded."""
+    if cpu_share is None:
+        return None
+    if collate_share is not None and collate_share >= COLLATING:
+        return "collate"
+    return "cpu" if cpu_share >= CPU_BOUND else "wait" if cpu_share < WAITING else "mixed"
 
 
 def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
@@ -45,9 +60,10 @@ def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
     `workers`: DataLoader workers of the recorded run. A loader that keeps up tells nothing of what its batches cost
     unless its workers were timed.
     """
-    timed = facts.sidecar.get("fetching") or {}
-    if timed.get("fetch_ns"):
-        return _timed(timed)
+    timed = facts.sidecar.fetching
+    if timed is not None and timed.fetch_ns:
+        cost_ns = np.array(timed.fetch_quantiles_ns or [timed.fetch_ns], float)
+        return FetchCosts(cost_ns, "workers" if timed.workers else "inline", timed.cpu_share, timed.collate_share)
     start, end = intervals.union(*facts.spans_of("dataloader").bounds)
     if not len(start) or workers is None:
         return None
@@ -58,16 +74,3 @@ def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
         return None
     # Starved, the consumer takes batches as they come: W workers deliver W batches in the time that one takes.
     return FetchCosts(np.array([float(end[-1] - end[0]) / (len(end) - 1) * workers]), "arrivals")
-
-
-def _timed(timed: Mapping[str, Any]) -> FetchCosts:
-    """From what the capture timed: quantiles of the batch times where it kept them, else their median."""
-    cost = np.array(timed.get("fetch_quantiles_ns") or [timed["fetch_ns"]], float)
-    typical = float(timed["fetch_ns"])
-    cpu, collate = (timed.get(key) for key in ("cpu_ns", "collate_ns"))
-    return FetchCosts(
-        cost,
-        "workers" if timed.get("workers") else "inline",
-        None if cpu is None else min(1.0, cpu / typical),
-        None if collate is None else min(1.0, collate / typical),
-    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
@@ -13,8 +13,9 @@ from ddprof.readers.columns.assemble import assemble, missing_device_note, overl
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.kinds import DEVICE_FLOWS
 from ddprof.readers.columns.numbers import InexactFloats
-from ddprof.readers.companions.files import read_flight_recorder, read_sidecar
-from ddprof.readers.companions.hardware import read_hardware
+from ddprof.readers.companions.flight_recorder import read_flight_recorder
+from ddprof.readers.companions.manifests import read_hardware
+from ddprof.readers.companions.sidecar import read_sidecar
 from ddprof.readers.companions.workers import add_lanes, read_fetches, summary, workers_path
 from ddprof.readers.files.names import host_in_name, rank_in_name
 from ddprof.readers.files.streams import open_blocks
@@ -24,6 +25,7 @@ from ddprof.readers.json_text.scanned import Block
 from ddprof.readers.json_text.stream import Damage, EventStream
 from ddprof.readers.json_text.trace_event import Event
 from ddprof.readers.source import Source
+from ddprof.sidecar import Sidecar
 from ddprof.tables import NULL, Table
 
 Events: TypeAlias = EventStream[Block | list[Event | None], Event | None]
@@ -60,10 +62,9 @@ def _fill(columns: EventColumns, stream: Events, decoder: Decoder) -> None:
 def _trace(source: Source, columns: EventColumns, header: Header, health: list[HealthNote]) -> RankTrace:
     base_ns = header.base_time_ns
     sidecar, sidecar_notes = read_sidecar(source.sidecar_path)
-    if sidecar:
-        sidecar, fetch_notes = _with_fetches(sidecar, source, columns, base_ns)
+    if sidecar.is_captured:
+        sidecar, fetch_notes = _with_companions(sidecar, source, columns, base_ns)
         sidecar_notes = [*sidecar_notes, *fetch_notes]
-        sidecar = {**sidecar, "hardware": read_hardware(source.manifest_paths, sidecar)}
     built = assemble(columns, base_ns or 0, source.label)
     events, tracks = built.tables["events"], built.tables["tracks"]
     for group in (header.distributed.get("pg_config"),):
@@ -97,36 +98,33 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     )
 
 
-def _with_fetches(
-    sidecar: Mapping[str, Any], source: Source, columns: EventColumns, base_ns: int | None
-) -> tuple[Mapping[str, Any], list[HealthNote]]:
-    """The sidecar with what its loader's fetches cost ("fetching"), their spans as tracks of the trace."""
+def _with_companions(
+    sidecar: Sidecar, source: Source, columns: EventColumns, base_ns: int | None
+) -> tuple[Sidecar, list[HealthNote]]:
+    """The sidecar with its machine and what its loader's fetches cost, their spans as tracks of the trace."""
     fetches, notes = read_fetches(workers_path(source.sidecar_path), sidecar)
     if base_ns is not None:
         add_lanes(columns, fetches, base_ns)
-    return {**sidecar, "fetching": summary(fetches)}, notes
+    hardware = read_hardware(source.manifest_paths, sidecar)
+    return replace(sidecar, fetching=summary(fetches), hardware=hardware), notes
 
 
 def _identity(
-    source: Source, header: Header, sidecar: Any, columns: EventColumns, device_index: int | None, pid: int | None
+    source: Source, header: Header, sidecar: Sidecar, columns: EventColumns, device_index: int | None, pid: int | None
 ) -> Identity:
     rank, how = header.rank, "distributedInfo"
-    known = sidecar.get("rank") if isinstance(sidecar.get("rank"), int) else None
-    if rank is None and known is not None:
-        rank, how = known, "sidecar"
+    if rank is None and sidecar.rank is not None:
+        rank, how = sidecar.rank, "sidecar"
     if rank is None:
         rank, how = rank_in_name(source.member or source.path), "file name"
     world_size = header.world_size
     if rank is None:
         rank, how = _rank_in_arguments(columns, world_size), "content"
-    given = sidecar.get("world_size")
     return Identity(
         rank=rank,
         source=how if rank is not None else "order",
-        world_size=world_size or (given if isinstance(given, int) else None),
-        host=header.host
-        or (str(sidecar["host"]) if "host" in sidecar else None)
-        or host_in_name(source.member or source.path, pid),
+        world_size=world_size or sidecar.world_size,
+        host=header.host or sidecar.host or host_in_name(source.member or source.path, pid),
         pid=pid,
         backend=header.backend,
         local_device=device_index,

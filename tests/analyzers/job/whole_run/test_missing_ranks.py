@@ -12,6 +12,7 @@ from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, missing_rank_notes
 from ddprof.findings import Abstention, Candidate
+from ddprof.sidecar import StepMedians
 
 
 def test_a_missing_rank_is_said_and_blamed_on_nobody(labelled: Runs) -> None:
@@ -28,7 +29,8 @@ EVEN = {"step_ns": 100 * MS, "data_ns": MS, "forward_ns": 20 * MS, "backward_ns"
 def traced(labelled: Runs, name: str, timers: dict[int, dict[str, int]]) -> Measures:
     """The run as if only ranks 0 and 1 had been traced, with these timers of others."""
     part = labelled(name).only(0, 1)
-    return measure(replace(part.job, step_times={0: EVEN, 1: EVEN, **timers}))
+    known = {rank: StepMedians(**times) for rank, times in {0: EVEN, 1: EVEN, **timers}.items()}
+    return measure(replace(part.job, step_times=known))
 
 
 def others(labelled: Runs, name: str, **late_ns: int) -> dict[int, dict[str, int]]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from captured import sidecar_of
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 from step_timers import STEPS, TRANSFER_US, records
 
@@ -47,7 +48,7 @@ def phased(folder: Path, ranks_us: Sequence[dict[str, float]], step_us: float) -
 def timed(run: LoadedRun, step_us: tuple[float, float], ranks: Sequence[dict[str, tuple[float, float]]]) -> Pricer:
     """Prices of a run whose ranks timed their phases, each (inside, outside) as `step_us`."""
     sidecars = [{"steps": records([step_us[0]] * STEPS, [step_us[1]] * 12, 0.0, **phases)} for phases in ranks]
-    known = tuple(replace(facts, sidecar=s) for facts, s in zip(run.job.ranks, sidecars, strict=True))
+    known = tuple(replace(facts, sidecar=sidecar_of(s)) for facts, s in zip(run.job.ranks, sidecars, strict=True))
     job = replace(run.job, ranks=known)
     return pricer(build_graph(job), replace(run.measures, job=job))
 

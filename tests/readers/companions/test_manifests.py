@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.readers import discover, read
-from ddprof.readers.companions.hardware import read_hardware
+from ddprof.readers.companions.manifests import read_hardware, read_step_times
+from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology
 
 UUID = "6ac9dd8a-22b2"
 
@@ -27,10 +28,10 @@ def run_of(tmp_path: Path, **manifests: Any) -> Path:
     return tmp_path
 
 
-def hardware(folder: Path) -> list[Any]:
+def hardware(folder: Path) -> list[HostHardware]:
     ((_, sources),) = discover([str(folder)]).runs
     traces = [read(source) for source in sources]
-    return [trace.sidecar["hardware"] for trace in sorted(traces, key=lambda trace: trace.identity.rank or 0)]
+    return [trace.sidecar.hardware for trace in sorted(traces, key=lambda trace: trace.identity.rank or 0)]
 
 
 def test_each_rank_gets_its_hosts_topology_and_its_own_gpu(tmp_path: Path) -> None:
@@ -41,17 +42,26 @@ def test_each_rank_gets_its_hosts_topology_and_its_own_gpu(tmp_path: Path) -> No
         manifest_a_99_json={"host": "a", "topology": {"links": {"GPU0-GPU1": "SYS"}}, "gpus": gpus[:1]},
     )
     first, second = hardware(folder)
-    assert first == {"topology": {"links": {"GPU0-GPU1": "SYS"}}}  # its GPU is not among those sampled
-    assert second == {"topology": {"links": {"GPU0-GPU1": "NV18"}}, "gpu": gpus[1]}
+    assert first == HostHardware(Topology({"GPU0-GPU1": "SYS"}))  # its GPU is not among those sampled
+    tally = GpuTally(index=1, uuid=f"GPU-{UUID.upper()}", busy_samples=5)
+    assert second == HostHardware(Topology({"GPU0-GPU1": "NV18"}), tally)
 
 
 def test_manifests_of_a_run_that_still_runs_or_is_broken(tmp_path: Path) -> None:
     broken = '{"schema":"ddprof.run/1","host":"a","topology":'
-    assert hardware(run_of(tmp_path, manifest_json={"host": "b"}, manifest_a_1_json=broken)) == [{}, {}]
+    assert hardware(run_of(tmp_path, manifest_json={"host": "b"}, manifest_a_1_json=broken)) == [HostHardware()] * 2
 
 
 def test_nonsense_is_nothing(tmp_path: Path) -> None:
     folder = run_of(tmp_path, manifest_json={"host": "a", "topology": [], "gpus": {"uuid": UUID}})
-    assert read_hardware([str(folder / "manifest.json")], {"host": "a", "device": {"uuid": 3}}) == {}
-    assert read_hardware([str(folder / "manifest.json")], {"host": "a", "device": None}) == {}
-    assert read_hardware([str(folder / "gone.json")], {"host": "a"}) == {}
+    assert read_hardware([str(folder / "manifest.json")], Sidecar(host="a")) == HostHardware()
+    assert read_hardware([str(folder / "gone.json")], Sidecar(host="a")) == HostHardware()
+
+
+def test_timers_of_all_ranks_that_can_be_read(tmp_path: Path) -> None:
+    whole = {"step_ns": 10, "data_ns": 2, "rest_ns": 3, "sleeping_ns": 1}
+    times = {"0": whole, "1": {"step_ns": "long"}, "2": 5, "three": whole, "4": {"step_ns": 7, "data_ns": None}}
+    folder = run_of(tmp_path, manifest_json={"step_times": times}, manifest_a_1_json={"step_times": {"5": whole}})
+    found = read_step_times(str(folder / name) for name in ("manifest.json", "manifest.a.1.json", "gone.json"))
+    timed = StepMedians(step_ns=10, data_ns=2, rest_ns=3)
+    assert found == {0: timed, 4: StepMedians(step_ns=7), 5: timed}

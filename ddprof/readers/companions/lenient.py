@@ -1,0 +1,73 @@
+"""JSON from files that anybody may have written, to typed values: what is of another type is left out, and named."""
+
+from __future__ import annotations
+
+import json
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+S = TypeVar("S", bound=msgspec.Struct)
+_UNFIT = object()
+
+
+def parse(content: bytes, kind: type[S]) -> tuple[S, list[str]]:
+    """The value of a JSON object, and where in it something is of another type than `kind` says ("gc[3].dur_ns").
+
+    Keys that `kind` does not know are ignored; null counts as absent. Raises ValueError or RecursionError where the
+    text is no JSON, TypeError where it is no object.
+    """
+    value = _plain(content)
+    if not isinstance(value, dict):
+        raise TypeError("not a JSON object")
+    unfit: list[str] = []
+    return _fitting({key: given for key, given in value.items() if given is not None}, kind, "", unfit), unfit
+
+
+def _plain(content: bytes) -> Any:
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = json.loads(content)  # takes NaN and halves of surrogate pairs, which cannot be written to any file
+        return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _fitting(value: Any, kind: Any, path: str, unfit: list[str]) -> Any:
+    """All of a value at once where it fits (in C), else part by part; _UNFIT where nothing of it does."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        parts = _parts(value, kind, path, unfit)
+    if parts is _UNFIT:
+        unfit.append(path)
+    return parts
+
+
+def _parts(value: Any, kind: Any, path: str, unfit: list[str]) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        kinds = [argument for argument in arguments if argument is not type(None)]
+        return _parts(value, kinds[0], path, unfit)
+    if origin is tuple and isinstance(value, list):
+        items = [_fitting(item, arguments[0], f"{path}[{at}]", unfit) for at, item in enumerate(value)]
+        return tuple(item for item in items if item is not _UNFIT)
+    if origin is dict and isinstance(value, dict):
+        entries = {key: _fitting(item, arguments[1], f"{path}.{key}", unfit) for key, item in value.items()}
+        return {key: item for key, item in entries.items() if item is not _UNFIT}
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
+        return _struct(value, kind, path, unfit)
+    return _UNFIT
+
+
+def _struct(value: dict[str, Any], kind: type[msgspec.Struct], path: str, unfit: list[str]) -> Any:
+    kinds, dot = get_type_hints(kind, include_extras=True), "." if path else ""
+    given = {
+        field.name: _fitting(value[field.encode_name], kinds[field.name], f"{path}{dot}{field.encode_name}", unfit)
+        for field in msgspec.structs.fields(kind)
+        if value.get(field.encode_name) is not None
+    }
+    try:
+        return kind(**{name: part for name, part in given.items() if part is not _UNFIT})
+    except TypeError:  # it cannot do without one of those that are missing
+        return _UNFIT

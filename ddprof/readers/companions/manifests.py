@@ -1,0 +1,74 @@
+"""The manifests of a run (docs/run-folder.md): the machines under its ranks, and the timers of every rank."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers.companions.lenient import parse
+from ddprof.readers.files.names import file_name
+from ddprof.readers.files.streams import read_whole
+from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology
+
+_MAIN = "manifest.json"
+
+
+class Manifest(Struct, frozen=True):
+    """What one `ddprof run` saw of its host, and of the job's ranks by their number."""
+
+    host: str | None = None
+    topology: Topology | None = None
+    gpus: tuple[GpuTally, ...] = ()
+    step_times: dict[str, StepMedians] = {}
+
+
+def manifests_of(trace: str, manifests: Sequence[str]) -> tuple[str, ...]:
+    """Of the manifests beside a trace those that may be its host's: that name its host, and the one that names none."""
+    host = file_name(trace).split(".")[1:2]
+    return tuple(m for m in manifests if file_name(m) == _MAIN or file_name(m).split(".")[1:2] == host)
+
+
+def read_hardware(manifests: Sequence[str], sidecar: Sidecar) -> HostHardware:
+    """The machine under a sidecar's rank: its host's connections and the tally of its own GPU, as far as known."""
+    topology, gpu, uuid = None, None, _plain(sidecar.device.uuid)
+    for manifest in map(_read, manifests):
+        if manifest.host == sidecar.host:
+            topology = topology or manifest.topology
+            gpu = gpu or next((g for g in manifest.gpus if uuid is not None and _plain(g.uuid) == uuid), None)
+    return HostHardware(topology or Topology(), gpu)
+
+
+def read_step_times(manifests: Iterable[str]) -> Mapping[int, StepMedians]:
+    """What every rank's own timers say of its steps, by rank: all there is of ranks without a trace."""
+    timed = [(rank, medians) for path in manifests for rank, medians in _read(path).step_times.items()]
+    return {int(rank): medians for rank, medians in timed if rank.isdecimal() and medians.step_ns}
+
+
+def _read(path: str) -> Manifest:
+    """A manifest of the run; empty where it cannot be used. Every rank of a host reads the same one."""
+    try:
+        status = os.stat(path)
+    except OSError:  # not on this file system, or gone
+        return _parsed(path)
+    return _remembered(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _remembered(path: str, size_bytes: int, mtime_ns: int) -> Manifest:
+    return _parsed(path)
+
+
+def _parsed(path: str) -> Manifest:
+    try:
+        return parse(read_whole(path), Manifest)[0]
+    except (ValueError, TypeError, RecursionError, NoUsableInput):
+        return Manifest()
+
+
+def _plain(uuid: str | None) -> str | None:
+    """NVML writes "GPU-" before the UUID that CUDA gives."""
+    return uuid.removeprefix("GPU-").lower() if uuid else None

@@ -1,0 +1,29 @@
+"""The sidecar of a rank (docs/run-folder.md), typed."""
+
+from __future__ import annotations
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import HealthNote
+from ddprof.readers.companions.lenient import parse
+from ddprof.readers.files.streams import one_line, read_whole
+from ddprof.sidecar import Sidecar
+
+_SHOWN = 3  # places named in one note
+
+
+def read_sidecar(path: str | None) -> tuple[Sidecar, list[HealthNote]]:
+    """What our capture knows of the rank; an empty one and a note where the file cannot be used."""
+    effect = "settings of this rank are unknown"
+    if path is None:
+        return Sidecar(), []
+    try:
+        sidecar, unfit = parse(read_whole(path), Sidecar)
+    except TypeError:
+        return Sidecar(), [HealthNote(f"{path}: not a sidecar", effect)]
+    except (ValueError, RecursionError, NoUsableInput) as error:
+        return Sidecar(), [HealthNote(f"{path}: not usable ({one_line(error)})", effect)]
+    if not unfit:
+        return sidecar, []
+    more = f" and {len(unfit) - _SHOWN} more" if len(unfit) > _SHOWN else ""
+    issue = f"{path}: {', '.join(unfit[:_SHOWN])}{more} not of the type documented"
+    return sidecar, [HealthNote(issue, "taken as not recorded", "info")]

@@ -1,0 +1,337 @@
+"""The sidecar: what the capture knows of a rank that its trace does not say (docs/run-folder.md), typed.
+
+Only what the analysis uses is here, under the names that it has in the file. Missing is None or empty; times are
+unix nanoseconds of the rank's own clock. `readers.companions` parses the files: what is of another type is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct, field, to_builtins
+
+Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # fits an int64 column
+Real: TypeAlias = Annotated[float, Meta(ge=-1e300, le=1e300)]  # finite
+
+
+class RankDevice(Struct, frozen=True):
+    """The device of the rank, as its driver names it."""
+
+    uuid: str | None = None
+    pci_address: str | None = None
+    total_memory_bytes: Whole | None = None
+
+
+class DdpSettings(Struct, frozen=True):
+    """DistributedDataParallel; MiB."""
+
+    bucket_cap_mb: Real | None = None
+    first_bucket_mb: Real | None = None
+
+
+class FsdpSettings(Struct, frozen=True):
+    """Fully sharded data parallelism (`version` 1 or 2; None: not used): `units` are the modules gathered as one."""
+
+    version: Whole | None = None
+    units: Whole | None = None
+    reshard_after_forward: bool | None = None
+
+
+class DeepSpeedSettings(Struct, frozen=True):
+    """DeepSpeed's engine."""
+
+    zero_stage: Whole | None = None
+
+
+class OptimizerSettings(Struct, frozen=True):
+    """The optimizer; `fused` None: torch's own default."""
+
+    name: str | None = field(name="class", default=None)
+    fused: bool | None = None
+
+
+class ModelParameters(Struct, frozen=True):
+    """What the rank holds of the model: `count` elements, mostly of `dtype`."""
+
+    count: Whole | None = None
+    dtype: str | None = None
+    sharded: bool | None = None
+
+
+class PrecisionSettings(Struct, frozen=True):
+    """Number formats of matrix products."""
+
+    float32_matmul_precision: str | None = None
+
+
+class Processors(Struct, frozen=True):
+    """CPUs that the process may use, and ranks of its host that share them."""
+
+    usable: Whole | None = None
+    local_ranks: Whole | None = None
+
+
+class SamplerSettings(Struct, frozen=True):
+    """The innermost sampler; `sharded` False: every rank reads the same samples."""
+
+    name: str | None = field(name="class", default=None)
+    num_replicas: Whole | None = None
+    rank: Whole | None = None
+    shuffle: bool | None = None
+    sharded: bool | None = None
+    even: bool | None = None
+    epoch: Whole | None = None
+
+
+class LoaderSettings(Struct, frozen=True):
+    """The DataLoader that feeds the optimizer."""
+
+    num_workers: Whole | None = None
+    prefetch_factor: Whole | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    batch_size: Whole | None = None
+    drop_last: bool | None = None
+    dataset: str | None = None
+    dataset_length: Whole | None = None
+    multiprocessing_context: str | None = None
+    batches_per_epoch: Whole | None = None
+    sampler: SamplerSettings | None = None
+
+    def known(self) -> dict[str, object]:
+        """What is known of the loader and its sampler ("sampler.class"), by the names in the file."""
+        loader = to_builtins(self)
+        sampler = loader.pop("sampler") or {}
+        every = {**loader, **{f"sampler.{name}": value for name, value in sampler.items()}}
+        return {name: value for name, value in every.items() if value is not None}
+
+
+class BatchTensor(Struct, frozen=True):
+    """A tensor of the first batch; equal fingerprints: equal values."""
+
+    fingerprint: str | None = None
+
+
+class FirstBatch(Struct, frozen=True):
+    """The first batch of the run."""
+
+    tensors: tuple[BatchTensor, ...] = ()
+
+
+class FedBatch(Struct, frozen=True, gc=False):
+    """What one step was fed: elements of all its tensors, padding included."""
+
+    step: Whole
+    elements: Real
+
+
+class Fetch(Struct, frozen=True, gc=False):
+    """One batch as it was fetched, in a worker or (worker None) in the training process. 0: not recorded."""
+
+    dur_ns: Whole
+    worker: Whole | None = None
+    start_ns: Whole = 0
+    cpu_ns: Whole = 0
+    collate_ns: Whole = 0
+    samples: Whole = 0
+
+
+class TimedFetches(Struct, frozen=True):
+    """What a batch costs: medians per batch, and equal quantiles of its time. None: written before that was recorded.
+
+    `workers` 0: fetched in the training process. Each worker's first batch pays for the start and is left out.
+    """
+
+    workers: Whole
+    fetch_ns: Whole
+    samples: Whole
+    fetch_quantiles_ns: tuple[Whole, ...] = ()
+    cpu_ns: Whole | None = None
+    collate_ns: Whole | None = None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Of a batch's time on a core; None where it was not recorded."""
+        return self._share(self.cpu_ns)
+
+    @property
+    def collate_share(self) -> float | None:
+        """Of a batch's time in putting samples together; None where it was not recorded."""
+        return self._share(self.collate_ns)
+
+    def _share(self, part_ns: int | None) -> float | None:
+        return None if part_ns is None or self.fetch_ns <= 0 else min(1.0, part_ns / self.fetch_ns)
+
+
+class GradientReady(Struct, frozen=True, gc=False):
+    """When the gradient of one parameter was ready."""
+
+    size_bytes: Whole
+    ready_ns: Whole
+
+
+class ReadyGradients(Struct, frozen=True):
+    """The gradients of one step, in the order in which they came."""
+
+    parameters: tuple[GradientReady, ...] = ()
+
+
+class AllocatorCounts(Struct, frozen=True):
+    """CUDA's caching allocator: how often it found no memory, gave its cache back to the driver and tried again."""
+
+    retries: Whole | None = None
+
+
+class StepTimes(Struct, frozen=True, gc=False):
+    """One step by the rank's own timers; phases are inclusive. `profiled`: inside a trace window."""
+
+    index: Whole | None = None
+    start_ns: Whole | None = None
+    end_ns: Whole | None = None
+    data_ns: Whole | None = None
+    forward_ns: Whole | None = None
+    backward_ns: Whole | None = None
+    optimizer_ns: Whole | None = None
+    profiled: bool | None = None
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """Start and end; None where one is missing or they are out of order."""
+        if self.start_ns is None or self.end_ns is None or self.end_ns <= self.start_ns:
+            return None
+        return self.start_ns, self.end_ns
+
+    @property
+    def length_ns(self) -> int | None:
+        """From start to end; None where that is not known."""
+        return None if self.span_ns is None else self.span_ns[1] - self.span_ns[0]
+
+
+class TracedWindow(Struct, frozen=True):
+    """A trace window, and how long writing its trace held the rank up after it."""
+
+    start_ns: Whole | None = None
+    end_ns: Whole | None = None
+    export_pause_ns: Whole | None = None
+
+
+class Pause(Struct, frozen=True, gc=False):
+    """A garbage collection, or the saving of a checkpoint."""
+
+    start_ns: Whole
+    dur_ns: Whole
+
+
+class HostWait(Struct, frozen=True):
+    """A line of the script that made the host wait for the device, over all trace windows."""
+
+    source_line: str  # file:number
+    what: str  # item, cpu, synchronize, ...
+    count: Whole
+    total_ns: Whole
+    source: str | None = None  # the line's text
+
+
+class NcclLog(Struct, frozen=True):
+    """What NCCL said as it connected: channels of this rank by transport ("P2P/CUMEM", "NET/Socket", ...)."""
+
+    version: str | None = None
+    transports: dict[str, Real] = {}
+
+
+class LinkedGpu(Struct, frozen=True):
+    """A GPU on the bus of its host: PCIe lanes now and at most."""
+
+    address: str | None = None
+    pcie_width: Whole | None = None
+    pcie_width_max: Whole | None = None
+
+
+class InfinibandPort(Struct, frozen=True):
+    """A port, as /sys says it."""
+
+    state: str = ""
+    rate: str = ""
+
+
+class Topology(Struct, frozen=True):
+    """How the devices of a host are joined; `links` pair by pair as `nvidia-smi topo -m` calls it ("NV18", "SYS")."""
+
+    links: dict[str, str] = {}
+    gpus: tuple[LinkedGpu, ...] = ()
+    infiniband: dict[str, InfinibandPort] = {}
+
+
+class GpuTally(Struct, frozen=True):
+    """One GPU over the run, sampled once a second; all but `busy_samples` is over the samples in which it was busy."""
+
+    index: Whole | None = None  # of nvidia-smi
+    uuid: str | None = None
+    busy_samples: Whole | None = None
+    throttled: dict[str, Real] = {}  # reason -> samples
+    sm_clock_mhz: Real | None = None
+    power_limit_mw: Real | None = None
+    temperature_max_c: Real | None = None
+
+
+class HostHardware(Struct, frozen=True):
+    """The machine under a rank: its host's connections, and its own GPU (None: not sampled)."""
+
+    topology: Topology = Topology()
+    gpu: GpuTally | None = None
+
+
+class StepMedians(Struct, frozen=True):
+    """Medians of a rank's steps outside trace windows, phase by phase; `rest_ns`: outside all of these phases."""
+
+    step_ns: Whole
+    data_ns: Whole = 0
+    forward_ns: Whole = 0
+    backward_ns: Whole = 0
+    optimizer_ns: Whole = 0
+    collective_ns: Whole = 0
+    rest_ns: Whole | None = None
+
+
+class Sidecar(Struct, frozen=True, kw_only=True):
+    """Everything about one rank. `fetching` and `hardware` come from other files of the run folder."""
+
+    schema: str | None = None
+    rank: Whole | None = None
+    world_size: Whole | None = None
+    host: str | None = None
+    device: RankDevice = RankDevice()
+    parallelism: tuple[str, ...] = ()
+    ddp: DdpSettings = DdpSettings()
+    fsdp: FsdpSettings = FsdpSettings()
+    deepspeed: DeepSpeedSettings = DeepSpeedSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+    parameters: ModelParameters = ModelParameters()
+    precision: PrecisionSettings = PrecisionSettings()
+    processors: Processors = Processors()
+    dataloader: LoaderSettings | None = None
+    batch: FirstBatch = FirstBatch()
+    batches: tuple[FedBatch, ...] = ()
+    fetches: tuple[Fetch, ...] = ()
+    sample_indices: tuple[Whole, ...] = ()
+    gradient_ready: ReadyGradients = ReadyGradients()
+    allocator: AllocatorCounts = AllocatorCounts()
+    steps: tuple[StepTimes, ...] = ()
+    windows: tuple[TracedWindow, ...] = ()
+    gc: tuple[Pause, ...] = ()
+    checkpoints: tuple[Pause, ...] = ()
+    syncs: tuple[HostWait, ...] = ()
+    communication_environment: dict[str, str] = {}
+    nccl: NcclLog = NcclLog()
+    fetching: TimedFetches | None = None
+    hardware: HostHardware = HostHardware()
+
+    @property
+    def is_captured(self) -> bool:
+        """False where there was no sidecar."""
+        return self.schema is not None
+
+    @property
+    def loader(self) -> LoaderSettings:
+        """The DataLoader's settings, empty where none was seen."""
+        return self.dataloader or LoaderSettings()

@@ -77,6 +77,11 @@ def issued_ns(table: Table) -> Array:
     return np.asarray(np.where(table["launch_ns"] == NULL, table["start_ns"], table["launch_ns"]))
 
 
+def called_ns(facts: RankFacts) -> Array:
+    """When the host reached each communication of the rank; NULL where a device's launch is not known."""
+    return facts.comms["launch_ns" if facts.is_device_rank else "start_ns"]
+
+
 def blocked_launches(ops: Table) -> Array:
     """Which operations were launched by a call that waited for room in the queue; bool, shape (device_ops,)."""
     return np.asarray((ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > FULL_QUEUE_NS))

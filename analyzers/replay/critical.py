@@ -14,7 +14,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.execution.operations import NEVER
-from ddprof.analyzers.facts.work import compute_work
+from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph
 from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
@@ -119,7 +119,7 @@ class _Lane:
     def __init__(self, rank: RankGraph, job: JobFacts) -> None:
         ops, shift = rank.ops, rank.offset_ns
         self.position, self.origin = rank.position, rank.origin_ns - shift
-        self.start, self.end = (ops.start_ns - shift).tolist(), (ops.start_ns + ops.dur_ns - shift).tolist()
+        self.start, self.end = (ops.start_ns - shift).tolist(), (ops.end_ns - shift).tolist()
         self.launch = np.where(ops.launch_ns == NEVER, NEVER, ops.launch_ns - shift).tolist()
         self.track, self.segment, self.dep = ops.track.tolist(), ops.segment.tolist(), ops.dep.tolist()
         same = np.zeros(len(ops.track), bool)
@@ -201,9 +201,7 @@ def _explain_host(path: Table, graph: Graph) -> Table:
 
 def _spans(rank: RankGraph) -> list[tuple[str, intervals.Intervals]]:
     found = [(cause, intervals.union(*rank.facts.spans_of(cause).bounds)) for cause in HOST_OCCUPANTS]
-    if not rank.facts.is_device_rank:
-        found.append(("compute", compute_work(rank.facts)))
-    return found
+    return [*found, ("compute", host_work(rank.facts))]
 
 
 def _pieces(rank: RankGraph, cause: str, spans: intervals.Intervals) -> Table:

@@ -57,7 +57,7 @@ def hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:
     dur, freed = {}, {}
     for rank in graph.ranks:
         facts = rank.facts
-        if not facts.is_device_rank:
+        if not len(facts.device_ops):
             continue
         pageable = pageable_copies(facts)[rank.ops.row]
         dur[rank.position] = np.where(pageable, np.round(rank.ops.dur_ns * PINNED_SHARE), rank.ops.dur_ns).astype(

@@ -14,6 +14,7 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.work import called_ns
 from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
@@ -94,8 +95,8 @@ def _no_bounds(facts: RankFacts) -> tuple[Array, Array]:
 
 def _bounds_in_steps(facts: RankFacts, when: Array, which: Array) -> tuple[Array, Array] | None:
     """Places of one rank, and the kind of each bound between two segments of a step; None where steps differ."""
-    calls = facts.comms["launch_ns" if facts.is_device_rank else "start_ns"]
-    if facts.is_device_rank and (calls == NULL).any():
+    calls = called_ns(facts)
+    if (calls == NULL).any():
         return None
     bounds, kinds = np.concatenate((calls, when)), np.concatenate((np.zeros(len(calls), np.int64), which))
     order = np.argsort(bounds, kind="stable")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes.host_spans import PREFETCHED_US
 from ddprof.analyzers.replay.changes.loader.fetch_costs import FetchCosts, rank_costs
@@ -15,9 +16,6 @@ from ddprof.analyzers.replay.changes.loader.queue import queued_step_ns
 from ddprof.findings import Change
 from ddprof.tables import Array
 
-# For every batch a worker wakes and takes a core from a rank for one slice of the scheduler, and its reader thread
-# takes another: 2 to 11 ms per step on six workloads on two virtual cores (docs/workloads.md).
-HANDOVER_US = 5_000.0
 MAX_RANKS = 64  # queues that are simulated, of the slowest loaders; the others never come last
 
 
@@ -57,8 +55,8 @@ def _batch_ns(costs: FetchCosts) -> Array:
 
 def _handover_us(measures: Measures, cores: int) -> float:
     """What CPU ranks pay to take a batch over from a worker, where they leave no core of their host free; else 0."""
-    ranks = measures.job.ranks
-    return HANDOVER_US if cores and not ranks[0].is_device_rank and _most_on_a_host(measures) >= cores else 0.0
+    taken = cores and _most_on_a_host(measures) >= cores
+    return execution_of(measures.job).limits.handover_us if taken else 0.0
 
 
 def _most_on_a_host(measures: Measures) -> int:
@@ -76,7 +74,7 @@ def cores_bound_us(measures: Measures, costs: list[FetchCosts], cores: int, step
     if not cores or not known:
         return 0.0
     compute_us = float(np.mean(measures.cause_us("compute") + measures.cause_us("comm_transfer")))
-    training_us = 0.0 if measures.job.ranks[0].is_device_rank else compute_us
+    training_us = execution_of(measures.job).limits.training_cores * compute_us
     ranks = _most_on_a_host(measures)
     training_us = min(training_us, step_us * min(1.0, cores / ranks))
     return ranks * (float(np.mean(known)) / 1e3 + training_us) / cores

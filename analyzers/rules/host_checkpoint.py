@@ -19,7 +19,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
-from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
+from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.units import format_ranks, format_share, format_us
@@ -32,7 +32,6 @@ FIX = Fix(
     why="the copy to host memory is short; serialising and writing can run beside the next steps",
     source="torch.distributed.checkpoint.async_save documentation",
 )
-MIN_RUN_SHARE = 0.01  # of the run's time, before saves outside the trace are worth a finding
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -40,7 +39,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     spent = measures.host_spans_us["checkpoint"]
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.checkpoints)
     if not spent.any():
-        if outside is not None and outside.share >= MIN_RUN_SHARE:
+        if outside is not None and outside.share >= MIN_SHARE:
             yield _over_the_run(measures, outside)
         return
     worst = int(np.argmax(spent))

@@ -18,7 +18,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
-from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
+from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
 from ddprof.units import format_share, format_us
@@ -36,7 +36,6 @@ FIX = Fix(
     why="collections at different moments make every rank wait for each of them in turn",
     source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
 )
-MIN_RUN_SHARE = 0.01  # of the run's time, before collections outside the trace are worth a finding
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -44,7 +43,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     pauses = measures.host_spans_us["gc"]
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.gc)
     if not pauses.any():
-        if outside is not None and outside.share >= MIN_RUN_SHARE:
+        if outside is not None and outside.share >= MIN_SHARE:
             yield _over_the_run(measures, outside)
         return
     worst = int(np.argmax(pauses))

@@ -18,7 +18,7 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
-from ddprof.analyzers.rules.evidence.stages import unmatched_messages
+from ddprof.analyzers.rules.evidence.stages import unknown_stages
 from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share
 
@@ -36,8 +36,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """A large unavoidable bubble."""
     pipeline = measures.job.pipeline
     if pipeline is None:
-        if unmatched_messages(measures):
-            yield Abstention(RULE.id, "sends and receipts name no peer: stages cannot be told")
+        yield from unknown_stages(RULE.id, measures)
         return
     bubble = float(measures.cause_us("pipeline_bubble").mean())
     if bubble < MIN_SHARE * measures.step_us:

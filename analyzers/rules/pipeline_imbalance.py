@@ -17,7 +17,7 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
-from ddprof.analyzers.rules.evidence.stages import unmatched_messages
+from ddprof.analyzers.rules.evidence.stages import unknown_stages
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
@@ -26,8 +26,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Unequal stages."""
     pipeline = measures.job.pipeline
     if pipeline is None:
-        if unmatched_messages(measures):
-            yield Abstention(RULE.id, "sends and receipts name no peer: stages cannot be told")
+        yield from unknown_stages(RULE.id, measures)
         return
     work = np.array([np.mean([measures.stage_work_us[p] for p in stage]) for stage in pipeline.stages])
     mean = float(work.mean())

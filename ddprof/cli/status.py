@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks
 from ddprof.errors import NoUsableInput
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _PERIOD_S = 1.0
 _SILENT_STEPS = 10  # a rank this many step times without a step is probably stuck
-_PHASES = ("data", "forward", "backward", "optimizer", "collective")
 
 
 @click.command("status")
@@ -63,7 +63,7 @@ def _table(ranks: Sequence[LiveRank]) -> Table:
     late = latest_late(ranks)
     for rank in ranks:
         cells = [str(rank.rank), rank.host, str(rank.last_step) if rank.steps else "-", _ms(rank.median_ns())]
-        cells += [_ms(rank.median_ns(f"{phase}_ns")) for phase in _PHASES]
+        cells += [_ms(rank.median_ns(f"{phase}_ns")) for phase in PHASE_NAMES]
         cells.append(f"{rank.age_ns / 1e9:.1f} s")
         table.add_row(*cells, style="bold" if late is not None and late.rank == rank.rank else None)
     return table

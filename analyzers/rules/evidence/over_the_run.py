@@ -7,6 +7,8 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.findings import Candidate, Fix
 
+MIN_SHARE = 0.01  # of the run's time, before pauses outside the trace are worth a finding
+
 
 def over_the_run(rule_id: str, summary: str, measures: Measures, pauses: Pauses, what: str, fix: Fix) -> Candidate:
     """The candidate of a rule whose pauses all fell outside the trace. `what`: the pauses in words, plural."""

@@ -5,6 +5,14 @@ from __future__ import annotations
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT
 from ddprof.analyzers.job.measures import Measures
+from ddprof.findings import Abstention
+
+
+def unknown_stages(rule_id: str, measures: Measures) -> list[Abstention]:
+    """What a rule on pipeline stages says of a job in which none were found."""
+    if not unmatched_messages(measures):
+        return []
+    return [Abstention(rule_id, "sends and receipts name no peer: stages cannot be told")]
 
 
 def unmatched_messages(measures: Measures) -> bool:

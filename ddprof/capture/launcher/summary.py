@@ -8,10 +8,11 @@ from statistics import median
 from typing import Any
 
 from ddprof.capture.files.layout import SIDECAR_SUFFIX, parse_stem
+from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.files.storage import read_json
 
 _WARM_STEPS = 2  # at the start of a run: lazy initialisation, DDP's first bucket order
-_PHASES = ("data_ns", "forward_ns", "backward_ns", "optimizer_ns", "collective_ns")
+_PHASES = tuple(f"{name}_ns" for name in PHASE_NAMES)
 
 
 @dataclass(frozen=True)

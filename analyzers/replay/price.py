@@ -7,20 +7,21 @@ replay error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
+from ddprof.analyzers.replay.baseline import Baseline
 from ddprof.analyzers.replay.changes.apply import as_peers, at_rates, levelled, scenario_of, with_implied
+from ddprof.analyzers.replay.interference import simulate_with_interference
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.shared_cores import SharedHost, hosts_sharing_cores, simulate_on_shared_cores
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
 from ddprof.findings import Candidate, Change, Recoverable
 
-MIN_CONTENTION = 0.005
 # Compute of CPU ranks that share cores runs up to this much faster once other ranks no longer spin or sleep
 # (docs/workloads.md).
 CPU_DRIFT = 0.2
@@ -29,58 +30,47 @@ LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards
 
 @dataclass(frozen=True)
 class Pricer:
-    """Replays changes against one baseline."""
+    """Replays changes, against the profiled run and, where its steps were timed, against the unprofiled one."""
 
     graph: Graph
     measures: Measures
-    baseline: Outcome
+    profiled: Baseline
     hosts: tuple[SharedHost, ...] = ()
-    unprofiled: UnprofiledRun | None = None  # where capture timed unprofiled steps
-    _predicted_us: dict[tuple[Change, ...], float] = field(default_factory=dict, repr=False, compare=False)
-    _unprofiled_us: dict[tuple[Change, ...], float] = field(default_factory=dict, repr=False, compare=False)
+    unprofiled: UnprofiledRun | None = None
+    _known_us: dict[tuple[Baseline, tuple[Change, ...]], float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def error(self) -> float | None:
         """|replayed - measured| / measured of the unmodified run; None where nothing could be replayed."""
         if self.graph.measured_ns <= 0 or not self.graph.ranks:
             return None
-        return abs(self.baseline.span_ns - self.graph.measured_ns) / self.graph.measured_ns
+        return abs(self.profiled.outcome.span_ns - self.graph.measured_ns) / self.graph.measured_ns
 
     def step_us(self, changes: tuple[Change, ...]) -> float:
-        """Predicted step under all changes at once."""
-        if not changes or self.baseline.span_ns <= 0:
-            return self.measures.step_us
-        if changes not in self._predicted_us:
-            self._predicted_us[changes] = self._replayed_us(changes)
-        return self._predicted_us[changes]
-
-    def _replayed_us(self, changes: tuple[Change, ...]) -> float:
-        changes = with_implied(changes)
-        scenario = scenario_of(changes, self.graph, self.measures)
-        outcome = self._simulated(changes, scenario, (Scenario(), self.baseline))
-        return at_rates(changes, self.measures.step_us * outcome.relative_to(self.baseline), self.measures)
-
-    def _simulated(self, changes: tuple[Change, ...], scenario: Scenario, before: tuple[Scenario, Outcome]) -> Outcome:
-        if self.hosts:
-            level = levelled(changes, self.graph, self.measures)
-            return simulate_on_shared_cores(self.graph, scenario, self.hosts, before, level)
-        outcome = simulate(self.graph, scenario)
-        if self.graph.contention > MIN_CONTENTION:
-            outcome = simulate(self.graph, self._relieved(scenario, outcome))
-        return outcome
+        """Predicted profiled step under all changes at once."""
+        return self._predicted_us(self.profiled, changes)
 
     def unprofiled_us(self, changes: tuple[Change, ...]) -> float | None:
         """Predicted step without the profiler under all changes at once; None where no unprofiled step was timed."""
-        if self.unprofiled is None or self.unprofiled.outcome.span_ns <= 0:
-            return None
-        if changes not in self._unprofiled_us:
+        return None if self.unprofiled is None else self._predicted_us(self.unprofiled, changes)
+
+    def _predicted_us(self, baseline: Baseline, changes: tuple[Change, ...]) -> float:
+        if not changes or baseline.outcome.span_ns <= 0:
+            return baseline.step_us
+        if (baseline, changes) not in self._known_us:
             wanted = with_implied(changes)
-            before = (self.unprofiled.scenario, self.unprofiled.outcome)
             peers = as_peers(wanted, self.graph, self.measures)
-            scenario = self.unprofiled.under(self.graph, scenario_of(wanted, self.graph, self.measures), peers)
-            step_us = self.unprofiled.step_us * self._simulated(wanted, scenario, before).relative_to(before[1])
-            self._unprofiled_us[changes] = at_rates(wanted, step_us, self.measures)
-        return self._unprofiled_us[changes]
+            scenario = baseline.under(self.graph, scenario_of(wanted, self.graph, self.measures), peers)
+            outcome = self._simulated(wanted, scenario, baseline)
+            step_us = baseline.step_us * outcome.relative_to(baseline.outcome)
+            self._known_us[baseline, changes] = at_rates(wanted, step_us, self.measures)
+        return self._known_us[baseline, changes]
+
+    def _simulated(self, changes: tuple[Change, ...], scenario: Scenario, baseline: Baseline) -> Outcome:
+        if self.hosts:
+            level = levelled(changes, self.graph, self.measures)
+            return simulate_on_shared_cores(self.graph, scenario, self.hosts, baseline, level)
+        return simulate_with_interference(self.graph, scenario, self.profiled.outcome)
 
     def unprofiled_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
         """What the candidate's changes gain of an unprofiled step; its range is that of `gain`, of the profiled one."""
@@ -96,19 +86,6 @@ class Pricer:
             value = min(value, candidate.ceiling_us * share)
         low, high = value - (gain.value - gain.low) * share, value + (gain.high - gain.value) * share
         return Recoverable(value, max(0.0, low), min(self.unprofiled.step_us, high))
-
-    def _relieved(self, scenario: Scenario, outcome: Outcome) -> Scenario:
-        """Kernels speed up where communication beside them, waiting included, became shorter."""
-        durations = dict(scenario.dur_ns)
-        share = self.graph.contention / (1 + self.graph.contention)
-        for index, rank in enumerate(self.graph.ranks):
-            before, after = self.baseline.comm_busy_ns[index], outcome.comm_busy_ns[index]
-            if before <= 0 or after >= before:
-                continue
-            dur = durations.get(rank.position, rank.ops.dur_ns)
-            relief = share * rank.beside * (1 - after / before)
-            durations[rank.position] = np.round(dur * (1 - relief)).astype(np.int64)
-        return replace(scenario, dur_ns=durations)
 
     def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
         """Gain (us) of the candidate's changes on top of `given`: not negative, nor above the candidate's ceiling."""
@@ -154,6 +131,6 @@ class Pricer:
 
 def pricer(graph: Graph, measures: Measures) -> Pricer:
     """A pricer with the unmodified run replayed."""
-    baseline = simulate(graph)
-    unprofiled = unprofiled_run(graph, baseline, measures.step_us, unprofiled_step_us(measures.job))
-    return Pricer(graph, measures, baseline, hosts_sharing_cores(graph), unprofiled)
+    profiled = Baseline(Scenario(), simulate(graph), measures.step_us)
+    unprofiled = unprofiled_run(graph, profiled, unprofiled_step_us(measures.job))
+    return Pricer(graph, measures, profiled, hosts_sharing_cores(graph), unprofiled)

@@ -17,6 +17,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.replay.baseline import Baseline
 from ddprof.analyzers.replay.changes.loader.fetch_costs import fetch_costs
 from ddprof.analyzers.replay.host_time import HostTimeline, Scaled, by_level, on_top, running
 from ddprof.analyzers.replay.model import Graph, Scenario
@@ -62,16 +63,16 @@ def simulate_on_shared_cores(
     graph: Graph,
     scenario: Scenario,
     hosts: Sequence[SharedHost],
-    before: tuple[Scenario, Outcome],
+    baseline: Baseline,
     levelled: frozenset[int] = frozenset(),
 ) -> Outcome:
-    """Simulate the scenario, each piece of work longer or shorter by what runs at the same time there and not `before`.
+    """Simulate the scenario, each piece of work scaled by the load of the cores in it over that in the baseline.
 
     `levelled`: positions of ranks whose work takes in the scenario what it took their peers; it is scaled from the load
     that the peers' work was recorded under.
     """
     outcome = simulate(graph, scenario)
-    recorded = {host: _Load(host, graph, *before) for host in hosts}
+    recorded = {host: _Load(host, graph, baseline.scenario, baseline.outcome) for host in hosts}
     loaded = scenario
     for _ in range(ROUNDS):
         host_scale: dict[int, Scaled] = dict(scenario.host_scale)

@@ -22,9 +22,10 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.job.whole_run.unprofiled_steps import pause_ratios, unprofiled_ratio
+from ddprof.analyzers.replay.baseline import Baseline
 from ddprof.analyzers.replay.host_time import Scaled, on_top
+from ddprof.analyzers.replay.interference import simulate_with_interference
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
-from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled.phases import (
     HANDED_SHARE,
     MAX_RATIO,
@@ -50,38 +51,33 @@ class HostTime:
     work: PhaseWork
 
 
-@dataclass(frozen=True)
-class UnprofiledRun:
-    """The unprofiled step (us) and what reproduces it; `host` is by position of the rank."""
+@dataclass(frozen=True, eq=False)
+class UnprofiledRun(Baseline):
+    """The run without the profiler; `host` is by position of the rank."""
 
-    step_us: float
     ratio: float
     host: Mapping[int, HostTime]
-    scenario: Scenario
-    outcome: Outcome
 
-    def under(self, graph: Graph, scenario: Scenario, as_peers: frozenset[int] = frozenset()) -> Scenario:
+    def under(self, graph: Graph, scenario: Scenario, as_peers: frozenset[int]) -> Scenario:
         """The scenario without the profiler. `as_peers`: positions of ranks that do in it what their peers do."""
         return _without_profiler(graph, self.host, scenario, self.ratio, as_peers)
 
 
-def unprofiled_run(
-    graph: Graph, baseline: Outcome, profiled_us: float, unprofiled_us: float | None
-) -> UnprofiledRun | None:
+def unprofiled_run(graph: Graph, profiled: Baseline, unprofiled_us: float | None) -> UnprofiledRun | None:
     """The run whose replay gives the step `unprofiled_us` that was measured outside; None where none was.
 
     Where the host does not decide how long a step takes (the device does, or loader workers that do not keep up), the
     ratio is that of the step timers.
     """
-    if unprofiled_us is None or profiled_us <= 0 or baseline.span_ns <= 0:
+    if unprofiled_us is None or profiled.step_us <= 0 or profiled.outcome.span_ns <= 0:
         return None
-    wanted = unprofiled_us / profiled_us
+    wanted = unprofiled_us / profiled.step_us
     pauses = {rank.position: _pauses(rank) for rank in graph.ranks}
     works = without_waits({rank.position: phase_work(rank, pauses[rank.position]) for rank in graph.ranks})
     host = {position: HostTime(pauses[position], work) for position, work in works.items()}
-    at = partial(_at, graph, host, unprofiled_us)
+    at = partial(_at, graph, host, profiled, unprofiled_us)
     runs = {ratio: at(ratio) for ratio in (1.0, MIN_RATIO)}
-    steps = {ratio: run.outcome.relative_to(baseline) for ratio, run in runs.items()}  # over the profiled step
+    steps = {ratio: run.outcome.relative_to(profiled.outcome) for ratio, run in runs.items()}  # over the profiled step
     if steps[MIN_RATIO] > (1 - MIN_HELD_SHARE) * steps[1.0]:
         by_phase = any(own.work.ratios for own in host.values())
         timed = None if by_phase else unprofiled_ratio([rank.facts for rank in graph.ranks])
@@ -92,7 +88,7 @@ def unprofiled_run(
         if abs(steps[nearest] - wanted) <= CLOSE_SHARE or ratio is None:
             break
         runs[ratio] = at(ratio)
-        steps[ratio] = runs[ratio].outcome.relative_to(baseline)
+        steps[ratio] = runs[ratio].outcome.relative_to(profiled.outcome)
     return runs[min(steps, key=lambda ratio: abs(steps[ratio] - wanted))]
 
 
@@ -134,6 +130,7 @@ def _pauses(rank: RankGraph) -> Scaled:
     return tuple((intervals.union(*facts.spans_of(cause).bounds), ratio) for cause, ratio in ratios.items())
 
 
-def _at(graph: Graph, host: Mapping[int, HostTime], step_us: float, ratio: float) -> UnprofiledRun:
+def _at(graph: Graph, host: Mapping[int, HostTime], profiled: Baseline, step_us: float, ratio: float) -> UnprofiledRun:
     scenario = _without_profiler(graph, host, Scenario(), ratio)
-    return UnprofiledRun(step_us, ratio, host, scenario, simulate(graph, scenario))
+    outcome = simulate_with_interference(graph, scenario, profiled.outcome)
+    return UnprofiledRun(scenario, outcome, step_us, ratio, host)

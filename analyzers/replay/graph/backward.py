@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase
+from ddprof.analyzers.replay.host_time import running
 from ddprof.analyzers.replay.model import RankGraph
 from ddprof.tables import Array
 
@@ -29,24 +31,50 @@ def step_bounds_ns(rank: RankGraph, step: int) -> tuple[int, int]:
 
 def backward_start_ns(rank: RankGraph, step: int) -> int:
     """When the device (on a CPU rank: the host) began the last backward pass of a step, own clock."""
+    forward_ns, until_ns = _bounds_ns(rank, step)
+    lo, _ = step_bounds_ns(rank, step)
+    if not rank.facts.is_device_rank:
+        return int(lo + (1 - BACKWARD_SHARE) * (until_ns - lo)) if forward_ns is None else forward_ns
+    rows = _compute(rank, forward_ns or lo, until_ns)
+    if not len(rows):
+        return lo if forward_ns is None else until_ns
+    if forward_ns is not None:
+        return int(rank.ops.start_ns[rows].min())
+    done = np.cumsum(rank.ops.dur_ns[rows])
+    return int(rank.ops.start_ns[rows[np.searchsorted(done, (1 - BACKWARD_SHARE) * done[-1])]])
+
+
+def backward_compute_ns(rank: RankGraph) -> Array:
+    """Compute (ns) of the last backward pass of each step, shape (steps,): communication can hide behind so much."""
+    found = []
+    work = running(rank.facts)
+    for step in range(len(rank.marks_ns)):
+        forward_ns, until_ns = _bounds_ns(rank, step)
+        if rank.facts.is_device_rank:
+            rows = _compute(rank, step_bounds_ns(rank, step)[0] if forward_ns is None else forward_ns, until_ns)
+            found.append(float(rank.ops.dur_ns[rows].sum()) * (BACKWARD_SHARE if forward_ns is None else 1.0))
+        else:
+            found.append(float(intervals.length(intervals.clip(work, backward_start_ns(rank, step), until_ns))))
+    return np.array(found)
+
+
+def _bounds_ns(rank: RankGraph, step: int) -> tuple[int | None, int]:
+    """When the host ended the last forward of a step (None: unknown), and when it began its optimizer (or ended)."""
     lo, hi = step_bounds_ns(rank, step)
     phases = rank.facts.phases
     inside = (phases["start_ns"] >= lo) & (phases["start_ns"] < hi)
     optimizer = phases["start_ns"][inside & (phases["phase"] == Phase.OPTIMIZER)]
     forward = phases["end_ns"][inside & (phases["phase"] == Phase.FORWARD)]
-    until = int(optimizer.max()) if len(optimizer) else hi
-    if not rank.facts.is_device_rank:
-        return int(forward.max()) if len(forward) else int(lo + (1 - BACKWARD_SHARE) * (until - lo))
-    compute = ~rank.ops.is_comm & (rank.ops.launch_ns >= lo) & (rank.ops.launch_ns < until)
-    if len(forward):
-        compute &= rank.ops.launch_ns >= forward.max()
-        return int(rank.ops.start_ns[compute].min()) if compute.any() else until
-    rows = np.flatnonzero(compute)
-    if not len(rows):
-        return lo
-    rows = rows[np.argsort(rank.ops.start_ns[rows], kind="stable")]
-    done = np.cumsum(rank.ops.dur_ns[rows])
-    return int(rank.ops.start_ns[rows[np.searchsorted(done, (1 - BACKWARD_SHARE) * done[-1])]])
+    # Without launches a phase of the host says nothing about when kernels ran.
+    known = len(forward) > 0 and rank.has_host
+    return int(forward.max()) if known else None, int(optimizer.max()) if len(optimizer) else hi
+
+
+def _compute(rank: RankGraph, lo_ns: int, hi_ns: int) -> Array:
+    """Operations, communication aside, that the host launched between two instants, in order of their start."""
+    issued = rank.ops.issued_ns
+    rows = np.flatnonzero(~rank.ops.is_comm & (issued >= lo_ns) & (issued < hi_ns))
+    return rows[np.argsort(rank.ops.start_ns[rows], kind="stable")]
 
 
 def gradients_ready(rank: RankGraph) -> Gradients | None:

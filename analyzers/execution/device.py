@@ -12,7 +12,7 @@ from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.slowdown import contention
+from ddprof.analyzers.job.slowdown import interference
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE, TransferPrior
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
@@ -80,7 +80,7 @@ class DeviceExecution:
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
         """Of kernels that ran both ways: communication kernels take SMs and bandwidth, even while they wait."""
-        return contention(ranks)
+        return interference(ranks)
 
     def sees_waits(self, job: JobFacts) -> bool:
         """Always: the device idles or runs a communication kernel."""

@@ -22,8 +22,8 @@ from ddprof.tables import Array
 ALONE = 0.05  # of a kernel's time beside communication: below it the kernel ran alone
 BESIDE = 0.8  # of a kernel's time beside communication: above it the kernel ran beside it
 BESIDE_MARK = "beside comm: "
-MIN_CONTENDED_KERNELS = 4  # that ran both ways, before their contention means anything
-MAX_CONTENTION = 0.5  # relative; the same name taking longer by more is doing other work, as a backward pass does
+MIN_KERNELS_BOTH_WAYS = 4  # that ran both ways, before their interference means anything
+MAX_INTERFERENCE = 0.5  # relative; the same name taking longer by more is doing other work, as a backward pass does
 COUNT_TOLERANCE = 0.2  # relative; ranks whose counts of a kernel differ by more do different work with it
 
 
@@ -237,7 +237,7 @@ def _free_host(facts: RankFacts) -> Array:
     return intervals.overlap(free_host(facts), facts.steps["start_ns"], facts.steps["end_ns"])
 
 
-def contention(ranks: Sequence[RankFacts]) -> float:
+def interference(ranks: Sequence[RankFacts]) -> float:
     """How much longer kernels take beside communication than alone, relative; 0 where too few kernels ran both ways.
 
     Communication kernels take SMs and bandwidth even while they wait (the gamma of Proteus, TPDS'24).
@@ -254,12 +254,12 @@ def contention(ranks: Sequence[RankFacts]) -> float:
             if other is None or not count.sum() or not other[0].sum():
                 continue
             ratio = float(other[1].sum() / other[0].sum()) / float(time.sum() / count.sum())
-            if ratio > 1 + MAX_CONTENTION:
+            if ratio > 1 + MAX_INTERFERENCE:
                 continue
             ratios.append(ratio)
             weights.append(float(other[1].sum()))
             kernels.add(name)
-    if len(kernels) < MIN_CONTENDED_KERNELS:
+    if len(kernels) < MIN_KERNELS_BOTH_WAYS:
         return 0.0
     order = np.argsort(ratios)
     reach = np.cumsum(np.array(weights)[order])

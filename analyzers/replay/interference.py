@@ -15,7 +15,7 @@ MIN_INTERFERENCE = 0.005  # relative: less moves a step by nothing that could be
 def simulate_with_interference(graph: Graph, scenario: Scenario, recorded: Outcome) -> Outcome:
     """Simulate the scenario with kernels as fast as what runs beside them allows; `recorded`: the unmodified replay."""
     outcome = simulate(graph, scenario)
-    if graph.contention <= MIN_INTERFERENCE:
+    if graph.interference <= MIN_INTERFERENCE:
         return outcome
     return simulate(graph, _relieved(graph, scenario, outcome, recorded))
 
@@ -26,7 +26,7 @@ def _relieved(graph: Graph, scenario: Scenario, outcome: Outcome, recorded: Outc
     Communication counts with the time that it waits: its kernels hold their share of the device meanwhile.
     """
     durations = dict(scenario.dur_ns)
-    share = graph.contention / (1 + graph.contention)
+    share = graph.interference / (1 + graph.interference)
     for index, rank in enumerate(graph.ranks):
         before, after = recorded.comm_busy_ns[index], outcome.comm_busy_ns[index]
         if before <= 0 or after >= before:

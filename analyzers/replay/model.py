@@ -81,7 +81,7 @@ class Graph:
     ranks: tuple[RankGraph, ...]
     members: Array  # per instance
     measured_ns: float  # mean over ranks of the simulated span, as measured
-    contention: float = 0.0  # how much longer a kernel (or operator) takes beside communication, relative to alone
+    interference: float = 0.0  # how much longer a kernel (or operator) takes beside communication, relative to alone
 
 
 @dataclass(frozen=True)

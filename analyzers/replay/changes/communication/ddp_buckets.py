@@ -191,13 +191,13 @@ def scheduled(
     cap_bytes: float,
     first_bytes: float,
     measured: TransferCurve,
-    contention: float,
+    interference: float,
 ) -> Schedule:
     """The reduction under other caps, at the costs of `curve`.
 
     The error of the same schedule for the recorded buckets, at the `measured` costs, is added to the tail, which is at
     least the transfer of the last bucket. Kernels beside communication that did not run beside them in the recording
-    take `contention` longer.
+    take `interference` longer.
     """
     sizes, ready = planned(reduction, cap_bytes, first_bytes)
     missed = reduction.end_ns - scheduled_end_ns(reduction.sizes_bytes, reduction.ready_ns, measured)
@@ -207,7 +207,7 @@ def scheduled(
     before = max(
         0.0, sum(measured.time_ns(size) for size in reduction.sizes_bytes.tolist()) - _recorded_tail(reduction)
     )
-    return Schedule(tail + contention * max(0.0, hidden - before), hidden)
+    return Schedule(tail + interference * max(0.0, hidden - before), hidden)
 
 
 def _recorded_tail(reduction: Reduction) -> float:

@@ -25,7 +25,7 @@ from ddprof.units import MIB
 
 # How much longer kernels take beside communication, relative, where the run has none to measure it by: Proteus reports
 # 0 to 0.1.
-UNMEASURED_CONTENTION = 0.07
+UNMEASURED_INTERFERENCE = 0.07
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[
     if measured is None:
         return {}
     curve = _altered(measured, others)
-    contention = graph.contention or (UNMEASURED_CONTENTION if measures.job.ranks[0].is_device_rank else 0.0)
+    interference = graph.interference or (UNMEASURED_INTERFERENCE if measures.job.ranks[0].is_device_rank else 0.0)
     rows: dict[int, list[Array]] = {}
     times: dict[int, list[Array]] = {}
     for reduction in reductions(graph, measures):
-        schedule = scheduled(reduction, curve, change.values[0], change.values[1], measured, contention)
+        schedule = scheduled(reduction, curve, change.values[0], change.values[1], measured, interference)
         for rank in graph.ranks:
             if rank.position in reduction.rows:
                 mine = reduction.rows[rank.position]

@@ -96,19 +96,19 @@ class _Walk:
             self._emit(lane, lane.origin, CAUSE_CODE["unknown"], NULL)
             return None
         self._emit(lane, lane.launch[op], CAUSE_CODE["host_launch"], NULL)
-        return self._host(lane, lane.segment[op])
+        return self._host(lane, lane.section[op])
 
-    def _host(self, lane: _Lane, segment: int) -> tuple[_Lane, int, bool] | None:
+    def _host(self, lane: _Lane, section: int) -> tuple[_Lane, int, bool] | None:
         """Down the host's time, past calls that did not block, to the operation that one did wait for."""
-        while segment > 0:
-            self._emit(lane, lane.begins[segment], CAUSE_CODE["host_launch"], NULL)
-            call, target = lane.calls[segment - 1], lane.targets[segment - 1]
+        while section > 0:
+            self._emit(lane, lane.begins[section], CAUSE_CODE["host_launch"], NULL)
+            call, target = lane.calls[section - 1], lane.targets[section - 1]
             if target >= 0 and lane.end[target] > call:
                 self._emit(lane, min(self.at_ns, lane.end[target]), CAUSE_CODE["host_sync"], NULL)
                 return lane, target, True
-            waited = CAUSE_CODE["dataloader"] if lane.kinds[segment - 1] == Anchor.LOADER else CAUSE_CODE["host_launch"]
+            waited = CAUSE_CODE["dataloader"] if lane.kinds[section - 1] == Anchor.LOADER else CAUSE_CODE["host_launch"]
             self._emit(lane, call, waited, NULL)
-            segment -= 1
+            section -= 1
         self._emit(lane, lane.origin, CAUSE_CODE["host_launch"], NULL)
         return None
 
@@ -121,7 +121,7 @@ class _Lane:
         self.position, self.origin = rank.position, rank.origin_ns - shift
         self.start, self.end = (ops.start_ns - shift).tolist(), (ops.end_ns - shift).tolist()
         self.launch = np.where(ops.launch_ns == NEVER, NEVER, ops.launch_ns - shift).tolist()
-        self.track, self.segment, self.dep = ops.track.tolist(), ops.segment.tolist(), ops.dep.tolist()
+        self.track, self.section, self.dep = ops.track.tolist(), ops.section.tolist(), ops.dep.tolist()
         same = np.zeros(len(ops.track), bool)
         same[1:] = ops.track[1:] == ops.track[:-1]
         self.previous = np.where(same, np.arange(len(same)) - 1, -1).tolist()

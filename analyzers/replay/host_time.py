@@ -13,7 +13,7 @@ from ddprof.analyzers.replay.model import RankGraph, Scenario
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
-LEVELS = 40  # shares told apart per unit
+LEVELS = 40  # factors told apart between 0 and 1
 
 Scaled = tuple[tuple[Intervals, float], ...]
 
@@ -24,7 +24,7 @@ def running(facts: RankFacts) -> Intervals:
 
 
 def by_level(spans: Intervals, factor: Array) -> Scaled:
-    """Spans of about one factor together; those that stay as they are left out."""
+    """Spans of one level together, with its factor; those of about 1 are left out."""
     level = np.rint(factor * LEVELS)
     return tuple(
         ((spans[0][level == value], spans[1][level == value]), float(value / LEVELS))
@@ -34,7 +34,7 @@ def by_level(spans: Intervals, factor: Array) -> Scaled:
 
 
 def on_top(scaled: Scaled, more: Scaled) -> Scaled:
-    """Both: what is scaled by b and by c takes b x c of its time. The parts of the result are disjoint."""
+    """Both at once: time in a part of each is scaled by the product. The parts of the result are disjoint."""
     parts: list[tuple[Intervals, float]] = []
     for spans, factor in (*scaled, *more):
         rest = intervals.union(*spans)
@@ -71,16 +71,16 @@ class HostTimeline:
             passed = passed - np.round((1.0 - factor) * intervals.covered(spans, at_ns)).astype(np.int64)
         return passed
 
-    def offset(self, at_ns: Array, segment: Array) -> Array:
-        """Host time from the beginning of its segment to each instant."""
-        return self._passed(at_ns) - self._passed(self._begins)[segment] if len(at_ns) else at_ns.astype(np.int64)
+    def offset(self, at_ns: Array, section: Array) -> Array:
+        """Host time from the beginning of its section to each instant."""
+        return self._passed(at_ns) - self._passed(self._begins)[section] if len(at_ns) else at_ns.astype(np.int64)
 
     def simulated(self, at_ns: Array, begun_ns: Array) -> Array:
-        """Instants of the recording as they come in the scenario; `begun_ns`: when each segment began there."""
-        segment = np.maximum(np.searchsorted(self._begins, at_ns, side="right") - 1, 0)
-        return np.asarray(begun_ns[segment] + self.offset(at_ns, segment))
+        """Instants of the recording as they come in the scenario; `begun_ns`: when each section began there."""
+        section = np.maximum(np.searchsorted(self._begins, at_ns, side="right") - 1, 0)
+        return np.asarray(begun_ns[section] + self.offset(at_ns, section))
 
     def locate(self, at_ns: Array) -> tuple[list[int], list[int]]:
         """Segment and offset of host instants such as step marks."""
-        segment = np.maximum(np.searchsorted(self._begins, at_ns, side="right") - 1, 0)
-        return segment.tolist(), self.offset(at_ns, segment).tolist()
+        section = np.maximum(np.searchsorted(self._begins, at_ns, side="right") - 1, 0)
+        return section.tolist(), self.offset(at_ns, section).tolist()

@@ -36,7 +36,7 @@ class Ops(Operations):
     queue_lag_ns: Array  # least time from the previous end on the stream to the start
     dep_lag_ns: Array  # least time from the dependency's end to the start
     transfer_ns: Array  # of a communication: from the last arrival to the end
-    segment: Array  # host segment of the launch
+    section: Array  # host section of the launch
     node: Array  # chain (or communication) it belongs to
 
 
@@ -44,7 +44,7 @@ class Ops(Operations):
 class Anchors:
     """Where the host blocked, in order.
 
-    Host segment k + 1 begins when anchor k returns, segment 0 at the first step mark.
+    Host section k + 1 begins when anchor k returns, section 0 at the first step mark.
     """
 
     kind: Array

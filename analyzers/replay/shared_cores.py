@@ -104,7 +104,7 @@ class _Load:
         change: list[Array] = []
         for index in host.ranks:
             rank = graph.ranks[index]
-            clock, begun = HostTimeline(rank, scenario), np.asarray(outcome.segments_ns[index], np.int64)
+            clock, begun = HostTimeline(rank, scenario), np.asarray(outcome.sections_ns[index], np.int64)
             working, loading = running(rank.facts), _loading(rank.facts)
             self._work[index] = clock.simulated(working[0], begun), clock.simulated(working[1], begun)
             fetching = clock.simulated(loading[0], begun), clock.simulated(loading[1], begun)

@@ -32,7 +32,7 @@ class Outcome:
     marks_ns: tuple[tuple[int, ...], ...]
     comm_busy_ns: tuple[int, ...]  # per rank, time in communication, waiting included
     lead_ns: tuple[int, ...]  # per rank, how much earlier its window begins than the last rank's
-    segments_ns: tuple[Sequence[int], ...]  # per rank, when each segment of its host began (reference clock)
+    sections_ns: tuple[Sequence[int], ...]  # per rank, when each section of its host began (reference clock)
     ends_ns: tuple[Sequence[int], ...]  # per rank, when each of its nodes ended
 
     @property
@@ -122,7 +122,7 @@ class _Run:
         queue = scenario.queue_ns.get(p, ops.queue_lag_ns)
         transfer = scenario.transfer_ns.get(p, ops.transfer_ns)
         clock = HostTimeline(rank, scenario)
-        offset = np.where(ops.launch_ns == NEVER, NEVER, clock.offset(ops.launch_ns, ops.segment) + ops.launch_lag_ns)
+        offset = np.where(ops.launch_ns == NEVER, NEVER, clock.offset(ops.launch_ns, ops.section) + ops.launch_lag_ns)
         first, last = rank.node_first, rank.node_last
         if len(first):
             work = dur + queue
@@ -136,7 +136,7 @@ class _Run:
             total = launch_bound = np.empty(0, np.int64)
         dep = np.where(ops.dep[first] >= 0, ops.node[ops.dep[first]], -1) if len(first) else first
         of_node = (
-            *(ops.track[first], queue[first], dep, ops.dep_lag_ns[first], ops.segment[first]),
+            *(ops.track[first], queue[first], dep, ops.dep_lag_ns[first], ops.section[first]),
             *(offset[first], total, launch_bound),
         )
         self.node = list(zip(*(column.tolist() for column in of_node), strict=True))
@@ -174,16 +174,16 @@ class _Run:
         for at in range(self.at, len(order)):
             kind, index = order[at]
             if kind in _DEVICE:
-                track, queue_lag, dep, dep_lag, segment, offset, total, launch_bound = nodes[index]
+                track, queue_lag, dep, dep_lag, section, offset, total, launch_bound = nodes[index]
                 start = stream_end[track] + queue_lag
                 if dep >= 0 and ends[dep] + dep_lag > start:
                     start = ends[dep] + dep_lag
                 if kind == POST:
-                    launched = host[segment] + offset
+                    launched = host[section] + offset
                     starts[index] = launched if launched > start else start
                     self._arrive(links.get(index, ()), starts[index], arrived, latest, needed, waiting, ready)
                     continue
-                end, launched = start + total, host[segment] + launch_bound
+                end, launched = start + total, host[section] + launch_bound
                 ends[index] = end = launched if launched > end else end
                 if end > stream_end[track]:
                     stream_end[track] = end
@@ -196,8 +196,8 @@ class _Run:
             elif kind == ANCHOR:
                 self._anchor(index)
             elif kind == MARK:
-                segment, offset = self.mark_at[index]
-                self.marks.append(host[segment] + offset)
+                section, offset = self.mark_at[index]
+                self.marks.append(host[section] + offset)
         self.at = len(order)
         return None
 

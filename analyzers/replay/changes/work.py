@@ -20,9 +20,9 @@ from ddprof.tables import Array
 
 
 def scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Kernels of the ranks take 1 / value of their time; on a CPU rank its operators and the Python between them do.
+    """Kernels of each rank take 1 / value of their time; on a CPU rank its operators and the Python between them do.
 
-    Target "peers": a CPU rank takes its peers' time wherever ranks can be compared.
+    With the target "peers" a CPU rank takes its peers' time in every segment, where segments can be compared.
     """
     dur, host = {}, {}
     for rank, factor in chosen(change, graph, measures):
@@ -30,19 +30,20 @@ def scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
             ops = rank.ops
             dur[rank.position] = np.where(ops.is_comm, ops.dur_ns, np.round(ops.dur_ns / factor)).astype(np.int64)
         else:
-            alike = _alike(change, rank, graph, measures, running)
-            host[rank.position] = alike or ((running(rank.facts), 1.0 / factor),)
+            as_peers = _as_peers(change, rank, graph, measures, running)
+            host[rank.position] = as_peers or ((running(rank.facts), 1.0 / factor),)
     return Scenario(dur_ns=dur, host_scale=host)
 
 
-def _alike(
+def _as_peers(
     change: Change, rank: RankGraph, graph: Graph, measures: Measures, busy: Callable[[RankFacts], intervals.Intervals]
 ) -> Scaled | None:
-    """What the change means on this rank where it says "peers"; None where one factor must do."""
+    """Parts of the rank's `busy` time scaled to its peers' for the target "peers"; None where one factor must do."""
     if change.target != "peers":
         return None
-    group = next(group for group in peers(len(measures.job.ranks), measures.job.pipeline) if rank.position in group)
-    others = [r for r in graph.ranks if r.position in group and measures.job.rank_ids[r.position] not in change.ranks]
+    groups = _peer_groups(graph, measures)
+    group = next(group for group in groups if any(other.position == rank.position for other in group))
+    others = [other for other in group if measures.job.rank_ids[other.position] not in change.ranks]
     return scaled_to_peers(rank.facts, [r.facts for r in others], busy)
 
 
@@ -51,33 +52,39 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
 
     CPU ranks do in every segment, where segments can be compared: what is the same on all ranks (an optimizer) stays.
     """
-    alike = _balanced_hosts(graph, measures)
-    if alike is not None:
-        return Scenario(host_scale=alike)
-    times = _compute_per_step(graph)
+    balanced = _balanced_hosts(graph, measures)
+    if balanced is not None:
+        return Scenario(host_scale=balanced)
+    steps = min(len(rank.marks_ns) for rank in graph.ranks)
     dur: dict[int, Array] = {}
     host: dict[int, Scaled] = {}
-    for group in peers(len(measures.job.ranks), measures.job.pipeline):
-        rows = [i for i, rank in enumerate(graph.ranks) if rank.position in group]
-        mean = times[rows].mean(axis=0)
-        for i in rows:
+    for group in _peer_groups(graph, measures):
+        times = np.array([_compute_ns(rank)[:steps] for rank in group], float)
+        mean = times.mean(axis=0)
+        for rank, own in zip(group, times, strict=True):
             with np.errstate(invalid="ignore", divide="ignore"):
-                factor = np.where(times[i] > 0, mean / times[i], 1.0)
-            _scale_steps(graph.ranks[i], factor, dur, host)
+                factor = np.where(own > 0, mean / own, 1.0)
+            _scale_steps(rank, factor, dur, host)
     return Scenario(dur_ns=dur, host_scale=host)
 
 
 def _balanced_hosts(graph: Graph, measures: Measures) -> dict[int, Scaled] | None:
+    """Busy time of CPU ranks scaled to the peers' mean, segment by segment; None where segments cannot be compared."""
     if any(rank.facts.is_device_rank for rank in graph.ranks):
         return None
     host: dict[int, Scaled] = {}
-    for group in peers(len(measures.job.ranks), measures.job.pipeline):
-        ranks = [rank for rank in graph.ranks if rank.position in group]
-        scaled = scaled_to_mean([rank.facts for rank in ranks], running)
+    for group in _peer_groups(graph, measures):
+        scaled = scaled_to_mean([rank.facts for rank in group], running)
         if scaled is None:
             return None
-        host.update(zip((rank.position for rank in ranks), scaled, strict=True))
+        host.update(zip((rank.position for rank in group), scaled, strict=True))
     return host
+
+
+def _peer_groups(graph: Graph, measures: Measures) -> list[list[RankGraph]]:
+    groups = map(set, peers(len(measures.job.ranks), measures.job.pipeline))
+    found = [[rank for rank in graph.ranks if rank.position in group] for group in groups]
+    return [group for group in found if group]
 
 
 def _step_of_ops(rank: RankGraph) -> Array:
@@ -85,26 +92,16 @@ def _step_of_ops(rank: RankGraph) -> Array:
     return np.clip(np.searchsorted(rank.marks_ns, rank.ops.issued_ns, side="right"), 0, len(rank.marks_ns) - 1)
 
 
-def _compute_per_step(graph: Graph) -> Array:
-    """Compute time per rank graph and step, ns, shape (ranks, steps); steps beyond the shortest rank are left out."""
-    steps = min(len(rank.marks_ns) for rank in graph.ranks)
-    times = np.zeros((len(graph.ranks), steps))
-    for i, rank in enumerate(graph.ranks):
-        if rank.facts.is_device_rank:
-            weight = np.where(rank.ops.is_comm, 0, rank.ops.dur_ns)
-            times[i] = np.bincount(_step_of_ops(rank), weights=weight, minlength=len(rank.marks_ns))[:steps]
-        else:
-            steps_table = rank.facts.steps
-            times[i] = intervals.overlap(host_work(rank.facts), *steps_table.bounds)[:steps]
-    return times
+def _compute_ns(rank: RankGraph) -> Array:
+    """Compute time of each step, ns, shape (steps,)."""
+    if not rank.facts.is_device_rank:
+        return intervals.overlap(host_work(rank.facts), *rank.facts.steps.bounds)
+    weight = np.where(rank.ops.is_comm, 0, rank.ops.dur_ns)
+    return np.bincount(_step_of_ops(rank), weights=weight, minlength=len(rank.marks_ns))
 
 
-def _scale_steps(
-    rank: RankGraph,
-    factor: Array,
-    dur: dict[int, Array],
-    host: dict[int, Scaled],
-) -> None:
+def _scale_steps(rank: RankGraph, factor: Array, dur: dict[int, Array], host: dict[int, Scaled]) -> None:
+    """Multiply the compute of each step by its factor, steps beyond the factors excepted: into `dur` or `host`."""
     padded = np.concatenate((factor, np.ones(max(0, len(rank.marks_ns) - len(factor)))))
     if rank.facts.is_device_rank:
         scale = np.where(rank.ops.is_comm, 1.0, padded[_step_of_ops(rank)])
@@ -135,16 +132,16 @@ def balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario
 
 
 def scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The host works value times faster whenever it is free to run; target "peers" as in `scale_compute`.
+    """The host of each rank works value times faster whenever it is free to run; target "peers" as in `scale_compute`.
 
-    Operators of a CPU rank run on that host: they become its peers' too.
+    Operators of a CPU rank run on its host, so with the target "peers" they take its peers' time, too.
     """
     host = {}
     for rank, factor in chosen(change, graph, measures):
         facts = rank.facts
-        alike = _alike(change, rank, graph, measures, free_host if facts.is_device_rank else running)
-        if alike:
-            host[rank.position] = alike
+        as_peers = _as_peers(change, rank, graph, measures, free_host if facts.is_device_rank else running)
+        if as_peers:
+            host[rank.position] = as_peers
             continue
         lo, hi = rank.origin_ns, int(rank.marks_ns[-1])
         taken = intervals.merge(facts.host_spans.bounds, host_work(facts))

@@ -73,10 +73,10 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
     anchors = find_anchors(facts, moved, execution, arrived)
     origin = int(facts.steps["start_ns"][0])
     begins = np.concatenate(([origin], anchors.end_ns))
-    segment = np.maximum(np.searchsorted(begins, moved.launch_ns, side="right") - 1, 0)
+    section = np.maximum(np.searchsorted(begins, moved.launch_ns, side="right") - 1, 0)
     dep = find_dependencies(facts, moved) if execution.waits_between_streams else np.full(len(moved.row), -1)
     launch_lag, queue_lag, dep_lag = _lags(moved, dep)
-    node, first, last = _chains(moved, segment, dep, anchors)
+    node, first, last = _chains(moved, section, dep, anchors)
     ops = Ops(
         **vars(moved),
         dep=dep,
@@ -84,7 +84,7 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
         queue_lag_ns=queue_lag,
         dep_lag_ns=dep_lag,
         transfer_ns=_transfers(job, position, moved, anchors),
-        segment=segment,
+        section=section,
         node=node,
     )
     marks = facts.steps["end_ns"]
@@ -177,7 +177,7 @@ def _message_transfer(job: JobFacts, position: int) -> Array:
     return limit
 
 
-def _chains(ops: Operations, segment: Array, dep: Array, anchors: Anchors) -> tuple[Array, Array, Array]:
+def _chains(ops: Operations, section: Array, dep: Array, anchors: Anchors) -> tuple[Array, Array, Array]:
     """Chain number of each operation and the first and last operation of each chain."""
     count = len(ops.start_ns)
     if not count:
@@ -189,7 +189,7 @@ def _chains(ops: Operations, segment: Array, dep: Array, anchors: Anchors) -> tu
     begins = np.ones(count, bool)
     begins[1:] = (
         (ops.track[1:] != ops.track[:-1])
-        | (segment[1:] != segment[:-1])
+        | (section[1:] != section[:-1])
         | (dep[1:] >= 0)
         | ops.is_comm[1:]
         | ops.is_comm[:-1]

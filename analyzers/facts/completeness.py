@@ -13,6 +13,7 @@ import numpy as np
 from ddprof.analyzers.facts.names import matches
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
+from ddprof.units import format_share
 
 # Copy calls are not counted: copies within the host, and of no bytes, never leave a device record.
 _LAUNCH = re.compile(r"launch\w*kernel", re.IGNORECASE)
@@ -30,7 +31,7 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
     broken = (lost >= MIN_LOST) & (lost > LOST_SHARE * launches)
     if not broken.any():
         return steps, True, []
-    share = f"{lost[broken].sum() / launches[broken].sum():.0%} of the kernel launches"
+    share = f"{format_share(lost[broken].sum() / launches[broken].sum())} of the kernel launches"
     begin, end = _longest_run(~broken)
     if (end - begin) * 2 < len(steps):
         issue = f"{trace.path}: {share} in {int(broken.sum())} of {len(steps)} steps have no device record"

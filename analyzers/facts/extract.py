@@ -28,6 +28,7 @@ from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.steps import find_steps, step_marks
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
+from ddprof.units import format_share
 
 OUTSIDE_SHARE = 0.05  # of the device's work; less of it outside every step is not worth a note
 
@@ -126,6 +127,8 @@ def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:
         return []
     return [
         HealthNote(
-            f"{share:.0%} of the device work lies outside every step", "it is in no number of this report", "info"
+            f"{format_share(share)} of the device work lies outside every step",
+            "it is in no number of this report",
+            "info",
         )
     ]

@@ -15,6 +15,7 @@ from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_c
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
+from ddprof.units import format_share
 
 WORLDS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 NEAR_BAND, FAR_BAND = 0.10, 0.25  # of the step; far: the group leaves the node, whose network the run did not use
@@ -78,7 +79,7 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
         node_factor=node_factor,
         assumptions=(
             "every rank keeps its batch (weak scaling) and its loader keeps up",
-            f"a call's latency grows with log(ranks); it is {latency:.0%} of a typical call here",
+            f"a call's latency grows with log(ranks); it is {format_share(latency)} of a typical call here",
             f"links between nodes are {node_factor:g} times slower than this run's; {per_node} ranks per node",
             f"a rank's own work varies by {jitter_us / 1e3:.2g} ms from step to step, independently of the others",
         ),

@@ -24,7 +24,7 @@ from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import MIB, format_bytes, format_us
+from ddprof.units import MIB, format_bytes, format_share, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
@@ -32,7 +32,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     for exposure in of_reason(measures, "latency"):
         traffic, share = exposure.traffic, exposure.latency_share
         known = np.isfinite(share)
-        detail = f", {share:.0%} of it latency" if known else ""
+        detail = f", {format_share(share)} of it latency" if known else ""
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) pay latency",

@@ -19,7 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_stages
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import format_ranks, format_us
+from ddprof.units import format_ranks, format_share, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -61,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         fixes=(
             Fix(
                 setting="layers per stage",
-                suggested=f"move {(1 - mean / work[slowest]):.0%} of stage {slowest}'s work to the others",
+                suggested=f"move {format_share(1 - mean / work[slowest])} of stage {slowest}'s work to the others",
                 patch="split points: fewer layers on the stage with the embedding or the loss",
                 why="the slowest stage sets the pace of all",
                 source="OSDI'25 section 5.2",

@@ -27,7 +27,7 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
-from ddprof.units import format_ranks
+from ddprof.units import format_ranks, format_share
 
 NOISE_FACTOR = 4.0  # and this many robust standard deviations of the ranks' spread
 STICKY_SHARE = 0.5  # in at least this share of its excess in nearly every step, else it is not the rank
@@ -82,8 +82,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     steps = measures.steps
     yield Candidate(
         id=RULE.id,
-        summary=f"{execution.work_noun} on {format_ranks(numbers)} take {max(factors) - 1:.0%} longer than on their"
-        " peers",
+        summary=f"{execution.work_noun} on {format_ranks(numbers)} take {format_share(max(factors) - 1)} longer "
+        "than on their peers",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_compute", numbers, tuple(factors), "peers"),),

@@ -29,7 +29,7 @@ from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
-from ddprof.units import format_ranks, format_us
+from ddprof.units import format_ranks, format_share, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
 HOST_CAUSES = ("host_launch", "host_sync", "allocator", "other", "unknown")
@@ -148,7 +148,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         changes=() if unseen else (Change("on_time", (rank,)),),
         confidence=0.75 if sure else 0.5,
         evidence=(
-            Evidence(f"{found.charged_ns / found.total_ns:.0%} of all waiting is charged to it", rank),
+            Evidence(f"{format_share(found.charged_ns / found.total_ns)} of all waiting is charged to it", rank),
             *largest_wait(measures, found.position),
         ),
         fixes=(

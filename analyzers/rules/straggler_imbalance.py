@@ -24,7 +24,7 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import format_ranks
+from ddprof.units import format_ranks, format_share
 
 MORE_WORK_SHARE = 0.1  # of a rank's time, in kernels that its peers do not launch
 STEADY_EXCESS = 0.02  # over the typical peer in nearly every step: such ranks are slow, and set aside
@@ -77,7 +77,8 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(heavy) if len(heavy) == 1 else ()
     yield Candidate(
         id=RULE.id,
-        summary=f"the largest batch of a step holds {spread:.0%} more than the mean, and the other ranks wait",
+        summary=f"the largest batch of a step holds {format_share(spread)} more than the mean, "
+        "and the other ranks wait",
         ranks=numbers,
         lost_us=lost,
         changes=(),
@@ -123,8 +124,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     yield Candidate(
         id=RULE.id,
-        summary=f"the slowest rank of a step computes {spread:.0%} longer than the mean, and {turns} ranks take "
-        "turns at it",
+        summary=f"the slowest rank of a step computes {format_share(spread)} longer than the mean, "
+        f"and {turns} ranks take turns at it",
         ranks=numbers,
         lost_us=float(lost),
         changes=(Change("balance_compute"),),

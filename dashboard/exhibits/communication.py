@@ -12,7 +12,7 @@ from ddprof.dashboard.exhibits.parts.numbers import bandwidths, group_times
 from ddprof.dashboard.figures.charts import Bandwidths, Part, Stacked
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
-from ddprof.units import format_bytes, format_us
+from ddprof.units import format_bytes, format_share, format_us
 
 MAX_GROUPS = 40
 
@@ -33,7 +33,7 @@ def _groups(view: View) -> Exhibit:
     share = first.wait_us / max(first.wait_us + first.transfer_us, 1e-9)
     blame = "the peers, not the network" if share > 0.5 else "moving the data"
     reading = (
-        f"In {clean(first.name)} a rank spends {share:.0%} of its communication waiting for the last member "
+        f"In {clean(first.name)} a rank spends {format_share(share)} of its communication waiting for the last member "
         f"({format_us(first.wait_us)} per step) and {format_us(first.transfer_us)} moving data: it is mostly "
         f"{blame}. Hidden time is included."
     )
@@ -66,7 +66,7 @@ def _overlap(view: View) -> Exhibit:
         return Exhibit("overlap", question, "No communication was seen inside the steps.", sheet(columns, rows))
     exposed = sum(t.exposed_us for t in traffic)
     reading = (
-        f"Of {format_us(total)} of data movement per step, {1 - exposed / total:.0%} runs under compute; "
+        f"Of {format_us(total)} of data movement per step, {format_share(1 - exposed / total)} runs under compute; "
         f"{format_us(exposed)} is exposed, most of it in {names[0]}."
     )
     hidden = [max(0.0, t.transfer_us - t.exposed_us) / 1e3 for t in traffic]
@@ -100,8 +100,8 @@ def _bandwidth(view: View) -> Exhibit:
     weight = np.array([row[1] for row in rows], float)
     small = float(weight[[row[2] < best / 2 for row in rows]].sum() / weight.sum())
     reading = (
-        f"The fastest message reaches {best:.3g} GB/s (dashed); {small:.0%} of the bytes move at less than half of "
-        f"that. The median message has {format_bytes(float(np.median(weight)))}."
+        f"The fastest message reaches {best:.3g} GB/s (dashed); {format_share(small)} of the bytes move at less than "
+        f"half of that. The median message has {format_bytes(float(np.median(weight)))}."
     )
     chart = Bandwidths(series, best, f"best seen: {best:.3g} GB/s")
     return Exhibit("bandwidth", question, reading, sheet(columns, rows), chart)

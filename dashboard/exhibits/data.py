@@ -12,7 +12,7 @@ from ddprof.dashboard.figures.charts import Intervals
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.phrases import clean
-from ddprof.units import format_ranks, format_us
+from ddprof.units import format_ranks, format_share, format_us
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
@@ -109,7 +109,8 @@ def _efficiency(view: View) -> Exhibit:
     reading = (
         "The replay could not run."
         if error is None
-        else f"Replaying the unmodified run misses the measured step by {error:.2%}; above 5 % predictions are marked."
+        else f"Replaying the unmodified run misses the measured step by {format_share(error)}; predictions are marked "
+        "above 5 %."
     )
     return Exhibit("efficiency", "How good are the run and the prediction?", reading, sheet(("metric", "value"), rows))
 

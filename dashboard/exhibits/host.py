@@ -20,7 +20,7 @@ from ddprof.dashboard.exhibits.parts.numbers import (
 )
 from ddprof.dashboard.figures.charts import Columns, Heat, Stacked, cause_parts
 from ddprof.dashboard.runs.view import View
-from ddprof.units import format_us
+from ddprof.units import format_share, format_us
 
 LOADER_SETTINGS = "loader-settings"
 
@@ -116,7 +116,7 @@ def _launches(view: View) -> Exhibit:
         return Exhibit("launches", question, reading, sheet(columns, []))
     table = sheet(columns, zip(words, counts.tolist(), strict=True))
     behind = float(counts[:2].sum() / counts.sum())
-    reading = f"{behind:.0%} of the operations start within 10 µs of their launch: " + (
+    reading = f"{format_share(behind)} of the operations start within 10 µs of their launch: " + (
         "the device has drained its queue and waits for the host."
         if behind > 0.5
         else "work mostly queues up in front of the device."

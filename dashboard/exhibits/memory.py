@@ -9,7 +9,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
 from ddprof.dashboard.runs.view import View
-from ddprof.units import format_bytes, format_us
+from ddprof.units import format_bytes, format_share, format_us
 
 GIB = 2**30
 NEAR_SHARE = 0.3  # of the device
@@ -64,7 +64,7 @@ def _reading(worst: Peak) -> str:
     held = f"Rank {worst.rank} is the fullest: its tensors held up to {format_bytes(worst.allocated)}"
     if not worst.total:
         return f"{held}; the size of the device is not known."
-    return f"{held}, {worst.share:.0%} of its {format_bytes(worst.total)}."
+    return f"{held}, {format_share(worst.share)} of its {format_bytes(worst.total)}."
 
 
 def _chart(peaks: list[Peak]) -> Stacked:

@@ -10,7 +10,7 @@ from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.charts import Part, Stacked
 from ddprof.dashboard.runs.view import View
-from ddprof.units import format_ranks, format_us
+from ddprof.units import format_ranks, format_share, format_us
 
 _QUESTION = "How large is the bubble, and are the stages even?"
 _COLUMNS = ("stage", "ranks", "work (ms/step)", "bubble (ms/step)", "waiting beyond it (ms/step)")
@@ -57,8 +57,8 @@ def _reading(pipeline: Pipeline, stages: list[Stage]) -> str:
     excess = slow.work_us / mean - 1 if mean > 0 else 0.0
     return (
         f"{depth} stages and {pipeline.microbatches} microbatches leave an unavoidable bubble of "
-        f"{(depth - 1) / (chunks + depth - 1):.0%} of the pipeline's time. Stage {slow.number} ({slow.ranks}) has most "
-        f"of the work: {format_us(slow.work_us)} per step, {excess:+.0%} against the mean."
+        f"{format_share((depth - 1) / (chunks + depth - 1))} of the pipeline's time. Stage {slow.number} ({slow.ranks}) "
+        f"has most of the work: {format_us(slow.work_us)} per step, {100 * excess:+.0f} % against the mean."
     )
 
 

@@ -22,7 +22,7 @@ from ddprof.dashboard.exhibits.parts.numbers import (
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.view import View
 from ddprof.tables import Array
-from ddprof.units import format_us
+from ddprof.units import format_share, format_us
 
 MAX_BLAMED = 16
 
@@ -94,8 +94,9 @@ def _critical(view: View) -> Exhibit:
     most, cause = int(by_rank.argmax()), CAUSE_IDS[int(total.sum(axis=0).argmax())]
     reading = (
         f"The critical path, the longest chain of work that waits for nothing but itself, runs "
-        f"{by_rank[most] / by_rank.sum():.0%} of the time on {names[most]}; most of it is {CAUSES[cause].label}. "
-        "What is not on it can be removed without shortening the step. All ranks and steps, whatever the filter."
+        f"{format_share(by_rank[most] / by_rank.sum())} of the time on {names[most]}; most of it is "
+        f"{CAUSES[cause].label}. What is not on it can be removed without shortening the step. All ranks and steps, "
+        "whatever the filter."
     )
     return Exhibit("critical", question, reading, table, _largest(names, total, "ms per step"))
 

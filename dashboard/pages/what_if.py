@@ -51,7 +51,8 @@ def _warning(opened: OpenRun) -> list[Component]:
     if error > LOW_CONFIDENCE_ERROR:
         return [
             notice(
-                f"Replaying the unmodified run misses the measured step by {error:.1%}: predictions are uncertain.",
+                f"Replaying the unmodified run misses the measured step by {format_share(error)}: "
+                "predictions are uncertain.",
                 "error",
             )
         ]

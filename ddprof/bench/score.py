@@ -22,6 +22,7 @@ from ddprof.analyzers.engine import Options, analyze
 from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.report.model import Report
+from ddprof.units import format_share
 
 _KEYS = ("clean", "faults", "acceptable_finding_ids", "tolerated_ids", "expected_bound", "ledger", "clock")
 
@@ -197,7 +198,7 @@ def _ledger_error(label: Mapping[str, Any], report: Report) -> tuple[float, str]
             errors[cause].append(abs(mine[cause] - truth[cause]) / max(truth["wall_us"], 1e-9))
     means = {cause: float(np.mean(values)) if values else 0.0 for cause, values in errors.items()}
     worst = max(means, key=lambda c: means[c])
-    return float(np.mean(list(means.values()))), f"{worst} {means[worst]:.1%}"
+    return float(np.mean(list(means.values()))), f"{worst} {format_share(means[worst])}"
 
 
 def _step_error(label: Mapping[str, Any], report: Report) -> float | None:

@@ -16,7 +16,7 @@ from ddprof.report.comparison.compare import Comparison, compare, to_json
 from ddprof.report.comparison.html import render_html
 from ddprof.report.comparison.text import headline, render_markdown, render_text
 from ddprof.report.gate import parse_gate
-from ddprof.units import format_us
+from ddprof.units import format_share, format_us
 
 _LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%|us|ms|s)")
 _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
@@ -87,7 +87,7 @@ def _regressions(comparison: Comparison, limit: tuple[float, str]) -> list[str]:
     if step.change_us <= allowed_us or step.outcome == "noise":
         return []
     share = step.change_us / step.before_us
-    return [f"the step is {format_us(step.change_us)} ({share:.1%}) slower, allowed is {value:g}{unit}"]
+    return [f"the step is {format_us(step.change_us)} ({format_share(share)}) slower, allowed is {value:g}{unit}"]
 
 
 def _deliver(comparison: Comparison, form: str, output: Path | None) -> None:

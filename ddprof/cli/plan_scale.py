@@ -10,7 +10,7 @@ import click
 from ddprof.cli.load import load_run, no_cache_option
 from ddprof.cli.plan_text import as_json, format_option, print_plan
 from ddprof.errors import UsageError
-from ddprof.units import format_bytes, format_us
+from ddprof.units import format_bytes, format_share, format_us
 
 if TYPE_CHECKING:
     from ddprof.analyzers.planning.cluster import Cluster
@@ -143,24 +143,29 @@ def estimate_text(shape: Shape, on: Cluster, world: int, batch: int, kinds: list
     else:
         low, high = best.step_s * (1 - band), best.step_s * (1 + band)
         lines.append(
-            f"{best.layout.name}: {best.step_s:.3g} s per step (range {low:.3g} to {high:.3g}), MFU {best.mfu:.0%} "
-            f"(range {best.mfu / (1 + band):.0%} to {best.mfu / (1 - band):.0%}), {best.memory_bytes / 1e9:.3g} GB"
+            f"{best.layout.name}: {best.step_s:.3g} s per step (range {low:.3g} to {high:.3g}), MFU "
+            f"{format_share(best.mfu)} (range {format_share(best.mfu / (1 + band))} to "
+            f"{format_share(best.mfu / (1 - band))}), {best.memory_bytes / 1e9:.3g} GB"
         )
     lines += ["", f"  {'layout':<30}{'micro':>6}{'chunks':>7} {'recompute':<10}{'GB':>6}{'step s':>8}{'MFU':>6}"
               f"{'TP':>6}{'bubble':>8}{'DP':>5}"]  # fmt: skip
     for item in kinds[:14]:
         one, step = item.layout, item.step_s
-        shares = (f"{item.tensor_s / step:>6.0%}", f"{item.bubble_s / step:>8.0%}", f"{item.data_s / step:>5.0%}")
+        shares = (
+            f"{format_share(item.tensor_s / step):>6}",
+            f"{format_share(item.bubble_s / step):>8}",
+            f"{format_share(item.data_s / step):>5}",
+        )
         lines.append(
             f"  {one.name:<30}{one.micro:>6}{one.chunks:>7} {one.recompute:<10}{item.memory_bytes / 1e9:>6.1f}"
-            f"{step:>8.3g}{item.mfu:>6.0%}{''.join(shares)}{'' if item.fits else '  does not fit'}"
+            f"{step:>8.3g}{format_share(item.mfu):>6}{''.join(shares)}{'' if item.fits else '  does not fit'}"
         )
     lines += [
         "",
         f"memory per device: Psi x (2 + 2 + {shape.optimizer_bytes:g}), each part divided where the stage shards it, "
         "+ activations 34 s b h per layer (2 s b h recomputed)",
         f"assumed: {on.per_node} devices a node, {on.link_bytes_per_s / 1e9:.3g} GB/s between them, "
-        f"{on.node_bytes_per_s / 1e9:.3g} GB/s out of a node, 80 % of that reached; range {band:.0%}",
+        f"{on.node_bytes_per_s / 1e9:.3g} GB/s out of a node, 80 % of that reached; range {format_share(band)}",
     ]
     return lines
 
@@ -203,5 +208,7 @@ def scale_text(plan: ScalePlan) -> list[str]:
     for point in plan.points:
         span = f"{format_us(point.low_us)} to {format_us(point.high_us)}"
         now = "  now" if point.world == plan.world else ""
-        lines.append(f"  {point.world:>6}{format_us(point.step_us):>10}{span:>24}{point.efficiency:>21.0%}{now}")
+        lines.append(
+            f"  {point.world:>6}{format_us(point.step_us):>10}{span:>24}{format_share(point.efficiency):>21}{now}"
+        )
     return [*lines, "", "assumed:", *(f"  {text}" for text in plan.assumptions)]

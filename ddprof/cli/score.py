@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddprof.cli.progress import progress_bar
+from ddprof.units import format_share
 
 if TYPE_CHECKING:
     from ddprof.bench.score import RunScore, Score
@@ -88,8 +89,8 @@ def _figure(name: str, value: float) -> str:
     if math.isnan(value):
         return "-"
     counted = name in ("runs", "faults", "healthy", "healthy_accused")
-    return f"{value:.0f}" if counted else f"{value:.4%}" if "error" in name else f"{value:.1%}"
+    return f"{value:.0f}" if counted else f"{100 * value:.4f} %" if "error" in name else format_share(value)
 
 
 def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
+    return "-" if value is None else format_share(value)

@@ -95,7 +95,9 @@ def to_text(prediction: Prediction, then: Bottleneck) -> list[str]:
     gain = "" if then.gain_us is None else f" ({then.id}; a fix would win another {format_us(then.gain_us)})"
     lines += ["", f"then: {then.words}{gain}"]
     if prediction.is_uncertain:
-        lines.append(f"low confidence: replaying the unmodified run misses its step by {prediction.replay_error:.1%}")
+        lines.append(
+            f"low confidence: replaying the unmodified run misses its step by {format_share(prediction.replay_error)}"
+        )
     return lines
 
 

@@ -63,7 +63,7 @@ def _row(report: Report, finding: Finding) -> str:
         f"{_code(finding.id)} {escape(finding.summary)}",
         escape(phrases.who_words(finding)),
         f"{format_us(gain.value)} ({format_us(gain.low)} to {format_us(gain.high)})",
-        f"{finding.confidence:.0%}",
+        format_share(finding.confidence),
     )
     return f"| {' | '.join(cells)} |"
 

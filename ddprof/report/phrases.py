@@ -92,7 +92,7 @@ def trust_words(report: Report) -> str:
     finding = leading(report)
     if finding is None:
         return basis
-    word = f"{confidence_word(finding.confidence)} ({finding.confidence:.0%})"
+    word = f"{confidence_word(finding.confidence)} ({format_share(finding.confidence)})"
     return f"{word}: {basis}" if basis else word
 
 

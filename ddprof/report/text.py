@@ -121,7 +121,7 @@ def _finding(report: Report, finding: Finding, number: int, width: int) -> list[
 
 
 def _sure(finding: Finding) -> str:
-    return f"{phrases.confidence_word(finding.confidence)} confidence, {finding.confidence:.0%}"
+    return f"{phrases.confidence_word(finding.confidence)} confidence, {format_share(finding.confidence)}"
 
 
 def _limits(report: Report, width: int) -> list[Text]:

@@ -67,8 +67,8 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
     if not summary.ranks:
         return f"no training process was seen (no optimizer step, no process group); settings are in {shown}"
     own, window = summary.overhead["own_frac"], summary.overhead["window_frac"]
-    cost = "" if own is None else f", overhead {own:.2%} of a step"
-    cost += "" if window is None else f" ({max(window, 0.0):+.0%} inside the trace window)"
+    cost = "" if own is None else f", overhead {100 * own:.2f} % of a step"
+    cost += "" if window is None else f" ({100 * max(window, 0.0):+.0f} % inside the trace window)"
     if not summary.windows and first_window_step is not None and summary.steps <= first_window_step:
         return f"no trace: the job ended after {summary.steps} steps, before step {first_window_step} (see --skip)"
     if not summary.windows and first_window_step is not None:

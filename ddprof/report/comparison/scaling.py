@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ddprof.report.model import Report
+from ddprof.units import format_share
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,6 @@ def scaling(before: Report, after: Report) -> Scaling | None:
 def scaling_words(found: Scaling) -> str:
     """One sentence."""
     return (
-        f"scaling from {found.small} to {found.large} ranks: {found.weak:.0%} efficient if each rank kept its batch "
-        f"(weak scaling), {found.strong:.0%} if they share the same batch (strong scaling)"
+        f"scaling from {found.small} to {found.large} ranks: {format_share(found.weak)} efficient if each rank kept "
+        f"its batch (weak scaling), {format_share(found.strong)} if they share the same batch (strong scaling)"
     )

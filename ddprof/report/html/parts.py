@@ -13,6 +13,7 @@ from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.style import STYLE
 from ddprof.report.html.svg import legend, step_bar
 from ddprof.report.model import Report
+from ddprof.units import format_share
 
 
 def render_summary(report: Report) -> str:
@@ -60,7 +61,7 @@ def _findings(report: Report) -> Markup:
 def card(report: Report, finding: Finding, links: Markup | None = None, full: bool = True) -> Markup:
     """A finding: what, who, gain, what to do. `full` adds all fixes, patches and evidence; `links` end the card."""
     severity = report.severity_of(finding)
-    sure = f"{phrases.confidence_word(finding.confidence)}, {finding.confidence:.0%}"
+    sure = f"{phrases.confidence_word(finding.confidence)}, {format_share(finding.confidence)}"
     rows = [
         ("Who", phrases.who_words(finding)),
         ("Gain", phrases.gain_words(report, finding)),

@@ -12,7 +12,7 @@ from ddprof.findings import WARNING_SHARE, Candidate, Change
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The largest cause that is left: a finding's id and words with what it would still win, or a ledger cause."""
+    """The largest cause that is left: a finding's id and words with what it would still save, or a ledger cause."""
 
     id: str
     words: str
@@ -21,7 +21,7 @@ class Bottleneck:
 
 
 def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
-    """The candidate that wins most on top of `changes`; what most of the step is, where none wins 3 % of it."""
+    """The candidate that saves most on top of `changes`; what most of the step is, where none saves 3 % of it."""
     step_us = prices.step_us(changes)
     best: tuple[float, Candidate] | None = None
     for rule in catalogue().values():

@@ -65,7 +65,7 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
 
 
 def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:
-    """A clear cost that something else holds, so that its removal alone wins nothing: said, at a price of nothing."""
+    """A clear cost that something else holds, so that its removal alone saves nothing: said, at a price of nothing."""
     share = NAMED_SHARE if candidate.ranks else LARGE_SHARE
     return candidate.lost_us >= share * measures.step_us
 

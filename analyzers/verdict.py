@@ -1,4 +1,4 @@
-"""One sentence: what bounds the step, who, and what fixing it wins."""
+"""One sentence: what bounds the step, who, and what fixing it saves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddprof.units import format_ranks, format_share, format_us
 CLEARLY_LARGER = 1.25
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
 UNSHARDED, SURE_ENOUGH = "input.unsharded", 0.75
-MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still win does not bound it
+MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
 
 
 def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
@@ -55,7 +55,7 @@ def _sentence(finding: Finding, measures: Measures) -> str:
         else ""
     )
     return (
-        f"{finding.summary[0].upper()}{finding.summary[1:]}{who}; fixing it wins {format_us(gain.value)}"
+        f"{finding.summary[0].upper()}{finding.summary[1:]}{who}; fixing it saves {format_us(gain.value)}"
         f" of each {format_us(measures.step_us)} step ({format_share(gain.value / measures.step_us)})"
     )
 

@@ -1,4 +1,4 @@
-"""ddprof: why distributed PyTorch training is slow, what to change, and what it will win."""
+"""ddprof: why distributed PyTorch training is slow, what to change, and what it will save."""
 
 from __future__ import annotations
 

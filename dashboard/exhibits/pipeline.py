@@ -57,8 +57,9 @@ def _reading(pipeline: Pipeline, stages: list[Stage]) -> str:
     excess = slow.work_us / mean - 1 if mean > 0 else 0.0
     return (
         f"{depth} stages and {pipeline.microbatches} microbatches leave an unavoidable bubble of "
-        f"{format_share((depth - 1) / (chunks + depth - 1))} of the pipeline's time. Stage {slow.number} ({slow.ranks}) "
-        f"has most of the work: {format_us(slow.work_us)} per step, {100 * excess:+.0f} % against the mean."
+        f"{format_share((depth - 1) / (chunks + depth - 1))} of the pipeline's time. Stage {slow.number} "
+        f"({slow.ranks}) has most of the work: {format_us(slow.work_us)} per step, "
+        f"{100 * excess:+.0f} % against the mean."
     )
 
 

@@ -21,7 +21,7 @@ def exhibits(view: View) -> list[Exhibit]:
     """The report's own predictions."""
     report = view.opened.report
     rows = [(w.change, w.predicted_step_us / 1e3, w.low_us / 1e3, w.high_us / 1e3) for w in report.what_if]
-    question, columns = "What do the findings' fixes win?", ("change", "step after (ms)", "low (ms)", "high (ms)")
+    question, columns = "What do the findings' fixes save?", ("change", "step after (ms)", "low (ms)", "high (ms)")
     if not rows:
         reading = "The report predicts no change that helps."
         return [Exhibit("what-if", question, reading, sheet(columns, rows))]
@@ -38,7 +38,7 @@ def settings_alone(opened: OpenRun) -> Exhibit:
     found = {control: _alone(opened, control) for control in CONTROLS}
     known = {control: p for control, p in found.items() if p is not None}
     rows = [(_words(c), p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, c.assumption) for c, p in known.items()]
-    question = "What would each change alone win?"
+    question = "What would each change alone save?"
     table = sheet(("change", "step after (ms)", "low (ms)", "high (ms)", "assumes"), rows)
     if not rows:
         return Exhibit("what-if-alone", question, "This run could not be replayed: no prediction is possible.", table)
@@ -48,7 +48,7 @@ def settings_alone(opened: OpenRun) -> Exhibit:
     reading = "None of these changes makes the step shorter."
     if gain_us > phrases.LEAST_SHARE * before_us:
         reading = (
-            f"{_words(best)} wins most, {format_us(gain_us)} of each {format_us(before_us)} step. Causes that are not "
+            f"{_words(best)} saves most, {format_us(gain_us)} of each {format_us(before_us)} step. Causes that are not "
             "there can be removed without winning anything; the table says what each change assumes."
         )
     return Exhibit("what-if-alone", question, reading, table, _ranges(before_us / 1e3, [row[:4] for row in rows]))

@@ -121,7 +121,9 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     fixes = finding.fixes if full else finding.fixes[:1]
     rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
     if full:
-        rows.append(("How sure", f"{phrases.confidence_word(finding.confidence)}, {format_share(finding.confidence)}"))
+        rows.append(
+            ("Confidence", f"{phrases.confidence_word(finding.confidence)}, {format_share(finding.confidence)}")
+        )
         rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
         rows += [("Source", fix.source) for fix in finding.fixes if fix.source]
     facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(text))]

@@ -27,7 +27,7 @@ def content(view: View) -> list[Component]:
 
 def _verdict(report: Report) -> list[Component]:
     title, trust = html.H1(phrases.headline(report)), phrases.trust_words(report)
-    word = "How sure: " if phrases.leading(report) else "Basis: "
+    word = "Confidence: " if phrases.leading(report) else "Basis: "
     return [title, html.P([html.Strong(word), trust], className="quiet") if trust else html.Div()]
 
 
@@ -48,7 +48,7 @@ def _findings(view: View) -> list[Component]:
     shown = [finding_card(view, i, f, full=False) for i, f in enumerate(ranked[: phrases.MAX_FINDINGS])]
     more = len(ranked) - len(shown)
     link = [dcc.Link(f"{more} more", href=view.link("/findings"))] if more > 0 else []
-    words = "By the step time that fixing them gives back. Gains overlap; never add them."
+    words = "By the step time that fixing them saves. Gains overlap; never add them."
     return [html.H2("What to do first"), html.P(words, className="quiet"), *shown, *link]
 
 

@@ -19,8 +19,8 @@ class Judgement:
     """A pair, judged. Steps in milliseconds by the workload's own clock, outside the trace window.
 
     `found`: a finding above "info" with an accepted identifier and exactly the right ranks. `leads`: it is the first.
-    `predicted_ms`: the faulted run's step less what its report says the fix wins; None where the fault was not found or
-    is not about step time. `traced_*`: the same inside the trace windows. `also_said`: other findings above "info".
+    `predicted_ms`: the faulted run's step less what its report says the fix saves; None where the fault was not found
+    or is not about step time. `traced_*`: the same inside the trace windows. `also_said`: other findings above "info".
     `gone`: the finding is not above "info" in the fixed run.
     """
 
@@ -128,7 +128,7 @@ def judge(pair: Pair, faulted: FinishedJob, fixed: FinishedJob) -> Judgement:
 def _prediction(
     finding: Finding, wall_us: float, unprofiled_us: float | None, step_ms: float, asked_ms: float | None
 ) -> dict[str, float]:
-    """The step after the fix in the job's turns: by the share that the report says the fix wins of a step without the
+    """The step after the fix in the job's turns: by the share that the report says the fix saves of a step without the
     profiler (with it, where no such step was timed). `asked_ms`: what a what-if says of this very fix, in its place.
     """
     gain = finding.recoverable_us

@@ -8,7 +8,6 @@ from typing import Any
 
 from ddprof.bench.judge import Judgement
 from ddprof.errors import UsageError
-from ddprof.units import format_share
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 HEAD = "| workload, fault, fix | must be said | verdict | before | predicted after | measured after | error |"
@@ -30,7 +29,7 @@ def _row(j: Judgement) -> str:
     predicted = "not about time" if not j.priced else "-"
     if j.predicted_ms is not None and j.low_ms is not None and j.high_ms is not None:
         predicted = f"{j.predicted_ms:.1f} ({j.low_ms:.1f} to {j.high_ms:.1f}) ms"
-    error = "-" if j.error is None else f"{format_share(j.error)}{'' if j.covered else ' !'}"
+    error = "-" if j.error is None else f"{100 * j.error:.1f} %{'' if j.covered else ' !'}"
     return f"| {name} | {must} | {verdict} | {j.faulted_ms:.1f} ms | {predicted} | {j.fixed_ms:.1f} ms | {error} |"
 
 
@@ -41,7 +40,7 @@ def _figure(name: str, value: Any) -> str:
         return ", ".join(value) or "none"
     if isinstance(value, int):
         return str(value)
-    return f"{value:.2f}" if name == "kendall_tau" else format_share(value)
+    return f"{value:.2f}" if name == "kendall_tau" else f"{100 * value:.1f} %"
 
 
 def put_into(page: Path, text: str) -> None:

@@ -42,7 +42,7 @@ def command(
     no_cache: bool,
     max_memory: int | None,
 ) -> None:
-    """Say why a traced job is slow, what to change, and what it will win.
+    """Say why a traced job is slow, what to change, and what it will save.
 
     PATH is a run folder of `ddprof run`, a trace file, a folder or archive of traces, or a saved JSON report.
 

@@ -21,7 +21,7 @@ from ddprof.errors import DdprofError
 # name -> (module, one line of help). The module holds the click command as `command`.
 COMMANDS = {
     "run": ("ddprof.cli.run", "Run a training job unchanged and keep a trace of every rank."),
-    "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it wins."),
+    "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it saves."),
     "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
     "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
     "plan": ("ddprof.cli.plan", "Plan a setting from what a run measured, with a curve."),
@@ -60,7 +60,7 @@ DDPROF_DEBUG=1 shows the traceback of an internal error."""
 )
 @click.version_option(__version__, prog_name="ddprof")
 def cli() -> None:
-    """Find out why distributed PyTorch training is slow, what to change, and what it will win.
+    """Find out why distributed PyTorch training is slow, what to change, and what it will save.
 
     \b
     ddprof run -- torchrun --nproc-per-node=8 train.py

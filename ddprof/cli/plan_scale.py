@@ -148,13 +148,13 @@ def estimate_text(shape: Shape, on: Cluster, world: int, batch: int, kinds: list
             f"{format_share(best.mfu / (1 - band))}), {best.memory_bytes / 1e9:.3g} GB"
         )
     lines += ["", f"  {'layout':<30}{'micro':>6}{'chunks':>7} {'recompute':<10}{'GB':>6}{'step s':>8}{'MFU':>6}"
-              f"{'TP':>6}{'bubble':>8}{'DP':>5}"]  # fmt: skip
+              f"{'TP':>8}{'bubble':>8}{'DP':>8}"]  # fmt: skip
     for item in kinds[:14]:
         one, step = item.layout, item.step_s
         shares = (
-            f"{format_share(item.tensor_s / step):>6}",
+            f"{format_share(item.tensor_s / step):>8}",
             f"{format_share(item.bubble_s / step):>8}",
-            f"{format_share(item.data_s / step):>5}",
+            f"{format_share(item.data_s / step):>8}",
         )
         lines.append(
             f"  {one.name:<30}{one.micro:>6}{one.chunks:>7} {one.recompute:<10}{item.memory_bytes / 1e9:>6.1f}"

@@ -92,7 +92,7 @@ def to_text(prediction: Prediction, then: Bottleneck) -> list[str]:
         f"  {'as recorded':<34}{format_us(before):>10}",
     ]
     lines += [f"  {level.words:<34}{format_us(level.step_us):>10}   {level.assumption}" for level in prediction.levels]
-    gain = "" if then.gain_us is None else f" ({then.id}; a fix would win another {format_us(then.gain_us)})"
+    gain = "" if then.gain_us is None else f" ({then.id}; a fix would save another {format_us(then.gain_us)})"
     lines += ["", f"then: {then.words}{gain}"]
     if prediction.is_uncertain:
         lines.append(

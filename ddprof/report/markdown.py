@@ -24,7 +24,7 @@ def render_markdown(report: Report, next_commands: Sequence[str] = ()) -> str:
     ]
     trust = phrases.trust_words(report)
     if trust:
-        parts.append(f"**{'How sure' if phrases.leading(report) else 'Basis'}** {escape(trust)}")
+        parts.append(f"**{'Confidence' if phrases.leading(report) else 'Basis'}** {escape(trust)}")
     parts += [_step(report), _findings(report), *_details(report), _limits(report)]
     parts += [f"Next: {_code(command)}" for command in next_commands]
     return "\n\n".join(part for part in parts if part) + "\n"

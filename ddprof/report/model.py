@@ -139,7 +139,7 @@ class Report:
     tables: Mapping[str, Table] = field(default_factory=dict)  # detail for the dashboard; never in the JSON document
 
     def severity_of(self, finding: Finding) -> str:
-        """Severity of a finding from the share of this run's step that it would give back."""
+        """Severity of a finding from the share of this run's step that it would save."""
         return severity(finding.recoverable_us.value, self.steps.wall_us)
 
     def predicted_step_us(self, finding: Finding) -> float:

@@ -111,7 +111,7 @@ def who_words(finding: Finding) -> str:
 
 
 def gain_words(report: Report, finding: Finding) -> str:
-    """What fixing it wins, with range, share, and the step time after."""
+    """What fixing it saves, with range, share, and the step time after."""
     gain, step_us = finding.recoverable_us, report.steps.wall_us
     words = f"{format_us(gain.value)} per step (range {format_us(gain.low)} to {format_us(gain.high)})"
     if not step_us > 0:

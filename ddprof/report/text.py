@@ -50,7 +50,7 @@ def _verdict(report: Report, width: int) -> list[Text]:
     lines += [Text(part, style="bold") for part in textwrap.wrap(phrases.headline(report), width)]
     trust = phrases.trust_words(report)
     return (
-        [*lines, *_labelled("basis" if phrases.leading(report) is None else "sure", trust, width, indent=0)]
+        [*lines, *_labelled("basis" if phrases.leading(report) is None else "confidence", trust, width, indent=0)]
         if trust
         else lines
     )
@@ -90,7 +90,7 @@ def _findings(report: Report, width: int) -> list[Text]:
     shown = ranked[: phrases.MAX_FINDINGS]
     if not shown:
         return [Text(f"Findings: none. {phrases.nothing_found_words(report)}", style="bold")]
-    lines = [Text("Findings, by the time that fixing them gives back", style="bold")]
+    lines = [Text("Findings, by the time that fixing them saves", style="bold")]
     for number, finding in enumerate(shown, 1):
         lines += _finding(report, finding, number, width)
     if len(ranked) > len(shown):

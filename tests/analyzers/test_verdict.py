@@ -17,4 +17,4 @@ def test_the_headline_names_the_bound(labelled: Runs, name: str, bound: str) -> 
     said = verdict(run.measures, diagnose(run.measures, run.pricer))
     assert said.bound == bound
     assert not said.headline[0].islower()
-    assert ("fixing it wins" in said.headline) == (name != "clean.ddp")
+    assert ("fixing it saves" in said.headline) == (name != "clean.ddp")

@@ -70,7 +70,7 @@ def test_command_prints_a_table_or_json(labelled: Runs) -> None:
     folder = folder_of(labelled, "straggler.compute")
     text = CliRunner().invoke(command, [str(folder), "--workers", "1"])
     assert text.exit_code == 0
-    assert "straggler.compute" in text.output and "100%" in text.output and "not right" not in text.output
+    assert "straggler.compute" in text.output and "100 %" in text.output and "not right" not in text.output
     document = json.loads(CliRunner().invoke(command, [str(folder), "--format", "json", "--workers", "1"]).output)
     assert document["schema"] == SCHEMA
     assert document["summary"]["faults_right"] == 1.0

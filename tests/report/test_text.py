@@ -103,7 +103,7 @@ def test_markdown_says_what_the_report_says(straggler_report: Report) -> None:
         "| compute | 60.1 ms | 60 % |",
         "rank 2",
         "36 ms (33 ms to 38 ms)",
-        "95%",
+        "95 %",
         "```diff",
     ):
         assert words in text

@@ -41,7 +41,7 @@ def exposed_transfer(measures: Measures, traffic: Traffic) -> list[Evidence]:
         comm = int(comms[np.argmax(held)])
         took_us, size = (end[comm] - ready[comm]) / 1e3, int(facts.comms["size_bytes"][comm])
         what = traffic.op if size == NULL else f"{traffic.op} of {format_bytes(size)}"
-        text = f"longest exposed: {what} took {format_us(took_us)}, {format_us(held.max() / 1e3)} beside no compute"
+        text = f"longest exposed: {what} took {format_us(took_us)}, {format_us(held.max() / 1e3)} of it exposed"
         return [at(measures, position, int(ready[comm]), int(end[comm]), text, traffic.op)]
     return []
 

@@ -26,7 +26,7 @@ def verdict(report: Report) -> list[Markup]:
     """The verdict as the heading, and how sure it is."""
     trust = phrases.trust_words(report)
     confidence = (
-        tag("p", tag("strong", "How sure: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")
+        tag("p", tag("strong", "Confidence: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")
         if trust
         else Markup()
     )
@@ -53,7 +53,7 @@ def _findings(report: Report) -> Markup:
     more = None
     if rest:
         more = tag("details", tag("summary", f"{len(rest)} more"), *(card(report, f) for f in rest))
-    words = "By the step time that fixing them gives back. Gains overlap: they are not to be added."
+    words = "By the step time that fixing them saves. Gains overlap: they are not to be added."
     cards = [card(report, finding) for finding in shown]
     return tag("section", tag("h2", "Findings"), tag("p", words, class_="quiet"), *cards, more)
 
@@ -65,7 +65,7 @@ def card(report: Report, finding: Finding, links: Markup | None = None, full: bo
     rows = [
         ("Who", phrases.who_words(finding)),
         ("Gain", phrases.gain_words(report, finding)),
-        ("How sure", sure),
+        ("Confidence", sure),
         *(("Do", phrases.fix_words(fix)) for fix in finding.fixes[: None if full else 1]),
         *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence if full),
     ]

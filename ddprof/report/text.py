@@ -49,11 +49,8 @@ def _verdict(report: Report, width: int) -> list[Text]:
     lines.append(Text())
     lines += [Text(part, style="bold") for part in textwrap.wrap(phrases.headline(report), width)]
     trust = phrases.trust_words(report)
-    return (
-        [*lines, *_labelled("basis" if phrases.leading(report) is None else "confidence", trust, width, indent=0)]
-        if trust
-        else lines
-    )
+    label = "basis" if phrases.leading(report) is None else "confidence"
+    return [*lines, *_labelled(label, trust, width, indent=0, label_width=len(label) + 2)] if trust else lines
 
 
 def _body(report: Report, next_commands: Sequence[str], width: int) -> list[Text]:
@@ -81,7 +78,9 @@ def _step_bar(report: Report, width: int) -> list[Text]:
     if rest > phrases.LEAST_SHARE:
         legend.append(f"rest {format_share(rest)}")
     head = f"Where the step goes ({phrases.time_words(report.ledger.job['wall_us'])}, mean over ranks)"
-    wrapped = textwrap.wrap("   ".join(part.replace(" ", "\u00a0") for part in legend), width - 2)
+    wrapped = textwrap.wrap(
+        "   ".join(part.replace(" ", "\u00a0") for part in legend), width - 2, break_on_hyphens=False
+    )
     return [Text(head, style="bold"), bar, *(Text("  " + line.replace("\u00a0", " ")) for line in wrapped)]
 
 

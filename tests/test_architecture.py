@@ -335,12 +335,8 @@ def test_documents_that_the_source_names_can_be_opened() -> None:
 # of the replay that still ask scale or read compute, kernels of a device or time of a host; none is to be added.
 DEVICE_FLAG_ALLOWED = ("analyzers.facts.", "analyzers.execution.", "analyzers.job.model")
 DEVICE_FLAG_IN_REPLAY = {
-    "analyzers.replay.changes.communication.ddp_buckets",
-    "analyzers.replay.changes.communication.overlap",
-    "analyzers.replay.changes.communication.retiming",
     "analyzers.replay.changes.work",
     "analyzers.replay.graph.backward",
-    "analyzers.replay.price",
     "analyzers.replay.unprofiled.phases",
     "analyzers.replay.unprofiled.run",
 }

@@ -38,10 +38,14 @@ class CpuExecution:
         min_host_excess=0.05,  # threads are descheduled for milliseconds without any fault
         # gloo's all-reduce of 64 KiB between two ranks took 363 us; its rate is that of memory copies.
         transfer_prior=TransferPrior(250_000.0, 2.0, 0.0),
+        unmeasured_interference=0.0,  # the number of cores tells it
         # For every batch a worker wakes and takes a core from a rank for one slice of the scheduler, and its reader
         # thread takes another: 2 to 11 ms per step on six workloads on two virtual cores (docs/workloads.md).
         handover_us=5_000.0,
         training_cores=1.0,
+        # Compute on shared cores runs up to this much faster once other ranks no longer spin or sleep
+        # (docs/workloads.md).
+        drift=0.2,
         packing_ns_per_mib=400_000.0,  # on a host core at 8 GB/s
     )
     work_noun = "operators"

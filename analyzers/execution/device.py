@@ -35,8 +35,10 @@ class DeviceExecution:
         min_host_excess=0.01,
         # NCCL's own base and hop latencies (tuning.cc) add up to 20 to 40 us in a node; a fast link's bus bandwidth.
         transfer_prior=TransferPrior(30_000.0, 100.0, LATENCY_BOUND_RATE),
+        unmeasured_interference=0.07,  # Proteus (TPDS'24) reports 0 to 0.1
         handover_us=0.0,
         training_cores=0.0,
+        drift=0.0,
         packing_ns_per_mib=2_000.0,  # at HBM rate: 2 x 1.5 MiB read and written at 1.5 TB/s
     )
     work_noun = "kernels"

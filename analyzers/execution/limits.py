@@ -21,6 +21,8 @@ class Limits:
     min_work_spread: float  # of the mean rank's compute in a step, to the slowest rank's: unequal work
     min_host_excess: float  # of the step, over the typical peer's host time: what makes a host slow
     transfer_prior: TransferPrior  # what a transfer takes where the run does not tell
+    unmeasured_interference: float  # relative, of compute beside communication, where the run has none to measure
     handover_us: float  # per batch taken over from a worker that has no core of its own
     training_cores: float  # of the host that a rank keeps busy while it computes
+    drift: float  # of what is left of the step, at most: what else changes when half of the step goes
     packing_ns_per_mib: float  # casting gradients to 16 bit and back, per MiB of them in 32 bit

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.replay.baseline import Baseline
@@ -22,9 +23,6 @@ from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
 from ddprof.findings import Candidate, Change, Recoverable
 
-# Compute of CPU ranks that share cores runs up to this much faster once other ranks no longer spin or sleep
-# (docs/workloads.md).
-CPU_DRIFT = 0.2
 LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards such traces)
 
 
@@ -118,11 +116,12 @@ class Pricer:
         return float(band * abs(gain_us) + error + min(spread, 0.25 * abs(gain_us)))
 
     def _drift_us(self, gain_us: float) -> float:
-        """What else changes on CPU ranks when so much of the step goes; grows with it, to CPU_DRIFT of what is left."""
+        """What else changes on CPU ranks when so much of the step goes; grows with it."""
         step_us = self.measures.step_us
-        if self.measures.job.ranks[0].is_device_rank or step_us <= 0:
+        if step_us <= 0:
             return 0.0
-        return CPU_DRIFT * max(0.0, step_us - gain_us) * min(1.0, 2 * gain_us / step_us)
+        drift = execution_of(self.measures.job).limits.drift
+        return drift * max(0.0, step_us - gain_us) * min(1.0, 2 * gain_us / step_us)
 
     def _step_spread_us(self) -> float:
         steps = np.array(self.measures.job.per_step_ns, float) / 1e3

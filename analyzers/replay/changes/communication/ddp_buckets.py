@@ -103,7 +103,7 @@ def _reduction(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> R
         rows = chosen[rank.position]
         ready.append(np.maximum.accumulate(_ready_ns(rank, rows)) - rank.offset_ns)
         began.append(min(backward_start_ns(rank, step) - rank.offset_ns, int(ready[-1][0])))
-        ends.append(int((rank.ops.start_ns + rank.ops.dur_ns)[rows].max()) - rank.offset_ns)
+        ends.append(int(rank.ops.end_ns[rows].max()) - rank.offset_ns)
         gradients.append(gradients_ready(rank))
     latest = int(np.argmax([r[-1] for r in ready]))
     sizes = ranks[0].facts.comms["size_bytes"][ranks[0].ops.comm[chosen[ranks[0].position]]]
@@ -121,11 +121,9 @@ def _ready_ns(rank: RankGraph, rows: Array) -> Array:
     """When each bucket was full on this rank: at the end of the compute it waited for; on a CPU rank, at the call."""
     ops = rank.ops
     called = ops.issued_ns[rows]
-    if not rank.facts.is_device_rank:
-        return called
     dep = ops.dep[rows]
     held = dep >= 0
-    ends = (ops.start_ns + ops.dur_ns)[np.maximum(dep, 0)]
+    ends = ops.end_ns[np.maximum(dep, 0)]
     return np.where(held, np.maximum(ends, called), called)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
@@ -22,10 +23,6 @@ from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.findings import Change
 from ddprof.tables import Array
 from ddprof.units import MIB
-
-# How much longer kernels take beside communication, relative, where the run has none to measure it by: Proteus reports
-# 0 to 0.1.
-UNMEASURED_INTERFERENCE = 0.07
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[
     if measured is None:
         return {}
     curve = _altered(measured, others)
-    interference = graph.interference or (UNMEASURED_INTERFERENCE if measures.job.ranks[0].is_device_rank else 0.0)
+    interference = graph.interference or execution_of(measures.job).limits.unmeasured_interference
     rows: dict[int, list[Array]] = {}
     times: dict[int, list[Array]] = {}
     for reduction in reductions(graph, measures):
@@ -125,7 +122,7 @@ def prefetched(change: Change, graph: Graph, measures: Measures, others: Sequenc
         if len(rows) < 2:
             continue
         step = np.searchsorted(rank.marks_ns, ops.issued_ns[rows], side="right")
-        between = np.maximum(ops.start_ns[rows][1:] - (ops.start_ns + ops.dur_ns)[rows][:-1], 0)
+        between = np.maximum(ops.start_ns[rows][1:] - ops.end_ns[rows][:-1], 0)
         room = np.concatenate(([0], np.where(step[1:] == step[:-1], between, 0)))
         result[rank.position] = Retimed(rows, np.maximum(ops.transfer_ns[rows] - room, 0))
     return result

@@ -336,7 +336,6 @@ def test_documents_that_the_source_names_can_be_opened() -> None:
 DEVICE_FLAG_ALLOWED = ("analyzers.facts.", "analyzers.execution.", "analyzers.job.model")
 DEVICE_FLAG_IN_REPLAY = {
     "analyzers.replay.changes.work",
-    "analyzers.replay.graph.backward",
     "analyzers.replay.unprofiled.phases",
     "analyzers.replay.unprofiled.run",
 }

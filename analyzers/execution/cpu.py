@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ddprof import intervals
+from ddprof.analyzers.execution.backward import BACKWARD_SHARE, StepMarks
 from ddprof.analyzers.execution.cpu_waits import host_waits, latest_release_ns
 from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.execution.operations import Operations
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.facts.work import issued_ns, running
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.transfer_curve import TransferPrior
 from ddprof.intervals import Intervals
@@ -79,6 +81,18 @@ class CpuExecution:
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
         """A thread that waits is released before the backend stamps the end, and either may be descheduled."""
         return latest_release_ns(facts, start, end, arrived_ns)
+
+    def backward_start_ns(self, ops: Operations, marks: StepMarks) -> int:
+        """The end of forward; where that is unknown, a third of the way to the optimizer."""
+        if marks.forward_end_ns is not None:
+            return marks.forward_end_ns
+        return int(marks.start_ns + (1 - BACKWARD_SHARE) * (marks.until_ns - marks.start_ns))
+
+    def backward_compute_ns(self, facts: RankFacts, ops: Operations, marks: Sequence[StepMarks]) -> Array:
+        """While the training thread is on a core: neither loading nor waiting hides communication."""
+        work = running(facts)
+        passes = (intervals.clip(work, self.backward_start_ns(ops, step), step.until_ns) for step in marks)
+        return np.array([float(intervals.length(spans)) for spans in passes])
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
         """Of operators while the backend's thread moves data: a rank keeps one core busy, and then a second one."""

@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.execution.backward import BACKWARD_SHARE, StepMarks
 from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts, Work
@@ -80,6 +81,21 @@ class DeviceExecution:
         """SLACK_NS after the call returned."""
         return end + SLACK_NS
 
+    def backward_start_ns(self, ops: Operations, marks: StepMarks) -> int:
+        """Start of the first kernel launched after forward; without forward, of the one in which a third is done."""
+        rows = _backward_kernels(ops, marks)
+        if not len(rows):
+            return marks.start_ns if marks.forward_end_ns is None else marks.until_ns
+        if marks.forward_end_ns is not None:
+            return int(ops.start_ns[rows[0]])
+        done = np.cumsum(ops.dur_ns[rows])
+        return int(ops.start_ns[rows[np.searchsorted(done, (1 - BACKWARD_SHARE) * done[-1])]])
+
+    def backward_compute_ns(self, facts: RankFacts, ops: Operations, marks: Sequence[StepMarks]) -> Array:
+        """What kernels launched between forward and optimizer take; without forward, BACKWARD_SHARE of the step's."""
+        took = np.array([float(ops.dur_ns[_backward_kernels(ops, step)].sum()) for step in marks])
+        return np.asarray(took * [BACKWARD_SHARE if step.forward_end_ns is None else 1.0 for step in marks])
+
     def interference(self, ranks: Sequence[RankFacts]) -> float:
         """Of kernels that ran both ways: communication kernels take SMs and bandwidth, even while they wait."""
         return interference(ranks)
@@ -87,3 +103,10 @@ class DeviceExecution:
     def sees_waits(self, job: JobFacts) -> bool:
         """Always: the device idles or runs a communication kernel."""
         return True
+
+
+def _backward_kernels(ops: Operations, marks: StepMarks) -> Array:
+    """Kernels and copies launched between forward (unknown: the start of the step) and optimizer, in order of start."""
+    lo_ns = marks.start_ns if marks.forward_end_ns is None else marks.forward_end_ns
+    rows = np.flatnonzero(~ops.is_comm & (ops.issued_ns >= lo_ns) & (ops.issued_ns < marks.until_ns))
+    return rows[np.argsort(ops.start_ns[rows], kind="stable")]

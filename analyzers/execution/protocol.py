@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ddprof.analyzers.execution.backward import StepMarks
 from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.execution.operations import Operations
 from ddprof.analyzers.facts.model import RankFacts
@@ -38,6 +39,14 @@ class Execution(Protocol):
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
         """For each wait of the host, by when the operation that it was for is recorded to have ended at the latest."""
+        ...
+
+    def backward_start_ns(self, ops: Operations, marks: StepMarks) -> int:
+        """When the last backward pass of a step began, ns on the rank's own clock."""
+        ...
+
+    def backward_compute_ns(self, facts: RankFacts, ops: Operations, marks: Sequence[StepMarks]) -> Array:
+        """Compute (ns) of the last backward pass of each step, shape (steps,)."""
         ...
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:

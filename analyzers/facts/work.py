@@ -33,6 +33,11 @@ def free_host(facts: RankFacts) -> Intervals:
     return intervals.complement(taken, int(facts.steps["start_ns"][0]), int(facts.steps["end_ns"][-1]))
 
 
+def running(facts: RankFacts) -> Intervals:
+    """When the training thread is on a core: operators, Python between them, garbage collection."""
+    return intervals.merge(host_work(facts), free_host(facts), facts.spans_of("gc").bounds)
+
+
 def compute_work(facts: RankFacts) -> Intervals:
     """When the rank computes: kernels of its device, or the operators of a CPU rank."""
     return busy(facts.device_ops, Work.COMPUTE) if facts.is_device_rank else host_work(facts)

@@ -7,8 +7,6 @@ from collections import defaultdict
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.work import free_host, host_work
 from ddprof.analyzers.replay.model import RankGraph, Scenario
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
@@ -16,11 +14,6 @@ from ddprof.tables import Array
 LEVELS = 40  # factors told apart between 0 and 1
 
 Scaled = tuple[tuple[Intervals, float], ...]
-
-
-def running(facts: RankFacts) -> Intervals:
-    """When the training thread is on a core: operators, Python between them, garbage collection."""
-    return intervals.merge(host_work(facts), free_host(facts), facts.spans_of("gc").bounds)
 
 
 def by_level(spans: Intervals, factor: Array) -> Scaled:

@@ -17,9 +17,10 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.work import running
 from ddprof.analyzers.replay.baseline import Baseline
 from ddprof.analyzers.replay.changes.loader.fetch_costs import fetch_costs
-from ddprof.analyzers.replay.host_time import HostTimeline, Scaled, by_level, on_top, running
+from ddprof.analyzers.replay.host_time import HostTimeline, Scaled, by_level, on_top
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.intervals import Intervals

@@ -8,12 +8,12 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.work import free_host, host_work
+from ddprof.analyzers.facts.work import free_host, host_work, running
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import peers
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.changes.segments import scaled_to_mean, scaled_to_peers
-from ddprof.analyzers.replay.host_time import Scaled, running
+from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.findings import Change
 from ddprof.tables import Array

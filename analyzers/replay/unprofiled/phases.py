@@ -24,9 +24,9 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.work import free_host
+from ddprof.analyzers.facts.work import free_host, running
 from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_phases
-from ddprof.analyzers.replay.host_time import Scaled, running
+from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.analyzers.replay.model import RankGraph
 from ddprof.intervals import Intervals
 

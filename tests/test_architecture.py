@@ -335,7 +335,6 @@ def test_documents_that_the_source_names_can_be_opened() -> None:
 # of the replay that still ask scale or read compute, kernels of a device or time of a host; none is to be added.
 DEVICE_FLAG_ALLOWED = ("analyzers.facts.", "analyzers.execution.", "analyzers.job.model")
 DEVICE_FLAG_IN_REPLAY = {
-    "analyzers.replay.changes.work",
     "analyzers.replay.unprofiled.phases",
     "analyzers.replay.unprofiled.run",
 }

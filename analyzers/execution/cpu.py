@@ -52,6 +52,7 @@ class CpuExecution:
     )
     work_noun = "operators"
     runs_ahead = False
+    computes_on_host = True
     waits_between_streams = False
     messages_last_until_waited_for = True
     peers_by_kernel = False
@@ -73,6 +74,10 @@ class CpuExecution:
             is_copy=np.zeros(len(rows), bool),
             comm=rows,
         )
+
+    def host_busy(self, facts: RankFacts) -> Intervals:
+        """When the training thread is on a core, its operators included."""
+        return running(facts)
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
         """`Work.wait` leaves no event: idle time that lasts until a communication ends."""

@@ -12,6 +12,7 @@ from ddprof.analyzers.execution.backward import BACKWARD_SHARE, StepMarks
 from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts, Work
+from ddprof.analyzers.facts.work import free_host
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.slowdown import interference
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE, TransferPrior
@@ -44,6 +45,7 @@ class DeviceExecution:
     )
     work_noun = "kernels"
     runs_ahead = True
+    computes_on_host = False
     waits_between_streams = True
     messages_last_until_waited_for = False
     peers_by_kernel = True
@@ -72,6 +74,10 @@ class DeviceExecution:
             is_copy=ops["work"][rows] == Work.COPY,
             comm=np.where(ops["comm"][rows] == NULL, -1, ops["comm"][rows]),
         )
+
+    def host_busy(self, facts: RankFacts) -> Intervals:
+        """When the host is free to run."""
+        return free_host(facts)
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
         """None: a host waits for its device in synchronising calls."""

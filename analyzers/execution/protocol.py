@@ -20,6 +20,7 @@ class Execution(Protocol):
     limits: Limits
     work_noun: str  # what a piece of compute is called: "kernels"
     runs_ahead: bool  # the host fills a launch queue, so what it does costs nothing while the queue is filled
+    computes_on_host: bool  # compute is time of the host: its operators, and Python between them
     peers_by_kernel: bool  # the same kernels are compared, whatever else ranks do; otherwise all that they do
     waits_between_streams: bool  # an operation may wait for one on another stream of its rank
     messages_last_until_waited_for: bool  # as recorded, however early the data came
@@ -28,6 +29,10 @@ class Execution(Protocol):
 
     def operations(self, facts: RankFacts) -> Operations:
         """What runs on the rank's streams inside its steps. The rank has one at least."""
+        ...
+
+    def host_busy(self, facts: RankFacts) -> Intervals:
+        """When the host works at its own speed: a slower host than its peers' shows here."""
         ...
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.work import free_host, host_work, running
+from ddprof.analyzers.facts.work import host_work, running
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import peers
 from ddprof.analyzers.replay.changes.ranks import chosen
@@ -26,25 +23,23 @@ def scale_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """
     dur, host = {}, {}
     for rank, factor in chosen(change, graph, measures):
-        if rank.facts.is_device_rank:
+        if rank.execution.computes_on_host:
+            as_peers = _as_peers(change, rank, graph, measures)
+            host[rank.position] = as_peers or ((running(rank.facts), 1.0 / factor),)
+        else:
             ops = rank.ops
             dur[rank.position] = np.where(ops.is_comm, ops.dur_ns, np.round(ops.dur_ns / factor)).astype(np.int64)
-        else:
-            as_peers = _as_peers(change, rank, graph, measures, running)
-            host[rank.position] = as_peers or ((running(rank.facts), 1.0 / factor),)
     return Scenario(dur_ns=dur, host_scale=host)
 
 
-def _as_peers(
-    change: Change, rank: RankGraph, graph: Graph, measures: Measures, busy: Callable[[RankFacts], intervals.Intervals]
-) -> Scaled | None:
-    """Parts of the rank's `busy` time scaled to its peers' for the target "peers"; None where one factor must do."""
+def _as_peers(change: Change, rank: RankGraph, graph: Graph, measures: Measures) -> Scaled | None:
+    """Parts of the host's busy time scaled to the peers' for the target "peers"; None where one factor must do."""
     if change.target != "peers":
         return None
     groups = _peer_groups(graph, measures)
     group = next(group for group in groups if any(other.position == rank.position for other in group))
     others = [other for other in group if measures.job.rank_ids[other.position] not in change.ranks]
-    return scaled_to_peers(rank.facts, [r.facts for r in others], busy)
+    return scaled_to_peers(rank.facts, [r.facts for r in others], rank.execution.host_busy)
 
 
 def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
@@ -70,7 +65,7 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
 
 def _balanced_hosts(graph: Graph, measures: Measures) -> dict[int, Scaled] | None:
     """Busy time of CPU ranks scaled to the peers' mean, segment by segment; None where segments cannot be compared."""
-    if any(rank.facts.is_device_rank for rank in graph.ranks):
+    if not all(rank.execution.computes_on_host for rank in graph.ranks):
         return None
     host: dict[int, Scaled] = {}
     for group in _peer_groups(graph, measures):
@@ -93,17 +88,16 @@ def _step_of_ops(rank: RankGraph) -> Array:
 
 
 def _compute_ns(rank: RankGraph) -> Array:
-    """Compute time of each step, ns, shape (steps,)."""
-    if not rank.facts.is_device_rank:
-        return intervals.overlap(host_work(rank.facts), *rank.facts.steps.bounds)
+    """Compute time of each step, ns, shape (steps,): of kernels, or of operators on the host."""
     weight = np.where(rank.ops.is_comm, 0, rank.ops.dur_ns)
-    return np.bincount(_step_of_ops(rank), weights=weight, minlength=len(rank.marks_ns))
+    kernels_ns = np.bincount(_step_of_ops(rank), weights=weight, minlength=len(rank.marks_ns))
+    return kernels_ns + intervals.overlap(host_work(rank.facts), *rank.facts.steps.bounds)
 
 
 def _scale_steps(rank: RankGraph, factor: Array, dur: dict[int, Array], host: dict[int, Scaled]) -> None:
     """Multiply the compute of each step by its factor, steps beyond the factors excepted: into `dur` or `host`."""
     padded = np.concatenate((factor, np.ones(max(0, len(rank.marks_ns) - len(factor)))))
-    if rank.facts.is_device_rank:
+    if not rank.execution.computes_on_host:
         scale = np.where(rank.ops.is_comm, 1.0, padded[_step_of_ops(rank)])
         dur[rank.position] = np.round(rank.ops.dur_ns * scale).astype(np.int64)
         return
@@ -139,7 +133,7 @@ def scale_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
     host = {}
     for rank, factor in chosen(change, graph, measures):
         facts = rank.facts
-        as_peers = _as_peers(change, rank, graph, measures, free_host if facts.is_device_rank else running)
+        as_peers = _as_peers(change, rank, graph, measures)
         if as_peers:
             host[rank.position] = as_peers
             continue

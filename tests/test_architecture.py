@@ -331,13 +331,8 @@ def test_documents_that_the_source_names_can_be_opened() -> None:
     assert lost == []
 
 
-# What differs between devices and CPU ranks stands in `analyzers/execution`, and in the facts of one rank. The modules
-# of the replay that still ask scale or read compute, kernels of a device or time of a host; none is to be added.
+# What differs between devices and CPU ranks stands in `analyzers/execution`, and in the facts of one rank.
 DEVICE_FLAG_ALLOWED = ("analyzers.facts.", "analyzers.execution.", "analyzers.job.model")
-DEVICE_FLAG_IN_REPLAY = {
-    "analyzers.replay.unprofiled.phases",
-    "analyzers.replay.unprofiled.run",
-}
 
 
 def test_only_facts_and_execution_ask_whether_a_rank_has_a_device() -> None:
@@ -347,4 +342,4 @@ def test_only_facts_and_execution_ask_whether_a_rank_has_a_device() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in {"is_device_rank", "on_device"}
     }
-    assert {n for n in asked if not n.startswith(DEVICE_FLAG_ALLOWED)} <= DEVICE_FLAG_IN_REPLAY
+    assert {n for n in asked if not n.startswith(DEVICE_FLAG_ALLOWED)} == set()

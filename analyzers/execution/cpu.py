@@ -45,6 +45,7 @@ class CpuExecution:
         # thread takes another: 2 to 11 ms per step on six workloads on two virtual cores (docs/workloads.md).
         handover_us=5_000.0,
         training_cores=1.0,
+        handed_share=0.5,  # set on the workload runs of docs/workloads.md (2026-11-22)
         # Compute on shared cores runs up to this much faster once other ranks no longer spin or sleep
         # (docs/workloads.md).
         drift=0.2,

@@ -5,7 +5,7 @@ for waiting. The code holds its inverse, the ratio outside / inside, because the
 Of the time of a phase inside the window only its work, and part of its transfers, is slowed by the profiler, so with
 all terms as shares of the phase inside
 
-    outside / inside = waiting + ratio * (work + HANDED_SHARE * transfer) + (1 - HANDED_SHARE) * transfer
+    outside / inside = waiting + ratio * (work + handed_share * transfer) + (1 - handed_share) * transfer
 
 which is solved for `ratio`. A phase that waits much or idles in long gaps tells little of its work and has no ratio;
 its work takes the mean ratio of the rank. Each phase has its own ratio because the profiler costs time per operator: a
@@ -37,9 +37,6 @@ MAX_IDLE_SHARE = 0.2  # of a phase in long gaps: one that idles longer has no ra
 MIN_WAITS_RATIO = 1.2  # a phase slower than this without the profiler may hold waits that the trace window lacks
 MIN_WAITS_EXCESS = 1.4  # and does, where its ratio is this many times that of every other phase
 MIN_PHASE_SHARE = 0.1  # of the rank's work: ratios of shorter phases are too rough to compare with
-HANDED_SHARE = (
-    0.5  # of a transfer on the host's threads: handing data from one thread to another, which the profiler slows
-)
 LONG_GAP_NS = 1_000_000  # the profiler adds microseconds to an operator: a longer gap between two is not its doing
 
 
@@ -104,7 +101,7 @@ def phase_work(rank: RankGraph, pauses: Scaled) -> PhaseWork:
     for paused, _ in pauses:
         work = intervals.subtract(work, paused)
     without_gaps = intervals.subtract(work, _long_gaps(facts))
-    transfers = _exposed_transfers(rank)
+    handed_share, transfers = rank.execution.limits.handed_share, _exposed_transfers(rank)
     timed = timed_phases(facts)
     spans: dict[Phase | None, Intervals] = {None: without_gaps}
     with_gaps: dict[Phase | None, Intervals] = {None: work}
@@ -124,8 +121,8 @@ def phase_work(rank: RankGraph, pauses: Scaled) -> PhaseWork:
         if waiting > MAX_WAITING_SHARE or idle > MAX_IDLE_SHARE:
             continue
         inside_ns, outside_ns = timed[phase]
-        share = outside_ns / inside_ns - waiting - (1 - HANDED_SHARE) * transfer
-        ratios[phase] = min(max(share / (working + HANDED_SHARE * transfer), MIN_RATIO), MAX_RATIO)
+        share = outside_ns / inside_ns - waiting - (1 - handed_share) * transfer
+        ratios[phase] = min(max(share / (working + handed_share * transfer), MIN_RATIO), MAX_RATIO)
         spans[phase] = with_gaps[phase]
     return PhaseWork(spans, ratios, with_gaps)
 
@@ -137,12 +134,11 @@ def _long_gaps(facts: RankFacts) -> Intervals:
 
 
 def _exposed_transfers(rank: RankGraph) -> Intervals:
-    """When the host of a CPU rank waits for data to move, every member of the group having arrived."""
+    """When the host waits for data that its own threads move, every member of the group having arrived."""
     ops, exposed = rank.ops, rank.facts.exposed
-    if rank.facts.is_device_rank:
+    if not rank.execution.limits.handed_share:
         return intervals.EMPTY
-    end = ops.start_ns + ops.dur_ns
-    transfers = intervals.union(end - ops.transfer_ns, end)
+    transfers = intervals.union(ops.end_ns - ops.transfer_ns, ops.end_ns)
     return intervals.intersect(intervals.union(*exposed.bounds), transfers)
 
 

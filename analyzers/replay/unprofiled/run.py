@@ -27,7 +27,6 @@ from ddprof.analyzers.replay.host_time import Scaled, on_top
 from ddprof.analyzers.replay.interference import simulate_with_interference
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.analyzers.replay.unprofiled.phases import (
-    HANDED_SHARE,
     MAX_RATIO,
     MIN_RATIO,
     PhaseWork,
@@ -116,9 +115,9 @@ def _without_profiler(
     typical = typical_ratios({position: own.work for position, own in host.items()}, as_peers) if as_peers else {}
     for rank in graph.ranks:
         own, like = host[rank.position], typical if rank.position in as_peers else {}
-        if not rank.facts.is_device_rank:
+        if handed_share := rank.execution.limits.handed_share:
             recorded = transfer.get(rank.position, rank.ops.transfer_ns)
-            share = 1 + HANDED_SHARE * (ratio * own.work.mean(like) - 1)
+            share = 1 + handed_share * (ratio * own.work.mean(like) - 1)
             transfer[rank.position] = np.round(recorded * share).astype(np.int64)
         parts = (*own.pauses, *own.work.scaled(ratio, like))
         scaled[rank.position] = on_top(scenario.host_scale.get(rank.position, ()), parts)

@@ -12,10 +12,10 @@ from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 from step_timers import STEPS, TRANSFER_US, records
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.execution.choose import CPU
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
-from ddprof.analyzers.replay.unprofiled.phases import HANDED_SHARE
 from ddprof.findings import Change
 
 
@@ -64,7 +64,7 @@ def test_a_rank_of_long_operators_is_not_slowed_by_the_profiler_as_its_peers_are
     """
     repeats = {**USUAL, "forward": 70_000.0, "work": 70_000.0}
     step_us = 70_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
-    moved_us = TRANSFER_US * (1 - HANDED_SHARE / 2)
+    moved_us = TRANSFER_US * (1 - CPU.limits.handed_share / 2)
     bare_us = 65_000.0 + 10_000.0 + moved_us + 2_000.0
     run = phased(tmp_path, [USUAL, repeats], step_us)
     waits = {"forward": (10_000.0, 5_000.0), "backward": (82_000.0, 71_000.0), "optimizer": (4_000.0, 2_000.0)}
@@ -81,7 +81,7 @@ def test_a_host_that_sleeps_does_not_tell_the_ratio_of_its_work(tmp_path: Path) 
     """It sleeps for 60 ms of its forward with the profiler and without: its peer's ratio holds once it does not."""
     sleeps = {**USUAL, "forward": 70_000.0}
     step_us = 70_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
-    moved_us = TRANSFER_US * (1 - HANDED_SHARE / 2)
+    moved_us = TRANSFER_US * (1 - CPU.limits.handed_share / 2)
     run = phased(tmp_path, [USUAL, sleeps], step_us)
     waits = {"forward": (10_000.0, 5_000.0), "backward": (82_000.0, 71_000.0), "optimizer": (4_000.0, 2_000.0)}
     works = {**waits, "forward": (70_000.0, 65_000.0), "backward": (22_000.0, 10_000.0 + moved_us)}

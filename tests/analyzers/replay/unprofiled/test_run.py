@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from step_timers import LOAD_US, STEP_US, TRANSFER_US, WORK_US, loaded, priced
 
+from ddprof.analyzers.execution.choose import CPU
 from ddprof.analyzers.job.whole_run.unprofiled_steps import pause_ratios
-from ddprof.analyzers.replay.unprofiled.phases import HANDED_SHARE
 from ddprof.findings import Candidate, Change
 
 LOADER = Change("instant_loader")
@@ -19,7 +19,7 @@ def test_the_profilers_cost_is_taken_from_the_hosts_work_alone(tmp_path: Path) -
     run = loaded(tmp_path)
     prices = priced(run, [21_000.0] * 12)
     assert prices.unprofiled is not None
-    handed_us = HANDED_SHARE * TRANSFER_US  # half of a transfer is as fast as the host
+    handed_us = CPU.limits.handed_share * TRANSFER_US  # half of a transfer is as fast as the host
     assert prices.unprofiled.ratio == pytest.approx(1 - 9_000.0 / (WORK_US + handed_us), abs=0.01)
     after = prices.unprofiled_us((LOADER,))
     assert after == pytest.approx(21_000.0 - LOAD_US, rel=0.03)
@@ -50,5 +50,5 @@ def test_behind_slow_workers_the_timers_tell_the_hosts_ratio(tmp_path: Path) -> 
     run = loaded(tmp_path, "_MultiProcessingDataLoaderIter")
     prices = priced(run, [STEP_US] * 12, data_us=15_000.0, workers=1)
     assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(0.75)
-    handed_us = TRANSFER_US * (1 - HANDED_SHARE * 0.25)
+    handed_us = TRANSFER_US * (1 - CPU.limits.handed_share * 0.25)
     assert prices.unprofiled_us((LOADER,)) == pytest.approx(0.75 * WORK_US + handed_us, rel=0.03)

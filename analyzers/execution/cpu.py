@@ -45,6 +45,10 @@ class CpuExecution:
         # thread takes another: 2 to 11 ms per step on six workloads on two virtual cores (docs/workloads.md).
         handover_us=5_000.0,
         training_cores=1.0,
+        # Shared caches and memory, lower clocks. Convolutions and matrix products on two virtual cores, one process
+        # against two, took 0 to 10 % longer (measured 2026-11-22).
+        all_cores_excess=0.05,
+        moving_threads=1.0,  # gloo copies and adds, the kernel copies twice more
         handed_share=0.5,  # set on the workload runs of docs/workloads.md (2026-11-22)
         # Compute on shared cores runs up to this much faster once other ranks no longer spin or sleep
         # (docs/workloads.md).

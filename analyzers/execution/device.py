@@ -40,6 +40,8 @@ class DeviceExecution:
         unmeasured_interference=0.07,  # Proteus (TPDS'24) reports 0 to 0.1
         handover_us=0.0,
         training_cores=0.0,
+        all_cores_excess=0.0,
+        moving_threads=0.0,
         handed_share=0.0,
         drift=0.0,
         packing_ns_per_mib=2_000.0,  # at HBM rate: 2 x 1.5 MiB read and written at 1.5 TB/s

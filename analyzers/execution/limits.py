@@ -24,6 +24,8 @@ class Limits:
     unmeasured_interference: float  # relative, of compute beside communication, where the run has none to measure
     handover_us: float  # per batch taken over from a worker that has no core of its own
     training_cores: float  # of the host that a rank keeps busy while it computes
+    all_cores_excess: float  # of the time that work takes alone, once every core of its host is busy
+    moving_threads: float  # of the host that are busy while a transfer lasts
     handed_share: float  # of a transfer: handing data from one host thread to another, which the profiler slows
     drift: float  # of what is left of the step, at most: what else changes when half of the step goes
     packing_ns_per_mib: float  # casting gradients to 16 bit and back, per MiB of them in 32 bit

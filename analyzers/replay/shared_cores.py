@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import running
@@ -26,10 +27,6 @@ from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
-# Relative to one busy thread, with every core busy: shared caches and memory, lower clocks. Convolutions and matrix
-# products on two virtual cores, one process against two, took 0 to 10 % longer (measured 2026-11-22).
-ALL_CORES = 0.05
-MOVING = 1.0  # busy threads per transfer: gloo copies and adds, the kernel copies twice more
 ROUNDS = 2  # of scaling and simulating again; a third changes next to nothing
 
 
@@ -39,11 +36,12 @@ class SharedHost:
 
     ranks: tuple[int, ...]
     cores: int
+    limits: Limits
 
     def factor(self, busy: Array) -> Array:
         """Time that work takes with so many busy threads over the time that it takes alone."""
         beside = (np.clip(busy, 1, self.cores) - 1) / max(1, self.cores - 1)
-        return np.asarray((1 + ALL_CORES * beside) * np.maximum(1.0, busy / self.cores))
+        return np.asarray((1 + self.limits.all_cores_excess * beside) * np.maximum(1.0, busy / self.cores))
 
 
 def hosts_sharing_cores(graph: Graph) -> tuple[SharedHost, ...]:
@@ -56,7 +54,7 @@ def hosts_sharing_cores(graph: Graph) -> tuple[SharedHost, ...]:
         shared = [shared_cores(graph.ranks[index].facts) for index in ranks]
         known = [s for s in shared if s is not None and s[0] == len(ranks)]
         if len(known) == len(ranks) > 1:
-            hosts.append(SharedHost(tuple(ranks), known[0][1]))
+            hosts.append(SharedHost(tuple(ranks), known[0][1], graph.ranks[ranks[0]].execution.limits))
     return tuple(hosts)
 
 
@@ -115,7 +113,7 @@ class _Load:
             share = _cpu_share(rank.facts)
             for (start, end), threads in (
                 (self._work[index], 1.0),
-                (self._transfers[index], MOVING),
+                (self._transfers[index], host.limits.moving_threads),
                 (fetching, share),
             ):
                 real = end > start

@@ -10,9 +10,10 @@ from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 from overlapped import written
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.execution.choose import CPU
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
-from ddprof.analyzers.replay.shared_cores import ALL_CORES, MOVING, hosts_sharing_cores
+from ddprof.analyzers.replay.shared_cores import hosts_sharing_cores
 from ddprof.findings import Change
 from ddprof.sidecar import Processors, Sidecar
 
@@ -32,7 +33,7 @@ def test_work_beside_transfers_speeds_up_as_they_shrink(tmp_path: Path) -> None:
     half, gone = ((Change("scale_transfer", (), (factor,)),) for factor in (0.5, 0.0))
     plenty, two = on_cores(run, 64), on_cores(run, 2)
     assert plenty.step_us(gone) == pytest.approx(step_us, rel=0.01)  # hidden anyway
-    factor = (2 + 2 * MOVING) / 2
+    factor = (2 + 2 * CPU.limits.moving_threads) / 2
     assert step_us - two.step_us(gone) == pytest.approx(TRANSFER_US * (1 - 1 / factor), rel=0.1)
     assert 0.3 < (step_us - two.step_us(half)) / (step_us - two.step_us(gone)) < 0.9
 
@@ -66,7 +67,8 @@ def test_ranks_that_no_longer_wait_compute_side_by_side(tmp_path: Path) -> None:
     assert shared > 1.2 * alone  # four ranks on two cores; three of them shared these in the recording already
     assert on_cores(run, 2).step_us(()) == pytest.approx(run.measures.step_us)
     two = late(tmp_path / "two", 1)
-    assert on_cores(two, 2).step_us(on_time) == pytest.approx((WORK_US + 1_000) * (1 + ALL_CORES), rel=0.05)
+    side_by_side_us = (WORK_US + 1_000) * (1 + CPU.limits.all_cores_excess)
+    assert on_cores(two, 2).step_us(on_time) == pytest.approx(side_by_side_us, rel=0.05)
 
 
 def test_hosts_whose_ranks_are_not_all_traced_are_left_alone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import corpus
+import msgspec
 import pytest
 from labelled_runs import Labelled
 
@@ -16,6 +17,7 @@ from benchmarks.oracle.write import write
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.findings import Change
+from ddprof.sidecar import Pause, StepTimes
 
 PROFILED_STEPS, UNPROFILED_STEPS = 5, 40
 INTERFERENCE = 0.3
@@ -40,10 +42,12 @@ def priced(folder: Path) -> tuple[Pricer, float]:
         gc_ns = int((end - start).sum()) / PROFILED_STEPS
         steps, pauses, now = [], [], 0
         for index, (us, is_profiled) in enumerate([*lengths, *[(unprofiled_us, False)] * UNPROFILED_STEPS]):
-            steps.append({"index": index, "start_ns": now, "end_ns": now + int(us * 1e3), "profiled": is_profiled})
-            pauses.append({"start_ns": now, "dur_ns": int(gc_ns if is_profiled else gc_ns / 2)})
+            steps.append(StepTimes(index=index, start_ns=now, end_ns=now + int(us * 1e3), profiled=is_profiled))
+            pauses.append(Pause(start_ns=now, dur_ns=int(gc_ns if is_profiled else gc_ns / 2)))
             now += int(us * 1e3)
-        ranks.append(replace(facts, sidecar={**facts.sidecar, "steps": steps, "gc": pauses}))
+        ranks.append(
+            replace(facts, sidecar=msgspec.structs.replace(facts.sidecar, steps=tuple(steps), gc=tuple(pauses)))
+        )
     job = replace(run.job, ranks=tuple(ranks))
     return pricer(build_graph(job), replace(run.measures, job=job)), unprofiled_us
 

@@ -19,7 +19,7 @@ def test_exit_code_output_and_last_line(healthy: Captured) -> None:
     assert healthy.code == 0
     assert "finished 14" in healthy.output
     last = healthy.output.strip().splitlines()[-1]
-    assert re.search(r"2 traces of 2 ranks in .*, overhead [\d.]+% of a step .*next: ddprof analyze ", last)
+    assert re.search(r"2 traces of 2 ranks in .*, overhead [\d.]+ % of a step .*next: ddprof analyze ", last)
 
 
 def test_manifest(healthy: Captured) -> None:

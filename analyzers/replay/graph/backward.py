@@ -39,11 +39,10 @@ def _step_marks(rank: RankGraph, step: int) -> StepMarks:
     optimizer = phases["start_ns"][inside & (phases["phase"] == Phase.OPTIMIZER)]
     forward = phases["end_ns"][inside & (phases["phase"] == Phase.FORWARD)]
     # Without launches a phase of the host says nothing about when kernels ran.
-    known = len(forward) > 0 and rank.has_host
     return StepMarks(
         start_ns=lo,
-        forward_end_ns=int(forward.max()) if known else None,
-        until_ns=int(optimizer.max()) if len(optimizer) else hi,
+        forward_end_ns=int(forward.max()) if len(forward) and rank.has_host else None,
+        until_ns=int(optimizer.max()) if len(optimizer) and rank.has_host else hi,
     )
 
 

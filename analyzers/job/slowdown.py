@@ -7,7 +7,7 @@ mistaken for slow hardware. Host compares the time per step in which the host is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -217,19 +217,21 @@ def _median(per_step: Array) -> Array:
 
 def work_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
     """All compute of a step, whatever its shapes, against the typical peer's: more work and slower work alike."""
-    steps = min((len(f.steps) for f in ranks), default=0)
-    if not steps:
-        return _unknown(len(ranks))
-    times = np.array([step_compute_ns(f)[:steps] for f in ranks], float)
-    return _from_times(times, peers(len(ranks), pipeline))
+    return _by_step_times(ranks, pipeline, step_compute_ns)
 
 
 def host_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
     """Slowdown of the host, by the time per step in which it is free to run (`free_host`)."""
+    return _by_step_times(ranks, pipeline, _free_host)
+
+
+def _by_step_times(
+    ranks: Sequence[RankFacts], pipeline: Pipeline | None, step_times_ns: Callable[[RankFacts], Array]
+) -> Slowdown:
     steps = min((len(f.steps) for f in ranks), default=0)
     if not steps:
         return _unknown(len(ranks))
-    times = np.array([_free_host(f)[:steps] for f in ranks], float)
+    times = np.array([step_times_ns(f)[:steps] for f in ranks], float)
     return _from_times(times, peers(len(ranks), pipeline))
 
 

@@ -86,9 +86,7 @@ _CHECKPOINT = re.compile(
 _NOT_CHECKPOINT = re.compile(
     r"activation|recompute|CheckpointFunction|CheckpointWrapper|checkpoint_wrapped|^nccl:|^gloo:", re.IGNORECASE
 )
-_LAUNCH_CALL = re.compile(r"Launch|Memcpy|Memset|GraphLaunch|EnqueueKernel", re.IGNORECASE)
 _WAIT_EVENT = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent$")
-_EVENT_RECORD = re.compile(r"^(?:cuda|hip|cu)EventRecord")
 _GEMM = re.compile(
     r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|wgrad|dgrad|fprop|winograd|mma_|tensorop", re.IGNORECASE
 )

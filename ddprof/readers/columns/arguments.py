@@ -12,8 +12,8 @@ import numpy as np
 
 from ddprof.model import Kind
 from ddprof.readers.columns.groups import Groups
-from ddprof.readers.columns.numbers import one_int, to_int64
-from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event
+from ddprof.readers.columns.numbers import one_int, one_rank, to_int64
+from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
 from ddprof.tables import NULL, Array
 
 # Bytes of one element, by the names of c10::ScalarType and by the C++ names that shapes are recorded with.
@@ -123,21 +123,21 @@ class ArgumentTables:
         )
 
     def _collective(self, row: int, given: Args) -> None:
-        dtype = str(given.dtype or "")
+        dtype = as_text(given.dtype) or ""
         size = element_bytes(dtype)
-        group_size, rank = one_int(given.group_size), one_int(given.rank)
-        if rank >= 0 and group_size > 0:
+        group_size, rank = one_rank(given.group_size), one_rank(given.rank)
+        if rank is not None and group_size:
             self.ranks_seen.add((rank, group_size))
         self.collectives.append(
             (
                 row,
-                self.strings[str(given.collective)],
+                self.strings[as_text(given.collective) or ""],
                 self.groups.number(given),
                 _not_negative(given.seq),
                 _times(one_int(given.in_nelems), size),
                 _times(one_int(given.out_nelems), size),
                 self.strings[dtype],
-                group_size,
+                NULL if group_size is None else group_size,
                 _not_negative(given.src),
                 _not_negative(given.dst),
             )

@@ -20,7 +20,7 @@ from ddprof.readers.columns.categories import UNKNOWN, Categories
 from ddprof.readers.columns.kinds import FLOWS, device_kind, wants_shapes
 from ddprof.readers.columns.numbers import to_int64, to_ns
 from ddprof.readers.json_text.scanned import Block, Scanner, is_native
-from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event
+from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
 from ddprof.tables import NULL, Array
 
 GC_NAME = "Python GC"
@@ -243,9 +243,9 @@ class EventColumns:
         for event in marks:
             if event.ph == "M" and event.args is not None:
                 if event.name == "thread_name":
-                    self.thread_names[event.pid, event.tid] = str(event.args.name or "")
+                    self.thread_names[event.pid, event.tid] = as_text(event.args.name) or ""
                 elif event.name == "process_labels":
-                    self.process_labels[event.pid] = str(event.args.labels or "")
+                    self.process_labels[event.pid] = as_text(event.args.labels) or ""
             elif event.ph in "BEbe" and event.cat not in FLOWS:
                 self.defects["begin/end events, which Kineto does not write"] += 1
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddprof.model import ProcessGroup
-from ddprof.readers.columns.numbers import one_int
-from ddprof.readers.json_text.trace_event import Args
+from ddprof.readers.columns.numbers import LARGEST_RANK, one_int, one_rank
+from ddprof.readers.json_text.trace_event import Args, as_text
 
 _NUMBER = re.compile(r"-?\d+")
 NO_GROUP = -(2**31)
@@ -27,7 +27,10 @@ class Groups:
 
     def number(self, args: Args) -> int:
         """The index of the group a collective ran in; NO_GROUP where its arguments do not name one."""
-        key = (args.group_name, str(args.group_ranks), args.rank_start, args.rank_stride, args.group_size)
+        listed = args.group_ranks
+        stated = as_text(listed) if not isinstance(listed, list) else tuple(map(as_text, listed))
+        numbers = (args.rank_start, args.rank_stride, args.group_size)
+        key = (as_text(args.group_name), stated, *map(as_text, numbers))
         found = self._by_args.get(key)
         if found is None:
             found = self._by_args[key] = self._from_args(args)
@@ -35,11 +38,11 @@ class Groups:
 
     def _from_args(self, args: Args) -> int:
         ranks = stated_ranks(args)
-        if args.group_name is None and not ranks:
+        name = as_text(args.group_name)
+        if name is None and not ranks:
             return NO_GROUP
-        size = one_int(args.group_size)
-        name = "" if args.group_name is None else str(args.group_name)
-        group = ProcessGroup(name, str(args.group_description or ""), ranks, size if size > 0 else len(ranks) or None)
+        size = one_rank(args.group_size)
+        group = ProcessGroup(name or "", as_text(args.group_description) or "", ranks, size or len(ranks) or None)
         return self._merge(group)
 
     def add(self, group: ProcessGroup) -> int:
@@ -76,29 +79,30 @@ def stated_ranks(args: Args) -> tuple[int, ...]:
 
     The list, else start and stride where the list is abbreviated.
     """
-    listed, size = args.group_ranks, one_int(args.group_size)
-    ranks: tuple[int, ...] = ()
-    if isinstance(listed, list):
-        ranks = tuple(r for r in listed if isinstance(r, int))
-    elif isinstance(listed, str) and "..." not in listed:
-        ranks = tuple(int(r) for r in _NUMBER.findall(listed))
-    if ranks and (size <= 0 or size == len(ranks)):
+    ranks, size = _members(args.group_ranks), one_rank(args.group_size)
+    if ranks and (not size or size == len(ranks)):
         return ranks
-    start, stride = one_int(args.rank_start), one_int(args.rank_stride)
-    if start >= 0 and 0 < size <= 1 << 20 and (stride > 0 or size == 1):
-        return tuple(range(start, start + stride * size, stride)) if size > 1 else (start,)
-    return ()
+    start, stride = one_rank(args.rank_start), one_int(args.rank_stride)
+    if start is None or not size or (stride <= 0 and size > 1):
+        return ()
+    last = start + stride * (size - 1)
+    return (start,) if size == 1 else tuple(range(start, last + 1, stride)) if last <= LARGEST_RANK else ()
+
+
+def _members(listed: Any) -> tuple[int, ...]:
+    """A list of ranks, or its text; () where it is abbreviated, or where one of them cannot be a rank."""
+    if isinstance(listed, str):
+        listed = _NUMBER.findall(listed) if "..." not in listed else []
+    ranks = [one_rank(rank) for rank in listed] if isinstance(listed, list) else []
+    known = tuple(rank for rank in ranks if rank is not None)
+    return known if len(known) == len(ranks) else ()
 
 
 def _from_config(entry: Mapping[str, Any], default_backend: str) -> ProcessGroup:
-    ranks = entry.get("ranks")
-    if isinstance(ranks, str):
-        ranks = [int(r) for r in _NUMBER.findall(ranks)] if "..." not in ranks else []
-    members = tuple(r for r in ranks if isinstance(r, int)) if isinstance(ranks, list) else ()
-    size = one_int(entry.get("pg_size", entry.get("size")))
-    if size > 0 and members and size != len(members):
+    members, size = _members(entry.get("ranks")), one_rank(entry.get("pg_size", entry.get("size")))
+    if size and size != len(members):
         members = ()
-    name = entry.get("pg_name", entry.get("name", ""))
-    description = entry.get("pg_desc", entry.get("desc", ""))
-    backend = str(entry.get("backend_config", "") or default_backend)
-    return ProcessGroup(str(name), str(description), members, size if size > 0 else len(members) or None, backend)
+    name = as_text(entry.get("pg_name", entry.get("name"))) or ""
+    description = as_text(entry.get("pg_desc", entry.get("desc"))) or ""
+    backend = as_text(entry.get("backend_config")) or default_backend
+    return ProcessGroup(name, description, members, size or len(members) or None, backend)

@@ -16,6 +16,9 @@ from ddprof.tables import NULL, Array
 # us * 1000 instead would not: above 2**42 us the product is rounded to half ns first, and then to the wrong side.
 EXACT_FLOAT_US = float(2**43)
 MAX_NS = 2**62  # year 2116 as unix time; what lies beyond is overflow, not a time
+# The largest rank that a file is believed to state: ten times the accelerators of the largest clusters announced (some
+# 100,000). What lies beyond is damage, or meant to make a list as long as it says.
+LARGEST_RANK = 2**20
 
 
 class InexactFloats(Exception):
@@ -77,6 +80,12 @@ def _one_ns(value: Any) -> int:
     except InvalidOperation:
         return NULL
     return ns if abs(ns) < MAX_NS else NULL
+
+
+def one_rank(value: Any) -> int | None:
+    """A rank, or a number of ranks, that a file states; None where it is none, or none to be believed."""
+    number = one_int(value)
+    return number if 0 <= number <= LARGEST_RANK else None
 
 
 def to_int64(values: list[Any]) -> Array:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ddprof.readers.columns.numbers import one_rank
+
 # Most explicit first. Digits must end at a separator, so that "rank12" is never read as rank 1.
 _RANK = (
     re.compile(r"(?:^|[^a-z])(?:global[_-]?)?rank[_\-.=]?(\d+)(?!\d)", re.IGNORECASE),
@@ -29,15 +31,15 @@ def stem(path: str) -> str:
 
 
 def rank_in_name(path: str) -> int | None:
-    """The rank a file name states (rank12, rank-3, worker0, x_r5, trace1); None where it states none."""
+    """The rank a file name states (rank12, rank-3, worker0, x_r5, trace1); None where it states none to be believed."""
     name = stem(path)
     host = _HOST_AND_PID.match(name)
     if host and not _COUNTER.search(host["host"]):
-        return int(found[1]) if (found := _RANK[0].search(host["host"])) else None
+        return one_rank(found[1]) if (found := _RANK[0].search(host["host"])) else None
     for pattern in _RANK:
         found = pattern.search(name)
         if found:
-            return int(found[1])
+            return one_rank(found[1])
     return None
 
 

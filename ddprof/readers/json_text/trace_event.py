@@ -6,6 +6,7 @@ accepts any JSON value, as vendors write numbers as strings; the columns check t
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -90,6 +91,11 @@ def _args(value: dict[str, Any]) -> Args:
     args.dims = raw.get("Input Dims", args.dims)
     args.types = raw.get("Input type", args.types)
     return args
+
+
+def as_text(value: Any) -> str | None:
+    """A name as written, or a number as its digits; None for what cannot be a name."""
+    return str(value) if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool) else None
 
 
 def _text(value: Any) -> str:

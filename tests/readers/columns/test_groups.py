@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import kineto_text as kt
 import pytest
 from kineto_traces import trace_of
+
+from ddprof.readers.columns.numbers import LARGEST_RANK
 
 pytestmark = pytest.mark.usefixtures("decoding")
 
@@ -29,3 +32,33 @@ def test_abbreviated_groups_come_from_start_and_stride(
     trace = trace_of(tmp_path / "t.json", [kt.span("record_param_comms", 0, 10, **arguments)])
     assert [g.ranks for g in trace.process_groups] == [ranks]
     assert trace.process_groups[0].size == size
+
+
+@pytest.mark.parametrize("odd", [["a"], {"a": 1}, True, 10**30, -1, "9" * 6000, [10**30], float("nan"), None])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "Process Group Name",
+        "Process Group Description",
+        "Process Group Ranks",
+        "Group size",
+        "Global rank start",
+        "Global rank stride",
+        "Rank",
+        "Seq",
+        "In msg nelems",
+        "dtype",
+    ],
+)
+def test_arguments_of_any_type_leave_a_group_whose_ranks_can_be(tmp_path: Path, field: str, odd: Any) -> None:
+    sound = {
+        "Collective name": "allreduce",
+        "Group size": 2,
+        "Process Group Name": "0",
+        "Process Group Ranks": "[0, 1]",
+    }
+    header = {"distributedInfo": {"rank": 0, "pg_config": [{"pg_name": odd, "pg_size": odd, "ranks": [odd]}]}}
+    trace = trace_of(tmp_path / "t.json", [kt.kernel("nccl", 0, 10, **{**sound, field: odd})], header=header)
+    assert len(trace.collectives) == 1
+    assert all(rank <= LARGEST_RANK for group in trace.process_groups for rank in group.ranks)
+    assert all(isinstance(group.name, str) and (group.size or 1) <= LARGEST_RANK for group in trace.process_groups)

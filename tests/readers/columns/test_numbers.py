@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddprof.readers.columns.numbers import EXACT_FLOAT_US, InexactFloats, one_int, to_int64, to_ns
+from ddprof.readers.columns.numbers import (
+    EXACT_FLOAT_US,
+    LARGEST_RANK,
+    InexactFloats,
+    one_int,
+    one_rank,
+    to_int64,
+    to_ns,
+)
 from ddprof.tables import NULL
 
 _LIMIT_NS = int(EXACT_FLOAT_US) * 1000
@@ -58,3 +66,9 @@ def test_integers_as_text_and_out_of_range() -> None:
     assert to_int64([1, "128", 3.0, None, "x", 10159970886766084423]).tolist() == [1, 128, 3, NULL, NULL, NULL]
     assert to_int64([1, 2]).dtype == np.int64
     assert one_int(float("nan")) == NULL
+
+
+@pytest.mark.parametrize("value", [-1, LARGEST_RANK + 1, 10**40, "9" * 6000, None, True, [3], {}, float("nan"), "x"])
+def test_what_cannot_be_a_rank_is_none(value: object) -> None:
+    assert one_rank(value) is None
+    assert (one_rank(0), one_rank("12"), one_rank(LARGEST_RANK)) == (0, 12, LARGEST_RANK)

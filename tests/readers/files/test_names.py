@@ -23,6 +23,8 @@ from ddprof.readers.files.names import rank_in_name, without_stamp
         ("control.json.gz", None),
         ("llama_trace_4layers0_dim_1024.json.gz", None),
         ("franks2.json", None),
+        ("rank10000000000000000000000000000000000000000.pt.trace.json", None),
+        (f"rank{'9' * 5000}.json", None),
     ],
 )
 def test_ranks_in_names(name: str, rank: int | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddprof.model import Device
-from ddprof.readers.columns.numbers import one_int
+from ddprof.readers.columns.numbers import LARGEST_RANK, one_int, one_rank
 from ddprof.tables import NULL
 
 _KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:\s*')
@@ -74,13 +74,19 @@ class Header:
 
     @property
     def rank(self) -> int | None:
-        """The rank the profiler states; None where it is missing or negative."""
-        return _natural(self.distributed.get("rank"))
+        """The rank the profiler states; None where it is missing, negative, or too large to be believed."""
+        return one_rank(self.distributed.get("rank"))
 
     @property
     def world_size(self) -> int | None:
         """Ranks in the job, as the profiler states it."""
-        return _natural(self.distributed.get("world_size")) or None
+        return one_rank(self.distributed.get("world_size")) or None
+
+    @property
+    def unbelievable(self) -> list[str]:
+        """What is stated of the rank or of the size of the job but cannot be: "rank 1000000000"."""
+        stated = {name: one_int(self.distributed.get(name)) for name in ("rank", "world_size")}
+        return [f"{name} {number}" for name, number in stated.items() if number > LARGEST_RANK]
 
     @property
     def backend(self) -> str | None:

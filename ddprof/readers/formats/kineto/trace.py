@@ -78,6 +78,9 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     if header.stopped_early:
         effect = "the end of the device timeline is missing"
         notes.append(HealthNote(f"{source.label}: the device tracer ran out of buffers", effect))
+    if header.unbelievable:
+        issue = f"{source.label}: the header states {', '.join(header.unbelievable)}: beyond any job"
+        notes.append(HealthNote(issue, "left out; ranks are told by other evidence"))
     if not len(events):
         notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
     has_device = device_index is not None or arrows > 0

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from ddprof.plain_text import clean
+
 
 class DdprofError(Exception):
     """A failure the user can act on. `exit_code` is what the command returns (see `ddprof --help`)."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The message in one line that any terminal takes, whatever names of files are in it."""
+        return clean(super().__str__())
 
 
 class UsageError(DdprofError):

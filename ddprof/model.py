@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddprof.plain_text import clean
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Column, Schema, Table
 
@@ -134,6 +135,11 @@ class HealthNote:
     effect: str
     severity: str = "warning"  # "info" | "warning" | "error"
     rank: int | None = None
+
+    def __post_init__(self) -> None:
+        """Both texts hold names from outside: they become one line that can be written anywhere."""
+        object.__setattr__(self, "issue", clean(self.issue))
+        object.__setattr__(self, "effect", clean(self.effect))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,10 @@ MAPPED = ("analyzers", "dashboard", "workloads", "sample_traces")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
-BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
+BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"} | {
+    "plain_text",
+    "regular_files",
+}
 VOCABULARY = BASIS | {"findings"}
 FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING = (
     f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning")
@@ -32,20 +35,22 @@ PURE_REPORT = "report.model"
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
     "sidecar": set(),
-    "model": {"tables", "sidecar"},
+    "plain_text": set(),
+    "regular_files": set(),
+    "model": {"tables", "sidecar", "plain_text"},
     "tables": set(),
     "averages": set(),
     "causes": set(),
     "intervals": set(),
     "units": set(),
-    "errors": set(),
+    "errors": {"plain_text"},
     "findings": set(),
     "_version": set(),
     "hardware": {"errors"},
     RUN_FOLDER: {"_version"},
     "capture": {"errors", "_version", RUN_FOLDER},  # in the training process: never the launcher
     LAUNCHER: {"errors", "_version", RUN_FOLDER, "capture.guard"},
-    "readers": {"model", "sidecar", "tables", "units", "errors"},
+    "readers": {"model", "sidecar", "tables", "units", "errors", "plain_text", "regular_files"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ddprof.model import HealthNote
+from ddprof.plain_text import encodable
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class Source:
 
     @property
     def label(self) -> str:
-        """How messages name it: path, archive member and part."""
+        """How messages and reports name it: path, archive member and part, in text that can be written anywhere."""
         inside = f"!{self.member}" if self.member else ""
-        return f"{self.path}{inside}" + (f" [{self.part}]" if self.part else "")
+        return encodable(f"{self.path}{inside}" + (f" [{self.part}]" if self.part else ""))
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 
 from ddprof.findings import Evidence, Finding, Fix
+from ddprof.plain_text import clean as clean
 from ddprof.report.model import Calibration, Report
 from ddprof.units import format_ranks, format_share, format_us
 
@@ -16,14 +16,8 @@ PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
 _EVENT_CHARACTERS = 60
 _HIGH = 0.8
 _MEDIUM = 0.5
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 _BOUND_WORDS = {"none": "NO VERDICT", "healthy": "HEALTHY"}
-
-
-def clean(text: str) -> str:
-    """Text from a trace with control characters (escape sequences, newlines, bidi overrides) made visible as '?'."""
-    return _CONTROL.sub("?", text)
 
 
 def confidence_word(confidence: float) -> str:

@@ -9,15 +9,19 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import IO
 
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers.admission.attach import attach
 from ddprof.readers.admission.parts import split_parts
 from ddprof.readers.admission.runs import group_runs
-from ddprof.readers.admission.sniff import Sniffed, sniff
-from ddprof.readers.files.archives import is_archive, members
-from ddprof.readers.files.streams import open_blocks, open_raw
+from ddprof.readers.admission.sniff import TAR, ZIP, Sniffed, sniff
+from ddprof.readers.admission.walk import SKIPPED_SUFFIXES, walk
+from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
+from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
+from ddprof.readers.files.streams import open_raw
+from ddprof.readers.files.unpacking import ByteStream
 from ddprof.readers.format import Sample
 from ddprof.readers.formats import FORMATS
 from ddprof.readers.formats.kineto import FORMAT as KINETO
@@ -25,7 +29,8 @@ from ddprof.readers.source import Inventory, Source
 
 HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 LATE_EVENTS_BYTES = 64 << 20  # how far to look for "traceEvents" in JSON that starts with something else
-_SKIPPED_SUFFIXES = (".tmp", ".ring", ".bin", ".py", ".md", ".txt", ".log", ".html", ".csv", ".yaml", ".yml", ".sh")
+LATE_EVENTS_IN_ARCHIVE_BYTES = 2 << 30  # the same in all members of an archive together: some seconds
+_EVENTS = b'"traceEvents"'
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Found:
     source: Source
     sniffed: Sniffed
     root: str
+    looked_bytes: int  # unpacked to find that out
 
 
 def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
@@ -45,7 +51,7 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     found: list[Found] = []
     notes: list[HealthNote] = []
     for path in paths:
-        for candidate in _files(os.fspath(path)):
+        for candidate in walk(os.fspath(path), notes):
             found.extend(_look(candidate, os.fspath(path), notes))
     sources, ignored = attach([f.source for f in found if f.sniffed.format in (*FORMATS, "run_file")])
     sources, left_out = split_parts(sources)
@@ -57,87 +63,73 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     return Inventory(kept, (*notes, *run_notes), tuple(runs))
 
 
-def _files(path: str) -> Iterator[Source]:
-    """Every file under a path, in a stable order, with size and time; hidden folders are left out."""
-    if "://" in path:
-        yield from _remote_files(path)
-        return
-    path = os.path.abspath(os.path.expanduser(path))
-    if os.path.isfile(path):
-        yield _stated(path)
-        return
-    if not os.path.isdir(path):
-        raise NoUsableInput(f"{path}: no such file or folder")
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(f for f in folders if not f.startswith((".", "__")))
-        for name in sorted(names):
-            if not name.startswith("."):
-                yield _stated(os.path.join(folder, name))
-
-
-def _stated(path: str) -> Source:
-    status = os.stat(path)
-    return Source(path, "", size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
-
-
-def _remote_files(url: str) -> Iterator[Source]:
-    import fsspec
-
-    try:
-        system, root = fsspec.core.url_to_fs(url)
-        listed = system.find(root, detail=True)
-    except (OSError, ValueError, ImportError) as error:
-        raise NoUsableInput(f"{url}: cannot be read: {str(error).splitlines()[0]}") from error
-    if not listed:
-        raise NoUsableInput(f"{url}: no such file or folder")
-    for path, info in sorted(listed.items()):
-        yield Source(system.unstrip_protocol(path), "", size_bytes=int(info.get("size") or 0))
-
-
 def _look(candidate: Source, root: str, notes: list[HealthNote]) -> Iterator[Found]:
-    if candidate.path != root and candidate.path.endswith(_SKIPPED_SUFFIXES):
-        return
+    """What a file is, or, where it is an archive, each of its members, in one pass."""
     try:
-        if is_archive(candidate.path):
-            for member, size in members(candidate.path):
-                inside = replace(candidate, member=member, size_bytes=size)
-                if not member.endswith(_SKIPPED_SUFFIXES):
-                    yield _sniffed(inside, root)
-            return
-        yield _sniffed(candidate, root)
+        with open_raw(candidate.path) as stored:
+            packed = is_zip(stored.read(ZIP_MAGIC_BYTES))
+            stored.seek(0)
+            if not packed:
+                found = _sniffed(candidate, stored, root, LATE_EVENTS_BYTES)
+                packed = found.sniffed.format is None and found.sniffed.what == TAR
+                if not packed:
+                    yield found
+        if packed:
+            yield from _look_inside(candidate, root, notes)
     except (DdprofError, OSError) as error:
-        notes.append(HealthNote(str(error), "this file is left out"))
+        notes.append(HealthNote(_named(candidate, error), "this file is left out"))
 
 
-def _sniffed(source: Source, root: str) -> Found:
-    with open_blocks(source.path, source.member) as blocks:
-        head, result = b"", None
-        for block in blocks:
+def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterator[Found]:
+    """Each member of an archive. Raises OSError, in one line, where it is damaged; what was before that has come."""
+    spare_bytes = LATE_EVENTS_IN_ARCHIVE_BYTES
+    try:
+        with open_archive(archive.path) as opened:
+            for member, size_bytes in shown_members(opened):
+                inside = replace(archive, member=member, size_bytes=size_bytes)
+                if member.endswith(SKIPPED_SUFFIXES):
+                    continue
+                try:
+                    with opened.open(member) as stored:
+                        found = _sniffed(inside, stored, root, min(spare_bytes, LATE_EVENTS_BYTES))
+                except (DdprofError, OSError) as error:
+                    notes.append(HealthNote(_named(inside, error), "this file is left out"))
+                    continue
+                spare_bytes = max(0, spare_bytes - max(0, found.looked_bytes - HEAD_BYTES))
+                yield found
+    except ARCHIVE_DAMAGE as error:
+        raise OSError(f"damaged archive ({one_line(error)})") from error
+
+
+def _sniffed(source: Source, stored: IO[bytes], root: str, late_bytes: int) -> Found:
+    """What a file is. JSON objects may hold megabytes of metadata before their events: looked for in `late_bytes`."""
+    blocks = ByteStream(stored, source.label)
+    head, recent, looked_bytes, result = b"", b"", 0, None
+    for block in blocks:
+        looked_bytes += len(block)
+        if result is None:
             head += block
             if len(head) < HEAD_BYTES:
                 continue
-            result = result or sniff(Sample(head[:HEAD_BYTES]))
-            if not _may_come_later(head, result) or len(head) > LATE_EVENTS_BYTES:
-                break
-        result = result or sniff(Sample(head))
-        if result.format is None and b'"traceEvents"' in head:
-            result = Sniffed(KINETO.name, KINETO.what)
-        if head.startswith(b"PAR1") and source.member is None:
-            result = sniff(Sample(head[:HEAD_BYTES], _tail(source)))
-        if result.format is None and blocks.damage and len(head) < HEAD_BYTES:
-            result = Sniffed(None, f"{result.what}; {blocks.damage}")
-    return Found(replace(source, format=result.format or ""), result, root)
+            result, recent = sniff(Sample(head[:HEAD_BYTES])), head
+        else:
+            recent = recent[1 - len(_EVENTS) :] + block
+        has_events = _EVENTS in recent
+        if result.format is not None or has_events or not Sample(head).is_object or looked_bytes > late_bytes:
+            break
+    result, recent = (result, recent) if result else (sniff(Sample(head)), head)
+    if result.format is None and result.what not in (TAR, ZIP) and _EVENTS in recent:
+        result = Sniffed(KINETO.name, KINETO.what)
+    if head.startswith(b"PAR1") and source.member is None:
+        stored.seek(-min(source.size_bytes, HEAD_BYTES), os.SEEK_END)
+        result = sniff(Sample(head[:HEAD_BYTES], stored.read()))
+    if result.format is None and result.what != TAR and blocks.damage and len(head) < HEAD_BYTES:
+        result = Sniffed(None, f"{result.what}; {blocks.damage}")
+    return Found(replace(source, format=result.format or ""), result, root, looked_bytes)
 
 
-def _tail(source: Source) -> bytes:
-    with open_raw(source.path) as raw:
-        raw.seek(-min(source.size_bytes, HEAD_BYTES), os.SEEK_END)
-        return raw.read()
-
-
-def _may_come_later(head: bytes, result: Sniffed) -> bool:
-    """JSON objects may hold megabytes of metadata before their events."""
-    return result.format is None and head.lstrip()[:1] == b"{" and b'"traceEvents"' not in head
+def _named(source: Source, error: Exception) -> str:
+    return str(error) if isinstance(error, DdprofError) else f"{source.label}: {one_line(error)}"
 
 
 def _ignored_notes(found: list[Found]) -> list[HealthNote]:
@@ -145,7 +137,10 @@ def _ignored_notes(found: list[Found]) -> list[HealthNote]:
     notes = []
     other: Counter[str] = Counter()
     for item in found:
-        if item.sniffed.format == "execution_trace":
+        if item.source.member and item.sniffed.what in (TAR, ZIP):
+            issue = f"{item.source.label}: an archive inside an archive"
+            notes.append(HealthNote(issue, "left out: unpack the outer one"))
+        elif item.sniffed.format == "execution_trace":
             issue = f"{item.source.label}: an execution trace, which has no timeline"
             effect = "left out: capture one with torch.profiler or `ddprof run`"
             notes.append(HealthNote(issue, effect))

@@ -6,6 +6,7 @@ import os
 import re
 
 from ddprof.model import HealthNote
+from ddprof.plain_text import encodable
 from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
 from ddprof.readers.formats import FORMATS
 from ddprof.readers.source import Source
@@ -32,7 +33,7 @@ def group_runs(sources: list[Source], roots: list[str]) -> tuple[list[Run], list
         kept = _last_windows(members, notes)
         label = _label(folder, roots)
         runs.append(("/".join(p for p in (label, own) if p and p != "."), tuple(kept)))
-    return [(label or _name(members), members) for label, members in runs], notes
+    return [(encodable(label) or _name(members), members) for label, members in runs], notes
 
 
 def _name(members: tuple[Source, ...]) -> str:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ddprof.readers.files.tar_members import is_tar
 from ddprof.readers.format import Sample
 from ddprof.readers.formats import FORMATS
 
 _EXECUTION_TRACE = re.compile(rb'"nodes"\s*:.{0,4000}"(?:fw_parent|op_schema|ctrl_deps|rf_id)"', re.S)
 _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
+TAR, ZIP = "a tar archive", "a zip archive"
 _OTHER_FILES = {
     b"PAR1": "a parquet table",
     b"ARROW1": "an Arrow table",
     b"\x7fELF": "a program",
     b"\x89PNG": "a picture",
-    b"PK\x03\x04": "a zip archive",
+    b"PK\x03\x04": ZIP,
     **{b"\x80" + bytes([protocol]): "a pickle of something else" for protocol in (2, 3, 4, 5)},
 }
 
@@ -36,6 +38,8 @@ def sniff(sample: Sample) -> Sniffed:
     """Recognise a file: as one of ddprof's own, as a trace of some format, or as something else that has a name."""
     if not sample.head.strip(b"\0 \t\r\n"):
         return Sniffed(None, "an empty file")
+    if is_tar(sample.head):
+        return Sniffed(None, TAR)
     ours = _OURS.search(sample.text[:400]) if sample.is_object else None
     if ours:
         return Sniffed("run_file", f"a {ours['what'].decode()} file of ddprof")

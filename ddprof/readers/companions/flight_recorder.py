@@ -8,8 +8,9 @@ from typing import Any
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
+from ddprof.readers.files.opening import one_line
 from ddprof.readers.files.safe_pickle import UnsafePickle, load_plain
-from ddprof.readers.files.streams import one_line, read_whole
+from ddprof.readers.files.streams import read_small
 
 
 def read_flight_recorder(path: str | None) -> tuple[tuple[Mapping[str, Any], ...], list[HealthNote]]:
@@ -17,7 +18,7 @@ def read_flight_recorder(path: str | None) -> tuple[tuple[Mapping[str, Any], ...
     if path is None:
         return (), []
     try:
-        value = load_dump(read_whole(path))
+        value = load_dump(read_small(path))
     except (ValueError, NoUsableInput, UnsafePickle) as error:
         effect = "collectives are matched by order where the trace has no sequence numbers"
         return (), [HealthNote(f"{path}: not usable ({one_line(error)})", effect)]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from ddprof.errors import NoUsableInput
 from ddprof.readers.companions.lenient import parse
 from ddprof.readers.files.names import file_name
-from ddprof.readers.files.streams import read_whole
+from ddprof.readers.files.streams import read_small
 from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology
 
 _MAIN = "manifest.json"
@@ -64,7 +64,7 @@ def _remembered(path: str, size_bytes: int, mtime_ns: int) -> Manifest:
 
 def _parsed(path: str) -> Manifest:
     try:
-        return parse(read_whole(path), Manifest)[0]
+        return parse(read_small(path), Manifest)[0]
     except (ValueError, TypeError, RecursionError, NoUsableInput):
         return Manifest()
 

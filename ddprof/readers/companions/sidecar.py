@@ -5,7 +5,8 @@ from __future__ import annotations
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers.companions.lenient import parse
-from ddprof.readers.files.streams import one_line, read_whole
+from ddprof.readers.files.opening import one_line
+from ddprof.readers.files.streams import read_small
 from ddprof.sidecar import Sidecar
 
 _SHOWN = 3  # places named in one note
@@ -17,7 +18,7 @@ def read_sidecar(path: str | None) -> tuple[Sidecar, list[HealthNote]]:
     if path is None:
         return Sidecar(), []
     try:
-        sidecar, unfit = parse(read_whole(path), Sidecar)
+        sidecar, unfit = parse(read_small(path), Sidecar)
     except TypeError:
         return Sidecar(), [HealthNote(f"{path}: not a sidecar", effect)]
     except (ValueError, RecursionError, NoUsableInput) as error:

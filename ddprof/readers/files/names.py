@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ddprof.plain_text import encodable
 from ddprof.readers.columns.numbers import one_rank
 
 # Most explicit first. Digits must end at a separator, so that "rank12" is never read as rank 1.
@@ -21,8 +22,8 @@ _SUFFIX = re.compile(r"(?:\.(?:pt|trace|json|jsonl|gz|bz2|xz|sqlite|fr|pickle|pk
 
 
 def file_name(path: str) -> str:
-    """The last component of a path or URL."""
-    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+    """The last component of a path or URL, in text that can be written anywhere."""
+    return encodable(re.split(r"[/\\]", path.rstrip("/\\"))[-1])
 
 
 def stem(path: str) -> str:
@@ -54,5 +55,5 @@ _TENSORBOARD = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*?)_(?P<pid>\d+)\.\d+\.pt
 
 def host_in_name(path: str, pid: int | None) -> str | None:
     """Host in a file name written by tensorboard_trace_handler; believed only where its pid is the trace's."""
-    found = _TENSORBOARD.match(path.replace("\\", "/").rsplit("/", 1)[-1])
+    found = _TENSORBOARD.match(file_name(path))
     return found["host"] if found and pid is not None and int(found["pid"]) == pid else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -16,7 +17,7 @@ from urllib.parse import quote
 import numpy as np
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.files.streams import open_blocks, open_raw
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
@@ -28,7 +29,7 @@ def open_database(source: Source) -> Iterator[Database]:
     """The database of a source. Raises NoUsableInput, in one line, where it is none or is damaged."""
     path = _plain_path(source.path, source.member, source.mtime_ns)
     try:
-        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)) as connection:
+        with closing(sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)) as connection:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             yield Database(connection)
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
@@ -38,9 +39,8 @@ def open_database(source: Source) -> Iterator[Database]:
 @lru_cache(maxsize=4)
 def _plain_path(path: str, member: str | None, mtime_ns: int) -> str:
     """The path itself, or an unpacked copy that lives as long as this process (one per file, for all its parts)."""
-    local = Path(path)
-    if member is None and local.is_file():
-        with local.open("rb") as file:
+    if member is None and "://" not in path:
+        with open_raw(path) as file:
             if file.read(len(MAGIC)) == MAGIC:
                 return path
     folder = tempfile.mkdtemp(prefix="ddprof-")

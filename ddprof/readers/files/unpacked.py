@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ddprof.readers.files.archives import is_archive, members
-from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
+from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
+from ddprof.readers.files.streams import open_raw
+from ddprof.readers.files.tar_members import is_tar
+from ddprof.readers.files.unpacking import ByteStream
 
 
 def exceeds(paths: Sequence[str], most_bytes: int) -> bool:
@@ -23,12 +26,18 @@ def exceeds(paths: Sequence[str], most_bytes: int) -> bool:
 
 def _block_bytes(path: str) -> Iterator[int]:
     """Sizes of the unpacked blocks of a file; of an archive its own first, so that its list is known to be short."""
-    yield from _sizes(path, None)
-    if is_archive(path):
-        for member, _ in members(path):
-            yield from _sizes(path, member)
-
-
-def _sizes(path: str, member: str | None) -> Iterator[int]:
-    with open_blocks(path, member) as blocks:
-        yield from (len(block) for block in blocks)
+    with open_raw(path) as raw:
+        packed = is_zip(raw.read(ZIP_MAGIC_BYTES))
+        raw.seek(0)
+        for at, block in enumerate(ByteStream(raw, path)):
+            packed |= not at and is_tar(block)
+            yield len(block)
+    if not packed:
+        return
+    try:
+        with open_archive(path) as archive:
+            for member, _ in shown_members(archive):
+                with archive.open(member) as stored:
+                    yield from (len(block) for block in ByteStream(stored, member))
+    except ARCHIVE_DAMAGE as error:
+        raise OSError(f"{path}: damaged archive ({one_line(error)})") from error

@@ -22,7 +22,7 @@ from ddprof.readers.columns.numbers import one_int
 from ddprof.readers.companions.flight_recorder import entries, load_dump
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.safe_pickle import UnsafePickle
-from ddprof.readers.files.streams import read_whole
+from ddprof.readers.files.streams import read_small
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
@@ -38,7 +38,7 @@ def read_dump(source: Source) -> RankTrace:
     Raises NoUsableInput where the dump is unusable.
     """
     try:
-        dump = load_dump(read_whole(source.path, source.member))
+        dump = load_dump(read_small(source.path, source.member))
     except (ValueError, UnsafePickle) as error:
         raise NoUsableInput(f"{source.label}: not a usable flight-recorder dump ({error})") from error
     issued = entries(dump)

@@ -1,18 +1,23 @@
-"""Archives are folders, and damaged ones are one line."""
+"""Archives are folders, read in one pass, and damaged ones are one line."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import tarfile
 import zipfile
 from pathlib import Path
 from random import Random
 
+import kineto_text as kt
 import pytest
-from run_folders import rank_file, ranks_of, read_all
+from run_folders import EVENTS, rank_file, ranks_of, read_all
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
+from ddprof.readers.files import archives, unpacking
+from ddprof.readers.files.streams import open_blocks, read_small
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"])
@@ -53,3 +58,90 @@ def test_archives_are_folders(tmp_path: Path, kind: str) -> None:
     assert [t.identity.rank for t in read_all(inventory)] == [0, 1]
     assert [size for _, size in ranks_of(inventory)] == [2]
     assert inventory.sources[0].label.endswith("!run/rank0.json")
+
+
+def _tar(path: Path, contents: dict[str, bytes], kind: str = "") -> Path:
+    with tarfile.open(path, f"w:{kind}") as tar:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def _zip(path: Path, contents: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    return path
+
+
+TRACE = kt.render(EVENTS)
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
+def test_every_byte_is_read_once_for_the_look_and_once_for_the_traces(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = {f"rank{r:04}.json": TRACE for r in range(300)}
+    path = _zip(tmp_path / "a", contents) if kind == "zip" else _tar(tmp_path / "a", contents, kind[4:])
+    opened: list[str] = []
+    make = archives._opened
+    monkeypatch.setattr(archives, "_opened", lambda path: opened.append(path) or make(path))
+    assert len(read_all(discover([path]))) == 300
+    assert len(opened) <= 2
+
+
+def test_members_in_any_order(tmp_path: Path) -> None:
+    path = str(_tar(tmp_path / "a", {name: name.encode() for name in "abc"}, "gz"))
+    assert [read_small(path, name) for name in "cabbca"] == [name.encode() for name in "cabbca"]
+
+
+def test_what_lies_before_the_damage_of_an_archive_is_read(tmp_path: Path) -> None:
+    filler = Random(0).randbytes(300_000)
+    path = _tar(tmp_path / "a.tar.gz", {"rank0.json": TRACE, "filler": filler, "rank1.json": TRACE}, "gz")
+    path.write_bytes(path.read_bytes()[:200_000])
+    inventory = discover([path])
+    assert [s.member for s in inventory.sources] == ["rank0.json"]
+    assert any("damaged archive (the compressed data ends early)" in note.issue for note in inventory.health)
+
+
+def test_a_header_that_is_damaged_is_not_the_end_of_the_archive(tmp_path: Path) -> None:
+    path = _tar(tmp_path / "a.tar", {"rank0.json": TRACE, "rank1.json": TRACE})
+    content = bytearray(path.read_bytes())
+    content[content.index(b"rank1")] ^= 1
+    path.write_bytes(content)
+    assert any("damaged archive (bad checksum)" in note.issue for note in discover([path]).health)
+
+
+def test_archives_in_archives_are_said(tmp_path: Path) -> None:
+    inner = _zip(tmp_path / "inner", {"rank1.json": TRACE}).read_bytes()
+    packed = gzip.compress(_tar(tmp_path / "inner.tar", {"rank2.json": TRACE}).read_bytes())
+    inventory = discover([_zip(tmp_path / "outer", {"rank0.json": TRACE, "in.zip": inner, "in.tgz": packed})])
+    assert [s.member for s in inventory.sources] == ["rank0.json"]
+    assert sorted(note.issue.partition("!")[2] for note in inventory.health) == [
+        "in.tgz: an archive inside an archive",
+        "in.zip: an archive inside an archive",
+    ]
+
+
+def test_more_members_than_any_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 2)
+    inventory = discover([_tar(tmp_path / "a.tar", {f"rank{r}.json": TRACE for r in range(4)})])
+    assert len(inventory.sources) == 2
+    assert any("more than 2 files in one archive" in note.issue for note in inventory.health)
+
+
+def test_a_bomb_is_unpacked_no_further_than_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "FREE_BYTES", 1 << 20)
+    zeros = b"{" + bytes(20 << 20)
+    (tmp_path / "bomb.json").write_bytes(bz2.compress(zeros))
+    _zip(tmp_path / "bomb.zip", {"rank0.json": TRACE, "rank1.json": zeros})
+    _tar(tmp_path / "bomb.tar.bz2", {"rank0.json": TRACE, "rank1.json": zeros}, "bz2")
+    with open_blocks(str(tmp_path / "bomb.json")) as blocks:
+        assert sum(map(len, blocks)) < 2 << 20
+        assert blocks.damage == "it unpacks to more than 250 times its size: the rest is not read"
+    inventory = discover([tmp_path])
+    assert [s.member for s in inventory.sources] == ["rank0.json", "rank0.json"]
+    said = [note.issue for note in inventory.health]
+    assert sum("unpacks to more than 250 times its size" in issue for issue in said) >= 2

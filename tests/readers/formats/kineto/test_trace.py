@@ -16,7 +16,7 @@ from kineto_traces import times, trace_of
 from malformed import broken, healthy, issues
 
 from ddprof.readers import Source, read
-from ddprof.readers.files import streams
+from ddprof.readers.files import unpacking
 from ddprof.tables import NULL
 
 
@@ -84,8 +84,8 @@ def test_round_trip_of_random_events_in_random_layouts(
     content = kt.render(events, layout)
     path.write_bytes(gzip.compress(content) if pack else content)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "BLOCK_BYTES", block)
-        patch.setattr(streams, "_RAW_BYTES", block)
+        patch.setattr(unpacking, "BLOCK_BYTES", block)
+        patch.setattr(unpacking, "_RAW_BYTES", block)
         trace = read(Source(str(path), "kineto"))
     wanted = [(e["name"], ns(e["ts"]), ns(e["dur"]), e["args"]["correlation"]) for e in events]
     assert times(trace) == sorted(wanted, key=lambda e: (e[1], -e[2])) or sorted(times(trace)) == sorted(wanted)

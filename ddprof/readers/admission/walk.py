@@ -1,0 +1,91 @@
+"""From what the user typed to files: folders walked, links followed as `cat` would, all else than files left out."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import HealthNote
+from ddprof.readers.files.opening import UNREADABLE, one_line
+from ddprof.readers.source import Source
+from ddprof.regular_files import kind_words
+
+# Written by capture while it runs, or by people: no traces, and not worth a note each.
+SKIPPED_SUFFIXES = (".tmp", ".ring", ".bin", ".py", ".md", ".txt", ".log", ".html", ".csv", ".yaml", ".yml", ".sh")
+_LEFT_OUT = "left out"
+_LOCAL = "file://"
+
+
+def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
+    """Every file under a path, in a stable order, with size and time; hidden ones and other folders' links left out.
+
+    What cannot be read, or is no regular file, becomes a note. Raises NoUsableInput where that is the path itself.
+    """
+    if "://" in path and not path.startswith(_LOCAL):
+        yield from _remote_files(path)
+        return
+    path, mode, given = _given(path.removeprefix(_LOCAL))
+    if not stat.S_ISDIR(mode):
+        yield given
+        return
+
+    def unreadable(error: OSError) -> None:
+        notes.append(HealthNote(f"{error.filename}: this folder cannot be read: {one_line(error)}", _LEFT_OUT))
+
+    for folder, folders, names in os.walk(path, onerror=unreadable):
+        folders[:] = sorted(f for f in folders if not f.startswith((".", "__")))
+        for name in sorted(names):
+            if not name.startswith("."):
+                yield from _stated(os.path.join(folder, name), notes)
+
+
+def _given(path: str) -> tuple[str, int, Source]:
+    """A path of the user's: absolute, with its mode."""
+    try:
+        path = os.path.abspath(os.path.expanduser(path))
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoUsableInput(f"{path}: no such file or folder") from error
+    except (OSError, ValueError) as error:
+        raise NoUsableInput(f"{path}: cannot be read: {one_line(error)}") from error
+    if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+        raise NoUsableInput(f"{path}: {kind_words(status.st_mode)}, neither a file nor a folder")
+    return path, status.st_mode, _source(path, status)
+
+
+def _source(path: str, status: os.stat_result) -> Source:
+    return Source(path, "", size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
+
+
+def _stated(path: str, notes: list[HealthNote]) -> Iterator[Source]:
+    """A file that a folder lists: looked at once, so that what vanishes or is no file costs itself alone."""
+    is_link = os.path.islink(path)
+    if path.endswith(SKIPPED_SUFFIXES) and not is_link:
+        return
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        gone = isinstance(error, FileNotFoundError)
+        why = ("a link to nothing" if is_link else "vanished") if gone else f"cannot be read: {one_line(error)}"
+        notes.append(HealthNote(f"{path}: {why}", _LEFT_OUT, "info" if gone else "warning"))
+        return
+    if not stat.S_ISREG(status.st_mode):
+        notes.append(HealthNote(f"{path}: {kind_words(status.st_mode)}, not a regular file", _LEFT_OUT, "info"))
+    elif not path.endswith(SKIPPED_SUFFIXES):
+        yield _source(path, status)
+
+
+def _remote_files(url: str) -> Iterator[Source]:
+    import fsspec
+
+    try:
+        system, root = fsspec.core.url_to_fs(url)
+        listed = system.find(root, detail=True)
+    except UNREADABLE as error:
+        raise NoUsableInput(f"{url}: cannot be read: {one_line(error)}") from error
+    if not listed:
+        raise NoUsableInput(f"{url}: no such file or folder")
+    for path, info in sorted(listed.items()):
+        yield Source(system.unstrip_protocol(path), "", size_bytes=int(info.get("size") or 0))

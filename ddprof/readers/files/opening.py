@@ -1,0 +1,39 @@
+"""Files and fsspec URLs as they are stored, and what goes wrong with them in one line."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from typing import IO
+
+from ddprof.regular_files import open_regular
+
+# What damage raises in an archive; RuntimeError: a member with a password, packed in a way unknown to zipfile, or
+# headers of headers; the others: numbers in headers that are none, or not believable.
+ARCHIVE_DAMAGE = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError),
+    *(ValueError, KeyError, OverflowError),
+)
+UNREADABLE = (OSError, ImportError, *ARCHIVE_DAMAGE)
+
+
+def open_file(path: str) -> IO[bytes]:
+    """A regular local file or an fsspec URL, opened for reading as it is stored.
+
+    Raises OSError, ValueError or ImportError (no package for the URL's protocol).
+    """
+    if "://" not in path:
+        return open_regular(path)
+    import fsspec  # a tenth of the start-up time of an analysis, for those who read from elsewhere
+
+    opened: IO[bytes] = fsspec.open(path, "rb", compression=None).open()
+    return opened
+
+
+def one_line(error: BaseException) -> str:
+    """What the error says, its first line: those of tarfile have one for each kind of packing."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).splitlines()[0]

@@ -1,0 +1,129 @@
+"""Tar files, packed or not: members come in their order; in a packed file one that has passed means to start again."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from typing import IO, Any, cast
+
+from ddprof.readers.files.unpacking import ByteStream
+
+MAX_HEADER_BYTES = 1 << 20  # names and attributes of one member; a path has 4 KB at most
+_MAGIC = b"ustar"
+_MAGIC_AT = 257
+_SPARE_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+_LONG_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_ENDS = (tarfile.EmptyHeaderError, tarfile.EOFHeaderError)  # type: ignore[attr-defined]
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether unpacked bytes are those of a tar file."""
+    return head[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC
+
+
+class TarMembers:
+    """A tar file whose stored bytes are `outer`. Raises ReadError, OSError or ValueError where it is damaged."""
+
+    def __init__(self, outer: IO[bytes], label: str) -> None:
+        self._outer, self._label = outer, label
+        self._is_plain = is_tar(outer.read(tarfile.BLOCKSIZE))
+        self._start()
+
+    def _start(self) -> None:
+        self._outer.seek(0)
+        unpacked = self._outer if self._is_plain else _Forward(ByteStream(self._outer, self._label))
+        self._tar = tarfile.TarFile(fileobj=cast(Any, unpacked), mode="r", tarinfo=_Header)
+        self._seen: dict[str, tarfile.TarInfo] = {}
+        self._untouched: tarfile.TarInfo | None = None  # the last header that was read, its content not yet
+
+    def members(self) -> Iterator[tuple[str, int]]:
+        """Name and size in bytes, in the order of the archive; of members of one name the first.
+
+        Links, and files with holes, which claim any size, are left out.
+        """
+        if self._seen:
+            self._start()
+        while (member := self._next()) is not None:
+            yield member.name, member.size
+
+    def open(self, name: str) -> IO[bytes]:
+        """A member, until the next one is asked for. Raises KeyError where there is none of this name."""
+        member = self._seen.get(name)
+        if member is not None and member is not self._untouched and not self._is_plain:
+            self._start()
+            member = None
+        while member is None:
+            found = self._next()
+            if found is None:
+                raise KeyError(f"no file {name} in the archive")
+            member = found if found.name == name else None
+        self._untouched = None
+        opened = self._tar.extractfile(member)
+        assert opened is not None  # regular files have content
+        return opened
+
+    def close(self) -> None:
+        """Close the file underneath."""
+        self._outer.close()
+
+    def _next(self) -> tarfile.TarInfo | None:
+        while (member := self._tar.next()) is not None:
+            if member.isreg() and not member.issparse() and member.name not in self._seen:
+                self._seen[member.name] = self._untouched = member
+                return member
+        return None
+
+
+class _Header(tarfile.TarInfo):
+    """A header whose damage is not taken for the end of the archive, and that claims no memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        try:
+            header = super().frombuf(buf, encoding, errors)
+        except _ENDS:
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from error
+        if header.type in (*_SPARE_HEADERS, *_LONG_NAMES) and header.size > MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {header.size} bytes")
+        return header
+
+
+class _Forward(io.RawIOBase):
+    """The blocks of a stream as a file that is read forward. Raises ReadError where the packing is damaged."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream, self._blocks = stream, iter(stream)
+        self._held, self._at = memoryview(b""), 0
+
+    def read(self, size: int = -1) -> bytes:
+        """`size` bytes, fewer at the end."""
+        return b"".join(self._parts(size))
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Forward, to an offset from the start."""
+        if whence != io.SEEK_SET or offset < self._at:
+            raise io.UnsupportedOperation("a packed tar file is read forward")
+        for _ in self._parts(offset - self._at):
+            pass
+        return self._at
+
+    def tell(self) -> int:
+        """Bytes read or passed so far."""
+        return self._at
+
+    def _parts(self, size: int) -> Iterator[memoryview]:
+        end = self._at + size
+        while self._at < end:
+            if not self._held:
+                self._held = memoryview(next(self._blocks, b""))
+            if not self._held:
+                if self._stream.damage:
+                    raise tarfile.ReadError(self._stream.damage)
+                return
+            part = self._held[: end - self._at]
+            self._held = self._held[len(part) :]
+            self._at += len(part)
+            yield part

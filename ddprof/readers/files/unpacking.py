@@ -1,0 +1,116 @@
+"""Packed bytes as a stream of blocks of unpacked ones: how they are packed is decided by the first bytes."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import IO, Any
+
+from ddprof.errors import NoUsableInput
+
+# Three times as fast as the standard library's, and optional.
+_ZLIB: Any = import_module("isal.isal_zlib") if find_spec("isal") else zlib
+
+BLOCK_BYTES = 1 << 18  # text and the objects made of it stay within a core's cache: a tenth faster than 1 MB
+_RAW_BYTES = 1 << 18
+# Traces pack 10 to 60 times (xz); zeros 1,000 times by gzip and 100,000 times by bzip2. What packs better than this is
+# made to fill memory, or is nothing that anybody wants analyzed.
+MAX_RATIO = 250
+FREE_BYTES = 256 << 20  # unpacked, whatever the ratio: read in seconds, one block at a time
+MAX_DICTIONARY_BYTES = 256 << 20  # `xz -9` needs 65 MiB; the header may ask for 4 GiB
+_GZIP = b"\x1f\x8b"
+_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
+    (_GZIP, lambda: _ZLIB.decompressobj(31)),
+    (b"BZh", bz2.BZ2Decompressor),
+    (b"\xfd7zXZ\x00", lambda: lzma.LZMADecompressor(memlimit=MAX_DICTIONARY_BYTES)),
+)
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
+    """Whether so much came out of so little that the rest is not worth unpacking."""
+    return unpacked_bytes > max(FREE_BYTES, MAX_RATIO * packed_bytes)
+
+
+class ByteStream:
+    """Iterates over the unpacked content in blocks of about 256 KB.
+
+    `damage` is set when the packing ends early or breaks; everything unpacked before that has then been yielded.
+    """
+
+    def __init__(self, raw: IO[bytes], label: str) -> None:
+        self._raw, self._label = raw, label
+        self.damage: str | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        head = self._raw.read(_RAW_BYTES)
+        if head.startswith(_ZSTD):
+            raise NoUsableInput(f"{self._label}: zstd is not supported: unpack it with 'zstd -d' first")
+        blocks = self._unpack(head)
+        first = next(blocks, b"")
+        for bom, encoding in _UTF16.items():
+            if first.startswith(bom):
+                return _transcode(first[len(bom) :], blocks, encoding)
+        return _chain(first, blocks)
+
+    def _unpack(self, head: bytes) -> Iterator[bytes]:
+        for magic, make in _DECOMPRESSORS:
+            if head.startswith(magic):
+                return self._decompress(head, magic, make)
+        return self._plain(head)
+
+    def _plain(self, head: bytes) -> Iterator[bytes]:
+        yield head
+        while block := self._raw.read(BLOCK_BYTES):
+            yield block
+
+    def _decompress(self, head: bytes, magic: bytes, make: Callable[[], Any]) -> Iterator[bytes]:
+        """Every member of a compressed file, as far as it is sound."""
+        unpacker, data, packed_bytes, unpacked_bytes = make(), head, len(head), 0
+        while True:
+            try:
+                block = unpacker.decompress(data, BLOCK_BYTES)
+            except (OSError, zlib.error, _ZLIB.error, lzma.LZMAError, EOFError) as error:
+                self.damage = f"the compressed data is damaged ({error})"
+                return
+            if block:
+                yield block
+                unpacked_bytes += len(block)
+                if is_bomb(packed_bytes, unpacked_bytes):
+                    self.damage = f"it unpacks to more than {MAX_RATIO} times its size: the rest is not read"
+                    return
+            if unpacker.eof:
+                data = unpacker.unused_data.lstrip(b"\0")
+                if not data:
+                    data = self._raw.read(_RAW_BYTES)
+                    packed_bytes += len(data)
+                if not data.startswith(magic):
+                    self.damage = "data after the end of the compressed part was ignored" if data else None
+                    return
+                unpacker = make()
+                continue
+            data = getattr(unpacker, "unconsumed_tail", b"")
+            if not data and getattr(unpacker, "needs_input", True):
+                data = self._raw.read(_RAW_BYTES)
+                packed_bytes += len(data)
+                if not data:
+                    self.damage = "the compressed data ends early"
+                    return
+
+
+def _chain(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from blocks
+
+
+def _transcode(first: bytes, blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    yield decoder.decode(first).encode()
+    for block in blocks:
+        yield decoder.decode(block).encode()

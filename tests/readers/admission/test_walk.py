@@ -1,0 +1,98 @@
+"""Whatever lies in a folder, the files that can be read are; all else costs itself alone, and is said."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from run_folders import rank_file
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers import discover, read
+
+
+def _socket(path: Path) -> None:
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(path))
+    bound.close()
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _dangling(path: Path) -> None:
+    path.symlink_to("gone")
+
+
+ODD: list[tuple[str, Callable[[Path], None], str]] = [
+    ("rank1.json", os.mkfifo, "a named pipe, not a regular file"),
+    ("rank1.json", _socket, "a socket, not a regular file"),
+    ("rank1.json", _device, "a device, not a regular file"),
+    ("rank1.json", _loop, "cannot be read: Too many levels of symbolic links"),
+    ("notes.txt", _dangling, "a link to nothing"),
+    ("latest", _dangling, "a link to nothing"),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "words"), ODD)
+def test_what_is_no_file_is_left_out_and_named(
+    tmp_path: Path, name: str, make: Callable[[Path], None], words: str
+) -> None:
+    rank_file(tmp_path / "rank0.json", 0)
+    make(tmp_path / name)
+    inventory = discover([tmp_path])
+    assert [Path(s.path).name for s in inventory.sources] == ["rank0.json"]
+    assert [f"{tmp_path / name}: {words}"] == [note.issue for note in inventory.health]
+
+
+@pytest.mark.parametrize(("name", "make", "words"), ODD[:4])
+def test_given_by_name_it_is_one_line(tmp_path: Path, name: str, make: Callable[[Path], None], words: str) -> None:
+    make(tmp_path / name)
+    with pytest.raises(NoUsableInput, match=words.partition(",")[0]):
+        discover([tmp_path / name])
+
+
+def test_what_vanishes_while_it_is_looked_for_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank_file(tmp_path / "rank0.json", 0)
+    rank_file(tmp_path / "rank1.json", 1)
+    look = os.stat
+
+    def stat(path: str | Path, **how: object) -> os.stat_result:
+        if str(path).endswith("rank1.json"):
+            os.unlink(path)
+        return look(path)
+
+    monkeypatch.setattr(os, "stat", stat)
+    inventory = discover([tmp_path])
+    assert [note.issue for note in inventory.health] == [f"{tmp_path}/rank1.json: vanished"]
+
+
+def test_what_vanishes_before_it_is_read_is_one_line(tmp_path: Path) -> None:
+    (source,) = discover([rank_file(tmp_path / "rank0.json", 0)]).sources
+    os.unlink(source.path)
+    with pytest.raises(NoUsableInput, match="No such file or directory"):
+        read(source)
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.json", b"new\nline \x1b[31m.json"])
+def test_any_name_of_a_file_works_and_can_be_written(tmp_path: Path, name: bytes) -> None:
+    path = os.fsdecode(os.path.join(os.fsencode(tmp_path), name))
+    rank_file(Path(path), 0)
+    inventory = discover([tmp_path])
+    trace = read(inventory.sources[0])
+    for text in (trace.path, trace.identity.host or "", inventory.runs[0][0]):
+        text.encode()
+    assert all(note.issue.isprintable() for note in trace.health)
+
+
+def test_a_local_url_is_a_path(tmp_path: Path) -> None:
+    rank_file(tmp_path / "rank0.json", 0)
+    assert [s.path for s in discover([f"file://{tmp_path}"]).sources] == [f"{tmp_path}/rank0.json"]

@@ -18,7 +18,6 @@ import statistics
 import sys
 import threading
 import time
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -95,15 +94,15 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     from ddprof.analyzers.replay.critical import CRITICAL
     from ddprof.dashboard.runs.open_run import OpenRun
     from ddprof.dashboard.runs.served import Runs
+    from ddprof.dashboard.server.guard import Access
     from ddprof.dashboard.server.http import make_server
     from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 
     ranks = tuple(sorted({lane.rank for lane in timeline.lanes}))
     report = Report(RunInfo(len(ranks), ranks), Steps(1, "none", 1.0), Ledger(), Verdict("none", "synthetic slices"))
     nothing = LoadedRun("synthetic slices", None, ())  # type: ignore[arg-type]  # only that there is a run is asked
-    known = OrderedDict({frozenset[int](): timeline})
-    opened = OpenRun(report, nothing, _timelines=known, _critical=CRITICAL.empty())
-    server = make_server(Runs([], [opened]), "127.0.0.1", 0)
+    opened = OpenRun(report, nothing, _timeline=timeline, _critical=CRITICAL.empty())
+    server = make_server(Runs([], [opened]), 0, Access())
     threading.Thread(target=server.serve_forever, daemon=True).start()
     driver = chromium()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import flask
@@ -14,12 +15,13 @@ from ddprof.dashboard.pages import live, what_if
 from ddprof.dashboard.pages.cards import aria, notice
 from ddprof.dashboard.pages.catalogue import PAGES, page_at
 from ddprof.dashboard.runs.served import Runs
-from ddprof.dashboard.runs.view import View, parse_query, run_number
-from ddprof.dashboard.server.guard import protect
+from ddprof.dashboard.runs.view import View, parse_query, view_of
+from ddprof.dashboard.server.boundary import bound
+from ddprof.dashboard.server.guard import Access, protect
 from ddprof.dashboard.server.routes import routes
 from ddprof.dashboard.server.scripts import add_scripts, address, styles
 from ddprof.dashboard.server.uploads import upload_route
-from ddprof.errors import DdprofError
+from ddprof.errors import DdprofError, UsageError
 from ddprof.report import phrases
 from ddprof.report.html.style import STYLE
 
@@ -43,8 +45,8 @@ _PAGE = """<!DOCTYPE html>
 </html>"""
 
 
-def create_app(runs: Runs, token: str | None = None, upload_bytes: int = 0) -> Dash:
-    """The application for some runs. With `token`, requests without it are refused.
+def create_app(runs: Runs, access: Access, upload_bytes: int = 0) -> Dash:
+    """The application for some runs, for whom `access` lets in.
 
     `upload_bytes`: the largest upload that may add runs; 0: none.
     """
@@ -64,7 +66,8 @@ def create_app(runs: Runs, token: str | None = None, upload_bytes: int = 0) -> D
     add_scripts(app.server)
     if upload_bytes:
         app.server.register_blueprint(upload_route(runs, upload_bytes))
-    protect(app.server, token, app.csp_hashes(), upload_bytes)
+    protect(app.server, access, app.csp_hashes())
+    bound(app, upload_bytes)
     return app
 
 
@@ -124,7 +127,8 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int) -> None:
 
     @app.callback(Output("live", "children"), Input("live-clock", "n_intervals"), State("address", "search"))
     def watch(_: int | None, search: str | None) -> list[Component]:
-        return live.inside(make_view(runs, search or ""))
+        view = make_view(runs, search or "")
+        return or_notice(lambda: live.inside(view))
 
     client: Any = app  # this method of Dash has no types
     client.clientside_callback(
@@ -139,18 +143,26 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int) -> None:
 
 
 def make_view(runs: Runs, search: str, upload_bytes: int = 0) -> View:
-    """What an address asks for, in the theme of the browser that asks."""
-    query = parse_query(search)
+    """What an address asks for, in the theme of the browser that asks; the first run where the address is malformed."""
+    try:
+        query = parse_query(search)
+    except UsageError:
+        query = {}
     dark = flask.has_request_context() and flask.request.cookies.get(THEME_COOKIE) == "dark"
-    return View(runs.open_runs[run_number(query, len(runs.open_runs))], query, runs.open_runs, dark, upload_bytes)
+    return view_of(runs.open_runs, query, dark, upload_bytes)
 
 
 def page_content(view: View, path: str) -> list[Component]:
     """The page, or one line that says what is wrong with the request."""
+    return or_notice(lambda: page_at(path).content(view))
+
+
+def or_notice(content: Callable[[], list[Component]]) -> list[Component]:
+    """Some content, or one line that says why there is none."""
     try:
-        return page_at(path).content(view)
+        return content()
     except DdprofError as error:
-        return [notice(str(error), "error")]
+        return [notice(phrases.clean(str(error)), "error")]
 
 
 def _top(view: View, runs: Runs) -> list[Component]:

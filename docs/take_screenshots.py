@@ -29,6 +29,7 @@ from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.live import running_ranks
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
+from ddprof.dashboard.server.guard import Access
 from ddprof.dashboard.server.http import make_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,7 +83,7 @@ def browser() -> Iterator[Any]:
 @contextmanager
 def served(open_runs: list[OpenRun]) -> Iterator[str]:
     """The address of a dashboard of these runs."""
-    server = make_server(Runs([], open_runs), "127.0.0.1", 0, None, UPLOAD_BYTES)
+    server = make_server(Runs([], open_runs), 0, Access(), UPLOAD_BYTES)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -73,9 +73,13 @@ ALLOWED: dict[str, set[str]] = {
 FREE = {"cli"}  # a command may import everything, lazily
 LAZY_ALLOWED = {"cli", "ddprof", "pytest_plugin", "api"}  # units whose functions may import ddprof modules
 # Broad guards live only where the tool runs inside somebody else's process: the guard, and the start-up shim that is
-# copied out of the package and so can import nothing of it before it has found it.
+# copied out of the package and so can import nothing of it before it has found it. The dashboard has one for what it is
+# given while it runs (uploads, a folder that changes): it goes on serving the runs that it has.
 SHIM = "capture._sitecustomize"
-BROAD_GUARDS = {"capture.guard", SHIM, "readers.files.safe_pickle"}  # a damaged pickle raises anything
+BROAD_GUARDS = {
+    *("capture.guard", SHIM, "dashboard.runs.attempt"),
+    "readers.files.safe_pickle",  # a damaged pickle raises anything
+}
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
 OTHERS: dict[str, set[str]] = {
@@ -89,7 +93,7 @@ OTHERS: dict[str, set[str]] = {
     FACTS: {"numpy", "msgspec"},
     **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING)},
     "report": {"numpy", "rich"},
-    "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug"},
+    "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas"},
     "cli": {"click", "rich"},
     "bench": {"numpy", "msgspec", "psutil"},

@@ -23,6 +23,9 @@ from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
 from ddprof.findings import Candidate, Change, Recoverable
 
+MAX_KNOWN = (
+    10_000  # replays remembered: a report makes some hundreds, the sliders of a page that is open for days no end
+)
 LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards such traces)
 
 
@@ -55,14 +58,18 @@ class Pricer:
     def _predicted_us(self, baseline: Baseline, changes: tuple[Change, ...]) -> float:
         if not changes or baseline.outcome.span_ns <= 0:
             return baseline.step_us
-        if (baseline, changes) not in self._known_us:
-            wanted = with_implied(changes)
-            peers = as_peers(wanted, self.graph, self.measures)
-            scenario = baseline.under(self.graph, scenario_of(wanted, self.graph, self.measures), peers)
-            outcome = self._simulated(wanted, scenario, baseline)
-            step_us = baseline.step_us * outcome.relative_to(baseline.outcome)
-            self._known_us[baseline, changes] = at_rates(wanted, step_us, self.measures)
-        return self._known_us[baseline, changes]
+        known_us = self._known_us.get((baseline, changes))
+        if known_us is not None:
+            return known_us
+        wanted = with_implied(changes)
+        peers = as_peers(wanted, self.graph, self.measures)
+        scenario = baseline.under(self.graph, scenario_of(wanted, self.graph, self.measures), peers)
+        outcome = self._simulated(wanted, scenario, baseline)
+        step_us = at_rates(wanted, baseline.step_us * outcome.relative_to(baseline.outcome), self.measures)
+        if len(self._known_us) >= MAX_KNOWN:
+            self._known_us.clear()
+        self._known_us[baseline, changes] = step_us
+        return step_us
 
     def _simulated(self, changes: tuple[Change, ...], scenario: Scenario, baseline: Baseline) -> Outcome:
         if self.hosts:

@@ -92,8 +92,8 @@ def _hosts(hosts: Sequence[HostNow]) -> Exhibit:
     for host in hosts:
         rows.append((f"{clean(host.host)}: CPU", host.cpu_percent, host.memory_used_bytes, host.memory_total_bytes))
         for gpu in host.gpus:
-            where = f"{clean(host.host)}: GPU {gpu.get('index')}"
-            rows.append((where, gpu.get("busy_percent"), gpu.get("used_bytes"), gpu.get("total_bytes")))
+            where = f"{clean(host.host)}: GPU {gpu.index}"
+            rows.append((where, gpu.busy_percent, gpu.used_bytes, gpu.total_bytes))
     used = [h.memory_used_bytes for h in hosts if h.memory_used_bytes is not None]
     reading = "Newest sample of each host" + (f"; host memory up to {format_bytes(max(used))}." if used else ".")
     return Exhibit("live-hosts", "How busy and how full are hosts and devices?", reading, sheet(columns, rows))

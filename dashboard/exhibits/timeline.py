@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddprof.dashboard.runs.view import View, parse_numbers
+from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.units import format_us
 
 FEW_RANKS = 4  # up to here all lanes of all ranks are shown; above it a rank is one line until it is opened
+MAX_TIME_US = 1e15  # 30 years; also keeps infinity and NaN out of the page's JSON
 
 
 def configuration(view: View) -> dict[str, Any]:
@@ -49,15 +50,23 @@ def configuration(view: View) -> dict[str, Any]:
 
 def _range(view: View) -> dict[str, float | None]:
     """The window of the address: from/to in us, or the steps of the filter."""
-    try:
-        return {"from_us": float(view.query["from"]), "to_us": float(view.query["to"])}
-    except (KeyError, ValueError):
-        pass
-    chosen = parse_numbers(view.query.get("steps", ""))
+    stated = _time_us(view.query.get("from", "")), _time_us(view.query.get("to", ""))
+    if None not in stated:
+        return {"from_us": stated[0], "to_us": stated[1]}
+    chosen = view.steps
     inside = [s for i, s in enumerate(view.opened.timeline.steps) if chosen and i in chosen]
     if not inside:
         return {"from_us": None, "to_us": None}
     return {"from_us": min(s[1] for s in inside) / 1e3, "to_us": max(s[2] for s in inside) / 1e3}
+
+
+def _time_us(text: str) -> float | None:
+    """A time of the address; None for what is no time that a run can have."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) <= MAX_TIME_US else None
 
 
 def reading(view: View) -> str:

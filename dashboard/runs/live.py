@@ -5,17 +5,48 @@ Bounded: each rank's ring is read for its last 64 steps, each host's counters fo
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from msgspec import DecodeError, Struct, field
+from msgspec.json import Decoder
 
 from ddprof.capture.files.layout import COUNTERS_SUFFIX
 from ddprof.capture.launcher.live import LiveRank, read_ranks
 from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
+from ddprof.sidecar import Real, Whole
 
 TAIL_BYTES = 64_000  # of a counters file: some minutes of lines
 COUNTERS = f"host.*{COUNTERS_SUFFIX}"
+
+
+class GpuNow(Struct, frozen=True):
+    """One device: utilisation in percent, memory in bytes; None where it is not measured."""
+
+    index: Whole | None = None
+    busy_percent: Real | None = None
+    used_bytes: Whole | None = None
+    total_bytes: Whole | None = None
+
+
+class _Cpu(Struct, frozen=True):
+    jiffies: dict[str, Whole] = field(default_factory=dict)
+
+
+class _Memory(Struct, frozen=True):
+    total_bytes: Whole | None = None
+    available_bytes: Whole | None = None
+
+
+class _Sample(Struct, frozen=True):
+    """A line of a counters file: what of it the page shows."""
+
+    cpu: _Cpu = _Cpu()
+    memory: _Memory = _Memory()
+    gpus: tuple[GpuNow, ...] = ()
+
+
+_SAMPLE = Decoder(_Sample)
 
 
 @dataclass(frozen=True)
@@ -26,7 +57,7 @@ class HostNow:
     cpu_percent: float | None
     memory_used_bytes: int | None
     memory_total_bytes: int | None
-    gpus: tuple[dict[str, Any], ...]  # as in counters.jsonl: index, busy_percent, used_bytes, ...
+    gpus: tuple[GpuNow, ...]
 
 
 def running_ranks(folder: str) -> list[LiveRank]:
@@ -53,35 +84,36 @@ def hosts_now(folder: str) -> list[HostNow]:
     return found
 
 
-def _last_samples(path: Path) -> list[dict[str, Any]]:
-    """The samples in the file's tail; the first line may be cut, the last one half written."""
+def _last_samples(path: Path) -> list[_Sample]:
+    """The samples in the file's tail; the first line may be cut, the last one half written, others of another type."""
     try:
+        if not path.is_file():
+            return []
         with path.open("rb") as stream:
             stream.seek(0, 2)
             stream.seek(max(0, stream.tell() - TAIL_BYTES))
-            lines = stream.read().splitlines()
+            lines = stream.read(TAIL_BYTES).splitlines()
     except OSError:
         return []
     samples = []
     for line in lines:
         try:
-            samples.append(json.loads(line))
-        except ValueError:
+            samples.append(_SAMPLE.decode(line))
+        except (DecodeError, RecursionError):
             continue
-    return [s for s in samples if isinstance(s, dict)]
+    return samples
 
 
-def _host(name: str, samples: list[dict[str, Any]]) -> HostNow:
+def _host(name: str, samples: list[_Sample]) -> HostNow:
     last = samples[-1]
-    memory = last.get("memory") or {}
-    total, available = memory.get("total_bytes"), memory.get("available_bytes")
+    total, available = last.memory.total_bytes, last.memory.available_bytes
     used = total - available if total is not None and available is not None else None
-    return HostNow(name, _cpu_percent(samples[-10:]), used, total, tuple(last.get("gpus") or ()))
+    return HostNow(name, _cpu_percent(samples[-10:]), used, total, last.gpus)
 
 
-def _cpu_percent(samples: list[dict[str, Any]]) -> float | None:
+def _cpu_percent(samples: list[_Sample]) -> float | None:
     """Busy share of all cores between the first and the last of some samples; counters are cumulative."""
-    known = [s["cpu"]["jiffies"] for s in samples if (s.get("cpu") or {}).get("jiffies")]
+    known = [s.cpu.jiffies for s in samples if s.cpu.jiffies]
     if len(known) < 2:
         return None
     spent = {key: known[-1].get(key, 0) - known[0].get(key, 0) for key in known[-1]}

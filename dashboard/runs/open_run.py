@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
@@ -15,14 +15,18 @@ from ddprof.analyzers.replay.critical import critical_path
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.dashboard.runs.live import running_ranks, waiting_report
 from ddprof.dashboard.timeline.index import SliceIndex
+from ddprof.dashboard.timeline.kept import KEPT
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
-from ddprof.errors import NoUsableInput
+from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import Source
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
 from ddprof.tables import Table
+from ddprof.units import format_ranks
 
-MAX_TIMELINES = 3  # the plain one and two with operators of some rank: each holds all slices again
+MAX_EXPANDED_RANKS = 4  # as many as the page asks for at once (assets/timeline/rows.js): each is a trace to read
+MAX_EXPANDED_EVENTS = 4_000_000  # of these ranks together: about 250 MB while they are read, 110 MB as slices
+_NUMBERS = count()
 
 
 @dataclass
@@ -32,7 +36,8 @@ class OpenRun:
     report: Report
     loaded: LoadedRun | None = None
     folder: str = ""  # run folder it was read from, where it was one: a job may still be writing it
-    _timelines: OrderedDict[frozenset[int], Timeline] = field(default_factory=OrderedDict, repr=False)
+    _number: int = field(default_factory=_NUMBERS.__next__, repr=False)
+    _timeline: Timeline | None = field(default=None, repr=False)
     _critical: Table | None = field(default=None, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
@@ -72,9 +77,19 @@ class OpenRun:
             return self._critical
 
     @property
+    def step_count(self) -> int:
+        """Steps that the pages number from 0: those that every rank has."""
+        if self.loaded is None:
+            return len(self.report.steps.per_step_us)
+        return min((len(facts.steps) for facts in self.loaded.job.ranks), default=0)
+
+    @property
     def timeline(self) -> Timeline:
         """Lanes and names of the timeline."""
-        return self.timeline_of(frozenset())
+        with self._lock:
+            if self._timeline is None:
+                self._timeline = build_timeline(self.job)
+            return self._timeline
 
     @property
     def index(self) -> SliceIndex:
@@ -82,14 +97,21 @@ class OpenRun:
         return self.timeline.index
 
     def timeline_of(self, expanded: frozenset[int]) -> Timeline:
-        """The timeline with the host operators of some ranks, which are read from their traces again."""
+        """The timeline with the host operators of some ranks, which are read from their traces again.
+
+        Raises UsageError where that is too much at once.
+        """
+        if not expanded:
+            return self.timeline
+        if len(expanded) > MAX_EXPANDED_RANKS:
+            raise UsageError(f"operators of {len(expanded)} ranks: {MAX_EXPANDED_RANKS} at once are read")
+        chosen = [self.job.ranks[self.job.rank_ids.index(rank)] for rank in expanded]
+        events = sum(facts.counts.get("events", 0) for facts in chosen)
+        if events > MAX_EXPANDED_EVENTS:
+            words = f"{format_ranks(sorted(expanded))}: {events:,} events"
+            raise UsageError(f"operators of {words}, {MAX_EXPANDED_EVENTS:,} at once are read")
         with self._lock:
-            if expanded not in self._timelines:
-                self._timelines[expanded] = build_timeline(self.job, self.sources, expanded)
-                while len(self._timelines) > MAX_TIMELINES:
-                    self._timelines.popitem(last=False)
-            self._timelines.move_to_end(expanded)
-            return self._timelines[expanded]
+            return KEPT.get((self._number, expanded), lambda: build_timeline(self.job, self.sources, expanded))
 
     def _traced(self) -> LoadedRun:
         if self.loaded is None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from ddprof.dashboard.runs.attempt import Vanished, attempt
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.errors import DdprofError
 
@@ -18,7 +19,7 @@ MAX_WATCHED = 20_000
 class Runs:
     """Opened runs of the given paths.
 
-    `version` rises whenever they were read again; `problem` says why that failed, if it did.
+    `version` rises whenever the pages change; `problem` says why the last reading failed, if it did.
     """
 
     def __init__(self, paths: Sequence[str], open_runs: Sequence[OpenRun], workers: int | None = None) -> None:
@@ -57,14 +58,17 @@ class Runs:
         stamp = folder_stamp(self.paths)
         if stamp == self._stamp:
             return
-        self._stamp = stamp
+        before = self.problem
         try:
-            self.open_runs = (*load(self.paths, self.workers), *self._added)
-            self.problem = ""
+            self.open_runs = (*attempt(lambda: load(self.paths, self.workers)), *self._added)
+            self._stamp, self.problem = stamp, ""
         except DdprofError as error:
-            # A file may be half written: what was shown stays, and the page says that it is old.
+            # A file may be half written: what was shown stays, and the page says that it is old. Where one went
+            # while it was read, the next look reads again even if nothing changes any more.
+            self._stamp = () if isinstance(error, Vanished) else stamp
             self.problem = str(error)
-        self.version += 1
+        if not self.problem or self.problem != before:
+            self.version += 1
 
 
 def folder_stamp(paths: Sequence[str]) -> tuple[tuple[str, int, int], ...]:

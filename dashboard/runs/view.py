@@ -5,14 +5,18 @@ A copied link shows the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlencode
+from functools import cached_property
+from urllib.parse import parse_qsl, urlencode
 
+from ddprof.dashboard.runs.numbers import Numbers, parse_numbers, place
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
+from ddprof.units import format_ranks
 
-MAX_NUMBERS = 100_000
+MAX_QUERY_CHARS = 32_000  # lanes of a timeline of thousands of ranks are the longest that a page of ours asks for
+MAX_PARAMETERS = 40  # the What-if page writes one for each of its controls
 
 
 @dataclass(frozen=True)
@@ -28,17 +32,23 @@ class View:
     @property
     def run(self) -> int:
         """Number of the run among those served."""
-        return run_number(self.query, len(self.runs) or 1)
+        return place(self.query.get("run", ""), len(self.runs) or 1) or 0
 
-    @property
-    def ranks(self) -> frozenset[int] | None:
-        """Rank numbers to show."""
-        return parse_numbers(self.query.get("ranks", ""))
+    @cached_property
+    def ranks(self) -> Numbers | None:
+        """Rank numbers to show. Raises UsageError, also where none of the run's ranks is among them."""
+        chosen, known = parse_numbers(self.query.get("ranks", "")), self.opened.report.run.ranks
+        if chosen is not None and known and not any(rank in chosen for rank in known):
+            raise UsageError(f"none of the chosen ranks is in this run: it has {format_ranks(known)}")
+        return chosen
 
-    @property
-    def steps(self) -> frozenset[int] | None:
-        """Positions of steps to show, 0 = first step of the window."""
-        return parse_numbers(self.query.get("steps", ""))
+    @cached_property
+    def steps(self) -> Numbers | None:
+        """Positions of steps to show, 0 = first step of the window. Raises UsageError, also where there is none."""
+        chosen, count = parse_numbers(self.query.get("steps", "")), self.opened.step_count
+        if chosen is not None and count and not any(step in chosen for step in range(count)):
+            raise UsageError(f"none of the chosen steps is in this run: it has steps 0 to {count - 1}")
+        return chosen
 
     def shows(self, rank: int) -> bool:
         """Whether the rank passes the filter."""
@@ -59,28 +69,17 @@ class View:
         return path + ("?" + urlencode(query) if query else "")
 
 
+def view_of(runs: Sequence[OpenRun], query: Mapping[str, str], dark: bool = False, upload_bytes: int = 0) -> View:
+    """What an address asks for of the served runs: the first run where it asks for none that exists."""
+    number = place(query.get("run", ""), len(runs)) or 0
+    return View(runs[number], query, tuple(runs), dark, upload_bytes)
+
+
 def parse_query(search: str) -> dict[str, str]:
-    """The query of an address; of repeated keys the last."""
-    return {key: values[-1] for key, values in parse_qs(search.lstrip("?")).items()}
-
-
-def run_number(query: Mapping[str, str], count: int) -> int:
-    """The run the address asks for; the first where it asks for none that exists."""
-    text = query.get("run", "")
-    return int(text) if text.isdecimal() and int(text) < count else 0
-
-
-def parse_numbers(text: str) -> frozenset[int] | None:
-    """Numbers from "0-3, 7"; None for "". Raises UsageError, in one line, for anything else."""
-    found: set[int] = set()
-    for part in text.replace(" ", "").split(","):
-        first, _, last = part.partition("-")
-        if not part:
-            continue
-        if not first.isdecimal() or (last and not last.isdecimal()) or part.endswith("-"):
-            raise UsageError(f"{part!r} is not a number or a range such as 0-3")
-        lo, hi = int(first), int(last or first)
-        if hi < lo or hi - lo > MAX_NUMBERS:
-            raise UsageError(f"{part!r} is not a range")
-        found.update(range(lo, hi + 1))
-    return frozenset(found) or None
+    """The query of an address; of repeated keys the last. Raises UsageError where it is larger than ours can be."""
+    if len(search) > MAX_QUERY_CHARS:
+        raise UsageError(f"the address is longer than {MAX_QUERY_CHARS:,} characters")
+    try:
+        return dict(parse_qsl(search.lstrip("?"), max_num_fields=MAX_PARAMETERS))
+    except ValueError as error:
+        raise UsageError(f"the address has more than {MAX_PARAMETERS} parameters") from error

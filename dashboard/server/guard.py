@@ -1,16 +1,28 @@
-"""Who may read: loopback by default, a token elsewhere, no other site through the browser, nothing from outside."""
+"""Who may read: whoever brings the token, by a name of this server, and no page of another site through the browser."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from urllib.parse import quote, urlencode, urlsplit
 
-from flask import Flask, Request, Response, abort, redirect, request
+from flask import Flask, Response, abort, redirect, request
 
-COOKIE = "ddprof_token"
-MAX_REQUEST_BYTES = 1_000_000  # callbacks send a few hundred bytes
-UPLOAD_PATH = "/data/upload"  # the one route that takes more
+from ddprof.dashboard.runs.view import parse_query
+from ddprof.errors import UsageError
+
+COOKIE = "ddprof_"  # with a mark of the token behind: cookies know no ports, and two dashboards share an address
+UPLOAD_PATH = "/data/upload"
+PACKAGES_PATH = "/_dash-component-suites/"
+_MARK_CHARS = 8
+_ENTRANCE = (
+    '<!DOCTYPE html><html lang="en"><title>ddprof</title><meta http-equiv="refresh" content="0;url={}">'
+    '<p><a href="{}">Open the dashboard</a></p></html>'
+)
 
 
 def is_loopback(host: str) -> bool:
@@ -23,49 +35,112 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def protect(server: Flask, token: str | None, script_hashes: Sequence[str], upload_bytes: int) -> None:
+@dataclass(frozen=True)
+class Access:
+    """Who is answered. `token` None: everybody who can reach the address; `host`: what the server is bound to.
+
+    `names`: further names under which the server may be asked, such as that of a proxy.
+    """
+
+    token: str | None = None
+    host: str = "127.0.0.1"
+    names: Sequence[str] = ()
+
+    @property
+    def cookie(self) -> str:
+        """Name of the cookie, one for each token."""
+        return COOKIE + hmac.new((self.token or "").encode(), b"name of the cookie", "sha256").hexdigest()[:_MARK_CHARS]
+
+    def is_ours(self, host: str) -> bool:
+        """Whether a Host header names this server.
+
+        A page elsewhere can point its own name at this address (DNS rebinding), but not a number.
+        """
+        name = _host_name(host)
+        if is_loopback(name) or name in self.names:
+            return True
+        if is_loopback(self.host):
+            return False
+        return name in (self.host, socket.gethostname(), socket.getfqdn()) or _is_number(name)
+
+    def is_token(self, stated: str) -> bool:
+        """Compared in constant time."""
+        return self.token is not None and hmac.compare_digest(stated.encode(), self.token.encode())
+
+    def is_known(self) -> bool:
+        """Whether the request brings the token: in the cookie, or as `Authorization: Bearer` from a script."""
+        kind, _, stated = request.headers.get("Authorization", "").partition(" ")
+        return self.is_token(request.cookies.get(self.cookie, "")) or (kind == "Bearer" and self.is_token(stated))
+
+
+def protect(server: Flask, access: Access, script_hashes: Sequence[str]) -> None:
     """Install the checks. With a token every request must carry it, once as ?token=, then as a cookie."""
-    server.request_class = _limited(upload_bytes)
     policy = _policy(script_hashes)
 
     def check() -> Response | None:
-        """None where the request may pass, a redirect that sets the cookie, or an abort with 401 or 403."""
-        if token is None:
-            # A web page elsewhere can point its own name at 127.0.0.1 (DNS rebinding): only our names are answered.
-            if not is_loopback(_host_name(request.host)):
-                abort(403, "this server answers to localhost and 127.0.0.1 only")
-            return None
-        stated = request.args.get("token")
-        if stated is not None and hmac.compare_digest(stated.encode(), token.encode()):
-            answer = redirect(request.path)
-            answer.set_cookie(COOKIE, token, httponly=True, samesite="Strict")
-            return answer  # type: ignore[return-value]
-        if not hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
+        """None where the request may pass, an answer that sets the cookie, or an abort with 401 or 403."""
+        if not access.is_ours(request.host):
+            abort(403, "this server answers to its own names only: see ddprof serve --allow-host")
+        query = _query()
+        if request.method == "GET" and access.is_token(query.pop("token", "")):
+            return _entrance(access, query)
+        if _is_foreign():
+            abort(403, "a page of another site asks: open the dashboard itself")
+        if access.token is not None and not access.is_known():
             abort(401, "open the address with ?token=... that ddprof serve printed")
         return None
 
     def seal(response: Response) -> Response:
-        """Headers that keep the page to itself: no script, frame or request from elsewhere."""
+        """Headers that keep the page to itself: no script, frame or request from elsewhere, nothing kept of a run."""
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["X-Frame-Options"] = "DENY"
         response.headers["Referrer-Policy"] = "no-referrer"
         response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        # Only scripts are kept, which hold nothing of a run.
+        if "max-age" not in response.headers.get("Cache-Control", "") and not request.path.startswith(PACKAGES_PATH):
+            response.headers["Cache-Control"] = "no-store"
         return response
 
     server.before_request(check)
     server.after_request(seal)
 
 
-def _limited(upload_bytes: int) -> type[Request]:
-    """Requests whose body is refused by its size before anything of it is parsed (413)."""
+def _query() -> dict[str, str]:
+    try:
+        return parse_query(request.query_string.decode("latin-1"))
+    except UsageError as error:
+        abort(400, str(error))
 
-    class Limited(Request):
-        @property  # type: ignore[misc]  # Flask can be told the limit of one request from 3.1 on only
-        def max_content_length(self) -> int:  # type: ignore[override]
-            """Bytes of the body of this request at most."""
-            return max(upload_bytes, MAX_REQUEST_BYTES) if self.path == UPLOAD_PATH else MAX_REQUEST_BYTES
 
-    return Limited
+def _entrance(access: Access, query: dict[str, str]) -> Response:
+    """The cookie, and the same address without the token, which then stands in no history and no log."""
+    address = "/" + quote(request.path.lstrip("/\\")) + ("?" + urlencode(query) if query else "")
+    if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+        answer = redirect(address)
+    else:
+        # A redirect goes on from where the link stood, and a strict cookie does not come along; a page of ours does.
+        answer = Response(_ENTRANCE.format(escape(address), escape(address)), mimetype="text/html")
+    answer.set_cookie(access.cookie, access.token or "", httponly=True, samesite="Strict")
+    return answer  # type: ignore[return-value]
+
+
+def _is_foreign() -> bool:
+    """Whether the browser says that a page of another origin asks; a tab may be led to a page of ours from anywhere."""
+    origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "none")
+    if origin is not None:
+        return _netloc(origin) != request.host.lower()
+    if site in ("none", "same-origin"):
+        return False
+    led = request.method == "GET" and request.headers.get("Sec-Fetch-Dest") == "document"
+    return not led or request.path.startswith(("/data/", "/_dash"))
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _policy(script_hashes: Sequence[str]) -> str:
@@ -73,11 +148,20 @@ def _policy(script_hashes: Sequence[str]) -> str:
     scripts = " ".join(["'self'", *script_hashes])
     return (
         f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-        "font-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+        "font-src 'self' data:; connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; "
+        "form-action 'self'"
     )
 
 
 def _host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    return host.partition(":")[0].lower()
+
+
+def _is_number(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

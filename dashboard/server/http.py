@@ -1,50 +1,122 @@
-"""The HTTP server: threads, compressed answers, no debug mode, no request log on the terminal."""
+"""The HTTP server: so many connections, compressed answers, no debug mode, no request log on the terminal."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
+import threading
+from io import BufferedReader
+from typing import Any
+from urllib.parse import urlsplit
 
 from flask import Flask, Response, request
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler
-from werkzeug.serving import make_server as make_wsgi_server
+from werkzeug.serving import BaseWSGIServer, ThreadedWSGIServer, WSGIRequestHandler
 
 from ddprof.dashboard.app import create_app
 from ddprof.dashboard.runs.served import Runs
-from ddprof.dashboard.server.guard import is_loopback
+from ddprof.dashboard.server.guard import PACKAGES_PATH, Access, is_loopback
 from ddprof.errors import UsageError
 
 LEAST_COMPRESSED_BYTES = 2_000
+MAX_CONNECTIONS = 64  # a browser opens six; each is a thread
+FULL_S = 2.0  # how long a further one waits before it is closed
+SILENT_S = 30.0  # a connection that sends nothing for so long is closed
+DRAINED_BYTES = 256 * 1024  # read at a time of a body that was refused
 _TEXT = ("text/", "application/json", "application/javascript")
 
 
+class _Drain:
+    """What is left of a refused body, a piece at a time: werkzeug would take 10 MB of each connection into memory."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream: BufferedReader = stream
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read1(min(size, DRAINED_BYTES))
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 class _Quiet(WSGIRequestHandler):
-    """Requests are not worth a line each; errors still are."""
+    """Requests, malformed ones too, are not worth a line each; defects of ours still are."""
+
+    timeout = SILENT_S
+    error_message_format = "%(code)d %(message)s\n"
+    error_content_type = "text/plain; charset=utf-8"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Nothing."""
 
+    def log_error(self, format: str, *args: Any) -> None:
+        """Nothing."""
 
-def make_server(
-    runs: Runs, host: str, port: int, token: str | None = None, max_upload_bytes: int = 0
-) -> BaseWSGIServer:
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """A request that cannot be taken apart: the client's mistake, in whatever version of HTTP it was made."""
+        super().send_error(400 if code >= 500 else code, message, explain)
+
+    def version_string(self) -> str:
+        """The Server header: no versions."""
+        return "ddprof"
+
+    def make_environ(self) -> dict[str, Any]:
+        """As werkzeug's; what is left of the body is then read in pieces."""
+        environ = super().make_environ()
+        self.rfile = _Drain(self.rfile)  # type: ignore[assignment]  # what werkzeug does with it: read and close
+        return environ
+
+    def run_wsgi(self) -> None:
+        """As werkzeug's, where the address can be taken apart."""
+        try:
+            urlsplit(self.path)
+        except ValueError:
+            self.send_error(400, "the address is malformed")
+            return
+        super().run_wsgi()
+
+
+class _Server(ThreadedWSGIServer):
+    """A thread for each connection, MAX_CONNECTIONS at a time."""
+
+    def __init__(self, host: str, port: int, app: Flask) -> None:
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        super().__init__(host, port, app, handler=_Quiet)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start the thread, or close the connection where none comes free."""
+        if self._free.acquire(timeout=FULL_S):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The thread of one connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+
+def make_server(runs: Runs, port: int, access: Access, max_upload_bytes: int = 0) -> BaseWSGIServer:
     """A server that is bound but not yet serving. Raises UsageError where the address cannot be bound.
 
     Uploads of up to `max_upload_bytes` are taken on loopback or with a token, from nobody else.
     """
-    app = create_app(runs, token, max_upload_bytes if token or is_loopback(host) else 0)
+    is_safe = access.token is not None or is_loopback(access.host)
+    app = create_app(runs, access, max_upload_bytes if is_safe else 0)
     compress(app.server)
     try:
-        return make_wsgi_server(host, port, app.server, threaded=True, request_handler=_Quiet)
+        return _Server(access.host, port, app.server)
     except (OSError, SystemExit) as error:
         # werkzeug turns a port in use into SystemExit after printing its own lines.
         raise UsageError(
-            f"cannot bind {host}:{port}: {getattr(error, 'strerror', None) or 'the port is in use'}"
+            f"cannot bind {access.host}:{port}: {getattr(error, 'strerror', None) or 'the port is in use'}"
         ) from error
 
 
 def compress(server: Flask) -> None:
     """Compress text answers: people look through SSH tunnels, and plotly.js alone is 4.8 MB (1.5 compressed)."""
-    known: dict[str, bytes] = {}
+    known: dict[bytes, bytes] = {}
 
     def squeeze(response: Response) -> Response:
         """The response gzipped where the browser takes it and it is text worth packing; else unchanged."""
@@ -55,12 +127,13 @@ def compress(server: Flask) -> None:
         data = response.get_data()
         if len(data) < LEAST_COMPRESSED_BYTES or response.headers.get("Content-Encoding"):
             return response
-        fixed = request.path.startswith("/_dash-component-suites/")
-        packed = known.get(request.path) if fixed else None
+        # By content, not by address: Dash answers to any version in the name of a script with the one it has.
+        fixed = hashlib.sha256(data).digest() if request.path.startswith(PACKAGES_PATH) else None
+        packed = known.get(fixed) if fixed else None
         if packed is None:
             packed = gzip.compress(data, 6 if fixed else 1)
             if fixed:
-                known[request.path] = packed
+                known[fixed] = packed
         response.set_data(packed)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"

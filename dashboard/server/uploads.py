@@ -11,14 +11,15 @@ from functools import cached_property
 from itertools import count
 from pathlib import Path
 
-from flask import Blueprint, Response, jsonify, request
+from flask import Blueprint, Response, abort, jsonify, request
 from werkzeug.datastructures import FileStorage
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
+from ddprof.dashboard.runs.attempt import attempt
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import UPLOAD_PATH
-from ddprof.errors import DdprofError, NoUsableInput, UsageError
+from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.files.unpacked import exceeds
 from ddprof.units import format_bytes
 
@@ -27,6 +28,7 @@ HEADER = "X-Ddprof-Upload"
 FIELD = "files"
 MAX_UPLOADS = 8  # kept at a time: with the limit of one they bound the disk
 MOST_UNPACKED = 32  # times the limit: profiler traces pack 10 to 25 times, what packs better is made to fill memory
+RECEIVED_AT_ONCE = 2  # each takes up to the limit of temporary disk while it comes in
 MAX_NAME_CHARS = 100
 _OTHER_THAN_NAME = re.compile(r"[^A-Za-z0-9._=+-]+")
 
@@ -46,18 +48,24 @@ class Uploads:
     def add(self, files: Sequence[FileStorage]) -> int:
         """Analyze files as one input; the number of the first new run. Raises NoUsableInput, in one line."""
         with self._lock:
-            folder = Path(self._private.name) / f"upload-{self._kept + 1}"
+            if self._kept >= MAX_UPLOADS:
+                words = f"{MAX_UPLOADS} uploads are open, no more are kept: start ddprof serve again to drop them"
+                raise NoUsableInput(words)
+            # The parent of the upload's own folder has a name of its own: nothing an upload leaves is in another's way.
+            place = attempt(lambda: tempfile.mkdtemp(dir=self._private.name))
+            folder = Path(place) / f"upload-{self._kept + 1}"
+            number = None
             try:
-                number = self._runs.add(self._open_runs(folder, files))
-            except (DdprofError, OSError) as error:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise NoUsableInput(str(error).replace(f"{folder}/", "")) from error
+                number = self._runs.add(attempt(lambda: self._open_runs(folder, files)))
+            except NoUsableInput as error:
+                raise NoUsableInput(str(error).replace(f"{folder}/", "").replace(place, "")) from error
+            finally:
+                if number is None:
+                    shutil.rmtree(place, ignore_errors=True)
             self._kept += 1
             return number
 
     def _open_runs(self, folder: Path, files: Sequence[FileStorage]) -> list[OpenRun]:
-        if self._kept >= MAX_UPLOADS:
-            raise UsageError(f"{MAX_UPLOADS} uploads are open, no more are kept: start ddprof serve again to drop them")
         folder.mkdir()
         paths = [str(folder / name) for name in stored_names([file.filename or "" for file in files])]
         for file, path in zip(files, paths, strict=True):
@@ -82,26 +90,38 @@ def stored_names(stated: Sequence[str]) -> list[str]:
 def upload_route(runs: Runs, limit_bytes: int) -> Blueprint:
     """POST UPLOAD_PATH: files in, {"run": number} out; refusals are one line of text."""
     blueprint, uploads = Blueprint("upload", __name__), Uploads(runs, limit_bytes)
+    turn = threading.BoundedSemaphore(RECEIVED_AT_ONCE)
 
     def receive() -> Response:
         """The request's files, analyzed; a refusal names its reason."""
         if HEADER not in request.headers:
             return _refused("uploads are taken from the dashboard's own page only", 403)
+        if not turn.acquire(blocking=False):
+            return _refused(f"{RECEIVED_AT_ONCE} uploads are being read: try again in a moment", 429)
         try:
-            files = [file for file in request.files.getlist(FIELD) if file.filename]
-        except RequestEntityTooLarge:
-            return _refused(too_large_words(limit_bytes), 413)
-        except BadRequest:
-            return _refused("the upload was cut off", 400)
-        if not files:
-            return _refused("no file was sent", 400)
-        try:
-            return jsonify(run=uploads.add(files))
+            return jsonify(run=uploads.add(_sent_files(limit_bytes)))
         except NoUsableInput as error:
             return _refused(str(error), 400)
+        finally:
+            turn.release()
 
     blueprint.add_url_rule(UPLOAD_PATH, "receive", receive, methods=["POST"])
     return blueprint
+
+
+def _sent_files(limit_bytes: int) -> list[FileStorage]:
+    """The files of the request, which are received now. Raises NoUsableInput, or aborts with 413."""
+    try:
+        files = [file for file in request.files.getlist(FIELD) if file.filename]
+    except RequestEntityTooLarge:
+        abort(413, too_large_words(limit_bytes))
+    except BadRequest as error:
+        raise NoUsableInput("the upload was cut off") from error
+    except OSError as error:
+        raise NoUsableInput(f"the upload cannot be kept: {error.strerror or type(error).__name__}") from error
+    if not files:
+        raise NoUsableInput("no file was sent")
+    return files
 
 
 def too_large_words(limit_bytes: int) -> str:

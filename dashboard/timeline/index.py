@@ -65,6 +65,11 @@ class SliceIndex:
     def __len__(self) -> int:
         return len(self.key)
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the arrays."""
+        return sum(a.nbytes for a in (self.counts, self.first, self.name, self.ref, self.total, self.key))
+
     def groups_of(self, lanes: Array) -> Array:
         """The non-empty groups of some lanes, in lane order."""
         wanted = (lanes[:, None] * self.categories + np.arange(self.categories)).reshape(-1)

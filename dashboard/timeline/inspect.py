@@ -11,6 +11,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, Lane, Timeline
+from ddprof.errors import UsageError
 from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Table
 from ddprof.units import format_bytes, format_us
@@ -23,11 +24,11 @@ MAX_WAITS = 60
 def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
     """One slice: what, when, where, facts in words, and for a communication its members on all ranks.
 
-    Raises ValueError.
+    Raises UsageError where there is none.
     """
     index = timeline.index
     if not 0 <= row < len(index):
-        raise ValueError("no such slice")
+        raise UsageError("no such slice")
     at = np.array([row])
     group = int(index.group(at)[0])
     lane = timeline.lanes[group // index.categories]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from ddprof.causes import CAUSES
+from ddprof.dashboard.runs.numbers import Numbers
 from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
 
 KIND_WORDS = {
@@ -31,7 +31,7 @@ _LOOKS_LIKE = {
 }
 
 
-def timeline_info(timeline: Timeline, ranks: Collection[int] | None = None) -> dict[str, Any]:
+def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
     """Lanes of some ranks (None: all), the window in ns since the run's start, and how categories look."""
     lanes = [
         {"id": i, "rank": lane.rank, "host": lane.host, "kind": lane.kind, "label": lane.label, "slices": lane.slices}

@@ -5,6 +5,7 @@ Clocks are aligned: times are ns on the reference clock since the first step mar
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -66,6 +67,11 @@ class Timeline:
     index: SliceIndex
     origin_ns: int  # reference clock at time zero
     steps: tuple[tuple[int, int, int], ...]  # (step number, start, end) of the first rank, for the filter
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the slices and, about, of their names."""
+        return self.index.held_bytes + sum(map(sys.getsizeof, self.names))
 
 
 class _Names:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ddprof.dashboard.timeline.index import SliceIndex
 from ddprof.dashboard.timeline.lanes import KINDS, Timeline
+from ddprof.errors import UsageError
 from ddprof.tables import Array
 
 MAGIC = b"DDT1"
@@ -24,6 +25,7 @@ MAX_BINS = 4096
 EXACT_BUDGET = 20_000  # slices sent exactly in one view; above it a lane becomes bins (a canvas fills ~1 million/s)
 MAX_LANES = 400  # more than fit on any screen
 NAME_CHARS = 80
+CELLS_AT_ONCE = 1_000_000  # bins of categories worked out together: some 50 MB of intermediate arrays
 
 
 def encode(
@@ -31,12 +33,12 @@ def encode(
 ) -> bytes:
     """The window [lo, hi) of some lanes. `budget`: slices sent exactly (default EXACT_BUDGET).
 
-    Raises ValueError where the window is empty or the lanes do not exist."""
+    Raises UsageError where the window is empty or the lanes do not exist."""
     wanted = np.array(lanes[:MAX_LANES], np.int64)
     if hi_ns <= lo_ns:
-        raise ValueError("the window is empty")
+        raise UsageError("the window is empty")
     if len(wanted) and (wanted.min() < 0 or wanted.max() >= timeline.index.lanes):
-        raise ValueError("no such lane")
+        raise UsageError("no such lane")
     index, bins = timeline.index, int(min(max(bins, 1), MAX_BINS))
     exact, binned = _divide(timeline, wanted, lo_ns, hi_ns, EXACT_BUDGET if budget is None else budget)
     rows = index.rows(index.groups_of(exact), lo_ns, hi_ns)
@@ -84,11 +86,19 @@ def _divide(timeline: Timeline, lanes: Array, lo_ns: int, hi_ns: int, budget: in
 
 
 def _bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array, Array]:
-    """Dominant category and busy share (0 to 255) of each bin, shape (lanes, bins)."""
+    """Dominant category and busy share (0 to 255) of each bin, shape (lanes, bins); a few lanes at a time."""
     count = len(edges_ns) - 1
     category, share = np.zeros((len(lanes), count), "u1"), np.zeros((len(lanes), count), "u1")
-    if not len(lanes):
-        return category, share
+    at_once = max(1, CELLS_AT_ONCE // (index.categories * count))
+    for first in range(0, len(lanes), at_once):
+        part = slice(first, first + at_once)
+        category[part], share[part] = _some_bins(index, lanes[part], edges_ns)
+    return category, share
+
+
+def _some_bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array, Array]:
+    count = len(edges_ns) - 1
+    category, share = np.zeros((len(lanes), count), "u1"), np.zeros((len(lanes), count), "u1")
     groups = index.groups_of(lanes)
     busy = index.busy(groups, edges_ns)
     width = np.maximum(np.diff(edges_ns), 1)

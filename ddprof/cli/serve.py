@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import signal
+from urllib.parse import urlencode
 
 import click
 
@@ -17,12 +18,26 @@ DEFAULT_UPLOAD_MIB = 256  # some tens of ranks of a few steps, packed; more is b
 
 @click.command("serve")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...")
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address to bind to. Beyond loopback a token is needed."
-)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind to.")
 @click.option("--port", default=8050, show_default=True, type=click.IntRange(0, 65535), help="0: any free port.")
 @click.option(
-    "--token", envvar="DDPROF_TOKEN", help="Secret that every visitor must bring (default beyond loopback: a new one)."
+    "--token",
+    envvar="DDPROF_TOKEN",
+    help="Secret that every visitor must bring (default: a new one). An option is seen in the list of processes; the "
+    "variable is not.",
+    show_envvar=True,
+)
+@click.option(
+    "--no-token",
+    is_flag=True,
+    help="On loopback: answer every user and program of this machine, which may read the runs and upload traces.",
+)
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A further host name to answer to, such as that of a proxy. Repeatable.",
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU).")
 @click.option(
@@ -34,41 +49,61 @@ DEFAULT_UPLOAD_MIB = 256  # some tens of ranks of a few steps, packed; more is b
     help="Largest upload that the page Data takes, in MiB; 0: none.",
 )
 def command(
-    paths: tuple[str, ...], host: str, port: int, token: str | None, workers: int | None, max_upload: int
+    paths: tuple[str, ...],
+    host: str,
+    port: int,
+    token: str | None,
+    no_token: bool,
+    names: tuple[str, ...],
+    workers: int | None,
+    max_upload: int,
 ) -> None:
     """Show runs in the browser: verdict, findings, timeline, what-if.
 
     RUN is a run folder, traces, or a saved JSON report. A folder that is still being written refreshes by itself.
+    Open the link that is printed: it holds the token, which the browser then keeps in a cookie.
 
     \b
     ddprof serve ddprof-runs/latest
-    ssh -L 8050:localhost:8050 cluster     then open http://127.0.0.1:8050
+    ssh -L 8050:localhost:8050 cluster     then open the link that it prints there
     """
     try:
         from ddprof.dashboard.runs.open_run import load
         from ddprof.dashboard.runs.served import Runs
-        from ddprof.dashboard.server.guard import is_loopback
+        from ddprof.dashboard.server.guard import Access, is_loopback
         from ddprof.dashboard.server.http import make_server
     except ModuleNotFoundError as error:
         raise UsageError(f"the dashboard needs {error.name}: pip install 'ddprof[dashboard]'") from error
-    if token is not None and len(token) < MIN_TOKEN_CHARS:
-        raise UsageError(f"--token: at least {MIN_TOKEN_CHARS} characters")
-    if token is None and not is_loopback(host):
-        token = secrets.token_urlsafe(24)
+    access = Access(_token(token, no_token, is_loopback(host)), host, tuple(name.lower() for name in names))
     with progress_bar() as progress:
         open_runs = load(paths, workers, progress)
-    server = make_server(Runs(paths, open_runs, workers), host, port, token, max_upload * 2**20)
+    server = make_server(Runs(paths, open_runs, workers), port, access, max_upload * 2**20)
     for opened in open_runs:
         say(opened.report.verdict.headline)
     if not is_loopback(host):
         say(f"warning: {host} can be reached from other machines, unencrypted; the token is all that protects the run")
+    if access.token is None:
+        say("warning: without a token every user and program of this machine may read the run and upload traces")
     shown = f"[{host}]" if ":" in host else host
-    say(f"open http://{shown}:{server.server_port}/" + (f"?token={token}" if token else "") + "   (Ctrl+C stops)")
+    link = f"http://{shown}:{server.server_port}/" + (f"?{urlencode({'token': access.token})}" if access.token else "")
+    say(f"open {link}   (Ctrl+C stops)")
     # An interpreter that a signal ends removes nothing: uploads would stay on the disk.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         server.serve_forever()
     except KeyboardInterrupt:
         say("stopped")
     finally:
         server.server_close()
+
+
+def _token(stated: str | None, is_open: bool, on_loopback: bool) -> str | None:
+    """The token of the server; None where everybody on this machine may read. Raises UsageError."""
+    if is_open:
+        if stated is not None or not on_loopback:
+            raise UsageError("--no-token: " + ("beside --token" if stated is not None else "only on loopback"))
+        return None
+    if stated is not None and len(stated) < MIN_TOKEN_CHARS:
+        raise UsageError(f"--token: at least {MIN_TOKEN_CHARS} characters")
+    return stated or secrets.token_urlsafe(24)

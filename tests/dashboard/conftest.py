@@ -14,6 +14,7 @@ pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddpro
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
+from ddprof.dashboard.server.guard import Access
 from ddprof.dashboard.server.http import make_server
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
@@ -63,7 +64,7 @@ def serve() -> Iterator[Callable[..., str]]:
     def start(
         open_runs: list[OpenRun], token: str | None = None, paths: tuple[str, ...] = (), max_upload_bytes: int = 0
     ) -> str:
-        server = make_server(Runs(paths, open_runs), "127.0.0.1", 0, token, max_upload_bytes)
+        server = make_server(Runs(paths, open_runs), 0, Access(token), max_upload_bytes)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}"

@@ -74,3 +74,28 @@ def test_counters_are_read_from_the_tail_and_damaged_lines_are_skipped(tmp_path:
     (host,) = hosts_now(str(tmp_path))
     assert (host.host, host.memory_used_bytes, host.memory_total_bytes) == ("h1", 6, 10)
     assert host.cpu_percent == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("[]", "null", "1", '"x"', '{"cpu": []}', '{"cpu": {"jiffies": 7}}', '{"cpu": {"jiffies": {"user": "x"}}}'),
+        *(
+            '{"memory": [1]}',
+            '{"memory": {"total_bytes": NaN}}',
+            '{"memory": {"total_bytes": 1e999}}',
+            '{"gpus": {"a": 1}}',
+        ),
+        *(
+            '{"gpus": [7]}',
+            '{"gpus": [{"index": []}]}',
+            "[" * 9_000,
+            '{"cpu": {"jiffies": {"user": 18446744073709551616}}}',
+        ),
+    ],
+)
+def test_samples_of_another_type_are_skipped(tmp_path: Path, line: str) -> None:
+    good = '{"memory": {"total_bytes": 10, "available_bytes": 4}}'
+    (tmp_path / "host.h1.7.counters.jsonl").write_text(f"{good}\n{line}\n")
+    (host,) = hosts_now(str(tmp_path))
+    assert (host.memory_used_bytes, host.cpu_percent, host.gpus) == (6, None, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,10 @@ import pytest
 
 from ddprof.dashboard.app import create_app
 from ddprof.dashboard.runs import served as runs_module
+from ddprof.dashboard.runs.live import hosts_now
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
-from ddprof.dashboard.server.guard import is_loopback
+from ddprof.dashboard.server.guard import Access, is_loopback
 from ddprof.dashboard.server.http import compress, make_server
 from ddprof.errors import NoUsableInput, UsageError
 
@@ -26,7 +28,7 @@ TOKEN = "a-secret-of-many-characters"
 @pytest.fixture(scope="module")
 def client(straggler: OpenRun) -> Any:
     """A client of the application on loopback."""
-    server = create_app(Runs([], [straggler])).server
+    server = create_app(Runs([], [straggler]), Access()).server
     compress(server)
     return server.test_client()
 
@@ -34,7 +36,7 @@ def client(straggler: OpenRun) -> Any:
 @pytest.fixture
 def locked(straggler: OpenRun) -> Any:
     """A client of the application that demands a token."""
-    return create_app(Runs([], [straggler]), TOKEN).server.test_client()
+    return create_app(Runs([], [straggler]), Access(TOKEN)).server.test_client()
 
 
 def test_loopback_answers_to_its_own_names_only(client: Any) -> None:
@@ -115,10 +117,10 @@ def test_text_is_compressed_on_request(client: Any) -> None:
 
 
 def test_a_port_in_use_is_one_line(straggler: OpenRun) -> None:
-    first = make_server(Runs([], [straggler]), "127.0.0.1", 0)
+    first = make_server(Runs([], [straggler]), 0, Access())
     try:
         with pytest.raises(UsageError, match="cannot bind"):
-            make_server(Runs([], [straggler]), "127.0.0.1", first.server_port)
+            make_server(Runs([], [straggler]), first.server_port, Access())
     finally:
         first.server_close()
 
@@ -140,6 +142,42 @@ def test_a_folder_that_grows_is_read_again(
         file.unlink()
     assert runs.refresh() == 3 and runs.problem
     assert len(runs.open_runs[0].report.run.ranks) == 3  # what was shown stays
+
+
+@pytest.mark.parametrize(
+    "raised", [OSError(2, "No such file", "rank0.json"), NoUsableInput("cut\x1b[31m"), KeyError("x")]
+)
+def test_whatever_goes_wrong_while_a_folder_is_read_is_a_note(
+    straggler: OpenRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: Exception
+) -> None:
+    def fail(*_: object) -> list[OpenRun]:
+        raise raised
+
+    monkeypatch.setattr(runs_module, "LEAST_PAUSE_S", 0.0)
+    runs = Runs([str(tmp_path)], [straggler])
+    (tmp_path / "rank0.json").write_text("{}")
+    with monkeypatch.context() as patch:
+        patch.setattr(runs_module, "load", fail)
+        assert runs.refresh() == 2 and runs.problem and "\x1b" not in runs.problem
+        assert runs.refresh() == 2  # the same problem is no news
+    assert runs.open_runs == (straggler,)
+    monkeypatch.setattr(runs_module, "load", lambda *_: [straggler, straggler])
+    # A file that went is looked for again, even where nothing has changed since.
+    assert runs.refresh() == (3 if isinstance(raised, OSError) else 2)
+
+
+def test_what_is_no_file_beside_a_run_stops_no_look(straggler_traces: Path, tmp_path: Path) -> None:
+    for file in straggler_traces.glob("*.gz"):
+        shutil.copy2(file, tmp_path)
+    (tmp_path / "gone.json").symlink_to(tmp_path / "nothing")
+    (tmp_path / "loop.json").symlink_to(tmp_path / "loop.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    os.mkfifo(tmp_path / "host.h.1.counters.jsonl")
+    os.mkdir(tmp_path / "closed", 0)
+    (tmp_path / "caf\udce9.json").write_text("{}")
+    stamp = runs_module.folder_stamp([str(tmp_path), str(tmp_path / "nothing")])
+    assert {Path(name).name for name, _, _ in stamp} >= {file.name for file in straggler_traces.glob("*.gz")}
+    assert hosts_now(str(tmp_path)) == []
 
 
 def test_sessions_of_saved_reports_and_of_nothing(tmp_path: Path, straggler: OpenRun) -> None:

@@ -14,6 +14,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.inspect import largest_waits, range_statistics, search, slice_details
 from ddprof.dashboard.timeline.lanes import CATEGORY
 from ddprof.dashboard.timeline.tiles import MAX_LANES, encode
+from ddprof.errors import UsageError
 
 
 def _decode(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -84,9 +85,9 @@ def test_lanes_of_a_kind_are_sent_alike(straggler: OpenRun) -> None:
 
 
 def test_bad_tile_requests_are_refused(straggler: OpenRun) -> None:
-    with pytest.raises(ValueError, match="empty"):
+    with pytest.raises(UsageError, match="empty"):
         encode(straggler.timeline, [0], 10, 10, 100)
-    with pytest.raises(ValueError, match="no such lane"):
+    with pytest.raises(UsageError, match="no such lane"):
         encode(straggler.timeline, [10**6], 0, 10, 100)
     header, _ = _decode(encode(straggler.timeline, [0] * (MAX_LANES + 5), 0, 10, 10**9))
     assert len(header["exact"]) <= MAX_LANES and header["bins"] <= 4096
@@ -104,7 +105,7 @@ def test_a_waiting_slice_names_the_late_rank(straggler: OpenRun) -> None:
     late = [m["rank"] for m in details["members"] if m["late"]]
     assert len(late) == 1 and f"rank {late[0]} came last" in details["facts"]
     assert details["rank"] in [m["rank"] for m in details["members"] if m["ready_us"] > m["start_us"]]
-    with pytest.raises(ValueError, match="no such slice"):
+    with pytest.raises(UsageError, match="no such slice"):
         slice_details(straggler.timeline, straggler.job, len(index))
 
 

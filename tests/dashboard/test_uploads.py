@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from ddprof.dashboard.app import create_app
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server import uploads as uploads_module
-from ddprof.dashboard.server.guard import UPLOAD_PATH
+from ddprof.dashboard.server.guard import UPLOAD_PATH, Access
 from ddprof.dashboard.server.http import make_server
 from ddprof.dashboard.server.uploads import FIELD, HEADER, stored_names
 from ddprof.report.json.contract import to_contract
@@ -46,7 +47,7 @@ def runs(straggler: OpenRun) -> Runs:
 @pytest.fixture
 def post(runs: Runs, private: Path) -> Post:
     """`post((name, content), ...)` -> answer of the server."""
-    client = create_app(runs, upload_bytes=LIMIT_BYTES).server.test_client()
+    client = create_app(runs, Access(), upload_bytes=LIMIT_BYTES).server.test_client()
 
     def send(*files: tuple[str, bytes], headers: dict[str, str] = FROM_OUR_PAGE) -> Any:
         data = {FIELD: [(io.BytesIO(content), name) for name, content in files]}
@@ -117,7 +118,7 @@ def test_the_limit_holds_without_a_stated_length(serve: Callable[..., str], stra
 
 
 def test_everything_else_keeps_its_small_limit(runs: Runs) -> None:
-    client = create_app(runs, upload_bytes=LIMIT_BYTES).server.test_client()
+    client = create_app(runs, Access(), upload_bytes=LIMIT_BYTES).server.test_client()
     answer = client.post("/_dash-update-component", data=b"x" * 2_000_000, content_type="application/json")
     assert answer.status_code == 413
 
@@ -166,7 +167,7 @@ def test_hostile_names_stay_inside_the_private_folder(
     assert post(("../../../x.json.gz", content), ("<img src=x>.json.gz", content)).status_code == 200
     (folder,) = private.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert {file.name for file in (folder / "upload-1").glob("*.gz")} == {"x.json.gz", "_img_src=x_.json.gz"}
+    assert {file.name for file in folder.glob("*/upload-1/*.gz")} == {"x.json.gz", "_img_src=x_.json.gz"}
     assert "<" not in runs.open_runs[1].report.run.name
 
 
@@ -177,6 +178,60 @@ def test_a_damaged_file_is_one_line_that_names_it(post: Post, private: Path, run
     assert is_refused(post(("archive.zip", b"PK\x03\x04" + b"\0" * 200)), 400, "archive.zip")
     assert len(runs.open_runs) == 1 and list(private.rglob("*.*")) == []
     assert all(str(private) not in post((name, b"{}")).text for name in ("x.json", "y.txt"))
+
+
+@pytest.mark.parametrize(
+    "left", [None, OSError(28, "No space left on device", "x.json"), RuntimeError("\x1b[31mdefect")]
+)
+def test_after_an_upload_that_failed_the_next_ones_are_taken(
+    post: Post,
+    private: Path,
+    runs: Runs,
+    straggler_traces: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    left: Exception | None,
+) -> None:
+    if left is not None:
+        with monkeypatch.context() as patch:
+            patch.setattr(uploads_module, "load", lambda *_: (_ for _ in ()).throw(left))
+            for _ in range(3):
+                answer = post(*traces(straggler_traces))
+                assert is_refused(
+                    answer, 400, type(left).__name__ if answer.text.startswith("the") else "No space left"
+                )
+                assert "\x1b" not in answer.text
+    assert [post(("x.json", content)).status_code for content in (b"", b"[" * 90_000, b"\x1f\x8b")] == [400] * 3
+    assert list(private.rglob("*.*")) == []
+    assert post(*traces(straggler_traces)).json == {"run": 1}
+    assert post(*traces(straggler_traces)).json == {"run": 2}
+    assert len(runs.open_runs) == 3
+
+
+def test_what_lies_in_the_folder_is_in_nobodys_way(post: Post, private: Path, straggler_traces: Path) -> None:
+    post(("x.json", b""))
+    (folder,) = private.iterdir()
+    for number in range(1, 5):
+        (folder / f"upload-{number}").mkdir()
+    assert post(*traces(straggler_traces)).json == {"run": 1}
+
+
+def test_so_many_uploads_are_received_at_once(serve: Callable[..., str], straggler: OpenRun) -> None:
+    import http.client
+
+    address = serve([straggler], max_upload_bytes=LIMIT_BYTES).removeprefix("http://")
+    headers = {**FROM_OUR_PAGE, "Content-Type": "multipart/form-data; boundary=b", "Content-Length": "1000"}
+
+    def begin() -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(address, timeout=30)
+        connection.request("POST", UPLOAD_PATH, b"--b\r\n", headers)
+        return connection
+
+    slow = [begin() for _ in range(uploads_module.RECEIVED_AT_ONCE)]
+    time.sleep(0.5)  # until the server has taken them up
+    further = begin().getresponse()
+    assert further.status == 429 and b"try again" in further.read()
+    for connection in slow:
+        connection.close()
 
 
 class _Evil:
@@ -214,7 +269,7 @@ def test_nothing_sent_is_said(post: Post) -> None:
     [("127.0.0.1", None, 400), ("0.0.0.0", "a-secret-of-many-characters", 400), ("0.0.0.0", None, 405)],
 )
 def test_beyond_loopback_only_with_a_token(runs: Runs, host: str, token: str | None, status: int) -> None:
-    server = make_server(runs, host, 0, token, LIMIT_BYTES)
+    server = make_server(runs, 0, Access(token, host), LIMIT_BYTES)
     try:
         client = server.app.test_client()  # type: ignore[attr-defined]
         if token:
@@ -227,5 +282,5 @@ def test_beyond_loopback_only_with_a_token(runs: Runs, host: str, token: str | N
 
 
 def test_zero_switches_uploads_off(runs: Runs) -> None:
-    client = create_app(runs).server.test_client()
+    client = create_app(runs, Access()).server.test_client()
     assert client.post(UPLOAD_PATH, headers=FROM_OUR_PAGE).status_code == 405

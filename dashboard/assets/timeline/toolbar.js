@@ -29,7 +29,7 @@
     build() {
       const find = "Find a kernel or range";
       const said = "timeline-say";
-      this.box = element("input", "", { type: "search", placeholder: find, "aria-label": find });
+      this.box = element("input", "", { type: "search", placeholder: find, "aria-label": find, maxlength: 200 });
       this.say = element("span", "", { class: "quiet", "aria-live": "polite", id: said });
       const words = `Timeline of ${this.info.lanes.length} lanes. ${HELP}`;
       const spoken = { role: "img", "aria-describedby": said, "aria-label": words };

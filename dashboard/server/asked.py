@@ -1,0 +1,85 @@
+"""What a request asks for, typed: every parameter of an address is read here, within its bounds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from ddprof.dashboard.runs.numbers import parse_numbers
+from ddprof.dashboard.timeline.index import SliceIndex
+from ddprof.errors import UsageError
+
+MAX_TIME_NS = 10**18  # 30 years from a run's start; sums of two stay in 64 bits
+MAX_SEARCH_CHARS = 200
+MAX_BINS = 65_536  # more than any screen has; a tile holds fewer (timeline/tiles.py)
+_WHERE = re.compile(r"(?P<what>.*) - at `\$\.(?P<name>\w+)`")
+
+Time = Annotated[int, msgspec.Meta(ge=-MAX_TIME_NS, le=MAX_TIME_NS)]
+Something = TypeVar("Something", bound="Asked")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Of every route: which run, and which ranks' operators are lanes too. Sets of numbers are text such as "0-3,7"."""
+
+    run: str = ""
+    expanded: str = ""
+
+
+class LanesAsked(Asked, frozen=True):
+    """Lanes of some ranks."""
+
+    ranks: str = ""
+
+
+class WindowAsked(Asked, frozen=True, kw_only=True):
+    """A window of time, in ns since the run's start."""
+
+    lo: Time
+    hi: Time
+
+    def __post_init__(self) -> None:
+        if self.hi <= self.lo:
+            raise ValueError("the window is empty")  # msgspec makes it a ValidationError
+
+
+class RangeAsked(WindowAsked, frozen=True, kw_only=True):
+    """A window of some lanes."""
+
+    lanes: str = ""
+
+    def lanes_of(self, index: SliceIndex) -> list[int]:
+        """The lanes in order. Raises UsageError where the timeline has no such lane."""
+        chosen = parse_numbers(self.lanes)
+        if chosen is not None and chosen.last >= index.lanes:
+            raise UsageError("no such lane")
+        return [] if chosen is None else list(chosen.below(index.lanes))
+
+
+class TileAsked(RangeAsked, frozen=True, kw_only=True):
+    """A picture of a window, in so many bins."""
+
+    bins: Annotated[int, msgspec.Meta(ge=1, le=MAX_BINS)]
+
+
+class SliceAsked(Asked, frozen=True, kw_only=True):
+    """One slice, by its row in the index."""
+
+    row: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
+class SearchAsked(Asked, frozen=True):
+    """A part of a name."""
+
+    text: Annotated[str, msgspec.Meta(max_length=MAX_SEARCH_CHARS)] = ""
+
+
+def asked(kind: type[Something], query: Mapping[str, str]) -> Something:
+    """The parameters of an address as a type. Raises UsageError, in one line, where one is missing or wrong."""
+    try:
+        return msgspec.convert(dict(query), kind, strict=False)
+    except msgspec.ValidationError as error:
+        found = _WHERE.fullmatch(str(error))
+        raise UsageError(f"{found['name']}: {found['what']}" if found else str(error)) from error

@@ -30,6 +30,7 @@ class DeviceOp:
         "pool",
         "rank",
         "start",
+        "step",
         "stream",
     )
 
@@ -42,6 +43,7 @@ class DeviceOp:
         self.collective: Collective | None = None
         self.correlation = self.external = 0
         self.bytes = 0.0
+        self.step = -1  # the recorded step that launched it; -1: launched before the recording
         self.args: Any = None
         self.pool = ""  # what it is part of, for the pipeline's bubble: "body" or "optimizer"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from benchmarks.oracle.layers import Operator
 from benchmarks.oracle.layout import LAYOUTS, document
 from benchmarks.oracle.names import CALLBACK_IDS, names_for
 from benchmarks.oracle.rank import BACKWARD, HostEvent, Rank
+from benchmarks.oracle.rows import COMPLETE, FLOW_END, FLOW_START, TEXT, Row
 from benchmarks.oracle.simulate import Run
 from benchmarks.oracle.stacks import memory_events, python_frames
 
@@ -26,10 +28,19 @@ NVIDIA_STREAMS = {0: 7, 1: 20, 2: 24, 3: 28, 4: 32}
 AMD_STREAMS = {0: 0, 1: 3, 2: 4, 3: 5, 4: 6}
 
 
+Change = Callable[[Rank, list[Row]], list[Row]]  # what a mess does to a rank's file
+
+
+def unchanged(rank: Rank, rows: list[Row]) -> list[Row]:
+    """The rows as they are."""
+    return rows
+
+
 class TraceWriter:
     """Turns one rank's host events and device operations into text; times become that host's local times."""
 
-    def __init__(self, run: Run, rank: Rank) -> None:
+    def __init__(self, run: Run, rank: Rank, change: Change = unchanged) -> None:
+        self.change = change
         scenario, cluster = run.scenario, run.scenario.cluster
         self.run, self.rank, self.scenario, self.format = run, rank, scenario, scenario.format
         self.names = names_for(scenario, run.world.model.precision)
@@ -44,7 +55,7 @@ class TraceWriter:
         self._shift = round((base + START_US + offset - first) * 1000)
         self._drift, self._middle = drift * 1e-6, middle
         self._text = LAYOUTS[self.format.layout]
-        self._out: list[str] = []
+        self._rows: list[Row] = []
         self._index = 0
 
     def nanoseconds(self, true_us: float) -> int:
@@ -65,9 +76,23 @@ class TraceWriter:
         fraction = "" if self.format.time == "integer" else f".{begin % 1000:03d}"
         return f'"ts": {begin // 1000}{fraction}'
 
-    def emit(self, category: str, name: str, place: str, times: str, args: str) -> None:
-        """Append a complete event."""
-        self._out.append(self._text(f'"ph": "X", "cat": "{category}", "name": {quoted(name)}, {place}', times, args))
+    def emit(self, category: str, name: str, place: str, span: tuple[float, float], args: str, number: int = 0,
+             step: int = -1) -> None:  # fmt: skip
+        """Append a complete event; `span` is its start and duration, `number` its correlation id."""
+        self._rows.append(Row(COMPLETE, category, name, place, *span, args, number, step))
+
+    def rendered(self, row: Row) -> str:
+        """A row as text."""
+        if row.phase == TEXT:
+            return row.args
+        if row.phase == COMPLETE:
+            head = f'"ph": "X", "cat": "{row.category}", "name": {quoted(row.name)}, {row.place}'
+            return self._text(head, self.times(row.start, row.dur), row.args)
+        bind = ', "bp": "e"' if row.phase == FLOW_END else ""
+        return (
+            f'  {{\n    "ph": "{row.phase}", "id": {row.correlation}, {row.place}, {self.moment(row.start)},\n'
+            f'    "cat": "ac2g", "name": "ac2g"{bind}\n  }}'
+        )
 
     def host_place(self, thread: str) -> str:
         """pid and tid of a host thread."""
@@ -90,7 +115,7 @@ class TraceWriter:
         parts += self._host_args(event.args)
         parts.append(f'"Ev Idx": {self.next_index()}')
         place = self.host_place(event.thread)
-        self.emit(event.category, event.name, place, self.times(event.start, event.dur), ", ".join(parts))
+        self.emit(event.category, event.name, place, (event.start, event.dur), ", ".join(parts))
 
     def _host_args(self, args: Any) -> list[str]:
         if args is None:
@@ -136,45 +161,44 @@ class TraceWriter:
         number = '"cid": 107' if self.amd else f'"cbid": {CALLBACK_IDS.get(name, 0)}'
         external = f'"External id": {event.external}, ' if event.external else ""
         args = f'{external}{number}, "correlation": {event.args}'
-        self.emit("cuda_runtime", name, self.host_place(event.thread), self.times(event.start, event.dur), args)
+        category = "cuda_driver" if name == "cuLaunchKernel" else "cuda_runtime"
+        self.emit(category, name, self.host_place(event.thread), (event.start, event.dur), args, event.args)
 
     def device_op(self, op: DeviceOp, thread: str) -> None:
         """A kernel or copy, with the flow from its launch."""
         assert op.start is not None and op.end is not None
         place = self.device_place(op.stream)
         dur = op.end - op.start
+        number = op.correlation
         if op.launch_start >= self.rank.marks[0]:  # else launched before the recording, as a host far ahead does
-            self._flow("s", op.correlation, self.host_place(thread), op.launch_start)
-        self._flow("f", op.correlation, place, op.start)
+            self._flow(FLOW_START, op.correlation, self.host_place(thread), op.launch_start)
+        self._flow(FLOW_END, op.correlation, place, op.start)
         stream = self.streams[op.stream]
         where = f'"device": {self.device}, "context": 1, "stream": {stream}, "correlation": {op.correlation}'
         if op.cause == "memcpy":
             rate = op.bytes / max(dur, 1e-3) / 1e3
             moved = f'"bytes": {int(op.bytes)}, "memory bandwidth (GB/s)": {rate:.6f}'
             args = f'"External id": {op.external}, {where}, {moved}'
-            self.emit("gpu_memcpy", self.names.copy(op.name), place, self.times(op.start, dur), args)
+            self.emit("gpu_memcpy", self.names.copy(op.name), place, (op.start, dur), args, number, op.step)
             return
         if op.collective is None:
             launch = GEMM_LAUNCH if op.name.split("/")[0] in MATMUL_ROLES else POINTWISE_LAUNCH
             args = f'"External id": {op.external}, "queued": 0, {where}, {launch}'
-            self.emit("kernel", self.names.kernel(op.name), place, self.times(op.start, dur), args)
+            self.emit("kernel", self.names.kernel(op.name), place, (op.start, dur), args, number, op.step)
             return
         # Collectives' arguments are those of the host call, so kernels launched before the recording have none.
         seen = op.launch_start >= self.rank.marks[0]
         extra = ", ".join(self.comm_args(op.args, False)) if self.format.collective_args and seen else ""
         args = f'"External id": {op.external}, "queued": 0, {where}, {COMM_LAUNCH}' + (f", {extra}" if extra else "")
-        self.emit("kernel", self.names.collective(op.name), place, self.times(op.start, dur), args)
+        self.emit("kernel", self.names.collective(op.name), place, (op.start, dur), args, number, op.step)
         if not seen:
             return
-        times = self.times(op.start - 0.001, dur + 0.002)
-        self.emit("gpu_user_annotation", op.args.annotation, place, times, f'"External id": {op.external}')
+        span = (op.start - 0.001, dur + 0.002)
+        args = f'"External id": {op.external}'
+        self.emit("gpu_user_annotation", op.args.annotation, place, span, args, number, op.step)
 
     def _flow(self, phase: str, number: int, place: str, at: float) -> None:
-        bind = ', "bp": "e"' if phase == "f" else ""
-        self._out.append(
-            f'  {{\n    "ph": "{phase}", "id": {number}, {place}, {self.moment(at)},\n'
-            f'    "cat": "ac2g", "name": "ac2g"{bind}\n  }}'
-        )
+        self._rows.append(Row(phase, "ac2g", "ac2g", place, at, 0.0, "", number))
 
     def steps(self) -> None:
         """The step ranges on host and device."""
@@ -185,12 +209,12 @@ class TraceWriter:
             external = 10_000_000 + i
             label = name.format(self.scenario.first_step + i)
             args = f'"External id": {external},"Record function id": 0, "Ev Idx": {self.next_index()}'
-            self.emit("user_annotation", label, self.host_place("main"), self.times(start, end - start - 1.0), args)
+            self.emit("user_annotation", label, self.host_place("main"), (start, end - start - 1.0), args)
             inside = [op for op in ops if start <= op.launch_start < end]
             if inside:
                 begin, last = inside[0].start or 0.0, inside[-1].end or 0.0
                 args = f'"External id": {external}'
-                self.emit("gpu_user_annotation", label, self.device_place(0), self.times(begin, last - begin), args)
+                self.emit("gpu_user_annotation", label, self.device_place(0), (begin, last - begin), args)
 
     def text(self) -> str:
         """The whole file."""
@@ -206,18 +230,19 @@ class TraceWriter:
             else:
                 self.host_event(event)
         self.steps()
-        self._out += python_frames(self) if self.format.stacks else []
-        self._out += memory_events(self) if self.format.memory else []
+        self._rows += python_frames(self) if self.format.stacks else []
+        self._rows += memory_events(self) if self.format.memory else []
         for op in rank.ops:
             if (op.start or 0.0) >= begin:
                 self.device_op(op, threads.get(op.correlation, "main"))
         end = max([end, *(op.end or 0.0 for op in rank.ops)])
-        closing = self.times(rank.marks[-1] + 15.0, end - rank.marks[-1] + 3.5)
+        closing = (rank.marks[-1] + 15.0, end - rank.marks[-1] + 3.5)
         self.emit("cuda_runtime", self.names.call("cudaDeviceSynchronize"), self.host_place("main"), closing,
                   f'"cbid": 165, "correlation": {rank.next_correlation()}')  # fmt: skip
-        self._out += metadata(self, begin - LEAD_US, end + 300.0)
+        texts = [self.rendered(row) for row in self.change(self.rank, self._rows)]
+        texts += metadata(self, begin - LEAD_US, end + 300.0)
         head, tail = header(self.run, rank, BASE_NS)
-        return document(head, self._out, tail, self.format.layout)
+        return document(head, texts, tail, self.format.layout)
 
 
 GEMM_LAUNCH = (

@@ -8,10 +8,13 @@ checkpoint, allocator) takes over; what follows such an occupant, and what no oc
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.oracle.rank import Occupant, Rank
 from benchmarks.oracle.simulate import Run
+from benchmarks.oracle.windows import Window
 
 CAUSES = (
     "compute", "comm_transfer", "comm_wait", "memcpy", "dataloader", "host_launch", "host_sync", "allocator", "gc",
@@ -82,13 +85,15 @@ def split_gap(start: float, end: float, occupants: list[Occupant]) -> list[Span]
     return [piece for piece in pieces if piece.end > piece.start]
 
 
-def booked(rank: Rank) -> list[Span]:
-    """The rank's recorded time from its first to its last mark, every stretch with its cause."""
+def booked(rank: Rank, steps: Sequence[Window] = ()) -> list[Span]:
+    """The rank's time from the first to the last of its steps (those between its marks where none are given), every
+    stretch with its cause."""
+    steps = steps or list(itertools.pairwise(rank.marks))
     result: list[Span] = []
     occupants = sorted(rank.occupants)
     index = 0
     launched = _launch_times(rank)
-    for span in flatten(device_spans(rank), rank.marks[0], rank.marks[-1]):
+    for span in flatten(device_spans(rank), steps[0][0], steps[-1][1]):
         if span.cause != "idle":
             result.append(span)
             continue
@@ -110,18 +115,18 @@ def _launch_times(rank: Rank) -> dict[float, float]:
     return {op.start: op.launch_start for op in rank.ops if op.start is not None}
 
 
-def per_step(rank: Rank, spans: list[Span]) -> list[dict[str, float]]:
-    """Microseconds per cause for each recorded step."""
-    table = [dict.fromkeys(CAUSES, 0.0) for _ in range(len(rank.marks) - 1)]
-    step = 0
-    for span in spans:
-        at = span.start
-        while at < span.end:
-            while at >= rank.marks[step + 1]:
-                step += 1
-            until = min(span.end, rank.marks[step + 1])
-            table[step][span.cause] += until - at
-            at = until
+def per_step(rank: Rank, spans: list[Span], steps: Sequence[Window] = ()) -> list[dict[str, float]]:
+    """Microseconds per cause for each of the steps (those between the rank's marks where none are given)."""
+    steps = steps or list(itertools.pairwise(rank.marks))
+    table = [dict.fromkeys(CAUSES, 0.0) for _ in steps]
+    first = 0
+    for row, (begin, end) in zip(table, steps, strict=True):
+        while first < len(spans) and spans[first].end <= begin:
+            first += 1
+        for span in itertools.islice(spans, first, None):
+            if span.start >= end:
+                break
+            row[span.cause] += min(span.end, end) - max(span.start, begin)
     return table
 
 
@@ -131,10 +136,11 @@ def bubble_budget(run: Run) -> list[float]:
     if parallel.pp < 2:
         return [0.0] * run.world.steps
     budget = []
+    steps = [run.windows(rank) for rank in run.ranks]
     for step in range(run.world.steps):
         work = 0.0
-        for rank in run.ranks:
-            begin, end = rank.marks[step], rank.marks[step + 1]
+        for rank, own in zip(run.ranks, steps, strict=True):
+            begin, end = own[step]
             work += sum(
                 op.dur
                 for op in rank.ops
@@ -158,11 +164,12 @@ def ledger(run: Run) -> dict[str, dict[str, dict[str, float]] | dict[str, float]
     for rank in run.ranks:
         if rank.rank in run.scenario.missing_ranks:
             continue
-        table = per_step(rank, booked(rank))
+        steps = run.windows(rank)
+        table = per_step(rank, booked(rank, steps), steps)
         for row, allowed in zip(table, budget, strict=True):
             _book_bubble(row, allowed)
         mean = {cause: sum(row[cause] for row in table) / len(table) for cause in CAUSES}
-        mean["wall_us"] = (rank.marks[-1] - rank.marks[0]) / len(table)
+        mean["wall_us"] = sum(end - begin for begin, end in steps) / len(table)
         ranks[str(rank.rank)] = mean
     job = {key: sum(row[key] for row in ranks.values()) / len(ranks) for key in (*CAUSES, "wall_us")}
     return {"per_rank": ranks, "job": job}

@@ -38,8 +38,21 @@ class BatchQueue:
         self._delivered.append(there)
         return there
 
+    def rest(self, us: float) -> None:
+        """The workers stand still for `us`: every time moves by it."""
+        for times in (self._first, self._ready, self._delivered):
+            times[:] = [time + us for time in times]
 
-def next_batch(rank: Rank, queue: BatchQueue) -> None:
+
+class ReadyBatches:
+    """A loader whose next batch is always there."""
+
+    def wait(self, now: float) -> float:
+        """Deliver the next batch at once."""
+        return now
+
+
+def next_batch(rank: Rank, queue: BatchQueue | ReadyBatches) -> None:
     """`__next__` of the DataLoader: waits for the batch, then its fixed overhead."""
     waited = queue.wait(rank.t) - rank.t
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"

@@ -15,7 +15,6 @@ COMPUTE = 0  # logical streams; the writer gives them numbers
 Program = Iterator[DeviceOp]  # a rank's program yields the operation whose end its host waits for
 SYNC_RETURN_US = 5.0  # end of the device work -> the blocking call returns
 MAIN, BACKWARD = "main", "backward"
-QUEUE_STEPS = 2  # how far a host may be ahead of its device; CUDA's queue holds 1,024 launches
 LEVEL_US = 0.9  # an operator calls the next inner one after this long
 
 
@@ -85,7 +84,8 @@ class Rank:
         self.events: list[HostEvent] = []
         self.ops: list[DeviceOp] = []
         self.occupants: list[Occupant] = []
-        self.marks: list[float] = []
+        self.marks: list[float] = []  # boundaries of the recorded steps
+        self.steady: list[int] = []  # which of them are like all others; the label is about these
         self.step = 0
         self.kernel_noise: tuple[float, ...] = ()
         self.host_noise: tuple[float, ...] = ()
@@ -194,7 +194,7 @@ class Rank:
 
     def submit(self, op: DeviceOp, call: float, call_end: float, external: int) -> None:
         """Hand an operation to the device; compute-stream work also waits for what was asked to be waited for."""
-        op.launch_start, op.launch_end, op.external = call, call_end, external
+        op.launch_start, op.launch_end, op.external, op.step = call, call_end, external, len(self.marks) - 1
         if op.stream == COMPUTE and self._pending:
             op.deps += tuple(self._pending)
             self._pending.clear()
@@ -205,9 +205,10 @@ class Rank:
     def queue_slot(self) -> Program:
         """Wait until the queue of launches has room: the next launch call lasts that long."""
         starts = self._launched_before
-        if len(starts) > QUEUE_STEPS:
+        ahead = self.world.queue_steps  # CUDA's queue holds 1,024 launches
+        if len(starts) > ahead:
             since_step = len(self.ops) - starts[-1]
-            oldest = self.ops[min(starts[-1 - QUEUE_STEPS] + since_step, starts[-QUEUE_STEPS]) - 1]
+            oldest = self.ops[min(starts[-1 - ahead] + since_step, starts[-ahead]) - 1]
             yield oldest
             assert oldest.end is not None
             self._queue_full_until = oldest.end

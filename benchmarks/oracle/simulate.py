@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from benchmarks.oracle.device import DeviceOp, Devices
 from benchmarks.oracle.draws import generator
 from benchmarks.oracle.faults import build
-from benchmarks.oracle.loader import BatchQueue
-from benchmarks.oracle.programs import program_for
+from benchmarks.oracle.loader import BatchQueue, ReadyBatches
+from benchmarks.oracle.programs import StepProgram, program_for
 from benchmarks.oracle.rank import Meeting, Program, Rank
 from benchmarks.oracle.spec import Scenario
 from benchmarks.oracle.step import device_sync
-from benchmarks.oracle.world import World
+from benchmarks.oracle.windows import Window, windows
+from benchmarks.oracle.world import Step, World
 
 MARK_US = 1.0  # between the end of one step's range and the start of the next
 START_SKEW_US = 40.0  # ranks do not start at the same moment
@@ -28,15 +29,24 @@ class Run:
     world: World
     ranks: list[Rank]
 
+    def windows(self, rank: Rank) -> list[Window]:
+        """When a rank's steady steps were, in true microseconds."""
+        return windows(rank)
+
     def step_us(self) -> float:
-        """Mean wall time of a step over ranks and steps."""
-        walls = [(rank.marks[-1] - rank.marks[0]) / self.world.steps for rank in self.ranks]
+        """Mean wall time of a steady step over ranks and steps."""
+        walls = [sum(end - begin for begin, end in w) / len(w) for w in map(self.windows, self.ranks)]
         return sum(walls) / len(walls)
 
     def per_step_us(self) -> list[float]:
-        """Wall time of each step, mean over ranks."""
-        count = len(self.ranks)
-        return [sum(r.marks[i + 1] - r.marks[i] for r in self.ranks) / count for i in range(self.world.steps)]
+        """Wall time of each steady step, mean over ranks."""
+        table = [[end - begin for begin, end in self.windows(rank)] for rank in self.ranks]
+        return [sum(column) / len(column) for column in zip(*table, strict=True)]
+
+    def marked_us(self) -> float:
+        """Mean distance of the host's marks over all recorded steps, those that occur once included."""
+        walls = [(rank.marks[-1] - rank.marks[0]) / (len(rank.marks) - 1) for rank in self.ranks]
+        return sum(walls) / len(walls)
 
 
 def simulate(scenario: Scenario, world: World | None = None, recording: bool = True) -> Run:
@@ -82,16 +92,34 @@ def _run_host(program: Program) -> DeviceOp | None:
 
 def _program(rank: Rank) -> Program:
     queue = BatchQueue(rank.world, rank.rank, rank.t)
-    step = program_for(rank.world.parallel.kind)
+    program = program_for(rank.world.parallel.kind)
     waits = rank.world.model.sync != "none"
-    for index in range(-WARMUP_STEPS if waits else -QUEUE_WARMUP_STEPS, rank.world.steps):
-        if index == 0 and waits:
+    for step in rank.world.plan(WARMUP_STEPS if waits else QUEUE_WARMUP_STEPS):
+        if step.recorded and not rank.marks and waits:
             yield from device_sync(rank)  # recording starts on an idle device
             rank.t += MARK_US
-        if index >= 0:
+        if step.recorded:
+            rank.steady += [len(rank.marks)] if step.steady else []
             rank.marks.append(rank.t)
-        rank.begin_step(index)
+        rank.begin_step(step.index)
         rank.t += 0.5
-        yield from step(rank, queue)
+        if step.once:
+            yield from _once(rank, step, queue, program)
+        else:
+            yield from program(rank, queue)
         rank.t += MARK_US
     rank.marks.append(rank.t)
+
+
+def _once(rank: Rank, step: Step, queue: BatchQueue, program: StepProgram) -> Program:
+    """A step with what occurs in it alone. Its batch is there, and the loader's workers rest for as long as it takes:
+    the steps after it go on as if it had not been."""
+    began = rank.t
+    for once in step.once:
+        if once.start is not None:
+            yield from once.start(rank)
+    yield from program(rank, ReadyBatches())
+    for once in step.once:
+        if once.end is not None:
+            yield from once.end(rank)
+    queue.rest(rank.t - began)

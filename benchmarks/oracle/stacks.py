@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from benchmarks.oracle.header import device_properties
+from benchmarks.oracle.rows import TEXT, Row
 
 if TYPE_CHECKING:
     from benchmarks.oracle.kineto import TraceWriter
@@ -22,7 +23,7 @@ FRAMES = {
 SAMPLES_PER_STEP = 24
 
 
-def python_frames(writer: TraceWriter) -> list[str]:
+def python_frames(writer: TraceWriter) -> list[Row]:
     """A `train.py` frame per step, and the frames of the calls that torch annotates, as `python_function` events."""
     place = writer.host_place("main")
     rows: list[tuple[float, float, str]] = [
@@ -38,11 +39,12 @@ def python_frames(writer: TraceWriter) -> list[str]:
     for number, (start, dur, frame) in enumerate(sorted(rows), 1):
         args = f'"Python parent id": {0 if number == 1 else 1}, "Python id": {number}, "Ev Idx": {writer.next_index()}'
         head = f'"ph": "X", "cat": "python_function", "name": "{frame}", {place}'
-        out.append(f'  {{\n    {head},\n    {writer.times(start, dur)},\n    "args": {{\n      {args}\n    }}\n  }}')
+        text = f'  {{\n    {head},\n    {writer.times(start, dur)},\n    "args": {{\n      {args}\n    }}\n  }}'
+        out.append(Row(TEXT, "python_function", frame, place, start, dur, text))
     return out
 
 
-def memory_events(writer: TraceWriter) -> list[str]:
+def memory_events(writer: TraceWriter) -> list[Row]:
     """`[memory]` events: a saw tooth over each step, activations growing in forward and shrinking in backward."""
     total = device_properties(writer.scenario.cluster.device)["totalGlobalMem"]
     reserved = int(total * writer.run.world.memory_share)
@@ -60,5 +62,6 @@ def memory_events(writer: TraceWriter) -> list[str]:
             )
             before = allocated
             head = f'"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", {writer.host_place("main")}'
-            out.append(f'  {{\n    {head}, {writer.moment(at)},\n    "args": {{\n      {args}\n    }}\n  }}')
+            text = f'  {{\n    {head}, {writer.moment(at)},\n    "args": {{\n      {args}\n    }}\n  }}'
+            out.append(Row(TEXT, "cpu_instant_event", "[memory]", "", at, 0.0, text))
     return out

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from benchmarks.oracle.draws import factor
 from benchmarks.oracle.spec import Cluster, Loader, Model, Noise, Parallel, Scenario
 
 Moments = dict[tuple[int, int], list[tuple[int, float]]]  # (rank, step) -> [(layer, duration_us)]
+FIRST, LAST = "first", "last"
+ONCE = 10_000  # steps that occur once are numbered from here, so that no fault of a step falls on them
+
+
+@dataclass(frozen=True)
+class Once:
+    """What occurs in a single step: host programs at its start and at its end (they take the rank)."""
+
+    start: Callable[[Any], Iterator[Any]] | None = None
+    end: Callable[[Any], Iterator[Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the plan: its number (for the noise), whether it is recorded, and what occurs in it alone."""
+
+    index: int
+    recorded: bool = True
+    once: tuple[Once, ...] = ()
+
+    @property
+    def steady(self) -> bool:
+        """A recorded step like all others: what the label's step and ledger are taken over."""
+        return self.recorded and not self.once
 
 
 @dataclass
@@ -39,11 +65,24 @@ class World:
     comm_free: bool = False
     fp32_slowdown: float = 3.2
     memory_share: float = 0.62  # of device memory reserved at the peak
+    once: dict[str | int, list[Once]] = field(default_factory=dict)  # FIRST, LAST or the steady step it comes before
+    queue_steps: int = 2  # how far a host that never waits is ahead of its device
 
     @property
     def size(self) -> int:
         """Number of ranks."""
         return self.cluster.world
+
+    def plan(self, unrecorded: int) -> list[Step]:
+        """The steps of the run: `unrecorded` ones, then the steady ones and, among them, those that occur once."""
+        found = [Step(index, recorded=False) for index in range(-unrecorded, 0)]
+        places: list[str | int] = [FIRST, *range(self.steps), LAST]
+        for number, place in enumerate(places):
+            if self.once.get(place):
+                found.append(Step(ONCE + number, once=tuple(self.once[place])))
+            if isinstance(place, int):
+                found.append(Step(place))
+        return found
 
     def rank_speed(self, rank: int, step: int) -> float:
         """Factor on every kernel of a rank in a step: hardware, noise of the rank and step, unequal work."""

@@ -12,6 +12,7 @@ OPERATORS = {
     "allreduce": "c10d::allreduce_",
     "_allgather_base": "c10d::_allgather_base_",
     "_reduce_scatter_base": "c10d::_reduce_scatter_base_",
+    "broadcast": "c10d::broadcast_",
     "send": "c10d::send",
     "recv": "c10d::recv_",
 }
@@ -19,6 +20,7 @@ ANNOTATIONS = {
     "allreduce": "nccl:all_reduce",
     "_allgather_base": "nccl:_all_gather_base",
     "_reduce_scatter_base": "nccl:_reduce_scatter_base",
+    "broadcast": "nccl:broadcast",
 }
 ELEMENT_BYTES = {"BFloat16": 2, "Float": 4}
 
@@ -48,7 +50,7 @@ def collective(
     """
     group = rank.group(role)
     members = len(group.ranks)
-    if members < 2:
+    if members < 2 or rank.world.rendezvous == "instead":
         return None
     index = rank.calls(group.name)
     meeting = rank.meeting.join(group.name, index, kind, elems * ELEMENT_BYTES[dtype], group.ranks)

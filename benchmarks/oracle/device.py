@@ -97,7 +97,8 @@ class Devices:
         op = stream.queue[0]
         op.start = at
         if op.collective is not None:
-            self._communicating[op.rank].append(op)
+            if op.cause == "comm":
+                self._communicating[op.rank].append(op)
             ended = _arrive(op.collective, op)
         else:
             if op.cause == "compute" and self._contention and self._communicates(op.rank, at):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from benchmarks.oracle.draws import generator
+from benchmarks.oracle.mess.catalogue import disturb
 from benchmarks.oracle.spec import Fault, Scenario
 from benchmarks.oracle.world import Moments, World, healthy_world
 
@@ -278,6 +279,7 @@ def build(
     `change` takes the settings `num_workers`, `bucket_cap_mb`, `microbatches`. Raises KeyError for any other.
     """
     world = healthy_world(scenario)
+    disturb(world, scenario)
     for quirk in scenario.quirks:
         EFFECTS[quirk.id](world, quirk)
     for index, fault in enumerate(scenario.faults):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.oracle.rank import Kernel, Program, Rank
+from benchmarks.oracle.device import DeviceOp
+from benchmarks.oracle.rank import Kernel, Occupant, Program, Rank
 from benchmarks.oracle.step import DTOH_GBPS, copy, device_sync, item
 
+UNSEEN_STREAM = 9  # orders what no file shows
+BARRIER_RETURN_US = 20.0  # from the last host's arrival until the others have heard of it
 CHECKPOINT_TENSORS = 6
 CHECKPOINT_TENSOR_BYTES = 8_000_000
 FUSED_LAUNCHES = 4
@@ -61,6 +64,19 @@ def checkpoint(rank: Rank, us: float) -> Program:
     rank.occupy("user_annotation", rank.world.checkpoint_name, us, "checkpoint")
 
 
+def meet_on_the_host(rank: Rank) -> Program:
+    """A barrier of the hosts that leaves no event: over CPU sockets, or a store."""
+    op = DeviceOp(rank.rank, UNSEEN_STREAM, "host", "barrier", 0.0)
+    everyone = tuple(range(rank.world.size))
+    op.collective = rank.meeting.join("hosts", rank.calls("hosts"), "send", 0.0, everyone)
+    op.launch_start = op.launch_end = start = rank.t
+    rank.devices.submit(op)
+    yield op
+    assert op.end is not None
+    rank.t = op.end + BARRIER_RETURN_US
+    rank.occupants.append(Occupant(start, rank.t, "comm_wait"))
+
+
 def finish(rank: Rank, share: float = 1.0) -> Program:
     """Optimizer, checkpoint if due, the script's wait for the device, Python until the mark."""
     optimizer_step(rank, share)
@@ -73,3 +89,5 @@ def finish(rank: Rank, share: float = 1.0) -> Program:
     elif sync == "device_sync":
         yield from device_sync(rank)
     rank.t += rank.operator_us(3.5)
+    if rank.world.rendezvous:
+        yield from meet_on_the_host(rank)

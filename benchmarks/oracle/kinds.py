@@ -26,6 +26,7 @@ SEARCH_STEPS = 14
 SEARCH_FLOOR = 0.003  # below this share of the step a cost says nothing about the strength needed
 MISSING_CHANCE = 0.04
 WORKERS = (2.0, 4.0, 8.0, 16.0)
+Dress = Callable[[Scenario], Scenario | None]  # a change of the healthy job; None: it does not fit
 Maker = Callable[[np.random.Generator, Scenario], Fault | None]
 
 
@@ -190,20 +191,31 @@ def scenario(seed: int, kind: str | None = None, run_ahead: bool = False) -> Sce
         raise KeyError(f"unknown kind {kind!r}; known: {', '.join(EVERY_KIND)}")
     for attempt in range(ATTEMPTS):
         draw = generator(seed, "scenario", kind, attempt)
-        make = _clean if kind.startswith("clean.") else _faulty
-        found = make(draw, seed, kind, run_ahead)
+        found = draw_scenario(draw, seed, kind, _never_waiting if run_ahead else _as_drawn)
         if found is not None:
             return found
     raise NoScenarioError(f"no scenario of kind {kind} met its conditions in {ATTEMPTS} attempts (seed {seed})")
 
 
-def _faulty(draw: np.random.Generator, seed: int, kind: str, run_ahead: bool) -> Scenario | None:
+def draw_scenario(draw: np.random.Generator, seed: int, kind: str, dress: Dress) -> Scenario | None:
+    """One attempt at a kind, on a job that `dress` may change first; None where it missed the kind's conditions."""
+    make = _clean if kind.startswith("clean.") else _faulty
+    return make(draw, seed, kind, dress)
+
+
+def _as_drawn(base: Scenario) -> Scenario:
+    return base
+
+
+def _faulty(draw: np.random.Generator, seed: int, kind: str, dress: Dress) -> Scenario | None:
     ids = kind.split("+")
     shared = [p for p in KINDS[ids[0]].parallel if all(p in KINDS[i].parallel for i in ids)]
     parallel = shared[int(draw.integers(len(shared)))]
     world = max(KINDS[i].world for i in ids)
-    base = draw_base(draw, parallel, f"{kind}_{seed}", seed, world, hosts=2 if "comm.slow_link" in ids else 0)
-    base = _never_waiting(base) if run_ahead else base
+    drawn = draw_base(draw, parallel, f"{kind}_{seed}", seed, world, hosts=2 if "comm.slow_link" in ids else 0)
+    base = dress(drawn)
+    if base is None:
+        return None
     if base.cluster.world > min([KINDS[i].max_world for i in ids] + [MAX_PAIR_WORLD] * (len(ids) - 1)):
         return None
     base = _with_quirk(draw, _with_evidence(draw, base, [KINDS[i] for i in ids]), ids)
@@ -327,13 +339,14 @@ def _never_waiting(base: Scenario) -> Scenario:
     return replace(base, model=replace(base.model, sync="none"))
 
 
-def _clean(draw: np.random.Generator, seed: int, kind: str, run_ahead: bool) -> Scenario | None:
+def _clean(draw: np.random.Generator, seed: int, kind: str, dress: Dress) -> Scenario | None:
     name = kind.removeprefix("clean.")
     parallel = {"pipeline": "pp", "fsdp": "fsdp", "tpdp": "tpdp"}.get(name, "ddp" if name == "hidden_comm" else "")
     choice = parallel or str(draw.choice(["ddp", "ddp", "fsdp", "tpdp", "hsdp"]))
     world, hosts = (int(draw.choice([16, 32, 64])), 4) if name == "large" else (0, 0)
-    base = draw_base(draw, choice, f"{kind}_{seed}", seed, world, hosts)
-    base = _never_waiting(base) if run_ahead else base
+    base = dress(draw_base(draw, choice, f"{kind}_{seed}", seed, world, hosts))
+    if base is None:
+        return None
     quirk = _quirk(draw, name, base)
     if name == "hidden_comm":
         cluster = replace(

@@ -15,7 +15,7 @@ from benchmarks.oracle.kernel_names import MATMUL_ROLES
 from benchmarks.oracle.layers import Operator
 from benchmarks.oracle.layout import LAYOUTS, document
 from benchmarks.oracle.names import CALLBACK_IDS, names_for
-from benchmarks.oracle.rank import BACKWARD, HostEvent, Rank
+from benchmarks.oracle.rank import BACKWARD, FOREIGN, HostEvent, Rank
 from benchmarks.oracle.rows import COMPLETE, FLOW_END, FLOW_START, TEXT, Row
 from benchmarks.oracle.simulate import Run
 from benchmarks.oracle.stacks import memory_events, python_frames
@@ -39,11 +39,11 @@ def unchanged(rank: Rank, rows: list[Row]) -> list[Row]:
 class TraceWriter:
     """Turns one rank's host events and device operations into text; times become that host's local times."""
 
-    def __init__(self, run: Run, rank: Rank, change: Change = unchanged) -> None:
+    def __init__(self, run: Run, rank: Rank, change: Change = unchanged, begins_us: float = 0.0) -> None:
         self.change = change
         scenario, cluster = run.scenario, run.scenario.cluster
         self.run, self.rank, self.scenario, self.format = run, rank, scenario, scenario.format
-        self.names = names_for(scenario, run.world.model.precision)
+        self.names = names_for(scenario, run.world.model.precision, bool(run.world.compiled))
         self.amd = cluster.vendor == "amd"
         self.streams = AMD_STREAMS if self.amd else NVIDIA_STREAMS
         self.pid, self.device = 4000 + 13 * rank.rank, rank.rank % 8
@@ -52,7 +52,7 @@ class TraceWriter:
         middle = (run.ranks[0].marks[0] + run.ranks[0].marks[-1]) / 2
         base = BASE_NS / 1e3 if self.format.time != "base" else 0.0
         # local = true + offset + drift * (true - middle), kept as thousandths of a microsecond (integers, exact)
-        self._shift = round((base + START_US + offset - first) * 1000)
+        self._shift = round((base + START_US + begins_us + offset - first) * 1000)
         self._drift, self._middle = drift * 1e-6, middle
         self._text = LAYOUTS[self.format.layout]
         self._rows: list[Row] = []
@@ -233,7 +233,7 @@ class TraceWriter:
         self._rows += python_frames(self) if self.format.stacks else []
         self._rows += memory_events(self) if self.format.memory else []
         for op in rank.ops:
-            if (op.start or 0.0) >= begin:
+            if (op.start or 0.0) >= begin and op.pool != FOREIGN:
                 self.device_op(op, threads.get(op.correlation, "main"))
         end = max([end, *(op.end or 0.0 for op in rank.ops)])
         closing = (rank.marks[-1] + 15.0, end - rank.marks[-1] + 3.5)

@@ -16,6 +16,7 @@ from benchmarks.oracle.answers import (
 )
 from benchmarks.oracle.faults import build
 from benchmarks.oracle.ledger import ledger
+from benchmarks.oracle.mess.truth import messy_truth
 from benchmarks.oracle.simulate import Run, step_time
 from benchmarks.oracle.spec import Fault, Scenario
 
@@ -148,7 +149,7 @@ def label(run: Run) -> dict[str, Any]:
     tolerated = {i for fault in scenario.faults for i in TOLERATED.get(fault.id, ())}
     tolerated |= tolerated_by_ledger(run, book["job"], comm_free)
     clocks, hosts = scenario.cluster.clocks, scenario.cluster.hosts
-    return {
+    found = {
         "schema": "ddprof.label/1",
         "scenario": scenario.name,
         "clean": not faults,
@@ -191,6 +192,7 @@ def label(run: Run) -> dict[str, Any]:
         },
         "generator": {"kind": scenario.kind, "seed": scenario.seed},
     }
+    return found | messy_truth(run, found)
 
 
 def rounded(value: Any) -> Any:

@@ -134,10 +134,10 @@ def bubble_budget(run: Run) -> list[float]:
     """Unavoidable pipeline bubble of each step: (stages - 1) microbatches of the mean stage's forward and backward."""
     parallel = run.world.parallel
     if parallel.pp < 2:
-        return [0.0] * run.world.steps
+        return [0.0] * len(run.windows(run.ranks[0]))
     budget = []
     steps = [run.windows(rank) for rank in run.ranks]
-    for step in range(run.world.steps):
+    for step in range(len(steps[0])):
         work = 0.0
         for rank, own in zip(run.ranks, steps, strict=True):
             begin, end = own[step]

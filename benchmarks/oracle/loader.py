@@ -45,11 +45,14 @@ class BatchQueue:
 
 
 class ReadyBatches:
-    """A loader whose next batch is always there."""
+    """A loader whose next batch is there after `late_us`."""
+
+    def __init__(self, late_us: float) -> None:
+        self._late_us = late_us
 
     def wait(self, now: float) -> float:
-        """Deliver the next batch at once."""
-        return now
+        """Deliver the next batch."""
+        return now + self._late_us
 
 
 def next_batch(rank: Rank, queue: BatchQueue | ReadyBatches) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.oracle.compiled import TRITON
 from benchmarks.oracle.kernel_names import (
     AMD_FP32,
     COMMON,
@@ -26,10 +27,12 @@ HIP_CALLS = {
     "cudaStreamWaitEvent": "hipStreamWaitEvent",
     "cudaMalloc": "hipMalloc",
     "cudaFree": "hipFree",
+    "cudaGraphLaunch": "hipGraphLaunch",
 }
 CALLBACK_IDS = {
     "cudaLaunchKernel": 211, "cudaLaunchKernelExC": 430, "cudaMemcpyAsync": 41, "cudaStreamSynchronize": 131,
     "cudaDeviceSynchronize": 165, "cudaEventRecord": 135, "cudaStreamWaitEvent": 147, "cudaMalloc": 20, "cudaFree": 22,
+    "cudaGraphLaunch": 311, "cuLaunchKernel": 307,
 }  # fmt: skip
 
 
@@ -41,10 +44,13 @@ class Names:
     device: str
     precision: str
     comm: str
+    compiled: bool = False
 
     def kernel(self, key: str) -> str:
         """Kernel name for "role/variant"."""
         role = key.split("/")[0]
+        if self.compiled and role in TRITON:
+            return TRITON[role]
         if self.precision == "fp32":
             single = AMD_FP32 if self.vendor == "amd" else FP32
             if role in single:
@@ -61,6 +67,8 @@ class Names:
         """Runtime call for a key of `Rank.runtime` ("launch:<kernel key>", "memcpy", or a CUDA name)."""
         if key.startswith("launch:"):
             role = key[7:].split("/")[0]
+            if self.compiled and role in TRITON:
+                return "hipModuleLaunchKernel" if self.vendor == "amd" else "cuLaunchKernel"
             extended = self.device == "h100" and (role in MATMUL_ROLES or role == "nccl")
             extended |= self.vendor == "amd" and role in MATMUL_ROLES
             cuda = "cudaLaunchKernelExC" if extended else "cudaLaunchKernel"
@@ -75,7 +83,7 @@ class Names:
         return name.replace("Pinned", "Host").replace("Pageable", "Host") if self.vendor == "amd" else name
 
 
-def names_for(scenario: Scenario, precision: str) -> Names:
+def names_for(scenario: Scenario, precision: str, compiled: bool = False) -> Names:
     """The names a scenario's files use."""
     cluster = scenario.cluster
-    return Names(cluster.vendor, cluster.device, precision, scenario.format.names)
+    return Names(cluster.vendor, cluster.device, precision, scenario.format.names, compiled)

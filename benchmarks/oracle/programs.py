@@ -96,7 +96,7 @@ def ddp_step(rank: Rank, queue: BatchQueue) -> Program:
     zero_grad(rank)
     for micro in range(model.accumulation):
         if micro:
-            yield from copy_in(rank)
+            yield from load(rank, queue) if model.batch_per_micro_step else copy_in(rank)
         start = rank.t
         rank.t += rank.operator_us(5.5)
         for layer in range(model.layers):

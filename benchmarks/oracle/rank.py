@@ -15,6 +15,7 @@ COMPUTE = 0  # logical streams; the writer gives them numbers
 Program = Iterator[DeviceOp]  # a rank's program yields the operation whose end its host waits for
 SYNC_RETURN_US = 5.0  # end of the device work -> the blocking call returns
 MAIN, BACKWARD = "main", "backward"
+FOREIGN = "foreign"  # the pool of work that no file shows
 LEVEL_US = 0.9  # an operator calls the next inner one after this long
 
 
@@ -91,6 +92,8 @@ class Rank:
         self.host_noise: tuple[float, ...] = ()
         self.speed = 1.0
         self.share_of_work = 1.0  # this step's batch relative to the mean
+        self.late_batch_us = 0.0  # how late the next batch of a step that occurs once is
+        self.launch_holds: dict[str, list[float]] = {}  # thread -> how long its next launch calls last besides
         self.sequence = 0  # autograd sequence number
         self._kernels = self._operators = 0
         self._external = 0
@@ -109,7 +112,7 @@ class Rank:
         self.kernel_noise = factors(world.seed, "kernel", self.rank, step, world.noise.kernel)
         self.host_noise = factors(world.seed, "host", self.rank, step, world.noise.host)
         self.speed = world.rank_speed(self.rank, step)
-        self.share_of_work = world.imbalance.get((self.rank, step), 1.0)
+        self.share_of_work = world.work(self.rank, step)
         self._kernels = self._operators = 0
 
     def next_external(self) -> int:
@@ -169,6 +172,8 @@ class Rank:
         """Run nested operators (outermost first); the innermost launches `kernels`. `cost` is host time in all."""
         start = self.t
         held = max(0.0, self._queue_full_until - (start + cost * 0.4)) if kernels else 0.0
+        if kernels and self.launch_holds.get(self.thread):
+            held += self.launch_holds[self.thread].pop()
         level = min(LEVEL_US, 0.1 * cost)
         external = 0
         for depth, name in enumerate(path if self.recording else ()):

@@ -11,7 +11,7 @@ STEP_MARKS = ("ProfilerStep#", "training_step")
 
 
 class Row(NamedTuple):
-    """One event. Times are true microseconds; `place` and `args` are JSON text; `correlation` ties calls to device work.
+    """One event. Times are true microseconds; `place` and `args` are JSON text; `correlation` ties a call to its work.
 
     A row of phase `TEXT` holds its finished text in `args`.
     """

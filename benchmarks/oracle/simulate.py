@@ -9,7 +9,7 @@ from benchmarks.oracle.draws import generator
 from benchmarks.oracle.faults import build
 from benchmarks.oracle.loader import BatchQueue, ReadyBatches
 from benchmarks.oracle.programs import StepProgram, program_for
-from benchmarks.oracle.rank import Meeting, Program, Rank
+from benchmarks.oracle.rank import COMPUTE, FOREIGN, Meeting, Program, Rank
 from benchmarks.oracle.spec import Scenario
 from benchmarks.oracle.step import device_sync
 from benchmarks.oracle.windows import Window, windows
@@ -95,9 +95,11 @@ def _program(rank: Rank) -> Program:
     program = program_for(rank.world.parallel.kind)
     waits = rank.world.model.sync != "none"
     for step in rank.world.plan(WARMUP_STEPS if waits else QUEUE_WARMUP_STEPS):
-        if step.recorded and not rank.marks and waits:
+        if step.recorded and not rank.marks and (waits or any(once.opens_job for once in step.once)):
             yield from device_sync(rank)  # recording starts on an idle device
             rank.t += MARK_US
+        if step.recorded and not rank.marks:
+            _foreign_work(rank)
         if step.recorded:
             rank.steady += [len(rank.marks)] if step.steady else []
             rank.marks.append(rank.t)
@@ -111,6 +113,15 @@ def _program(rank: Rank) -> Program:
     rank.marks.append(rank.t)
 
 
+def _foreign_work(rank: Rank) -> None:
+    """Work of others on the compute stream: launched before the recording, and not in the file."""
+    us = rank.world.foreign_us.get(rank.rank, 0.0)
+    if us:
+        op = DeviceOp(rank.rank, COMPUTE, "compute", FOREIGN, us)
+        op.pool = FOREIGN
+        rank.submit(op, rank.t - 2.0, rank.t - 1.0, 0)
+
+
 def _once(rank: Rank, step: Step, queue: BatchQueue, program: StepProgram) -> Program:
     """A step with what occurs in it alone. Its batch is there, and the loader's workers rest for as long as it takes:
     the steps after it go on as if it had not been."""
@@ -118,7 +129,8 @@ def _once(rank: Rank, step: Step, queue: BatchQueue, program: StepProgram) -> Pr
     for once in step.once:
         if once.start is not None:
             yield from once.start(rank)
-    yield from program(rank, ReadyBatches())
+    yield from program(rank, ReadyBatches(rank.late_batch_us))
+    rank.late_batch_us = 0.0
     for once in step.once:
         if once.end is not None:
             yield from once.end(rank)

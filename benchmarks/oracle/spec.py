@@ -29,6 +29,7 @@ class Model:
     batch_bytes: int = 4_000_000
     pinned: bool = True
     accumulation: int = 1
+    batch_per_micro_step: bool = False  # with accumulation: a batch from the loader each time, not one split in parts
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,16 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Mess:
+    """One thing that makes a recording hard to read, though the job is as it is; `strength` in its own unit."""
+
+    name: str
+    strength: float = 0.0
+    ranks: tuple[int, ...] = ()
+    detail: Mapping[str, float | str | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Format:
     """How the files are written."""
 
@@ -137,4 +148,5 @@ class Scenario:
     quirks: tuple[Fault, ...] = ()  # things that look like faults and are not worth fixing
     format: Format = Format()
     missing_ranks: tuple[int, ...] = ()
+    mess: tuple[Mess, ...] = ()
     note: str = ""

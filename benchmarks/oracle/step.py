@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.oracle.comm import collective
+from benchmarks.oracle.compiled import begin_region, end_region, path_of
 from benchmarks.oracle.device import DeviceOp
 from benchmarks.oracle.layers import (
     EMBEDDING_BACKWARD,
@@ -142,7 +143,9 @@ def run_operators(
         kernel = Kernel(
             kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * matmul_scale(rank, operator))
         )
-        rank.operator(operator.path, (kernel,), rank.operator_us(), ("dims", operator, scale * rank.share_of_work))
+        rank.operator(
+            path_of(rank, operator), (kernel,), rank.operator_us(), ("dims", operator, scale * rank.share_of_work)
+        )
         if i in reduce_after:
             blocking_reduce(rank)
 
@@ -176,7 +179,9 @@ def forward_layer(rank: Rank, layer: int, scale: float = 1.0) -> Program:
 def forward_operators(rank: Rank, layer: int, scale: float = 1.0) -> None:
     """Forward of one layer."""
     reduce_after = TP_AFTER_FORWARD if "tp" in rank.layout.groups else ()
+    region = begin_region(rank)
     run_operators(rank, forward(rank.world.model.arch), scale, layer, reduce_after)
+    end_region(rank, region)
 
 
 def head_forward(rank: Rank, scale: float = 1.0) -> None:
@@ -197,7 +202,7 @@ def backward_operators(
         kernel = Kernel(
             kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * matmul_scale(rank, operator))
         )
-        path = ("autograd::engine::evaluate_function: " + operator.path[0], *operator.path)
+        path = path_of(rank, operator)
         rank.operator(path, (kernel,), rank.operator_us(0.9), ("dims", operator, scale * rank.share_of_work))
         if operator.gradient and ready is not None:
             ready(round(operator.gradient * rank.world.model.params_per_layer))
@@ -208,7 +213,12 @@ def backward_operators(
 
 def backward_layer(rank: Rank, layer: int, scale: float = 1.0, ready: OnGradient | None = None) -> None:
     """Backward of one layer."""
+    rank.thread = BACKWARD
+    region = begin_region(rank)
     backward_operators(rank, backward(rank.world.model.arch), scale, layer, ready)
+    rank.thread = BACKWARD
+    end_region(rank, region)
+    rank.thread = MAIN
 
 
 def head_backward(rank: Rank, scale: float = 1.0, ready: OnGradient | None = None) -> None:

@@ -20,6 +20,7 @@ class Once:
 
     start: Callable[[Any], Iterator[Any]] | None = None
     end: Callable[[Any], Iterator[Any]] | None = None
+    opens_job: bool = False  # nothing ran on the device before
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,12 @@ class Step:
     index: int
     recorded: bool = True
     once: tuple[Once, ...] = ()
+    counted: bool = True
 
     @property
     def steady(self) -> bool:
         """A recorded step like all others: what the label's step and ledger are taken over."""
-        return self.recorded and not self.once
+        return self.recorded and self.counted and not self.once
 
 
 @dataclass
@@ -66,6 +68,11 @@ class World:
     fp32_slowdown: float = 3.2
     memory_share: float = 0.62  # of device memory reserved at the peak
     once: dict[str | int, list[Once]] = field(default_factory=dict)  # FIRST, LAST or the steady step it comes before
+    uncounted: set[int] = field(default_factory=set)  # steady steps that not every rank recorded
+    foreign_us: dict[int, float] = field(default_factory=dict)  # rank -> work on its stream that is not in the file
+    rendezvous: str = ""  # hosts wait for one another each step: "beside" collectives or "instead" of them
+    length: dict[int, float] = field(default_factory=dict)  # step -> work of every rank in it
+    compiled: str = ""  # "" | "inductor" | "graphs"
     queue_steps: int = 2  # how far a host that never waits is ahead of its device
 
     @property
@@ -81,7 +88,7 @@ class World:
             if self.once.get(place):
                 found.append(Step(ONCE + number, once=tuple(self.once[place])))
             if isinstance(place, int):
-                found.append(Step(place))
+                found.append(Step(place, counted=place not in self.uncounted))
         return found
 
     def rank_speed(self, rank: int, step: int) -> float:
@@ -89,7 +96,11 @@ class World:
         noise = factor(self.seed, "rank", rank, 0, self.noise.rank) * factor(
             self.seed, "step", rank, step, self.noise.step
         )
-        return self.kernel_scale[rank] * noise * self.imbalance.get((rank, step), 1.0)
+        return self.kernel_scale[rank] * noise * self.work(rank, step)
+
+    def work(self, rank: int, step: int) -> float:
+        """A rank's work in a step relative to the mean: its share of the samples, and their length."""
+        return self.imbalance.get((rank, step), 1.0) * self.length.get(step, 1.0)
 
     def set_model(self, **changes: object) -> None:
         """Change model settings."""

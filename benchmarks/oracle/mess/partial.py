@@ -1,0 +1,24 @@
+"""partial: only some ranks were traced; no culprit is among the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.oracle.mess.kind import MessKind, with_mess
+from benchmarks.oracle.spec import Mess, Scenario
+
+
+def add(draw: np.random.Generator, scenario: Scenario) -> Scenario | None:
+    """One to half of the ranks that nobody blames."""
+    blamed = {rank for fault in scenario.faults for rank in fault.ranks}
+    innocent = [rank for rank in range(scenario.cluster.world) if rank not in blamed]
+    most = min(scenario.cluster.world // 2, len(innocent))
+    if most < 1 or scenario.parallel.kind == "pp":
+        return None
+    gone = tuple(sorted(int(r) for r in draw.choice(innocent, int(draw.integers(1, most + 1)), replace=False)))
+    return with_mess(replace(scenario, missing_ranks=gone), Mess("partial", float(len(gone)), gone))
+
+
+KIND = MessKind("partial", "some ranks were not traced", add)

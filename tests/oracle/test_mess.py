@@ -1,0 +1,229 @@
+"""Each mess changes the files as it should, and the label stays true: of the steady steps, by simulation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
+
+from benchmarks.oracle import generate
+from benchmarks.oracle.draws import generator
+from benchmarks.oracle.faults import build
+from benchmarks.oracle.kineto import TraceWriter
+from benchmarks.oracle.labels import label
+from benchmarks.oracle.ledger import CAUSES
+from benchmarks.oracle.mess.catalogue import MESSES, add, changed, cut, fits_together
+from benchmarks.oracle.messy import messy_scenario
+from benchmarks.oracle.simulate import Run, simulate
+from benchmarks.oracle.small_runs import fault, small_run
+from benchmarks.oracle.spec import Model, Scenario
+from benchmarks.oracle.together import OF_ONE_JOB, together, write_together
+
+BASE = small_run(fault("straggler.compute", 0.3, 1, mode="all"), ranks=3, steps=4,
+                 model=Model(layers=2, params_per_layer=3_000_000), loader_us=9_000.0)  # fmt: skip
+IN_THE_FILE = ("lost", "sampled", "holes", "truncated", "nomarks", "renamed", "nested", "devicemarks", "stacks",
+               "partial")  # fmt: skip
+ONCE = tuple(name for name, kind in MESSES.items() if kind.once)
+TRUTH = ("step_us", "per_step_us", "counterfactual_step_us", "recoverable_us", "faults", "ledger", "comm_free_step_us")
+ONCE_TOLERANCE = 0.01  # of the step: when ranks begin the steady steps differs by microseconds
+SUM_TOLERANCE_US = 0.2
+Events = list[dict[str, Any]]
+
+
+def messy(name: str, scenario: Scenario = BASE) -> Scenario:
+    """The run with one mess."""
+    found = add(generator(scenario.seed, "test"), scenario, (name,))
+    assert found is not None
+    return found
+
+
+@cache
+def simulated(name: str) -> Run:
+    """The run with a mess, or "" for none."""
+    return simulate(messy(name) if name else BASE)
+
+
+@cache
+def labelled(name: str) -> dict[str, Any]:
+    """Its label."""
+    return label(simulated(name))
+
+
+def text(run: Run, rank: int = 0) -> str:
+    """A rank's file."""
+    return TraceWriter(run, run.ranks[rank], partial(changed, run.scenario)).text()
+
+
+def events(name: str, rank: int = 0) -> Events:
+    """The complete events of a rank's file."""
+    return [e for e in json.loads(text(simulated(name), rank))["traceEvents"] if e["ph"] == "X"]
+
+
+def of(rows: Events, *categories: str) -> Events:
+    """Those of some categories."""
+    return [e for e in rows if e["cat"] in categories]
+
+
+def marks(rows: Events) -> Events:
+    """The host's step ranges."""
+    return [e for e in of(rows, "user_annotation") if e["name"].startswith("ProfilerStep")]
+
+
+@pytest.mark.parametrize("name", [name for name in MESSES if name not in ("truncated", "partial")])
+def test_every_mess_changes_the_files(name: str) -> None:
+    assert any(text(simulated(name), rank) != text(simulated(""), rank) for rank in range(3))
+
+
+@pytest.mark.parametrize("name", IN_THE_FILE)
+def test_what_is_in_the_file_alone_leaves_the_truth_as_it_is(name: str) -> None:
+    with_mess, without = labelled(name), labelled("")
+    if name != "partial":  # the ledger covers the ranks that have a file
+        assert {key: with_mess[key] for key in TRUTH} == {key: without[key] for key in TRUTH}
+    else:
+        assert with_mess["step_us"] == without["step_us"] and with_mess["faults"] == without["faults"]
+        assert {int(r) for r in with_mess["ledger"]["per_rank"]} == {0, 1, 2} - {*with_mess["missing_ranks"]}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_what_occurs_once_leaves_the_steady_steps_as_they_are(name: str) -> None:
+    with_mess, without = labelled(name), labelled("")
+    step = without["step_us"]
+    assert with_mess["step_us"] == pytest.approx(step, rel=ONCE_TOLERANCE)
+    for cause, us in without["ledger"]["job"].items():
+        assert with_mess["ledger"]["job"][cause] == pytest.approx(us, abs=ONCE_TOLERANCE * step), cause
+    assert with_mess["recorded_steps"] > without["steps"]
+    assert with_mess["all_steps_us"] > 1.05 * step and with_mess["accept_step_us"] == [with_mess["step_us"]]
+    assert "host.launch_bound" in with_mess["forbidden_ids"] and with_mess["faults"][0]["share"] > 0.1
+
+
+@pytest.mark.parametrize("name", list(MESSES))
+def test_causes_sum_and_removing_the_fault_is_simulated(name: str) -> None:
+    found = labelled(name)
+    for row in (*found["ledger"]["per_rank"].values(), found["ledger"]["job"]):
+        assert sum(row[cause] for cause in CAUSES) == pytest.approx(row["wall_us"], abs=SUM_TOLERANCE_US)
+        assert min(row.values()) >= 0.0
+    scenario = simulated(name).scenario
+    healthy = simulate(scenario, build(scenario, frozenset([0])), recording=False)
+    (truth,) = found["faults"]
+    assert truth["counterfactual_step_us"] == pytest.approx(healthy.step_us(), abs=0.01)
+    assert healthy.step_us() == pytest.approx(simulate(replace(scenario, faults=())).step_us(), abs=0.01)
+
+
+def test_cold_holds_what_starts_in_the_first_step() -> None:
+    first, *others = (e["dur"] for e in marks(events("cold")))
+    assert first > 10 * max(others)
+    names = {e["name"] for e in events("cold") if e["dur"] > 0.03 * first}
+    assert {"cudaFree", "cudaLaunchKernel", "aten::empty"} <= names and any("DataLoader" in name for name in names)
+
+
+def test_the_profiler_is_in_both_edges() -> None:
+    first, *others, last = (e["dur"] for e in marks(events("prof")))
+    assert min(first, last) > 1.5 * max(others)
+
+
+def test_a_host_that_is_ahead_leaves_launches_before_and_work_after() -> None:
+    rows = events("ahead")
+    calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime")}
+    assert any(e["args"]["correlation"] not in calls for e in of(rows, "kernel"))
+    assert max(e["ts"] for e in of(rows, "kernel")) > max(e["ts"] + e["dur"] for e in marks(rows))
+
+
+def test_a_foreign_stream_is_busy_and_its_work_is_not_in_the_file() -> None:
+    run, rows = simulated("foreign"), events("foreign")
+    calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime")}
+    begin = min(e["ts"] for e in marks(rows))
+    assert all(e["args"]["correlation"] in calls for e in of(rows, "kernel"))
+    assert min(e["ts"] for e in of(rows, "kernel")) - begin > run.scenario.mess[0].strength
+    assert labelled("foreign")["accept_step_us"] == [labelled("foreign")["step_us"]]
+    assert labelled("foreign")["step_us"] == pytest.approx(labelled("ahead")["step_us"], rel=0.02)
+
+
+def test_lost_records_are_few_and_sampled_ones_many() -> None:
+    count = {name: len(events(name)) for name in ("", "lost", "sampled")}
+    assert 0.9 * count[""] < count["lost"] < count[""]
+    assert 0.2 * count[""] < count["sampled"] < 0.9 * count[""]
+
+
+def test_holes_and_cuts_are_named() -> None:
+    holes, truncated = messy("holes"), messy("truncated")
+    assert {entry["rank"] for entry in labelled("holes")["health"]} == {*holes.mess[0].ranks}
+    for rank in range(3):
+        data = text(simulated(""), rank).encode()
+        assert (len(cut(truncated, rank, data)) < len(data)) == (rank in truncated.mess[0].ranks)
+
+
+def test_shifted_ranks_have_some_steps_in_common() -> None:
+    recorded = [{e["name"] for e in marks(events("shifted", rank))} for rank in range(3)]
+    common = set.intersection(*recorded)
+    assert len({frozenset(names) for names in recorded}) > 1
+    assert len(common) >= labelled("shifted")["steps"] - 2 == len(labelled("shifted")["per_step_us"])
+
+
+def test_a_rendezvous_leaves_no_collective_and_its_waits_are_in_the_ledger() -> None:
+    assert not any("nccl" in e["name"] for e in events("rdv")) and any("nccl" in e["name"] for e in events(""))
+    book = labelled("rdv")["ledger"]["per_rank"]
+    assert book["0"]["comm_wait"] > 0.15 * book["0"]["wall_us"] > 4 * book["1"]["comm_wait"]
+    assert any("nccl" in e["name"] for e in events("rdv_beside"))
+
+
+def test_marks_are_missing_renamed_nested_or_on_the_device_alone() -> None:
+    steps = len(marks(events("")))
+    for name, host in (("nomarks", 0), ("renamed", 0), ("nested", steps), ("devicemarks", 0)):
+        assert len(marks(events(name))) == host, name
+    device = [e for e in of(events("devicemarks"), "gpu_user_annotation") if e["name"].startswith("ProfilerStep")]
+    assert len(device) == steps
+    assert sum(e["name"] == "train_loop_inner" for e in events("nested")) == steps
+
+
+def test_compiled_regions_and_triton_kernels() -> None:
+    rows = events("compiled")
+    names = {e["name"] for e in rows}
+    assert {"Torch-Compiled Region: 0/0", "cuLaunchKernel"} <= names and any(n.startswith("triton_") for n in names)
+    assert labelled("compiled")["step_us"] == pytest.approx(labelled("")["step_us"], rel=0.02)
+
+
+def test_stacks_accumulation_and_lengths() -> None:
+    assert len(of(events("stacks"), "python_function")) > len(of(events(""), "cpu_op"))
+    micro_steps = int(simulated("accum").scenario.mess[0].strength)
+    loads = [e for e in events("accum") if e["name"].startswith("enumerate(DataLoader)")]
+    assert len(loads) == micro_steps * len(marks(events("accum")))
+    lengths = labelled("varlen")["per_step_us"]
+    assert max(lengths) > 1.1 * min(lengths)
+
+
+def test_runs_of_a_folder_are_independent(tmp_path: Path) -> None:
+    for name in ("unrelated", "ab_pair"):
+        found = write_together(together(5, name), tmp_path / name)
+        files = sorted((tmp_path / name / "traces").iterdir())
+        assert len(files) == found["independent_runs"] == len(found["run_step_us"]) >= 2
+        assert found["clean"] and set(OF_ONE_JOB) <= set(found["forbidden_ids"])
+
+
+def test_messy_runs_are_drawn_by_seed(tmp_path: Path) -> None:
+    for seed in range(6):
+        found = messy_scenario(seed, 0.5, kinds=("clean.plain", "straggler.compute"))
+        assert found == messy_scenario(seed, 0.5, kinds=("clean.plain", "straggler.compute"))
+        names = tuple(mess.name for mess in found.mess)
+        assert 1 <= len(names) <= 3 and fits_together(names) and found.cluster.world <= 8
+    for name in "ab":
+        assert (
+            generate.main([str(tmp_path / name), "--messy", "--count", "1", "--seed", "4", "--kinds", "clean.gc"]) == 0
+        )
+    first, second = (sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in "ab")
+    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
+
+
+def test_an_unknown_mess_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        generate.main([str(tmp_path), "--messy", "--messes", "mud"])
+    assert "mud" in capsys.readouterr().err
+    assert generate.main(["--list-messes"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in MESSES)

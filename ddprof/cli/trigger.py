@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from ddprof.capture.files.control import LONGEST_WINDOW
 from ddprof.capture.launcher.live import read_ranks, request_window
 from ddprof.errors import DdprofError, NoUsableInput
 
 
 @click.command("trigger")
 @click.argument("run", type=click.Path(path_type=Path), default=Path("ddprof-runs/latest"))
-@click.option("--steps", default=5, show_default=True, type=click.IntRange(1), help="Steps to trace.")
+@click.option("--steps", default=5, show_default=True, type=click.IntRange(1, LONGEST_WINDOW), help="Steps to trace.")
 @click.option("--reason", default="ddprof trigger", help="Kept beside the window.")
 def command(run: Path, steps: int, reason: str) -> None:
     """Trace the next steps of the job that writes to the run folder RUN, on all its ranks at the same step."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.layout import host_label
+from ddprof.capture.files.storage import open_to_append
 
 _VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
 _SETTINGS_FILES = ("/etc/nccl.conf", "~/.nccl.conf")  # NCCL reads both; its environment wins over them
@@ -39,7 +40,7 @@ def ask(folder: Path, environment: MutableMapping[str, str]) -> Path | None:
         return None
     pattern = str(folder / f"nccl.{host_label()}.%p.log")
     path = Path(pattern.replace("%p", str(os.getpid())))
-    path.touch()
+    os.close(open_to_append(path))
     environment.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT", NCCL_DEBUG_FILE=pattern)
     return path
 

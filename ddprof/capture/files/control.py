@@ -7,14 +7,18 @@ while nothing is asked.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ddprof.capture.files.layout import CONTROL
-from ddprof.capture.files.storage import read_json, write_json
+from ddprof.capture.files.storage import read_object, write_json
 
 _POLL_S = 0.5
+_MAX_BYTES = 1 << 16  # a request has some hundred
+LONGEST_WINDOW = 10_000  # steps that may be asked for: a profiler keeps all events of its window in memory
+_LARGEST = 1 << 48  # of an id or a step
 _STUCK_POLLS = 10  # 5 s without a step boundary
 
 
@@ -29,8 +33,28 @@ class Request(NamedTuple):
 
 def send(run_dir: Path, request: Request) -> None:
     """Ask every rank of the job. Raises OSError."""
-    before = read_json(run_dir / CONTROL) or {}
-    write_json(run_dir / CONTROL, {"id": int(before.get("id", 0)) + 1, **request._asdict()})
+    try:
+        last, _ = _read(run_dir / CONTROL)
+    except (OSError, ValueError):
+        last = 0  # none yet, or one that no rank can read either: the time of day is above every earlier id
+    write_json(run_dir / CONTROL, {"id": max(last + 1, int(time.time())), **request._asdict()})
+
+
+def _read(path: Path) -> tuple[int, Request]:
+    """The id of the request in a file, and the request. Raises OSError; ValueError where it is none."""
+    content = read_object(path, _MAX_BYTES)
+    action, reason = content.get("action"), content.get("reason")
+    identifier, first_step, steps = (_whole(content, key) for key in ("id", "first_step", "steps"))
+    if identifier is None or first_step is None or not isinstance(action, str) or not isinstance(reason, str):
+        raise ValueError(f"{path.name}: not a request")
+    if steps is None or steps > LONGEST_WINDOW:
+        raise ValueError(f"{path.name}: not a number of steps that a window may have")
+    return identifier, Request(action, first_step, steps, reason)
+
+
+def _whole(content: dict[str, Any], key: str) -> int | None:
+    value = content.get(key)
+    return value if type(value) is int and 0 <= value < _LARGEST else None
 
 
 class ControlReader:
@@ -88,12 +112,8 @@ class ControlReader:
 
     def _poll(self) -> None:
         try:
-            content = read_json(self._path) or {}
-            identifier = int(content["id"])
-            request = Request(
-                str(content["action"]), int(content["first_step"]), int(content["steps"]), str(content["reason"])
-            )
-        except (ValueError, KeyError, TypeError):
+            identifier, request = _read(self._path)
+        except (OSError, ValueError):
             return  # no request, or one of a newer version
         if identifier > self._seen_id:
             self._seen_id = identifier

@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddprof.capture.files.layout import LARGEST_RANK
 from ddprof.capture.files.step import Step
+from ddprof.capture.files.storage import open_new, parse_object, read_whole
 
 MAGIC = b"DDPROFR2"
 HEADER_BYTES = 4096
@@ -22,6 +25,10 @@ _RECORD = struct.Struct("<10q")  # number of records written so far, this one in
 _HEADER = struct.Struct("<8sq")  # magic, capacity; written once, so that a step touches one page instead of two
 _IDENTITY_AT = 64
 CAPACITY = 1280
+_MAX_BYTES = 16 << 20  # a hundred times the file of today's capacity
+_MAX_STEPS = 1 << 48  # a step of one microsecond for nine years
+_LONGEST_NS = 1 << 53  # of a step: 104 days
+_HOST = re.compile(r"[A-Za-z0-9_-]{1,255}")  # layout.host_label
 
 
 class StepRing:
@@ -33,7 +40,7 @@ class StepRing:
         encoded = json.dumps(identity).encode()
         if len(encoded) > HEADER_BYTES - _IDENTITY_AT - 8:
             raise ValueError("the identity does not fit the ring's header")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = open_new(path, 0o644)  # whoever else could cut the file short would end the job by SIGBUS
         try:
             # Every block is claimed now: writing to a hole of a full disk would kill the job with SIGBUS.
             os.posix_fallocate(descriptor, 0, size)
@@ -67,30 +74,64 @@ class StepRing:
 
 @dataclass(frozen=True)
 class RingContent:
-    """What a ring file holds: who wrote it, the steps kept (oldest first), and how many were ever written."""
+    """What a ring file holds: who wrote it, the steps kept (oldest first), and how many were ever written.
 
+    `started_ns` (unix) is None where it is not known; `identity` has all that the writer said of itself; `damaged`
+    counts records that no step can have written.
+    """
+
+    rank: int
+    host: str
+    started_ns: int | None
     identity: dict[str, Any]
     steps: tuple[Step, ...]
     written: int
+    damaged: int
 
 
 def read_ring(path: Path, last: int | None = None) -> RingContent:
     """Read a ring, also while its writer runs; only the `last` steps where that is enough.
 
-    Raises OSError, or ValueError on a file that is not a whole ring.
+    Raises OSError, or ValueError on a file that is not a whole ring of a known rank; the message names the file.
     """
-    data = path.read_bytes()
+    data = read_whole(path, _MAX_BYTES)
     if len(data) < HEADER_BYTES or data[: len(MAGIC)] != MAGIC:
         raise ValueError(f"{path.name}: not a ddprof step ring")
     _, capacity = _HEADER.unpack_from(data, 0)
     if capacity <= 0 or len(data) < HEADER_BYTES + capacity * _RECORD.size:
         raise ValueError(f"{path.name}: the step ring is cut short")
     (length,) = struct.unpack_from("<q", data, _IDENTITY_AT)
-    identity = json.loads(data[_IDENTITY_AT + 8 : _IDENTITY_AT + 8 + length])
-    records = [r for r in _RECORD.iter_unpack(data[HEADER_BYTES : HEADER_BYTES + capacity * _RECORD.size]) if r[0] > 0]
-    records.sort()
+    start = _IDENTITY_AT + 8
+    if not 0 <= length <= HEADER_BYTES - start:
+        raise ValueError(f"{path.name}: the step ring does not say whose it is")
+    identity = parse_object(data[start : start + length], path.name)
+    rank, host, started_ns = identity.get("rank"), identity.get("host"), identity.get("started_ns")
+    if type(rank) is not int or not 0 <= rank <= LARGEST_RANK or not isinstance(host, str) or not _HOST.fullmatch(host):
+        raise ValueError(f"{path.name}: the step ring does not say whose it is")
+    used = [r for r in _RECORD.iter_unpack(data[HEADER_BYTES : HEADER_BYTES + capacity * _RECORD.size]) if r[0]]
+    records = sorted(record for record in used if _is_step(record))
     kept = records if last is None else records[-last:]
-    return RingContent(identity, tuple(_step(record) for record in kept), records[-1][0] if records else 0)
+    return RingContent(
+        rank=rank,
+        host=host,
+        started_ns=started_ns if type(started_ns) is int and 0 <= started_ns < 1 << 63 else None,
+        identity=identity,
+        steps=tuple(_step(record) for record in kept),
+        written=records[-1][0] if records else 0,
+        damaged=len(used) - len(records),
+    )
+
+
+def _is_step(record: tuple[int, ...]) -> bool:
+    """Whether a rank can have written these numbers. A clock that was set back makes short spans negative."""
+    written, number, start_ns, end_ns, *phases_ns, profiled = record
+    return (
+        0 < written <= _MAX_STEPS
+        and 0 <= number < _MAX_STEPS
+        and min(start_ns, end_ns) >= 0
+        and max(abs(span_ns) for span_ns in (end_ns - start_ns, *phases_ns)) <= _LONGEST_NS
+        and profiled in (0, 1)
+    )
 
 
 def _step(record: tuple[int, ...]) -> Step:

@@ -1,4 +1,8 @@
-"""Reading and writing files of a run folder: whole or not at all."""
+"""Reading and writing files of a run folder: whole or not at all.
+
+A run folder may lie where others can write, and its files may be damaged: a name may be a link, a FIFO or a folder.
+What is read is a regular file of bounded size; what is written is made anew, never through a link that was there.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,73 @@ import gzip
 import json
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
+# A sidecar holds some thousand steps and pauses, below 2 MB, and the gradients of a model, 60 bytes each: a million.
+MAX_JSON_BYTES = 64 << 20
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object, None if there is none that can be read."""
+
+def names_in(folder: Path, suffix: str) -> list[Path]:
+    """Files of a folder by the end of their name, sorted; [] where the folder is gone or cannot be listed."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+        return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(suffix)]
+    except OSError:
+        return []
+
+
+def read_whole(path: Path, limit_bytes: int) -> bytes:
+    """The content of a regular file.
+
+    Raises OSError, or ValueError on anything else that has the name, which might block, and beyond `limit_bytes`.
+    """
+    with open(path, "rb", opener=_open_without_waiting) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError(f"{path.name}: not a regular file")
+        content = stream.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise ValueError(f"{path.name}: larger than {limit_bytes} bytes")
+    return content
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # for the writer of a FIFO, who may never come
+
+
+def read_object(path: Path, limit_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """A JSON object from a file. Raises OSError, or ValueError on anything else; the message names the file."""
+    return parse_object(read_whole(path, limit_bytes), path.name)
+
+
+def parse_object(text: bytes, name: str) -> dict[str, Any]:
+    """A JSON object; NaN and infinities, which JSON has not, are None. Raises ValueError, which names the file."""
+    try:
+        content = json.loads(text, parse_constant=lambda _: None)
+    except RecursionError:
+        raise ValueError(f"{name}: nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{name}: not a JSON object")
+    return content
+
+
+def open_new(path: Path, mode: int = 0o666) -> int:
+    """A descriptor of an empty file, made anew in place of whatever file or link has the name. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, mode)
+    except FileExistsError:
+        path.unlink()
+        return os.open(path, flags, mode)
+
+
+def open_to_append(path: Path) -> int:
+    """A descriptor that appends to a file, which is made where there is none. Raises OSError, also on a link or a FIFO
+    that nobody reads."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.open(path, flags, 0o644)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -29,7 +89,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write to a temporary name and rename it. Raises OSError; then nothing is left behind."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(content)
+        with os.fdopen(open_new(temporary), "wb") as sink:
+            sink.write(content)
         os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
@@ -46,7 +107,11 @@ def compress(path: Path) -> Path:
     temporary = path.with_name(f"{path.name}.gz.{os.getpid()}.tmp")
     try:
         # Level 1: half the time of the default for a tenth more bytes, and this runs beside the training.
-        with path.open("rb") as source, gzip.open(temporary, "wb", compresslevel=1) as sink:
+        with (
+            path.open("rb") as source,
+            os.fdopen(open_new(temporary), "wb") as file,
+            gzip.GzipFile(path.name, "wb", compresslevel=1, fileobj=file) as sink,
+        ):
             shutil.copyfileobj(source, sink, 1 << 20)
         os.replace(temporary, target)
     except OSError:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from ddprof.capture.files.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX, host_label
+from ddprof.capture.files.storage import open_to_append
 from ddprof.capture.instruments.base import Instrumentor
 
 _MAX_LINES = 20_000  # per worker: about 2 MB
@@ -108,5 +109,5 @@ class LoaderWorkers(Instrumentor):
     def _open(self) -> int | None:
         for sidecar in self.hub.folder.glob(f"rank*.{host_label()}.{os.getppid()}.*{SIDECAR_SUFFIX}"):
             path = sidecar.with_name(sidecar.name.removesuffix(SIDECAR_SUFFIX) + WORKERS_SUFFIX)
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            return open_to_append(path)
         return None

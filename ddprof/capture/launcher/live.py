@@ -12,6 +12,7 @@ from ddprof.capture.files.control import Request, send
 from ddprof.capture.files.layout import RING_SUFFIX
 from ddprof.capture.files.ring import read_ring
 from ddprof.capture.files.step import Step
+from ddprof.capture.files.storage import names_in
 
 RECENT_STEPS = 64
 _REACTION_S = 1.5  # ranks look for requests twice a second; a shared file system adds its own delay
@@ -51,17 +52,17 @@ class Lateness:
 
 
 def read_ranks(folder: Path, now_ns: int | None = None) -> list[LiveRank]:
-    """The ranks that run now, in rank order. A ring that cannot be read yet (just being made) is left out."""
+    """The ranks that run now, in rank order. A ring that is damaged, or just being made, is left out."""
     now_ns = time.time_ns() if now_ns is None else now_ns
     found = []
-    for path in folder.glob(f"*{RING_SUFFIX}"):
+    for path in names_in(folder, RING_SUFFIX):
         try:
             ring = read_ring(path, RECENT_STEPS)
         except (OSError, ValueError):
             continue
-        since_ns = ring.steps[-1].end_ns if ring.steps else int(ring.identity.get("started_ns", now_ns))
-        age_ns = max(now_ns - since_ns, 0)
-        found.append(LiveRank(int(ring.identity["rank"]), str(ring.identity["host"]), ring.steps, ring.written, age_ns))
+        since_ns = ring.steps[-1].end_ns if ring.steps else ring.started_ns
+        age_ns = 0 if since_ns is None else max(now_ns - since_ns, 0)
+        found.append(LiveRank(ring.rank, ring.host, ring.steps, ring.written, age_ns))
     return sorted(found, key=lambda rank: rank.rank)
 
 

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.layout import RING_SUFFIX, SCHEMA, SIDECAR_SUFFIX, TRACE_SUFFIX, host_label, parse_stem
-from ddprof.capture.files.ring import read_ring
-from ddprof.capture.files.storage import read_json, write_json
+from ddprof.capture.files.ring import RingContent, read_ring
+from ddprof.capture.files.storage import names_in, read_object, write_json
 from ddprof.capture.launcher.liveness import runs_here
 
 
 def salvage(folder: Path) -> list[str]:
     """Move the step rings of dead ranks into their sidecars and delete temporary files. Returns notes."""
     notes: list[str] = []
-    for ring_path in sorted(folder.glob(f"*{RING_SUFFIX}")):
+    for ring_path in names_in(folder, RING_SUFFIX):
         if not _dead_here(ring_path.name):
             continue
         path = ring_path.with_name(ring_path.name.removesuffix(RING_SUFFIX) + SIDECAR_SUFFIX)
-        with contextlib.suppress(OSError):
+        try:
             notes.extend(_complete(path, ring_path))
-    for leftover in folder.glob("*.tmp"):
+        except OSError as error:
+            notes.append(f"{ring_path.name}: its steps are not in the sidecar: {error}")
+        except ValueError as error:  # the ring is damaged, and names itself
+            notes.append(f"{error}: its steps are not in the sidecar")
+    for leftover in names_in(folder, ".tmp"):
         if not _dead_here(leftover.name):
             continue
-        with contextlib.suppress(OSError):
+        try:
             leftover.unlink()
             notes.append(f"{leftover.name}: removed, its writer died in the middle of it")
+        except OSError as error:
+            notes.append(f"{leftover.name}: left there, its writer died in the middle of it: {error.strerror}")
     return notes
 
 
@@ -39,39 +44,64 @@ def _dead_here(name: str) -> bool:
 
 
 def _complete(path: Path, ring_path: Path) -> list[str]:
-    """Add the ring's steps to the sidecar of a process that was killed. A ring that was read is deleted."""
-    content = read_json(path)
+    """Add the ring's steps to the sidecar of a process that was killed. A ring that was read is deleted.
+
+    A sidecar that is damaged or missing is made from the ring. Raises OSError, and ValueError on a damaged ring.
+    """
+    content, notes = _sidecar(path)
     if content is not None and content.get("state") != "running":
         ring_path.unlink()
         return []
-    try:
-        ring = read_ring(ring_path)
-    except ValueError as error:
-        return [f"{error}"]
+    ring = read_ring(ring_path)
     if content is None:
-        content = {"schema": SCHEMA, **ring.identity, "windows": [], "notes": []}
-    known = {step["index"] for step in content.get("steps", [])}
-    added = [step.record() for step in ring.steps if step.number not in known]
-    content["steps"] = sorted([*content.get("steps", []), *added], key=lambda step: int(step["index"]))
-    content["steps_total"] = max(ring.written, len(content["steps"]))
+        content = {**ring.identity, "schema": SCHEMA, "windows": [], "notes": []}
+    added = _add_steps(content, ring)
     content["state"] = "killed"
-    note = f"rank {content['rank']} did not end in order: its last {len(added)} steps come from its step ring"
-    content["notes"] = [*content.get("notes", []), note]
+    notes.append(f"rank {ring.rank} did not end in order: its last {added} steps come from its step ring")
+    if ring.damaged:
+        notes.append(f"{ring_path.name}: {ring.damaged} records of the step ring are damaged and left out")
+    content["notes"] = [*_list(content, "notes"), *notes]
     content["windows"] = _with_orphans(path, content)
     write_json(path, content)
     ring_path.unlink()
-    return [note]
+    return notes
+
+
+def _sidecar(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    """The sidecar of a rank, None where it is damaged (then a note says so) or missing. Raises OSError."""
+    try:
+        return read_object(path), []
+    except FileNotFoundError:
+        return None, []
+    except ValueError as error:
+        return None, [f"{error}: replaced by what the step ring holds"]
+
+
+def _add_steps(content: dict[str, Any], ring: RingContent) -> int:
+    """Put the ring's steps behind those of a sidecar. Returns how many were new."""
+    steps = [step for step in _list(content, "steps") if isinstance(step, dict) and type(step.get("index")) is int]
+    known = {step["index"] for step in steps}
+    added = [step.record() for step in ring.steps if step.number not in known]
+    content["steps"] = sorted([*steps, *added], key=lambda step: int(step["index"]))
+    content["steps_total"] = max(ring.written, len(content["steps"]))
+    return len(added)
 
 
 def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:
     """Windows whose trace was written before the process died, though no sidecar could say so any more."""
-    windows = list(content.get("windows") or [])
-    known = {window.get("trace_path") for window in windows}
+    windows = _list(content, "windows")
+    known = {str(window.get("trace_path")) for window in windows if isinstance(window, dict)}
     stem = path.name.removesuffix(SIDECAR_SUFFIX)
-    for trace in sorted(path.parent.glob(f"{stem}.*{TRACE_SUFFIX}*")):
-        name = trace.name if trace.name.endswith(".gz") else trace.name + ".gz"
-        if not trace.name.endswith(".tmp") and not known & {trace.name, name}:
+    traces = [*names_in(path.parent, TRACE_SUFFIX), *names_in(path.parent, f"{TRACE_SUFFIX}.gz")]
+    for name in sorted(trace.name for trace in traces if trace.name.startswith(f"{stem}.")):
+        if not known & {name, f"{name.removesuffix('.gz')}.gz"}:
             windows.append(
-                {"first_step": None, "last_step": None, "start_ns": None, "end_ns": None, "trace_path": trace.name}
+                {"first_step": None, "last_step": None, "start_ns": None, "end_ns": None, "trace_path": name}
             )
     return windows
+
+
+def _list(content: dict[str, Any], key: str) -> list[Any]:
+    """A list of a sidecar; [] for what is none."""
+    value = content.get(key)
+    return list(value) if isinstance(value, list) else []

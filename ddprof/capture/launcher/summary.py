@@ -2,87 +2,152 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from ddprof.capture.files.layout import SIDECAR_SUFFIX, parse_stem
+from msgspec import Meta, MsgspecError, Struct
+from msgspec.json import Decoder
+
+from ddprof.capture.files.layout import LARGEST_RANK, SIDECAR_SUFFIX, parse_stem
 from ddprof.capture.files.step import PHASE_NAMES
-from ddprof.capture.files.storage import read_json
+from ddprof.capture.files.storage import MAX_JSON_BYTES, names_in, read_whole
 
 _WARM_STEPS = 2  # at the start of a run: lazy initialisation, DDP's first bucket order
 _PHASES = tuple(f"{name}_ns" for name in PHASE_NAMES)
+
+_Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 48)]
+_Nanoseconds: TypeAlias = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+_Cost: TypeAlias = _Nanoseconds | Annotated[float, Meta(ge=-1e18, le=1e18)]
+
+
+class _Step(Struct, gc=False):
+    start_ns: _Nanoseconds
+    end_ns: _Nanoseconds
+    data_ns: _Nanoseconds | None = None
+    forward_ns: _Nanoseconds | None = None
+    backward_ns: _Nanoseconds | None = None
+    optimizer_ns: _Nanoseconds | None = None
+    collective_ns: _Nanoseconds | None = None
+    profiled: bool = False
+
+    def phases_ns(self) -> list[int]:
+        """In the order of PHASE_NAMES; 0 where a phase was not seen."""
+        return [getattr(self, name) or 0 for name in _PHASES]
+
+
+class _Window(Struct):
+    trace_path: str | None = None
+
+
+class _Overhead(Struct):
+    bare_step_ns: _Cost | None = None
+    profiled_step_ns: _Cost | None = None
+    own_ns_per_step: _Cost | None = None
+
+
+class _SidecarExtract(Struct):
+    """What the manifest takes from a sidecar. Rank and host are in the file's name."""
+
+    world_size: Annotated[int, Meta(ge=0, le=LARGEST_RANK)] | None = None
+    steps_total: _Count | None = None
+    versions: dict[str, Any] | None = None
+    overhead: _Overhead | None = None
+    steps: list[_Step] | None = None
+    windows: list[_Window] | None = None
+    notes: list[str] | None = None
+
+
+_DECODER = Decoder(_SidecarExtract)
 
 
 @dataclass(frozen=True)
 class RunSummary:
     """What the ranks wrote."""
 
-    ranks: tuple[int, ...]
-    world_size: int | None
-    hosts: dict[int, str]
-    windows: int
-    steps: int  # of the rank that made most
-    versions: dict[str, Any]
-    overhead: dict[str, Any]
-    step_times: dict[int, dict[str, int]]  # rank -> median of its steps outside windows, phase by phase, ns
-    notes: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
+    world_size: int | None = None
+    hosts: dict[int, str] = field(default_factory=dict)
+    windows: int = 0
+    steps: int = 0  # of the rank that made most
+    versions: dict[str, Any] = field(default_factory=dict)
+    overhead: dict[str, Any] = field(default_factory=lambda: _overhead([]))
+    # rank -> median of its steps outside windows, phase by phase, ns
+    step_times: dict[int, dict[str, int]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def summarize(folder: Path) -> RunSummary:
-    """Read every sidecar of the folder."""
+    """Read every sidecar of the folder. One that is damaged tells its rank and host alone, and a note says so."""
     hosts: dict[int, str] = {}
-    versions: dict[str, Any] = {}
-    overheads: list[dict[str, Any]] = []
     step_times: dict[int, dict[str, int]] = {}
     notes: dict[str, list[int]] = {}
-    world_size: int | None = None
-    windows = steps = 0
-    for path in sorted(folder.glob(f"*{SIDECAR_SUFFIX}")):
-        content = read_json(path)
-        if content is None or parse_stem(path.name) is None:
+    read: list[_SidecarExtract] = []
+    for path in names_in(folder, SIDECAR_SUFFIX):
+        fields = parse_stem(path.name)
+        if fields is None or int(fields["rank"] or 0) > LARGEST_RANK:
             continue
-        rank = int(content["rank"])
-        hosts[rank] = str(content["host"])
-        world_size = max(world_size or 0, int(content.get("world_size") or 0)) or None
-        versions = content.get("versions") or versions
-        overheads.append(content.get("overhead") or {})
-        steps = max(steps, int(content.get("steps_total") or 0))
-        step_times[rank] = _step_times(content.get("steps") or [])
-        windows += sum(1 for window in content.get("windows") or [] if window.get("trace_path"))
-        for note in content.get("notes") or []:
-            notes.setdefault(str(note), []).append(rank)
-    lines = tuple(f"{note} (ranks {','.join(map(str, ranks))})" for note, ranks in notes.items())
-    known = {rank: times for rank, times in sorted(step_times.items()) if times}
+        rank = int(fields["rank"] or 0)
+        hosts[rank] = str(fields["host"])
+        try:
+            content = _extract(path)
+        except (OSError, ValueError) as error:
+            notes.setdefault(f"{error}: its steps, windows and overhead are not in this manifest", []).append(rank)
+            continue
+        read.append(content)
+        step_times[rank] = _step_times(content.steps or [])
+        for note in content.notes or []:
+            notes.setdefault(note, []).append(rank)
+    sizes = Counter(content.world_size for content in read if content.world_size)
     return RunSummary(
-        tuple(sorted(hosts)), world_size, hosts, windows, steps, versions, _overhead(overheads), known, lines
+        ranks=tuple(sorted(hosts)),
+        world_size=max(sizes, key=lambda size: (sizes[size], size), default=None),
+        hosts=hosts,
+        windows=sum(bool(window.trace_path) for content in read for window in content.windows or []),
+        steps=max((content.steps_total or 0 for content in read), default=0),
+        versions=next((dict(content.versions) for content in reversed(read) if content.versions), {}),
+        overhead=_overhead([content.overhead or _Overhead() for content in read]),
+        step_times={rank: times for rank, times in sorted(step_times.items()) if times},
+        notes=tuple(f"{note} (ranks {','.join(map(str, ranks))})" for note, ranks in notes.items()),
     )
 
 
-def _step_times(steps: list[dict[str, Any]]) -> dict[str, int]:
+def _extract(path: Path) -> _SidecarExtract:
+    """Raises OSError, or ValueError on a damaged sidecar; the message names the file."""
+    try:
+        return _DECODER.decode(read_whole(path, MAX_JSON_BYTES))
+    except (MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path.name}: damaged: {error}") from None
+
+
+def _step_times(steps: list[_Step]) -> dict[str, int]:
     """Medians over the unprofiled steps, without the warm-up and the last one (it may be cut short); {} without any.
 
     Nothing else is known of a rank that opens no window. `rest_ns` is the median of a step's time outside phases: on a
     busy machine the medians of steps and of phases come from different steps, and their difference is no step's time.
     """
-    unprofiled = [step for step in steps[_WARM_STEPS:-1] if not step.get("profiled")]
+    unprofiled = [step for step in steps[_WARM_STEPS:-1] if not step.profiled]
     if not unprofiled:
         return {}
-    lengths = [step["end_ns"] - step["start_ns"] for step in unprofiled]
-    medians = {name: int(median(step.get(name) or 0 for step in unprofiled)) for name in _PHASES}
-    known = [sum(step.get(name) or 0 for name in _PHASES) for step in unprofiled]
-    rest = median(max(0, length - phases) for length, phases in zip(lengths, known, strict=True))
+    lengths = [step.end_ns - step.start_ns for step in unprofiled]
+    phases = [step.phases_ns() for step in unprofiled]
+    medians = {name: int(median(column)) for name, column in zip(_PHASES, zip(*phases, strict=True), strict=True)}
+    rest = median(max(0, length - sum(known)) for length, known in zip(lengths, phases, strict=True))
     return {"step_ns": int(median(lengths)), **medians, "rest_ns": int(rest)}
 
 
-def _overhead(overheads: list[dict[str, Any]]) -> dict[str, Any]:
+def _overhead(overheads: list[_Overhead]) -> dict[str, Any]:
     """The worst rank's: a job is as slow as its slowest rank."""
-    merged: dict[str, Any] = {}
-    for key in ("bare_step_ns", "profiled_step_ns", "own_ns_per_step"):
-        values = [overhead[key] for overhead in overheads if overhead.get(key) is not None]
-        merged[key] = max(values) if values else None
-    bare, profiled, own = merged["bare_step_ns"], merged["profiled_step_ns"], merged["own_ns_per_step"]
-    merged["window_frac"] = (profiled - bare) / bare if bare and profiled else None
-    merged["own_frac"] = own / bare if bare and own is not None else None
-    return merged
+    bare, profiled, own = (
+        max((ns for overhead in overheads if (ns := getattr(overhead, key)) is not None), default=None)
+        for key in _Overhead.__struct_fields__
+    )
+    return {
+        "bare_step_ns": bare,
+        "profiled_step_ns": profiled,
+        "own_ns_per_step": own,
+        "window_frac": (profiled - bare) / bare if bare and profiled else None,
+        "own_frac": own / bare if bare and own is not None else None,
+    }

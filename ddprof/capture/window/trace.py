@@ -115,6 +115,7 @@ class TraceWindow:
         if free is not None and free < _MIN_FREE_BYTES:
             self._note(f"{path.name}: not written, {free >> 10} KiB free on the disk of the run folder")
             return None
+        _remove_leftovers(path)  # a link in its place would be followed
         try:
             profiler.export_chrome_trace(str(path))
         except (OSError, RuntimeError) as error:

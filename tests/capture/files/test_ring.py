@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,12 @@ def step(number: int, dur_ns: int = 10, profiled: bool = False) -> Step:
 
 
 def test_ring_keeps_the_last_steps(tmp_path: Path) -> None:
-    ring = StepRing(tmp_path / "a.ring", {"rank": 3}, capacity=4)
+    ring = StepRing(tmp_path / "a.ring", {"rank": 3, "host": "h"}, capacity=4)
     for number in range(6):
         ring.write(step(number, profiled=number == 5))
     content = read_ring(tmp_path / "a.ring")  # while the writer is alive
     ring.close()
-    assert content.identity == {"rank": 3}
+    assert (content.rank, content.host, content.started_ns, content.damaged) == (3, "h", None, 0)
     assert content.written == 6
     assert list(content.steps) == [step(2), step(3), step(4), step(5, profiled=True)]
 
@@ -31,3 +32,64 @@ def test_ring_that_is_none_is_refused(tmp_path: Path, damage: bytes) -> None:
     path.write_bytes(damage)
     with pytest.raises(ValueError, match=r"a\.ring"):
         read_ring(path)
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "{}",
+        "[]",
+        "nonsense",
+        '{"rank": null, "host": "h"}',
+        '{"rank": "1", "host": "h"}',
+        '{"rank": true, "host": "h"}',
+        '{"rank": NaN, "host": "h"}',
+        '{"rank": 1e3, "host": "h"}',
+        '{"rank": -1, "host": "h"}',
+        '{"rank": 18446744073709551616, "host": "h"}',
+        '{"rank": 0, "host": "\\u001b[31m"}',
+        '{"rank": 0, "host": "\\ud800"}',
+        '{"rank": 0}',
+        "[" * 3000,
+        '{"a":' * 700,
+    ],
+)
+def test_ring_that_does_not_say_whose_it_is(tmp_path: Path, identity: str) -> None:
+    path = tmp_path / "a.ring"
+    StepRing(path, {"rank": 0, "host": "h"}).close()
+    with path.open("r+b") as stream:
+        stream.seek(64)
+        stream.write(struct.pack("<q", len(identity)) + identity.encode())
+    with pytest.raises(ValueError, match=r"^a\.ring"):
+        read_ring(path)
+
+
+@pytest.mark.parametrize("offset", [8, 64])
+@pytest.mark.parametrize("value", [-1, 0, 1 << 62])
+def test_ring_whose_header_counts_wrong(tmp_path: Path, offset: int, value: int) -> None:
+    path = tmp_path / "a.ring"
+    StepRing(path, {"rank": 0, "host": "h"}).close()
+    with path.open("r+b") as stream:
+        stream.seek(offset)
+        stream.write(struct.pack("<q", value))
+    with pytest.raises(ValueError, match=r"^a\.ring"):
+        read_ring(path)
+
+
+def test_records_that_no_step_wrote_are_counted(tmp_path: Path) -> None:
+    ring = StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h", "started_ns": "soon"}, capacity=8)
+    good = [step(0), step(1)._replace(end_ns=90)]  # the clock was set back by 10 ns
+    odd = {"number": -1, "end_ns": -5, "data_ns": 1 << 60, "start_ns": -1, "profiled": 7}
+    for each in [*good, *(step(2)._replace(**{name: value}) for name, value in odd.items())]:
+        ring.write(each)
+    content = read_ring(tmp_path / "a.ring")
+    assert (list(content.steps), content.damaged, content.started_ns) == (good, 5, None)
+
+
+def test_a_ring_is_made_anew_and_not_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "a.ring").symlink_to(tmp_path / "mine")
+    StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h"}).close()
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert (tmp_path / "a.ring").stat().st_mode & 0o022 == 0
+    assert read_ring(tmp_path / "a.ring").rank == 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
 
-from ddprof.capture.files.storage import compress, write_json
+from ddprof.capture.files.storage import MAX_JSON_BYTES, compress, names_in, open_to_append, read_object, write_json
 
 
 def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
@@ -24,3 +25,65 @@ def test_compress_replaces_the_plain_file(tmp_path: Path) -> None:
     packed = compress(plain)
     assert not plain.exists()
     assert gzip.decompress(packed.read_bytes()) == b'{"a": 1}'
+
+
+def odd_files(folder: Path) -> dict[str, Path]:
+    """Things that may have the name of a file."""
+    found = {name: folder / f"{name}.json" for name in ("fifo", "link", "loop", "folder", "socket", "device", "gone")}
+    os.mkfifo(found["fifo"])
+    found["link"].symlink_to(folder / "nowhere")
+    found["loop"].symlink_to(found["loop"])
+    found["folder"].mkdir()
+    found["device"].symlink_to("/dev/zero")
+    return found
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "loop", "folder", "device", "gone"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    with pytest.raises((OSError, ValueError)):
+        read_object(odd_files(tmp_path)[kind])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"null", b"7", b'{"a":', b"\xff\xfe{}", b"{}" + b"\0" * 9, b'{"a":' * 200_000, b"[" * 200_000],
+)
+def test_what_is_no_object_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^a\.json"):
+        read_object(tmp_path / "a.json")
+
+
+def test_numbers_that_json_has_not_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": NaN, "b": [-Infinity, 1]}')
+    assert read_object(tmp_path / "a.json") == {"a": None, "b": [None, 1]}
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "a.json").open("wb") as stream:
+        stream.truncate(MAX_JSON_BYTES + 1)
+    with pytest.raises(ValueError, match=r"a\.json: larger than"):
+        read_object(tmp_path / "a.json")
+
+
+def test_links_in_place_of_our_files_are_not_followed(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    names = ("a.json", f"a.json.{os.getpid()}.tmp", f"t.json.gz.{os.getpid()}.tmp", "t.json.gz", "lines")
+    for name in names:
+        (tmp_path / name).symlink_to(mine)
+    write_json(tmp_path / "a.json", {"a": 1})
+    (tmp_path / "t.json").write_text("{}")
+    compress(tmp_path / "t.json")
+    with pytest.raises(OSError):
+        open_to_append(tmp_path / "lines")
+    assert mine.read_text() == "precious"
+    assert read_object(tmp_path / "a.json") == {"a": 1}
+    assert gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == b"{}"
+
+
+def test_a_folder_that_is_gone_has_no_names(tmp_path: Path) -> None:
+    (tmp_path / "b.ring").touch()
+    (tmp_path / "a.ring").touch()
+    assert [path.name for path in names_in(tmp_path, ".ring")] == ["a.ring", "b.ring"]
+    assert names_in(tmp_path / "gone", ".ring") == names_in(tmp_path / "a.ring", ".ring") == []

@@ -8,7 +8,7 @@ from pathlib import Path
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
-from ddprof.capture.files.storage import read_json, write_json
+from ddprof.capture.files.storage import read_object, write_json
 from ddprof.capture.launcher.salvage import salvage
 
 
@@ -26,8 +26,7 @@ def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:
     (tmp_path / f"{stem}.0.pt.trace.json").write_text("{}")
     (tmp_path / f"{stem}.sidecar.json.{pid}.tmp").write_text('{"half":')
     notes = salvage(tmp_path)
-    content = read_json(tmp_path / f"{stem}.sidecar.json")
-    assert content is not None
+    content = read_object(tmp_path / f"{stem}.sidecar.json")
     assert content["state"] == "killed"
     assert [entry["index"] for entry in content["steps"]] == [0, 1, 2, 3]
     assert content["windows"][0]["trace_path"] == f"{stem}.0.pt.trace.json"
@@ -39,6 +38,6 @@ def test_salvage_leaves_running_ranks_and_other_hosts_alone(tmp_path: Path) -> N
     alive = tmp_path / f"rank0.{host_label()}.{os.getpid()}.0.ring"
     elsewhere = tmp_path / "rank1.another-host.4194311.0.ring"
     for path in (alive, elsewhere):
-        StepRing(path, {"rank": 0}).close()
+        StepRing(path, {"rank": 0, "host": "h"}).close()
     assert salvage(tmp_path) == []
     assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere])

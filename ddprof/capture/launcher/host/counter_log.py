@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.layout import COUNTERS_BY_MINUTE_SUFFIX, COUNTERS_SUFFIX
+from ddprof.capture.files.storage import open_new, open_to_append, parse_object, read_whole
 from ddprof.capture.launcher.liveness import runs_here
 
 KEPT_SECONDS = 3_600  # lines; cut back to this at twice as many
 KEPT_MINUTES = 7 * 24 * 60  # lines; cut back to this a day later
 _MINUTES_SLACK = 24 * 60
+_MAX_BYTES = 256 << 20  # of a file: ten times what eight GPUs write
 _MINUTE_NS = 60_000_000_000
 _CUMULATIVE = {"jiffies", "network", "infiniband"}  # counters: their last value says all, a mean says nothing
 
@@ -90,11 +92,11 @@ class _Lines:
     def append(self, line: dict[str, Any]) -> None:
         if self._count is None:
             self._count = self._take_over()
-        with self._path.open("a", encoding="utf-8") as stream:
+        with os.fdopen(open_to_append(self._path), "w", encoding="utf-8") as stream:
             stream.write(json.dumps(line, separators=(",", ":")) + "\n")
         self._count += 1
         if self._count >= self._limit:
-            self._count = self._keep_last(self._path.read_bytes().splitlines())
+            self._count = self._keep_last(_read_lines(self._path) or [])
 
     def _take_over(self) -> int:
         """Continue what ended starts of this job wrote on this host. Returns the number of lines kept.
@@ -102,12 +104,13 @@ class _Lines:
         Their files go only once their lines are in this one: a kill in between leaves lines twice, which the next
         start takes for one. A last line cut off by a kill is dropped.
         """
-        ended = [path for path in self._path.parent.glob(_same_host(self._path.name)) if self._has_ended(path)]
+        found = [path for path in self._path.parent.glob(_same_host(self._path.name)) if self._has_ended(path)]
+        ended = {path: kept for path in found if (kept := _read_lines(path)) is not None}
         if not ended:
             return 0
         lines: dict[bytes, int] = {}  # line -> when, unix ns
-        for path in ended:
-            for line in _read_lines(path):
+        for kept in ended.values():
+            for line in kept:
                 at_ns = _time_of(line)
                 if at_ns is not None:
                     lines[line] = at_ns
@@ -127,7 +130,8 @@ class _Lines:
         lines = lines[-self._kept :]
         temporary = self._path.with_name(f".{self._path.name}.tmp")
         try:
-            temporary.write_bytes(b"".join(line + b"\n" for line in lines))
+            with os.fdopen(open_new(temporary), "wb") as stream:
+                stream.write(b"".join(line + b"\n" for line in lines))
             os.replace(temporary, self._path)
         except OSError:
             temporary.unlink(missing_ok=True)
@@ -141,17 +145,19 @@ def _same_host(name: str) -> str:
     return f"{host}.{label}.*.{suffix}"
 
 
-def _read_lines(path: Path) -> list[bytes]:
+def _read_lines(path: Path) -> list[bytes] | None:
+    """None where it cannot be read: damaged, or another launcher of this host took it over at the same moment."""
     try:
-        return path.read_bytes().splitlines()
-    except FileNotFoundError:
-        return []  # another launcher of this host, started at the same moment, took it over
+        return read_whole(path, _MAX_BYTES).splitlines()
+    except (OSError, ValueError):
+        return None
 
 
 def _time_of(line: bytes) -> int | None:
     """When a sample or a minute ended, unix ns; None for a line that is not whole."""
     try:
-        content = json.loads(line)
-        return int(content["to_ns"] if "to_ns" in content else content["at_ns"])
-    except (ValueError, TypeError, KeyError):
+        content = parse_object(line, "counters")
+    except ValueError:
         return None
+    at_ns = content.get("to_ns", content.get("at_ns"))
+    return at_ns if type(at_ns) is int else None

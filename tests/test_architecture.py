@@ -72,10 +72,10 @@ ALLOWED: dict[str, set[str]] = {
 }
 FREE = {"cli"}  # a command may import everything, lazily
 LAZY_ALLOWED = {"cli", "ddprof", "pytest_plugin", "api"}  # units whose functions may import ddprof modules
-# Broad guards live only where the tool runs inside somebody else's process: the guard, and the start-up shim that is
-# copied out of the package and so can import nothing of it before it has found it. The dashboard has one for what it is
-# given while it runs (uploads, a folder that changes): it goes on serving the runs that it has.
-SHIM = "capture._sitecustomize"
+# Broad guards live only where the tool runs inside somebody else's process: the guard, and the start-up shim, which can
+# import nothing of the package before it has made it importable. The dashboard has one for what it is given while it
+# runs (uploads, a folder that changes): it goes on serving the runs that it has.
+SHIM = "capture.shim.sitecustomize"
 BROAD_GUARDS = {
     *("capture.guard", SHIM, "dashboard.runs.attempt"),
     "readers.files.safe_pickle",  # a damaged pickle raises anything
@@ -88,7 +88,7 @@ OTHERS: dict[str, set[str]] = {
     "tables": {"numpy", "pyarrow"},
     "sidecar": {"msgspec"},
     "hardware": {"tomli"},  # Python 3.10
-    LAUNCHER: {"fsspec"},
+    LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},
     FACTS: {"numpy", "msgspec"},
     **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING)},

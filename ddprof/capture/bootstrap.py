@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ddprof.capture.files.config import CaptureConfig
@@ -32,19 +31,15 @@ if TYPE_CHECKING:
 MIN_TORCH = (2, 4)
 
 
-def start(config_path: str) -> Session:
-    """Read the settings beside the shim and install every instrumentor.
-
-    Raises OSError, ValueError, TypeError on a broken shim.
-    """
-    session = Session(CaptureConfig.load(Path(config_path)))
+def start(settings: str, torch: ModuleType) -> Session:
+    """Install every instrumentor in a process that has imported `torch`. Raises ValueError on damaged settings."""
+    session = Session(CaptureConfig.from_path(settings))
     begin = session.guard.wrap(_begin)
-    begin(session)
+    begin(session, torch)
     return session
 
 
-def _begin(session: Session) -> None:
-    torch = sys.modules["torch"]
+def _begin(session: Session, torch: ModuleType) -> None:
     version = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in torch.__version__.split(".")[:2])
     if version < MIN_TORCH:
         raise RuntimeError(f"torch {torch.__version__} is older than {MIN_TORCH[0]}.{MIN_TORCH[1]}")

@@ -7,6 +7,7 @@ process, is printed as one line on stderr and kept for the sidecar.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -143,9 +144,19 @@ class Guard:
 
 
 def say(line: str) -> None:
-    """One line on stderr, if there is one to write to."""
+    """One line on stderr, if there is one to write to.
+
+    Python's own stderr keeps what could not be written and fails again as the process ends, with exit code 120: there
+    the line passes by its buffer.
+    """
+    text = f"ddprof: {line}\n"
+    stream = sys.stderr
     try:
-        sys.stderr.write(f"ddprof: {line}\n")
-        sys.stderr.flush()
+        stream.flush()
+        if stream is sys.__stderr__:
+            os.write(sys.stderr.fileno(), text.encode("utf-8", "backslashreplace"))
+        else:
+            stream.write(text)
+            stream.flush()
     except (OSError, ValueError, AttributeError):
         return

@@ -1,12 +1,14 @@
-"""A shim as `ddprof run` writes it."""
+"""The environment of a job as `ddprof run` makes it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ddprof.capture.files.config import CaptureConfig
-from ddprof.capture.launcher.shim import package_dir, write_shim
+from ddprof.capture.launcher.shim import child_environment
 
 
-def shim_in(tmp_path: Path) -> Path:
-    return write_shim(CaptureConfig(run_dir=str(tmp_path), package_dir=str(package_dir()), version="test"))
+def captured_environment(run_dir: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """`base`, and what makes a Python below it be captured into `run_dir`."""
+    return child_environment(CaptureConfig(run_dir=str(run_dir)), base)

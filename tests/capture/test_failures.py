@@ -137,14 +137,12 @@ def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert run.code == 0
     assert "finished 3" in run.output
     assert "cannot be written (Not a directory): writing to" in run.output
-    (folder,) = [path for path in (tmp_path / "ddprof-runs").iterdir() if not path.is_symlink()]
+    (folder,) = [path for path in (tmp_path / f"ddprof-{os.getuid()}").iterdir() if not path.is_symlink()]
     assert len(list(folder.glob("*.sidecar.json"))) == 2
 
 
-@pytest.mark.parametrize(
-    ("before", "said"), [("torch", "nothing can be written"), ("glob", "no capture in this process")]
-)
-def test_folder_that_disappears_while_the_job_runs(tmp_path: Path, before: str, said: str) -> None:
+@pytest.mark.parametrize("before", ["torch", "glob"])
+def test_folder_that_disappears_while_the_job_runs(tmp_path: Path, before: str) -> None:
     program = (
         f"import {before}, shutil, sys, glob\n"
         f"[shutil.rmtree(p) for p in glob.glob({str(tmp_path / 'runs')!r} + '/2*')]\n"
@@ -163,7 +161,8 @@ def test_folder_that_disappears_while_the_job_runs(tmp_path: Path, before: str, 
     )
     assert run.code == 0, run.output
     assert "finished 9" in run.output
-    assert run.output.count(said) == 1
+    assert run.output.count("nothing can be written") == 1
+    assert run.output.count("is gone, full or read-only") == 1
     assert "Traceback" not in run.output
 
 

@@ -35,7 +35,7 @@ def test_manifest(healthy: Captured) -> None:
 
 
 def test_one_file_of_each_kind_per_rank_and_nothing_else(healthy: Captured) -> None:
-    names = sorted(path.name for path in healthy.folder.iterdir() if path.name != ".shim")
+    names = sorted(path.name for path in healthy.folder.iterdir())
     shape = [re.sub(r"\.[^.]+\.\d+\.0\.", ".HOST.PID.0.", name) for name in names]
     for rank in (0, 1):
         assert f"rank{rank}.HOST.PID.0.0.pt.trace.json.gz" in shape

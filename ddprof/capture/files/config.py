@@ -1,23 +1,25 @@
-"""What `ddprof run` tells the processes it starts: one small JSON file beside the shim."""
+"""What `ddprof run` tells the processes it starts.
+
+The settings travel in the environment, as the path of a folder below the shim that does not exist: launchers that hand
+on nothing but PYTHONPATH hand them on, and there is no file that somebody could replace or a full disk could cut.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
+import os
 from typing import Any
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from ddprof.capture.files.layout import SCHEMA
-from ddprof.capture.files.storage import write_json
+_WHOLE = {"skip_steps", "window_steps", "every_steps"}
+_SAFE = ","  # besides what is never quoted: it splits neither PYTHONPATH nor the settings
 
 
 @dataclasses.dataclass(frozen=True)
 class CaptureConfig:
     """Settings of one run. `every_steps` 0 means a single window; `ranks` is "all", "0,7" or "sample:32"."""
 
-    run_dir: str
-    package_dir: str  # the folder that holds the ddprof package, for environments that do not have it installed
-    version: str
+    run_dir: str  # absolute
     skip_steps: int = 5
     window_steps: int = 5
     every_steps: int = 0
@@ -25,18 +27,32 @@ class CaptureConfig:
     mode: str = "trace"  # "trace" | "monitor"
     record_shapes: bool = True
     clock: str = "auto"  # "auto": ping only between hosts; "always": also within one (tests); "off"
-    schema: str = SCHEMA
 
-    def save(self, path: Path) -> None:
-        """Write as JSON. Raises OSError."""
-        write_json(path, dataclasses.asdict(self))
+    def as_path(self) -> str:
+        """`skip_steps=5/.../run_dir=/shared/runs/r1`, without anything that would split PYTHONPATH."""
+        fields = dataclasses.asdict(self) | {"record_shapes": int(self.record_shapes)}
+        run_dir = _quoted(fields.pop("run_dir"), _SAFE + "/")
+        return "/".join([*(f"{key}={_quoted(str(value))}" for key, value in fields.items()), f"run_dir={run_dir}"])
 
     @classmethod
-    def load(cls, path: Path) -> CaptureConfig:
-        """Read what `save` wrote; unknown keys (a newer writer) are ignored. Raises OSError, ValueError, TypeError."""
-        raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        known = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in raw.items() if key in known})
+    def from_path(cls, text: str) -> CaptureConfig:
+        """What `as_path` made. Raises ValueError."""
+        head, found, run_dir = text.partition("/run_dir=")
+        pairs = dict(pair.partition("=")[::2] for pair in head.split("/"))
+        names = {field.name for field in dataclasses.fields(cls)} - {"run_dir"}
+        if not found or set(pairs) != names or not all(pairs[key].isdigit() for key in _WHOLE):
+            raise ValueError(f"the settings of ddprof run are damaged: {text[:200]}")
+        values: dict[str, Any] = {key: _unquoted(value) for key, value in pairs.items()}
+        values.update({key: int(pairs[key]) for key in _WHOLE}, record_shapes=pairs["record_shapes"] == "1")
+        return cls(run_dir=_unquoted(run_dir), **values)
+
+
+def _quoted(value: str, safe: str = _SAFE) -> str:
+    return quote_from_bytes(os.fsencode(value), safe=safe)
+
+
+def _unquoted(value: str) -> str:
+    return os.fsdecode(unquote_to_bytes(value))
 
 
 def rank_selected(spec: str, rank: int, world_size: int) -> bool:

@@ -8,8 +8,6 @@ import socket
 SCHEMA = "ddprof.run/1"
 LARGEST_RANK = 1 << 20  # as in readers/columns/numbers.py; what lies beyond is damage
 MANIFEST = "manifest.json"
-SHIM_DIR = ".shim"
-SHIM_CONFIG = "config.json"
 CONTROL = "control.json"
 TRACE_SUFFIX = ".pt.trace.json"
 TENSORFLOW_SUFFIX = ".tf.trace.json"

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from ddprof.capture.guard import say
+from ddprof.capture.launcher.chores import chore
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_KERNEL = 0x80  # si_code of a signal the terminal sent to the whole foreground group: the child has it already
 _TICK_S = 0.5
+_LAST_TICK_S = 5.0  # how long a tick that is under way may take when the job has ended: the file system may hang
+_NOT_FOUND = 127  # exit codes of a shell
+_NOT_EXECUTABLE = 126
 
 
 def run_child(command: Sequence[str], environment: Mapping[str, str], on_tick: Callable[[], None] | None = None) -> int:
     """Run `command`, forward signals sent to us, call `on_tick` about twice a second, and return the exit code.
 
-    A child killed by signal n gives 128 + n, one that cannot be started 127 (not found) or 126 (not executable), as
-    in a shell.
+    A child killed by signal n gives 128 + n, one that cannot be started 127 (not found) or 126 (anything else), as in a
+    shell, and a line that says why. `on_tick` runs on a thread of its own and is not called again once it has failed.
     """
     watched = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -30,38 +36,54 @@ def run_child(command: Sequence[str], environment: Mapping[str, str], on_tick: C
                 env=dict(environment),
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
             )
-        except FileNotFoundError:
-            return 127
-        except PermissionError:
-            return 126
-        return _wait(child, watched, on_tick)
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            say(f"{command[0]} was not started: {reason}")
+            found = getattr(error, "errno", None) not in (errno.ENOENT, errno.ENOTDIR)
+            return _NOT_EXECUTABLE if found else _NOT_FOUND
+        with _ticking(on_tick):
+            code = _wait(child, watched)
+        while signal.sigtimedwait(watched, 0) is not None:
+            pass  # meant for the child, which has ended: they must not end us before its exit code is returned
+        return code
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals], on_tick: Callable[[], None] | None) -> int:
-    next_tick = time.monotonic() + _TICK_S
+def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals]) -> int:
     while True:
         status = child.poll()
         if status is not None:
             return 128 - status if status < 0 else status
-        info = signal.sigtimedwait(watched, max(next_tick - time.monotonic(), 0.01))
+        info = signal.sigtimedwait(watched, _TICK_S)
         if info is not None and info.si_signo != signal.SIGCHLD and info.si_code != _FROM_KERNEL:
             _send(child, info.si_signo)
-        if time.monotonic() >= next_tick:
-            next_tick = time.monotonic() + _TICK_S
-            on_tick = _ticked(on_tick)
 
 
-def _ticked(on_tick: Callable[[], None] | None) -> Callable[[], None] | None:
-    """Call `on_tick` and return it; None where it could not write (full disk), so that it is not called again."""
-    if on_tick is not None:
-        try:
-            on_tick()
-        except OSError as error:
-            say(f"watching ends, the job goes on: {error}")
-            return None
-    return on_tick
+@contextmanager
+def _ticking(on_tick: Callable[[], None] | None) -> Iterator[None]:
+    """Call `on_tick` twice a second meanwhile: beside the waiting, so that a tick that hangs delays no signal."""
+    if on_tick is None:
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_tick_until, args=(ended, on_tick), name="ddprof-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_LAST_TICK_S)
+
+
+def _tick_until(ended: threading.Event, on_tick: Callable[[], None]) -> None:
+    def tick() -> bool:
+        on_tick()
+        return True
+
+    while not ended.wait(_TICK_S):
+        if not chore("watching the job", "no counters and no windows on trouble from here on", tick):
+            return
 
 
 def _send(child: subprocess.Popen[bytes], number: int) -> None:

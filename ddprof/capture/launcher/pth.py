@@ -17,8 +17,8 @@ from ddprof.capture.launcher.shim import ENV_SHIM
 FILE_NAME = "ddprof-capture.pth"
 # `site` runs lines of a .pth file that begin with "import"; an error in one is printed whenever Python starts.
 LINE = (
-    f"import os; p = os.path.join(os.environ.get({ENV_SHIM!r}, ''), 'sitecustomize.py'); "
-    f"os.environ.get({ENV_SHIM!r}) and os.path.isfile(p) and __import__('runpy').run_path(p)\n"
+    f"import os; p, found, _ = os.environ.get({ENV_SHIM!r}, '').partition('/shim/settings/'); "
+    "p += '/shim/sitecustomize.py'; found and os.path.isfile(p) and __import__('runpy').run_path(p)\n"
 )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddprof.capture.files.layout import MANIFEST, host_label
+from ddprof.capture.launcher.private_folder import private_folder
 
 LATEST = "latest"
 
@@ -24,26 +24,31 @@ class RunFolder:
     fallback_reason: str | None = None
 
 
-def create(parent: Path, name: str, now_s: float) -> RunFolder:
-    """Make `<parent>/<utc>-<name>/` and point `latest` at it.
+def create(parent: Path | None, name: str, now_s: float) -> RunFolder:
+    """Make `<parent>/<utc>-<name>/` and point `latest` at it; None: below this user's temporary folder.
 
-    Where the parent cannot be written the run goes to the temporary folder, because a read-only directory must not stop
-    a job. Raises OSError if that fails as well.
+    Where the parent cannot be written the run goes to that folder as well, because a read-only directory must not stop
+    a job. Raises OSError if that fails, too.
     """
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "run"
+    reasons = []
+    if parent is not None:
+        try:
+            return _create(parent, label, now_s)
+        except OSError as error:
+            reasons.append(f"{parent} cannot be written ({error.strerror})")
+    temporary, refused = private_folder()
+    reasons += [refused] if refused else []
+    return replace(_create(temporary, label, now_s), fallback_reason="; ".join(reasons) or None)
+
+
+def _create(parent: Path, label: str, now_s: float) -> RunFolder:
     job = shared_job_id()
     if job is not None:
         return join(parent / f"{label}-{job}")
-    folder_name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}-{label}"
-    reason = None
-    try:
-        path = _make(parent, folder_name)
-    except OSError as error:
-        reason = f"{parent} cannot be written ({error.strerror})"
-        parent = Path(tempfile.gettempdir()) / "ddprof-runs"
-        path = _make(parent, folder_name)
+    path = _make(parent, f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}-{label}")
     _point_latest(parent, path)
-    return RunFolder(path, path / MANIFEST, reason)
+    return RunFolder(path, path / MANIFEST)
 
 
 def shared_job_id() -> str | None:

@@ -1,46 +1,47 @@
-"""The shim folder: what has to be on PYTHONPATH for a child process to be captured."""
+"""What a child process needs in its environment to be captured: the shim's folder on PYTHONPATH, and the settings."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ddprof.capture.files.config import CaptureConfig
-from ddprof.capture.files.layout import SHIM_CONFIG, SHIM_DIR
-from ddprof.capture.files.storage import write_bytes
 
-_CAPTURE = Path(__file__).resolve().parent.parent
-_SITECUSTOMIZE = _CAPTURE / "_sitecustomize.py"
+SHIM = Path(__file__).resolve().parent.parent / "shim"
 ENV_SHIM = "DDPROF_SHIM"  # for the .pth route, where PYTHONPATH is ignored (python -E, -I)
+# The interpreter's own options, in front of the script, -c or -m.
+_OPTIONS = re.compile(r"(?:^|[\s/])python[\d.]*((?:\s+(?:-[XW]\s*\S+|-[A-Za-z]+))+)")
+_PTH = "ddprof.capture.launcher.pth"
 
 
-def write_shim(config: CaptureConfig) -> Path:
-    """Create `<run>/.shim` and return it. Raises OSError.
+def child_environment(config: CaptureConfig, base: Mapping[str, str]) -> dict[str, str]:
+    """The environment for the child: `base` with the shim first on PYTHONPATH, and nothing else changed.
 
-    It holds a copy of our sitecustomize and the settings, nothing else: a remote rank needs only PYTHONPATH to find
-    both. Where the folder's name holds the separator of PYTHONPATH, the shim is a temporary folder of this host.
+    Raises ValueError where PYTHONPATH cannot name ddprof's own folder.
     """
-    shim = Path(config.run_dir) / SHIM_DIR
-    if os.pathsep in str(shim):  # PYTHONPATH cannot name it; the settings say where the run folder is
-        shim = Path(tempfile.mkdtemp(prefix="ddprof-shim-"))
-    shim.mkdir(parents=True, exist_ok=True)
-    config.save(shim / SHIM_CONFIG)
-    # Whole or not at all: another node of the job may be starting Python from this very folder.
-    write_bytes(shim / "sitecustomize.py", _SITECUSTOMIZE.read_bytes())
-    return shim
-
-
-def child_environment(shim: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment for the child: `base` with the shim first on PYTHONPATH, and nothing else changed."""
+    if os.pathsep in str(SHIM):
+        raise ValueError(f"PYTHONPATH cannot name {SHIM}: it holds a {os.pathsep!r}")
+    settings = f"{SHIM}/settings/{config.as_path()}"
     environment = dict(base)
     inherited = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = os.pathsep.join([str(shim), inherited] if inherited else [str(shim)])
-    environment[ENV_SHIM] = str(shim)
+    environment["PYTHONPATH"] = os.pathsep.join([str(SHIM), settings, *([inherited] if inherited else [])])
+    environment[ENV_SHIM] = settings
     return environment
 
 
-def package_dir() -> Path:
-    """The folder that holds the `ddprof` package."""
-    return _CAPTURE.parent.parent
+def obstacle(command_line: Sequence[str]) -> str | None:
+    """Why no Python of the command can have been captured, as far as the command's own options tell."""
+    for options in _OPTIONS.findall(" ".join(command_line)):
+        words = [word for word in options.split() if word.startswith("-") and word[1] not in "XW"]
+        letters = "".join(word[1:] for word in words).partition("c")[0].partition("m")[0]
+        if "S" in letters:
+            return "python -S leaves out sitecustomize, by which capture starts"
+        for letter in "IE":
+            if letter in letters:
+                return (
+                    f"python -{letter} ignores PYTHONPATH, by which capture starts; `python -m {_PTH} install` in that "
+                    "environment makes it start all the same"
+                )
+    return None

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
+import stat
 from pathlib import Path
 
 
 def is_url(out: str) -> bool:
     """Whether `--out` names an fsspec URL (s3://, gs://, memory://) rather than a folder."""
     return "://" in out
-
-
-def local_parent() -> Path:
-    """Where such a run is kept until it is uploaded."""
-    return Path(tempfile.gettempdir()) / "ddprof-runs"
 
 
 def upload(folder: Path, url: str) -> str:
@@ -23,6 +18,6 @@ def upload(folder: Path, url: str) -> str:
     files, target = fsspec.core.url_to_fs(f"{url.rstrip('/')}/{folder.name}")
     files.makedirs(target, exist_ok=True)  # object stores have no folders, file systems behind a URL do
     for path in sorted(folder.iterdir()):
-        if path.is_file():
+        if stat.S_ISREG(path.lstat().st_mode):  # a link may lead to a file that was never meant to leave this host
             files.put_file(str(path), f"{target}/{path.name}")
     return str(files.unstrip_protocol(target))

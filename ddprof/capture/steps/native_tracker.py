@@ -18,7 +18,7 @@ from ddprof.capture.window.annotate import Range
 if TYPE_CHECKING:
     from ddprof.capture.steps._phases import StepTracker as NativeStepTracker
 
-_MODULE = "ddprof.capture.steps._phases"
+_MODULE = f"{__package__}._phases"  # a job knows this package by another name (capture/shim/sitecustomize.py)
 
 
 def native_tracker(

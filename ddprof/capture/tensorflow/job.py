@@ -34,9 +34,9 @@ _RECENT_STEPS = 4096
 _CALLS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 
 
-def start(config_path: str, tensorflow: ModuleType) -> None:
-    """Watch the process, once `import tensorflow` has ended. Raises OSError, ValueError, TypeError on a broken shim."""
-    job = TensorFlowJob(CaptureConfig.load(Path(config_path)), tensorflow)
+def start(settings: str, tensorflow: ModuleType) -> None:
+    """Watch the process, once `import tensorflow` has ended. Raises ValueError on damaged settings."""
+    job = TensorFlowJob(CaptureConfig.from_path(settings), tensorflow)
     job.guard.wrap(job.install)()
 
 

@@ -1,12 +1,14 @@
-"""Settings that reach every rank: which ranks are chosen, and keys of a newer version."""
+"""Settings that reach every rank: their way through the environment, and which ranks are chosen."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import pytest
 
 from ddprof.capture.files.config import CaptureConfig, rank_selected
+
+_WHOLE = CaptureConfig("/r").as_path()
 
 
 @pytest.mark.parametrize(
@@ -29,9 +31,19 @@ def test_rank_selection_that_cannot_be_read(spec: str) -> None:
         rank_selected(spec, 0, 8)
 
 
-def test_config_survives_unknown_keys(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    config = CaptureConfig(run_dir="/r", package_dir="/p", version="1", skip_steps=9)
-    config.save(path)
-    path.write_text(path.read_text().replace("{", '{"of_a_newer_version": 1,', 1))
-    assert CaptureConfig.load(path) == config
+@pytest.mark.parametrize(
+    "run_dir", ["/r", "/a b/sample:8/%3A", "/run_dir=/x/run_dir=/y", "/é/☃/\n", os.fsdecode(b"/latin\xe9/1")]
+)
+def test_settings_survive_the_way_through_pythonpath(run_dir: str) -> None:
+    config = CaptureConfig(run_dir=run_dir, skip_steps=9, ranks="sample:32", record_shapes=False, clock="a/b=c:d")
+    text = config.as_path()
+    assert not set(text) & set(":\n ☃")
+    assert CaptureConfig.from_path(text) == config
+
+
+@pytest.mark.parametrize(
+    "text", ["", "run_dir=/r", _WHOLE[3:], _WHOLE.replace("=5", "=x"), _WHOLE.replace("/run_dir", "")]
+)
+def test_damaged_settings_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="settings of ddprof run are damaged"):
+        CaptureConfig.from_path(text)

@@ -7,7 +7,7 @@ import venv
 from pathlib import Path
 
 from runs import environment
-from shims import shim_in
+from shims import captured_environment
 
 from ddprof.capture.launcher import pth
 from ddprof.capture.launcher.shim import ENV_SHIM
@@ -17,19 +17,23 @@ def test_isolated_interpreters_are_reached_by_the_pth(tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", symlinks=True)
     (site_packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     pth.install(site_packages)
+    (site_packages / "sitecustomize.py").write_text("import sys; sys.own = sys.__dict__.get('own', 0) + 1\n")
     python = str(tmp_path / "venv" / "bin" / "python")
-    shim = shim_in(tmp_path)
-    code = "import sys; print(getattr(sys, '_ddprof_capture', None))"
+    settings = captured_environment(tmp_path / "run", {})[ENV_SHIM]
+    code = "import sys; print(getattr(sys, '_ddprof_capture', None), sys.own)"
 
-    def ask(**extra: str) -> str:
+    def ask(option: str = "-I", **extra: str) -> str:
         done = subprocess.run(
-            [python, "-I", "-c", code], env=environment(**extra), capture_output=True, text=True, check=True
+            [python, option, "-c", code], env=environment(**extra), capture_output=True, text=True, check=True
         )
         assert done.stderr == ""
         return done.stdout.strip()
 
-    assert ask(**{ENV_SHIM: str(shim)}) == str(shim)
-    assert ask() == "None"
-    assert ask(**{ENV_SHIM: str(tmp_path / "gone")}) == "None"
+    found = f"{settings.partition('/settings/')[2]} 1"  # and the user's own sitecustomize has run once
+    assert ask(**{ENV_SHIM: settings}) == found
+    assert ask("-E", **{ENV_SHIM: settings}) == found
+    assert ask("-u", **captured_environment(tmp_path / "run", {})) == found  # both ways in
+    assert ask() == "None 1"
+    assert ask(**{ENV_SHIM: str(tmp_path / "gone/shim/settings/x")}) == "None 1"
     pth.remove(site_packages)
-    assert ask(**{ENV_SHIM: str(shim)}) == "None"
+    assert ask(**{ENV_SHIM: settings}) == "None 1"

@@ -1,0 +1,140 @@
+"""One `ddprof run` but for the job itself: run folder, environment, watching, manifest, upload."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.files.config import CaptureConfig
+from ddprof.capture.files.layout import MANIFEST
+from ddprof.capture.files.storage import write_json
+from ddprof.capture.guard import say
+from ddprof.capture.launcher import manifest, run_folder
+from ddprof.capture.launcher.chores import chore
+from ddprof.capture.launcher.host.gpus import GpuWatch
+from ddprof.capture.launcher.host.nvml import Nvml
+from ddprof.capture.launcher.host.topology import read_topology
+from ddprof.capture.launcher.monitor import JobMonitor
+from ddprof.capture.launcher.salvage import salvage
+from ddprof.capture.launcher.shim import child_environment, obstacle
+from ddprof.capture.launcher.summary import RunSummary, summarize
+from ddprof.capture.launcher.upload import is_url, upload
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of `ddprof run`."""
+
+    out: str
+    name: str | None
+    run_dir: Path | None
+    skip: int
+    steps: int
+    every: int
+    ranks: str
+    mode: str
+
+
+class CapturedRun:
+    """Made before the job starts. Raises OSError where no folder can be made, ValueError where no child could be
+    captured; everything after that is a chore, which may fail without the job noticing."""
+
+    def __init__(self, options: RunOptions, command_line: Sequence[str]) -> None:
+        self._options = options
+        self._command_line = command_line
+        started_ns = time.time_ns()
+        self._folder = _make_folder(options, command_line, started_ns / 1e9)
+        self.environment = child_environment(_config(self._folder.path, options), os.environ)
+        given = {key: getattr(options, key) for key in ("skip", "steps", "every", "ranks", "mode")}
+        self._begun = manifest.begin(command_line, given, started_ns)
+        self._write(self._begun, "nothing says how the run was started until it has ended")
+        nvml = chore("NVIDIA's library", "GPUs are not watched", Nvml.open)
+        self._gpus = GpuWatch(nvml)
+        self._monitor = chore("monitor mode", "no counters and no windows on trouble", self._make_monitor)
+
+    @property
+    def tick(self) -> Callable[[], None] | None:
+        """What is to be called twice a second while the job runs, if anything."""
+        if self._monitor is not None:
+            return self._monitor.tick
+        return self._gpus.tick if self._gpus.exists else None
+
+    def end(self, code: int) -> None:
+        """Sum up what the job left, which ended with `code`; say in one line where things are and what is next."""
+        path = self._folder.path
+        notes = chore("steps of killed ranks", "they stay in their step rings", lambda: salvage(path)) or []
+        summary = chore("the sum of the ranks", "the manifest names none", lambda: summarize(path)) or RunSummary()
+        ended = chore("the end of the manifest", "it is lacking", lambda: self._ended(summary, code, notes))
+        written = ended is not None and self._write(ended, "nothing says how the run ended")
+        chore("the last line", f"the run is in {path}", lambda: say(self._last_line(summary, written)))
+        if is_url(self._options.out):
+            address = chore("the upload", f"the run stays in {path}", lambda: upload(path, self._options.out))
+            if address is not None:
+                say(f"uploaded to {address}")
+
+    def _make_monitor(self) -> JobMonitor | None:
+        if self._options.mode != "monitor":
+            return None
+        return JobMonitor(self._folder.path, self._options.steps, self._leads, os.getpid(), self._gpus)
+
+    @property
+    def _leads(self) -> bool:
+        """One `ddprof run` of a job asks for windows and keeps the step times of all ranks, not one per node."""
+        return self._folder.manifest.name == MANIFEST
+
+    def _ended(self, summary: RunSummary, code: int, notes: Sequence[str]) -> dict[str, Any]:
+        return {
+            **manifest.end(self._begun, summary, code, time.time_ns(), notes, self._leads),
+            "triggered": [] if self._monitor is None else self._monitor.reasons,
+            "gpus": chore("the GPUs", "the manifest lacks them", self._gpus.summary) or [],
+            "topology": chore("the topology", "the manifest lacks it", read_topology),
+        }
+
+    def _write(self, content: dict[str, Any], missing: str) -> bool:
+        def write() -> bool:
+            write_json(self._folder.manifest, content)
+            return True
+
+        return chore(self._folder.manifest.name, missing, write) or False
+
+    def _last_line(self, summary: RunSummary, written: bool) -> str:
+        if not summary.ranks:
+            reason = obstacle(self._command_line)
+            if not written:
+                reason = f"{self._folder.path} is gone, full or read-only"
+            if reason is not None:
+                return f"no capture: {reason}"
+        planned = self._options.skip if self._options.mode == "trace" else None
+        return manifest.last_line(self._folder.path, summary, planned)
+
+
+def _make_folder(options: RunOptions, command_line: Sequence[str], now_s: float) -> run_folder.RunFolder:
+    if options.run_dir is not None:
+        return run_folder.join(options.run_dir)
+    parent = None if is_url(options.out) else Path(options.out)
+    folder = run_folder.create(parent, options.name or _name_of(command_line), now_s)
+    if folder.fallback_reason:
+        say(f"{folder.fallback_reason}: writing to {folder.path}")
+    return folder
+
+
+def _config(path: Path, options: RunOptions) -> CaptureConfig:
+    return CaptureConfig(
+        run_dir=str(path),
+        skip_steps=options.skip,
+        window_steps=options.steps,
+        every_steps=options.every,
+        ranks=options.ranks,
+        mode=options.mode,
+        clock=os.environ.get("DDPROF_CLOCK", "auto"),
+    )
+
+
+def _name_of(command_line: Sequence[str]) -> str:
+    """The script's name without its ending, else the program's."""
+    scripts = [Path(word).stem for word in command_line if word.endswith(".py")]
+    return scripts[0] if scripts else Path(command_line[0]).name

@@ -1,0 +1,128 @@
+"""What the start-up shim adds to an interpreter, and what it leaves alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from runs import environment
+from shims import captured_environment
+
+from ddprof.capture.launcher.shim import ENV_SHIM, SHIM
+
+FAKE_TORCH = "__version__ = '1.0'\n"  # too old for capture, which says so: proof that capture was reached
+REACHED = "torch 1.0 is older than"
+
+
+def python(code: str, base: Mapping[str, str], program: str = sys.executable) -> tuple[str, str]:
+    """Standard output and error of `python -c code`."""
+    done = subprocess.run(
+        [program, "-c", code], cwd="/", env=dict(base), capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout, done.stderr
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a script `train.py` to be, and a torch that capture refuses."""
+    (tmp_path / "torch.py").write_text(FAKE_TORCH)
+    yield tmp_path
+
+
+def run_script(folder: Path, code: str, **extra: str) -> tuple[str, str]:
+    """Standard output and error of a captured `python folder/train.py`."""
+    (folder / "train.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, str(folder / "train.py")],
+        env=captured_environment(folder / "run", environment(**extra)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["ddprof", "analyzers", "workloads", "dashboard", "sitecustomize", "capture"])
+@pytest.mark.parametrize("first", [True, False], ids=["before torch", "after torch"])
+def test_a_module_of_the_user_is_the_users_and_capture_works(job: Path, name: str, first: bool) -> None:
+    (job / f"{name}.py").write_text("whose = 'the user'\n")
+    order = f"import {name}; import torch" if first else f"import torch; import {name}"
+    out, err = run_script(job, f"{order}; print({name}.whose, {name}.__file__)")
+    assert out.split() == ["the", "user", str(job / f"{name}.py")]
+    assert REACHED in err
+    assert err.count("\n") == 1
+
+
+def test_nothing_of_ours_is_importable_in_the_users_environment(tmp_path: Path) -> None:
+    """A Python without ddprof sees nothing of it, and capture works all the same."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    (tmp_path / "torch.py").write_text(FAKE_TORCH)
+    code = (
+        "import importlib.util as u, sys, torch\n"
+        "print(*[u.find_spec(name) for name in ('ddprof', 'click', 'pandas', 'analyzers', 'sitecustomize')])\n"
+        "print('numpy' in sys.modules, [f for f in sys.meta_path if 'Private' in str(f)])"
+    )
+    base = captured_environment(tmp_path / "run", environment(PYTHONPATH=str(tmp_path)))
+    out, err = python(code, base, program=str(tmp_path / "venv" / "bin" / "python"))
+    found, rest = out.splitlines()
+    assert found.split()[:4] == ["None"] * 4
+    assert str(SHIM) in found  # on PYTHONPATH, for processes yet to be started
+    assert rest == "False []"
+    assert REACHED in err
+
+
+def test_a_sitecustomize_of_the_user_still_runs(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import sys; sys.own_sitecustomize = __file__\n")
+    base = captured_environment(tmp_path / "run", environment(PYTHONPATH=str(own)))
+    out, err = python("import sys, sitecustomize as s; print(sys.own_sitecustomize, s.__file__)", base)
+    assert out.split() == [str(own / "sitecustomize.py")] * 2
+    assert err == ""
+
+
+def test_without_a_sitecustomize_of_the_user_there_is_none(tmp_path: Path) -> None:
+    code = (
+        "import sys\nprint('sitecustomize' in sys.modules)\n"
+        "try: import sitecustomize\nexcept ImportError as error: print(error)"
+    )
+    out, err = python(code, captured_environment(tmp_path, environment()))
+    assert out.splitlines() == ["False", "No module named 'sitecustomize'"]
+    assert err == ""
+
+
+def test_broken_settings_do_not_stop_python(job: Path) -> None:
+    base = captured_environment(job / "run", environment())
+    broken = {name: value.replace("skip_steps", "skipped") for name, value in base.items()}
+    (job / "train.py").write_text("import torch\nprint('runs')\n")
+    done = subprocess.run(
+        [sys.executable, str(job / "train.py")], env=broken, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "runs\n"
+    assert done.stderr.startswith("ddprof: no capture in this process: ValueError: the settings of ddprof run are")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("lost", ["PYTHONPATH", ENV_SHIM])
+def test_either_variable_carries_the_settings(tmp_path: Path, lost: str) -> None:
+    """Launchers that hand on nothing but PYTHON* are not alone: others replace PYTHONPATH."""
+    base = captured_environment(tmp_path / "run", environment())
+    base[lost] = str(SHIM) if lost == "PYTHONPATH" else ""
+    out, _ = python("import sys; print(sys._ddprof_capture)", base)
+    assert out.strip().endswith(f"run_dir={tmp_path / 'run'}")
+
+
+def test_a_closed_standard_error_costs_nothing(job: Path) -> None:
+    """Python ends with 120 where its own buffer cannot be written: nothing of ours may be in it."""
+    (job / "train.py").write_text("import torch\n")
+    base = captured_environment(job / "run", environment())
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, str(job / "train.py")], env=base, stderr=full, check=False)
+    assert done.returncode == 0
+    closed = subprocess.run(["sh", "-c", f"exec {sys.executable} {job}/train.py 2>&-"], env=base, check=False)
+    assert closed.returncode == 0

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddprof.flight_recorder import Recorded
 from ddprof.plain_text import clean
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Column, Schema, Table
@@ -200,7 +201,7 @@ class RankTrace:
     memory: Table
     process_groups: tuple[ProcessGroup, ...] = ()
     sidecar: Sidecar = field(default_factory=Sidecar)  # what our own capture knows; empty elsewhere
-    flight_recorder: tuple[Mapping[str, Any], ...] = ()  # entries of a flight-recorder dump of the same window
+    flight_recorder: tuple[Recorded, ...] = ()  # entries of a flight-recorder dump of the same window
     # Small header values worth keeping (versions, record_shapes, ...).
     top: Mapping[str, Any] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()

@@ -10,7 +10,9 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct, field, to_builtins
 
-Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # fits an int64 column
+Whole: TypeAlias = Annotated[int, Meta(ge=-(2**62), le=2**62)]  # two of them, and their difference, fit int64 columns
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**62)]  # also a duration, or a time since 1970 (until 2116), in ns
+Rank: TypeAlias = Annotated[int, Meta(ge=0, le=2**20)]  # or a number of ranks: ten times the largest clusters announced
 Real: TypeAlias = Annotated[float, Meta(ge=-1e300, le=1e300)]  # finite
 
 
@@ -53,7 +55,7 @@ class OptimizerSettings(Struct, frozen=True):
 class ModelParameters(Struct, frozen=True):
     """What the rank holds of the model: `count` elements, mostly of `dtype`."""
 
-    count: Whole | None = None
+    count: Count | None = None
     dtype: str | None = None
     sharded: bool | None = None
 
@@ -68,15 +70,15 @@ class Processors(Struct, frozen=True):
     """CPUs that the process may use, and ranks of its host that share them."""
 
     usable: Whole | None = None
-    local_ranks: Whole | None = None
+    local_ranks: Rank | None = None
 
 
 class SamplerSettings(Struct, frozen=True):
     """The innermost sampler; `sharded` False: every rank reads the same samples."""
 
     name: str | None = field(name="class", default=None)
-    num_replicas: Whole | None = None
-    rank: Whole | None = None
+    num_replicas: Rank | None = None
+    rank: Rank | None = None
     shuffle: bool | None = None
     sharded: bool | None = None
     even: bool | None = None
@@ -128,12 +130,12 @@ class FedBatch(Struct, frozen=True, gc=False):
 class Fetch(Struct, frozen=True, gc=False):
     """One batch as it was fetched, in a worker or (worker None) in the training process. 0: not recorded."""
 
-    dur_ns: Whole
+    dur_ns: Count
     worker: Whole | None = None
-    start_ns: Whole = 0
-    cpu_ns: Whole = 0
-    collate_ns: Whole = 0
-    samples: Whole = 0
+    start_ns: Count = 0
+    cpu_ns: Count = 0
+    collate_ns: Count = 0
+    samples: Count = 0
 
 
 class TimedFetches(Struct, frozen=True):
@@ -144,10 +146,10 @@ class TimedFetches(Struct, frozen=True):
 
     workers: Whole
     fetch_ns: Whole
-    samples: Whole
+    samples: Count
     fetch_quantiles_ns: tuple[Whole, ...] = ()
-    cpu_ns: Whole | None = None
-    collate_ns: Whole | None = None
+    cpu_ns: Count | None = None
+    collate_ns: Count | None = None
 
     @property
     def cpu_share(self) -> float | None:
@@ -166,8 +168,8 @@ class TimedFetches(Struct, frozen=True):
 class GradientReady(Struct, frozen=True, gc=False):
     """When the gradient of one parameter was ready."""
 
-    size_bytes: Whole
-    ready_ns: Whole
+    size_bytes: Count
+    ready_ns: Count
 
 
 class ReadyGradients(Struct, frozen=True):
@@ -186,12 +188,12 @@ class StepTimes(Struct, frozen=True, gc=False):
     """One step by the rank's own timers; phases are inclusive. `profiled`: inside a trace window."""
 
     index: Whole | None = None
-    start_ns: Whole | None = None
-    end_ns: Whole | None = None
-    data_ns: Whole | None = None
-    forward_ns: Whole | None = None
-    backward_ns: Whole | None = None
-    optimizer_ns: Whole | None = None
+    start_ns: Count | None = None
+    end_ns: Count | None = None
+    data_ns: Count | None = None
+    forward_ns: Count | None = None
+    backward_ns: Count | None = None
+    optimizer_ns: Count | None = None
     profiled: bool | None = None
 
     @property
@@ -210,16 +212,16 @@ class StepTimes(Struct, frozen=True, gc=False):
 class TracedWindow(Struct, frozen=True):
     """A trace window, and how long writing its trace held the rank up after it."""
 
-    start_ns: Whole | None = None
-    end_ns: Whole | None = None
-    export_pause_ns: Whole | None = None
+    start_ns: Count | None = None
+    end_ns: Count | None = None
+    export_pause_ns: Count | None = None
 
 
 class Pause(Struct, frozen=True, gc=False):
     """A garbage collection, or the saving of a checkpoint."""
 
-    start_ns: Whole
-    dur_ns: Whole
+    start_ns: Count
+    dur_ns: Count
 
 
 class HostWait(Struct, frozen=True):
@@ -227,8 +229,8 @@ class HostWait(Struct, frozen=True):
 
     source_line: str  # file:number
     what: str  # item, cpu, synchronize, ...
-    count: Whole
-    total_ns: Whole
+    count: Count
+    total_ns: Count
     source: str | None = None  # the line's text
 
 
@@ -284,11 +286,11 @@ class HostHardware(Struct, frozen=True):
 class StepMedians(Struct, frozen=True):
     """Medians of a rank's steps outside trace windows, phase by phase; `rest_ns`: outside all of these phases."""
 
-    step_ns: Whole
-    data_ns: Whole = 0
-    forward_ns: Whole = 0
-    backward_ns: Whole = 0
-    optimizer_ns: Whole = 0
+    step_ns: Count
+    data_ns: Count = 0
+    forward_ns: Count = 0
+    backward_ns: Count = 0
+    optimizer_ns: Count = 0
     collective_ns: Whole = 0
     rest_ns: Whole | None = None
 
@@ -297,8 +299,8 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     """Everything about one rank. `fetching` and `hardware` come from other files of the run folder."""
 
     schema: str | None = None
-    rank: Whole | None = None
-    world_size: Whole | None = None
+    rank: Rank | None = None
+    world_size: Rank | None = None
     host: str | None = None
     device: RankDevice = RankDevice()
     parallelism: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"} | {
+    "flight_recorder",
     "plain_text",
     "regular_files",
 }
@@ -37,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "sidecar": set(),
     "plain_text": set(),
     "regular_files": set(),
-    "model": {"tables", "sidecar", "plain_text"},
+    "flight_recorder": {"sidecar"},
+    "model": {"tables", "sidecar", "plain_text", "flight_recorder"},
     "tables": set(),
     "averages": set(),
     "causes": set(),
@@ -50,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     RUN_FOLDER: {"_version"},
     "capture": {"errors", "_version", RUN_FOLDER},  # in the training process: never the launcher
     LAUNCHER: {"errors", "_version", RUN_FOLDER, "capture.guard"},
-    "readers": {"model", "sidecar", "tables", "units", "errors", "plain_text", "regular_files"},
+    "readers": {"model", "sidecar", "tables", "units", "errors", "plain_text", "regular_files"} | {"flight_recorder"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},
@@ -87,6 +89,7 @@ OTHERS: dict[str, set[str]] = {
     "intervals": {"numpy"},
     "tables": {"numpy", "pyarrow"},
     "sidecar": {"msgspec"},
+    "flight_recorder": {"msgspec"},
     "hardware": {"tomli"},  # Python 3.10
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},

@@ -37,5 +37,5 @@ def our_run(folder: Path, windows: int = 2, restarts: int = 1) -> None:
             (folder / f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
             for window in range(windows):
                 kt.write(folder / f"{stem}.{window}.pt.trace.json", EVENTS)
-                dump = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": [{"op_id": window}]}
+                dump = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": [{"collective_seq_id": window}]}
                 (folder / f"{stem}.{window}.fr.json").write_text(json.dumps(dump))

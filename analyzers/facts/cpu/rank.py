@@ -170,11 +170,11 @@ def _bytes(trace: RankTrace, executed: Array) -> Array:
 def _recorded(trace: RankTrace, call: Array, known: Array) -> tuple[Array, Array]:
     """Process group and sequence number of each call, from the flight-recorder entry that was created inside it."""
     group, seq = np.full(len(call), NO_STRING, np.int64), np.full(len(call), NULL)
-    entries = [e for e in trace.flight_recorder if e.get("time_created_ns") and not e.get("is_p2p")]
+    found = [(e.time_created_ns, e) for e in trace.flight_recorder if e.time_created_ns and not e.is_p2p]
+    entries = [entry for _, entry in sorted(found, key=lambda item: item[0])]
     if not entries or not known.any():
         return group, seq
-    entries.sort(key=lambda e: int(e["time_created_ns"]))
-    created = np.array([int(e["time_created_ns"]) for e in entries], np.int64)
+    created = np.array([entry.time_created_ns for entry in entries], np.int64)
     index = {g.name: i for i, g in enumerate(trace.process_groups)}
     events, used = trace.events, -1
     for row in np.flatnonzero(known)[np.argsort(events["ts_ns"][call[known]], kind="stable")].tolist():
@@ -182,8 +182,8 @@ def _recorded(trace: RankTrace, call: Array, known: Array) -> tuple[Array, Array
         end = begin + int(events["dur_ns"][call[row]])
         at = max(int(np.searchsorted(created, begin - CREATED_NS)), used + 1)
         if at < len(created) and created[at] <= end + CREATED_NS:
-            names = entries[at].get("process_group") or [""]
-            group[row] = index.get(str(names[0]), NO_STRING)
-            seq[row] = int(entries[at]["collective_seq_id"])
+            name, number = entries[at].process_group[:1], entries[at].collective_seq_id
+            group[row] = index.get("".join(name), NO_STRING)
+            seq[row] = NULL if number is None else number
             used = at
     return group, seq

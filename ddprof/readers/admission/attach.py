@@ -46,7 +46,8 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
 
 
 def _folder(source: Source) -> str:
-    return os.path.dirname(source.path)
+    """That of the file; of a member its folder inside the archive, so that archives are told apart."""
+    return os.path.dirname(source.path if source.member is None else os.path.join(source.path, source.member))
 
 
 def _companion(trace: Source, candidates: list[Source]) -> str | None:
@@ -74,6 +75,6 @@ def _common_length(a: str, b: str) -> int:
 def _one_per_rank(dumps: list[Source]) -> list[Source]:
     kept: dict[tuple[str, object], Source] = {}
     for dump in dumps:
-        rank = rank_in_name(dump.path)
-        kept.setdefault((_folder(dump), dump.path if rank is None else rank), dump)
+        rank = rank_in_name(dump.member or dump.path)
+        kept.setdefault((_folder(dump), dump.label if rank is None else rank), dump)
     return list(kept.values())

@@ -3,32 +3,59 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import lru_cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from ddprof.model import HealthNote
+
 S = TypeVar("S", bound=msgspec.Struct)
 _UNFIT = object()
+_SHOWN = 3  # places named in one note
+MAX_REPAIRED_BYTES = 8 << 20  # of text with NaN or halves of characters, which takes 30 times its size to make sound
 
 
 def parse(content: bytes, kind: type[S]) -> tuple[S, list[str]]:
     """The value of a JSON object, and where in it something is of another type than `kind` says ("gc[3].dur_ns").
 
-    Keys that `kind` does not know are ignored; null counts as absent. Raises ValueError or RecursionError where the
-    text is no JSON, TypeError where it is no object.
+    Keys that `kind` does not know are ignored; null counts as absent. Raises ValueError where the text is no JSON, or
+    nests too deep, TypeError where it is no object.
     """
-    value = _plain(content)
+    try:
+        try:
+            return msgspec.json.decode(content, type=kind), []
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return typed(_plain(content), kind)
+    except RecursionError as error:
+        raise ValueError("JSON that nests too deep") from error
+
+
+def typed(value: Any, kind: type[S]) -> tuple[S, list[str]]:
+    """The same of plain values. Raises TypeError where they are no dict."""
     if not isinstance(value, dict):
         raise TypeError("not a JSON object")
     unfit: list[str] = []
     return _fitting({key: given for key, given in value.items() if given is not None}, kind, "", unfit), unfit
 
 
+def unfit_note(path: str, unfit: Sequence[str]) -> list[HealthNote]:
+    """What to say of the values that were left out of a file."""
+    if not unfit:
+        return []
+    more = f" and {len(unfit) - _SHOWN} more" if len(unfit) > _SHOWN else ""
+    issue = f"{path}: {', '.join(unfit[:_SHOWN])}{more} not of the type documented"
+    return [HealthNote(issue, "taken as not recorded", "info")]
+
+
 def _plain(content: bytes) -> Any:
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
+        if len(content) > MAX_REPAIRED_BYTES:
+            raise
         value = json.loads(content)  # takes NaN and halves of surrogate pairs, which cannot be written to any file
         return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
@@ -61,7 +88,7 @@ def _parts(value: Any, kind: Any, path: str, unfit: list[str]) -> Any:
 
 
 def _struct(value: dict[str, Any], kind: type[msgspec.Struct], path: str, unfit: list[str]) -> Any:
-    kinds, dot = get_type_hints(kind, include_extras=True), "." if path else ""
+    kinds, dot = _kinds(kind), "." if path else ""
     given = {
         field.name: _fitting(value[field.encode_name], kinds[field.name], f"{path}{dot}{field.encode_name}", unfit)
         for field in msgspec.structs.fields(kind)
@@ -71,3 +98,8 @@ def _struct(value: dict[str, Any], kind: type[msgspec.Struct], path: str, unfit:
         return kind(**{name: part for name, part in given.items() if part is not _UNFIT})
     except TypeError:  # it cannot do without one of those that are missing
         return _UNFIT
+
+
+@lru_cache(maxsize=64)  # more structs than any file has
+def _kinds(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)

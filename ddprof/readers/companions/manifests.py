@@ -9,6 +9,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
+from ddprof.readers.columns.numbers import one_rank
 from ddprof.readers.companions.lenient import parse
 from ddprof.readers.files.names import file_name
 from ddprof.readers.files.streams import read_small
@@ -44,8 +45,8 @@ def read_hardware(manifests: Sequence[str], sidecar: Sidecar) -> HostHardware:
 
 def read_step_times(manifests: Iterable[str]) -> Mapping[int, StepMedians]:
     """What every rank's own timers say of its steps, by rank: all there is of ranks without a trace."""
-    timed = [(rank, medians) for path in manifests for rank, medians in _read(path).step_times.items()]
-    return {int(rank): medians for rank, medians in timed if rank.isdecimal() and medians.step_ns}
+    timed = [(one_rank(rank), medians) for path in manifests for rank, medians in _read(path).step_times.items()]
+    return {rank: medians for rank, medians in timed if rank is not None and medians.step_ns}
 
 
 def _read(path: str) -> Manifest:
@@ -65,7 +66,7 @@ def _remembered(path: str, size_bytes: int, mtime_ns: int) -> Manifest:
 def _parsed(path: str) -> Manifest:
     try:
         return parse(read_small(path), Manifest)[0]
-    except (ValueError, TypeError, RecursionError, NoUsableInput):
+    except (ValueError, TypeError, NoUsableInput):
         return Manifest()
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
-from ddprof.readers.companions.lenient import parse
+from ddprof.readers.companions.lenient import parse, unfit_note
 from ddprof.readers.files.opening import one_line
 from ddprof.readers.files.streams import read_small
 from ddprof.sidecar import Sidecar
-
-_SHOWN = 3  # places named in one note
 
 
 def read_sidecar(path: str | None) -> tuple[Sidecar, list[HealthNote]]:
@@ -21,10 +19,6 @@ def read_sidecar(path: str | None) -> tuple[Sidecar, list[HealthNote]]:
         sidecar, unfit = parse(read_small(path), Sidecar)
     except TypeError:
         return Sidecar(), [HealthNote(f"{path}: not a sidecar", effect)]
-    except (ValueError, RecursionError, NoUsableInput) as error:
+    except (ValueError, NoUsableInput) as error:
         return Sidecar(), [HealthNote(f"{path}: not usable ({one_line(error)})", effect)]
-    if not unfit:
-        return sidecar, []
-    more = f" and {len(unfit) - _SHOWN} more" if len(unfit) > _SHOWN else ""
-    issue = f"{path}: {', '.join(unfit[:_SHOWN])}{more} not of the type documented"
-    return sidecar, [HealthNote(issue, "taken as not recorded", "info")]
+    return sidecar, unfit_note(path, unfit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from typing import Any
 
 import msgspec
@@ -10,12 +11,15 @@ import numpy as np
 
 from ddprof.model import HealthNote, Kind
 from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.files.opening import one_line
+from ddprof.regular_files import open_regular
 from ddprof.sidecar import Fetch, Sidecar, TimedFetches
 from ddprof.tables import Array
 
 _SIDECAR, _WORKERS = ".sidecar.json", ".workers.jsonl"
 _LINE = msgspec.json.Decoder(Fetch)
 _SPAN_NAME = "DataLoader worker: fetch"
+MAX_RECORDS_BYTES = 128 << 20  # capture keeps 20,000 fetches of about 100 bytes for each worker: those of 64 workers
 QUANTILES = np.arange(0.025, 1.0, 0.05)  # twenty equal parts, each by its middle: enough for a mean and a tail
 IN_PROCESS = -1  # stands for the training process where the loader has no workers
 
@@ -33,18 +37,29 @@ def read_fetches(path: str | None, sidecar: Sidecar) -> tuple[Array, list[Health
 
     A line that cannot be read (a worker died while writing it) costs a note, not the file.
     """
-    rows = [_row(fetch) for fetch in sidecar.fetches]
-    broken = 0
-    if path is not None:
-        with open(path, "rb") as stream:
-            for line in stream:
+    rows = array("q", (number for fetch in sidecar.fetches for number in _row(fetch)))
+    notes = [] if path is None else _read_lines(path, rows)
+    return np.frombuffer(rows, np.int64).reshape(-1, 6), notes
+
+
+def _read_lines(path: str, rows: array[int]) -> list[HealthNote]:
+    """Append the fetches of a workers' file; what was left out."""
+    broken, effect = 0, "those fetches are missing from the loader's cost"
+    try:
+        with open_regular(path) as stream:
+            for line in stream.read(MAX_RECORDS_BYTES).splitlines():
                 try:
-                    rows.append(_row(_LINE.decode(line)))
+                    rows.extend(_row(_LINE.decode(line)))
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     broken += 1
-    effect = "those fetches are missing from the loader's cost"
+            more = bool(stream.read(1))
+    except OSError as error:
+        return [HealthNote(f"{path}: cannot be read: {one_line(error)}", effect)]
     notes = [HealthNote(f"{path}: {broken} unreadable lines", effect, "info")] if broken else []
-    return np.array(rows, np.int64).reshape(len(rows), 6), notes
+    if more:
+        issue = f"{path}: only its first {MAX_RECORDS_BYTES >> 20} MiB are read"
+        notes.append(HealthNote(issue, effect))
+    return notes
 
 
 def _row(fetch: Fetch) -> tuple[int, ...]:

@@ -1,10 +1,22 @@
-"""Pickles of plain values (dicts, lists, numbers, text) from files others wrote: nothing in them may run code."""
+"""Pickles of plain values (dicts, lists, numbers, text) from files others wrote: nothing in them may run code.
+
+Nor may they fill memory: an instruction of one byte makes a list, one of five an index of any size, and a value that is
+referred to twice in a value that is referred to twice is a tree of any size. So instructions are counted before they
+are followed, and what comes out is copied as the tree that it stands for, up to a bound.
+"""
 
 from __future__ import annotations
 
 import io
 import pickle
+import pickletools
+from itertools import repeat
 from typing import Any, NoReturn
+
+# Of 20,000 collectives with their stacks, ten times NCCL's default: 180 instructions each, and 100 values.
+MAX_INSTRUCTIONS = 4_000_000
+MAX_VALUES = 4_000_000
+MAX_DEPTH = 32  # a dump nests six deep
 
 
 class UnsafePickle(Exception):
@@ -22,8 +34,36 @@ class _PlainUnpickler(pickle.Unpickler):
 def load_plain(content: bytes) -> Any:
     """The value of a pickle made of plain values only. Raises UnsafePickle, or ValueError where it is damaged."""
     try:
-        return _PlainUnpickler(io.BytesIO(content)).load()
-    except UnsafePickle:
+        _count_instructions(content)
+        return _as_tree(_PlainUnpickler(io.BytesIO(content)).load(), MAX_DEPTH, repeat(None, MAX_VALUES))
+    except (UnsafePickle, _TooLarge):
         raise
     except Exception as error:  # a damaged pickle raises almost anything
         raise ValueError(f"damaged pickle ({type(error).__name__})") from error
+
+
+class _TooLarge(ValueError):
+    pass
+
+
+def _count_instructions(content: bytes) -> None:
+    for count, (instruction, argument, _) in enumerate(pickletools.genops(content), 1):
+        if count > MAX_INSTRUCTIONS:
+            raise _TooLarge(f"a pickle of more than {MAX_INSTRUCTIONS} values")
+        if instruction.name.endswith("PUT") and isinstance(argument, int) and argument > count:
+            raise _TooLarge("a pickle that refers to more values than it holds")
+
+
+def _as_tree(value: Any, depth: int, left: repeat[None]) -> Any:
+    """A copy in which nothing is shared, without what is no plain value."""
+    if next(left, False) is False:
+        raise _TooLarge(f"a pickle of more than {MAX_VALUES} values")
+    if isinstance(value, str | int | float | None):
+        return value
+    if not depth:
+        raise _TooLarge(f"a pickle of values nested more than {MAX_DEPTH} deep")
+    if isinstance(value, dict):
+        return {key: _as_tree(item, depth - 1, left) for key, item in value.items() if isinstance(key, str)}
+    if isinstance(value, list | tuple):
+        return [_as_tree(item, depth - 1, left) for item in value]
+    return None

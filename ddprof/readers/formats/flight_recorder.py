@@ -5,30 +5,35 @@ Which collectives a rank issued, when, in which group; durations where NCCL know
 
 from __future__ import annotations
 
-import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from ddprof.errors import NoUsableInput
+from ddprof.flight_recorder import Dump, Recorded
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
 from ddprof.readers.columns.arguments import element_bytes
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.columns.numbers import one_int
-from ddprof.readers.companions.flight_recorder import entries, load_dump
+from ddprof.readers.columns.numbers import one_rank
+from ddprof.readers.companions.flight_recorder import load_dump
+from ddprof.readers.companions.lenient import unfit_note
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import read_small
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
+from ddprof.sidecar import Whole
 from ddprof.tables import NULL
 
 _MARKS = re.compile(rb'"(?:pg_status|comm_lib_version|nccl_comm_state)"\s*:|"collective_seq_id"\s*:')
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_RANKS = msgspec.json.Decoder(tuple[Whole, ...])
+MAX_BYTES = 2**60  # of one collective: a million times the memory of a GPU
 _PICKLED_MARKS = (b"pg_config", b"collective_seq_id")
 
 
@@ -38,18 +43,18 @@ def read_dump(source: Source) -> RankTrace:
     Raises NoUsableInput where the dump is unusable.
     """
     try:
-        dump = load_dump(read_small(source.path, source.member))
-    except (ValueError, UnsafePickle) as error:
+        dump, unfit = load_dump(read_small(source.path, source.member))
+    except (ValueError, TypeError, UnsafePickle) as error:
         raise NoUsableInput(f"{source.label}: not a usable flight-recorder dump ({error})") from error
-    issued = entries(dump)
-    if not any(one_int(e.get("time_created_ns")) > 0 for e in issued):
+    issued = tuple(e for e in dump.entries if e.time_created_ns)
+    if not issued:
         raise NoUsableInput(
-            f"{source.label}: a flight-recorder dump of {len(issued)} collectives without times: "
+            f"{source.label}: a flight-recorder dump of {len(dump.entries)} collectives without times: "
             "who was late cannot be said"
         )
     columns = EventColumns()
     members = _members(dump)
-    is_nccl = any(str(e.get("profiling_name", "")).startswith("nccl") for e in issued)
+    is_nccl = any((e.profiling_name or "").startswith("nccl") for e in issued)
     timed = _fill(columns, issued, members)
     rank = rank_in_name(source.member or source.path)
     world = max((len(m) for m in members.values()), default=0)
@@ -61,7 +66,11 @@ def read_dump(source: Source) -> RankTrace:
             f"{source.label}: a flight-recorder dump holds collectives only", "computation cannot be judged", "info"
         )
     ]
-    if issued and not timed:
+    notes += unfit_note(source.label, unfit)
+    if len(issued) < len(dump.entries):
+        issue = f"{source.label}: {len(dump.entries) - len(issued)} of {len(dump.entries)} collectives have no time"
+        notes.append(HealthNote(issue, "left out"))
+    if not timed:
         effect = "who issued late can be judged, how long collectives took cannot"
         notes.append(HealthNote(f"{source.label}: no start and completion times (backend without them)", effect))
     trace = finish(
@@ -70,51 +79,45 @@ def read_dump(source: Source) -> RankTrace:
     return replace(trace, flight_recorder=issued)
 
 
-def _fill(columns: EventColumns, issued: Sequence[Mapping[str, Any]], members: dict[str, tuple[int, ...]]) -> int:
+def _fill(columns: EventColumns, issued: Sequence[Recorded], members: Mapping[str, tuple[int, ...]]) -> int:
     """One event per collective; how many of them have a true duration."""
-    entries = [e for e in issued if one_int(e.get("time_created_ns")) > 0]
-    created = np.array([one_int(e.get("time_created_ns")) for e in entries], np.int64)
-    started = np.array([one_int(e.get("time_discovered_started_ns")) for e in entries], np.int64)
-    done = np.array([one_int(e.get("time_discovered_completed_ns")) for e in entries], np.int64)
-    start = np.where(started > 0, started, created)  # 0 and null both stand for unknown
+    created = np.array([e.time_created_ns for e in issued], np.int64)
+    started = np.array([e.time_discovered_started_ns or 0 for e in issued], np.int64)
+    done = np.array([e.time_discovered_completed_ns or 0 for e in issued], np.int64)
+    start = np.where(started > 0, started, created)
     timed = (done > 0) & (started > 0) & (done >= start)
     dur = np.where(timed, done - start, 0)
-    names = [str(e.get("profiling_name") or "collective") for e in entries]
+    names = [e.profiling_name or "collective" for e in issued]
     track = ("host", "collectives")
-    first = columns.append(Kind.ANNOTATION, names, [track] * len(entries), start, dur)
+    first = columns.append(Kind.ANNOTATION, names, [track] * len(issued), start, dur)
     columns.name_track(*track, "collectives")
-    if len(entries) > 1:  # the recorded time, as one step: the dump has no others
+    if len(issued) > 1:  # the recorded time, as one step: the dump has no others
         end = int((start + dur).max())
         window = np.array([end - int(start.min())], np.int64)
         columns.append(Kind.ANNOTATION, ["ProfilerStep#0"], [("host", "window")], start.min(keepdims=True), window)
-    for at, entry in enumerate(entries):
+    for at, entry in enumerate(issued):
         _record(columns, first + at, entry, names[at], members)
     columns.categories.update(names)
     return int(timed.sum())
 
 
 def _record(
-    columns: EventColumns, row: int, entry: Mapping[str, Any], name: str, members: dict[str, tuple[int, ...]]
+    columns: EventColumns, row: int, entry: Recorded, name: str, members: Mapping[str, tuple[int, ...]]
 ) -> None:
-    group = entry.get("process_group")
-    label, description = (
-        (str(group[0]), str(group[1])) if isinstance(group, list | tuple) and len(group) > 1 else ("", "")
-    )
+    label, description = entry.process_group[:2] if len(entry.process_group) > 1 else ("", "")
     ranks = members.get(label) or members.get("") or ()
     given, strings = columns.arguments, columns.strings
     number = given.groups.add(ProcessGroup(label, description, ranks, len(ranks) or None))
-    is_message = bool(entry.get("is_p2p"))
-    seq = one_int(entry.get("p2p_seq_id" if is_message else "collective_seq_id"))
-    dtypes = entry.get("input_dtypes") or []
+    seq = entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id
     given.collectives.append(
         (
             row,
             strings[name.split(":")[-1]],
             number,
-            seq,
-            _total_bytes(entry.get("input_sizes"), dtypes),
-            _total_bytes(entry.get("output_sizes"), entry.get("output_dtypes") or []),
-            strings[str(dtypes[0]) if dtypes else ""],
+            NULL if seq is None else seq,
+            _total_bytes(entry.input_sizes, entry.input_dtypes),
+            _total_bytes(entry.output_sizes, entry.output_dtypes),
+            strings[entry.input_dtypes[0] if entry.input_dtypes else ""],
             len(ranks) or NULL,
             NULL,
             NULL,
@@ -122,30 +125,30 @@ def _record(
     )
 
 
-def _total_bytes(sizes: Any, dtypes: Any) -> int:
-    if not isinstance(sizes, list | tuple) or not sizes:
+def _total_bytes(sizes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> int:
+    """NULL where it is not known, or more than any memory."""
+    if not sizes or len(dtypes) < len(sizes):
         return NULL
     total = 0
     for size, dtype in zip(sizes, dtypes, strict=False):
-        width = element_bytes(str(dtype))
-        if width is None or not isinstance(size, list | tuple):
+        width = element_bytes(dtype)
+        if width is None:
             return NULL
-        total += int(np.prod(size, dtype=np.int64)) * width
-    return total
+        total += math.prod(size) * width
+    return total if total <= MAX_BYTES else NULL
 
 
-def _members(dump: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The ranks of each group of the dump's configuration."""
-    config = dump.get("pg_config")
+def _members(dump: Dump) -> dict[str, tuple[int, ...]]:
+    """The ranks of each group of the dump's configuration; groups of ranks that are none are left out."""
     result = {}
-    for key, entry in config.items() if isinstance(config, dict) else ():
-        ranks = entry.get("ranks") if isinstance(entry, dict) else None
+    for name, group in dump.pg_config.items():
         try:
-            parsed = json.loads(ranks) if isinstance(ranks, str) else ranks
-        except ValueError:
+            ranks = _RANKS.decode(group.ranks) if isinstance(group.ranks, str) else group.ranks or ()
+        except (msgspec.DecodeError, RecursionError):
             continue
-        if isinstance(parsed, list):
-            result[str(key)] = tuple(r for r in parsed if isinstance(r, int))
+        believed = tuple(rank for rank in map(one_rank, ranks) if rank is not None)
+        if len(believed) == len(ranks):
+            result[name] = believed
     return result
 
 

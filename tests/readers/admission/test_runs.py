@@ -29,7 +29,7 @@ def test_a_run_folder_gives_the_last_window_with_its_companions(tmp_path: Path) 
         "rank1.host.111.1.sidecar.json",
     ]
     traces = read_all(inventory)
-    assert [t.flight_recorder for t in traces] == [({"op_id": 1},), ({"op_id": 1},)]
+    assert [[e.collective_seq_id for e in t.flight_recorder] for t in traces] == [[1], [1]]
     assert [(t.identity.rank, t.identity.source) for t in traces] == [(0, "sidecar"), (1, "sidecar")]
     assert any("6 earlier windows or restarts" in h.issue for h in inventory.health)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from ddprof.model import HealthNote
 from ddprof.readers.companions.sidecar import read_sidecar
+from ddprof.readers.files.streams import MAX_SMALL_BYTES
 from ddprof.sidecar import LoaderSettings, Pause, SamplerSettings, Sidecar, StepTimes
 
 
@@ -67,3 +69,17 @@ def test_a_file_that_cannot_be_used_is_a_note(tmp_path: Path, content: str) -> N
     found, (note,) = read(tmp_path, content)
     assert found == Sidecar()
     assert note.effect == "settings of this rank are unknown"
+
+
+def test_a_file_that_unpacks_to_more_than_any_sidecar_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.sidecar.json"
+    path.write_bytes(gzip.compress(bytes(MAX_SMALL_BYTES + 1), 1))
+    found, (note,) = read_sidecar(str(path))
+    assert found == Sidecar()
+    assert "unpacks to more than 32 MiB" in note.issue
+
+
+def test_ranks_and_times_beyond_belief_are_missing(tmp_path: Path) -> None:
+    found, (note,) = read(tmp_path, {"rank": 10**9, "world_size": -1, "gc": [{"start_ns": 1, "dur_ns": 2**63 - 1}]})
+    assert (found.rank, found.world_size, found.gc) == (None, None, ())
+    assert "rank, world_size, gc[0]" in note.issue

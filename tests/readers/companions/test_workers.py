@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ddprof.model import Kind
 from ddprof.readers import discover, read
+from ddprof.readers.companions import workers
 from ddprof.readers.companions.workers import read_fetches, summary, workers_path
 from ddprof.sidecar import Fetch, Sidecar, TimedFetches
 
@@ -70,3 +73,24 @@ def test_fetches_of_the_training_process_are_its_own(tmp_path: Path) -> None:
     assert found is not None
     assert (found.workers, found.fetch_ns, found.samples) == (0, 50, 2)
     assert summary(np.empty((0, 6), np.int64)) is None
+
+
+def test_a_file_that_is_none_or_too_long_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rank0.workers.jsonl"
+    for make, words in ((os.mkfifo, "a named pipe"), (Path.touch, ""), (Path.unlink, "No such file")):
+        make(path)
+        rows, notes = read_fetches(str(path), Sidecar())
+        assert len(rows) == 0 and all(words in note.issue for note in notes) and bool(words) == bool(notes)
+        path.unlink(missing_ok=True) if make is os.mkfifo else None
+    path.write_text("\n".join([fetch(0, 1, 1)] * 3))
+    monkeypatch.setattr(workers, "MAX_RECORDS_BYTES", len(fetch(0, 1, 1)))
+    rows, (note,) = read_fetches(str(path), Sidecar())
+    assert len(rows) == 1 and "only its first" in note.issue
+
+
+@pytest.mark.parametrize("value", ["Infinity", "NaN", "-1", "1" + "0" * 30, "[]", '"x"', "[" * 5000, "null"])
+def test_a_duration_that_is_none_costs_its_line(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "rank0.workers.jsonl"
+    path.write_text(f'{fetch(0, 1, 1)}\n{{"dur_ns": {value}}}\n')
+    rows, (note,) = read_fetches(str(path), Sidecar())
+    assert len(rows) == 1 and "1 unreadable lines" in note.issue

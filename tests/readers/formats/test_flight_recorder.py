@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,12 @@ from ddprof.readers.companions.flight_recorder import load_dump
 def test_flight_recorder_json_and_pickle_agree(shared_dir: Path) -> None:
     folder = shared_dir / FORMATS / "flight_recorder"
     for rank in range(4):
-        from_json = load_dump((folder / f"fr_rank_{rank}.json").read_bytes())
-        from_pickle = load_dump((folder / f"nccl_trace_rank_{rank}").read_bytes())
-        assert [e["collective_seq_id"] for e in from_json["entries"]] == list(range(1, 14))
-        assert [e["profiling_name"] for e in from_json["entries"]] == [
-            e["profiling_name"] for e in from_pickle["entries"]
-        ]
+        from_json, unfit = load_dump((folder / f"fr_rank_{rank}.json").read_bytes())
+        from_pickle, unfit_too = load_dump((folder / f"nccl_trace_rank_{rank}").read_bytes())
+        assert unfit == unfit_too == []
+        assert [e.collective_seq_id for e in from_json.entries] == list(range(1, 14))
+        assert [e.profiling_name for e in from_json.entries] == [e.profiling_name for e in from_pickle.entries]
+        assert from_pickle.pg_config == from_json.pg_config
 
 
 def test_flight_recorder_without_times_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -50,3 +51,34 @@ def test_flight_recorder_alone(shared_dir: Path, tmp_path: Path) -> None:
         assert trace.process_groups[0].ranks == (0, 1)
         assert (trace.collectives["in_bytes"] > 0).all()
     assert (ranks[0].collectives["seq"] == ranks[1].collectives["seq"]).all()
+
+
+ENTRY = {
+    "collective_seq_id": 1,
+    "profiling_name": "gloo:all_reduce",
+    "process_group": ["0", "default_pg"],
+    "time_created_ns": 10**18,
+    "input_sizes": [[2, 3]],
+    "input_dtypes": ["Float"],
+    "is_p2p": False,
+}
+ODD = [None, True, -1, 2**63, 10**30, 1.5, "", "x\x1b\n", [], {}, [[]], [None], [[[1]]], {"a": 1}]
+
+
+@pytest.mark.parametrize("field", [*ENTRY, "time_discovered_started_ns", "time_discovered_completed_ns"])
+@pytest.mark.parametrize("value", ODD, ids=str)
+def test_one_odd_value_costs_no_other_entry(tmp_path: Path, field: str, value: object) -> None:
+    dump = {"pg_status": {}, "pg_config": {}, "entries": [ENTRY, {**ENTRY, field: value}, value]}
+    (tmp_path / "fr_rank_0.json").write_text(json.dumps(dump))
+    (trace,) = traces(tmp_path)
+    assert len(trace.collectives) in (1, 2)
+    assert trace.collectives["in_bytes"][0] == 24
+    assert any("not of the type documented" in note.issue for note in trace.health) or value in (None, {})
+
+
+def test_dumps_in_an_archive_are_a_rank_each(tmp_path: Path) -> None:
+    dump = json.dumps({"pg_status": {}, "pg_config": {}, "entries": [ENTRY]})
+    with zipfile.ZipFile(tmp_path / "dumps.zip", "w") as archive:
+        for rank in range(4):
+            archive.writestr(f"run/fr_rank_{rank}.json", dump)
+    assert [t.identity.rank for t in traces(tmp_path)] == [0, 1, 2, 3]

@@ -1,0 +1,48 @@
+"""The flight recorder's dump of a rank, typed: only what the analysis uses, under the names that it has in the file.
+
+Missing is None or empty; times are unix nanoseconds. torch writes 0 as well as null for a time that it does not know.
+`readers.companions` parses the dumps.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+from ddprof.sidecar import Count, Whole
+
+# Annotated as one: a list of which one item is no such thing is left out whole, so that items stay at their places.
+Dimensions: TypeAlias = Annotated[tuple[Count, ...], Meta(max_length=64)]  # as many as torch allows a tensor
+Sizes: TypeAlias = Annotated[tuple[Dimensions, ...], Meta(max_length=2**16)]  # of the tensors of one collective
+Names: TypeAlias = Annotated[tuple[str, ...], Meta(max_length=2**16)]
+
+
+class Recorded(Struct, frozen=True):
+    """One collective, or one point-to-point operation."""
+
+    time_created_ns: Count | None = None
+    time_discovered_started_ns: Count | None = None
+    time_discovered_completed_ns: Count | None = None
+    profiling_name: str | None = None
+    process_group: Names = ()  # its name, and its description
+    is_p2p: bool | None = None
+    collective_seq_id: Whole | None = None
+    p2p_seq_id: Whole | None = None
+    input_sizes: Sizes = ()
+    output_sizes: Sizes = ()
+    input_dtypes: Names = ()
+    output_dtypes: Names = ()
+
+
+class RecordedGroup(Struct, frozen=True):
+    """One process group; `ranks` as a list, or as the text of one."""
+
+    ranks: str | tuple[Whole, ...] | None = None
+
+
+class Dump(Struct, frozen=True):
+    """A whole dump; its groups by name."""
+
+    entries: tuple[Recorded, ...] = ()
+    pg_config: dict[str, RecordedGroup] = {}

@@ -2,13 +2,14 @@
 
 A labelled run is a folder with `label.json` (what is true) and `traces/`. A fault counts as found where a finding above
 "info" names an accepted identifier and accepted culprits; a finding above "info" that no fault and no tolerated
-identifier explains is false.
+identifier explains is false. Labels of messy recordings may forbid identifiers, name several step times that are
+right, and say that the files are independent runs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_all_start_methods, get_context
@@ -19,37 +20,15 @@ import msgspec
 import numpy as np
 
 from ddprof.analyzers.engine import Options, analyze
+from ddprof.bench.mess_rows import mess_rows, quantile
+from ddprof.bench.run_score import RunScore
 from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError, NoUsableInput
+from ddprof.findings import Finding
 from ddprof.report.model import Report
 from ddprof.units import format_share
 
 _KEYS = ("clean", "faults", "acceptable_finding_ids", "tolerated_ids", "expected_bound", "ledger", "clock")
-
-
-@dataclass(frozen=True)
-class RunScore:
-    """How one labelled run came out. Errors are shares: of wall time (ledger), of the true step (step)."""
-
-    name: str
-    clean: bool
-    faults: tuple[str, ...]
-    found: tuple[bool, ...]  # per fault: identifier and culprits right
-    named: tuple[bool, ...]  # per fault: identifier right, culprits or not
-    false: tuple[str, ...]
-    headline_right: bool
-    bound_right: bool
-    ledger_error: float
-    worst_cause: str
-    step_error: float | None  # predicted step without each fault, worst
-    clock_inside: tuple[bool, ...]  # per host besides the reference
-    replay_error: float | None
-    problem: str = ""
-
-    @property
-    def right(self) -> bool:
-        """Every fault found, nobody accused falsely."""
-        return all(self.found) and not self.false and not self.problem
 
 
 @dataclass(frozen=True)
@@ -85,6 +64,10 @@ class Score:
             )
         return rows
 
+    def messes(self) -> list[dict[str, Any]]:
+        """Per kind of mess: runs, right, healthy, accused, forbidden, errors of gain and step."""
+        return mess_rows(self.runs)
+
     def summary(self) -> dict[str, float]:
         """The figures that matter: faults right, healthy runs accused, errors of ledger, clock, replay and step."""
         faults = [hit for run in self.runs for hit in run.found]
@@ -92,6 +75,7 @@ class Score:
         clocks = [inside for run in self.runs for inside in run.clock_inside]
         steps = [run.step_error for run in self.runs if run.step_error is not None]
         replays = [run.replay_error for run in self.runs if run.replay_error is not None]
+        ledgers = [run.ledger_error for run in self.runs if run.ledger_error is not None]
         return {
             "runs": len(self.runs),
             "faults": len(faults),
@@ -100,11 +84,20 @@ class Score:
             "healthy": len(healthy),
             "healthy_accused": float(sum(bool(run.false) for run in healthy)),
             "bound_right": float(np.mean([run.bound_right for run in self.runs])) if self.runs else float("nan"),
-            "ledger_error_mean": float(np.mean([run.ledger_error for run in self.runs])) if self.runs else float("nan"),
+            "ledger_error_mean": float(np.mean(ledgers)) if ledgers else float("nan"),
             "clock_inside": float(np.mean(clocks)) if clocks else float("nan"),
             "replay_error_median": float(np.median(replays)) if replays else float("nan"),
             "step_error_median": float(np.median(steps)) if steps else float("nan"),
+            "forbidden_said": float(sum(bool(run.forbidden) for run in self.runs)),
+            "gain_error_median": self._quantile([run.gain_error for run in self.runs], 0.5),
+            "gain_error_p90": self._quantile([run.gain_error for run in self.runs], 0.9),
+            "wall_error_median": self._quantile([run.wall_error for run in self.runs], 0.5),
         }
+
+    @staticmethod
+    def _quantile(values: list[float | None], share: float) -> float:
+        found = quantile(values, share)
+        return float("nan") if found is None else found
 
 
 def labels(folder: Path) -> list[Path]:
@@ -145,25 +138,26 @@ def score_run(label_path: Path) -> RunScore:
         reports = analyze([str(label_path.parent / "traces")], Options(workers=1, cache=False))
     except DdprofError as error:
         return _unread(label_path, label, str(error))
-    return compare(label_path.parent.name, label, reports[0])
+    return compare(label_path.parent.name, label, *reports)
 
 
 def _unread(path: Path, label: Mapping[str, Any], problem: str) -> RunScore:
     faults = tuple(f["id"] for f in label["faults"])
     missed = (False,) * len(faults)
     return RunScore(
-        path.parent.name, label["clean"], faults, missed, missed, (), False, False, 1.0, "", None, (), None, problem
-    )
+        path.parent.name, label["clean"], faults, missed, missed, (), False, False, 1.0, "", None, (), None, problem,
+        tuple(label.get("mess", ())),
+    )  # fmt: skip
 
 
-def compare(name: str, label: Mapping[str, Any], report: Report) -> RunScore:
-    """One report against its label."""
-    serious = [f for f in report.findings if report.severity_of(f) != "info"]
+def compare(name: str, label: Mapping[str, Any], report: Report, *others: Report) -> RunScore:
+    """One report against its label; `others` are those of further runs in the folder, where it holds several."""
+    serious = [f for each in (report, *others) for f in each.findings if each.severity_of(f) != "info"]
     faults = label["faults"]
     hits = [_hit(fault, serious) for fault in faults]
     explained = {i for fault in faults for i in (fault["id"], *fault["acceptable_ids"])}
-    explained |= {*label["tolerated_ids"], *label["acceptable_finding_ids"]}
-    ledger_error, worst = _ledger_error(label, report)
+    explained |= {*label["tolerated_ids"], *label["acceptable_finding_ids"], *label.get("allowed", ())}
+    ledger_error, worst = (None, "") if label.get("skip_ledger") else _ledger_error(label, report)
     return RunScore(
         name=name,
         clean=bool(label["clean"]),
@@ -178,7 +172,44 @@ def compare(name: str, label: Mapping[str, Any], report: Report) -> RunScore:
         step_error=_step_error(label, report),
         clock_inside=tuple(_clocks(label, report)),
         replay_error=report.replay.error,
+        problem=_mixed(label, (report, *others)),
+        mess=tuple(label.get("mess", ())),
+        forbidden=tuple(f.id for f in serious if f.id in label.get("forbidden_ids", ())),
+        gain_error=_gain_error(label, report),
+        wall_error=_wall_error(label, report),
     )
+
+
+def _mixed(label: Mapping[str, Any], reports: Sequence[Report]) -> str:
+    """What is wrong where independent runs were put together; "" where nothing is."""
+    runs = int(label.get("independent_runs", len(reports)))
+    largest = max(len(report.run.ranks) for report in reports)
+    if runs == len(reports) or largest == 1:
+        return ""
+    return f"{runs} independent runs, taken for a job of {largest} ranks"
+
+
+def _wall_error(label: Mapping[str, Any], report: Report) -> float | None:
+    """Distance of the report's step to the nearest step time that is right."""
+    accepted = label.get("accept_step_us") or [label.get("step_us", 0.0)]
+    errors = [abs(report.steps.wall_us - us) / us for us in accepted if us > 0]
+    return min(errors) if errors else None
+
+
+def _gain_error(label: Mapping[str, Any], report: Report) -> float | None:
+    """How far the stated gain of each fault lies outside of the true range; the worst, None where none was found."""
+    errors = []
+    for fault in label["faults"]:
+        found = _named(fault, report)
+        if found and label.get("step_us"):
+            low, high = fault.get("recoverable_range_us") or [fault["recoverable_us"]] * 2
+            gain = found[0].recoverable_us.value
+            errors.append(max(low - gain, gain - high, 0.0) / label["step_us"])
+    return max(errors) if errors else None
+
+
+def _named(fault: Mapping[str, Any], report: Report) -> list[Finding]:
+    return [f for f in report.findings if f.id in (fault["id"], *fault["acceptable_ids"])]
 
 
 def _hit(fault: Mapping[str, Any], serious: Iterable[Any]) -> tuple[bool, bool]:
@@ -204,7 +235,7 @@ def _ledger_error(label: Mapping[str, Any], report: Report) -> tuple[float, str]
 def _step_error(label: Mapping[str, Any], report: Report) -> float | None:
     errors = []
     for fault in label["faults"]:
-        found = [f for f in report.findings if f.id in (fault["id"], *fault["acceptable_ids"])]
+        found = _named(fault, report)
         if found:
             predicted = report.predicted_step_us(found[0])
             errors.append(abs(predicted - fault["counterfactual_step_us"]) / fault["counterfactual_step_us"])

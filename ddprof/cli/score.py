@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,11 @@ from ddprof.cli.progress import progress_bar
 from ddprof.units import format_share
 
 if TYPE_CHECKING:
-    from ddprof.bench.score import RunScore, Score
+    from ddprof.bench.run_score import RunScore
+    from ddprof.bench.score import Score
 
 SCHEMA = "ddprof.score/1"
+STEP_WORTH_TELLING = 0.05  # of the true step: beyond it the measured step explains other errors
 
 
 @click.command("score")
@@ -29,7 +32,7 @@ def command(folder: Path, form: str, workers: int | None) -> None:
 
     A labelled run is a folder with traces/ and label.json, as benchmarks/oracle/generate.py writes them. A fault counts
     as found where a finding above "info" has an accepted identifier and exactly accepted culprit ranks. Any finding
-    above "info" that no fault explains is a false accusation.
+    above "info" that no fault explains is a false accusation. Runs are also counted by the mess in their recordings.
     """
     from ddprof.bench.score import Score, labels, score
 
@@ -45,9 +48,15 @@ def command(folder: Path, form: str, workers: int | None) -> None:
 
 
 def as_json(score: Score) -> str:
-    """Summary, figures per cause and every run as one JSON document; what does not apply is null."""
+    """Summary, figures per cause and per mess, and every run as one JSON document; what does not apply is null."""
     runs = [{**asdict(run), "right": run.right} for run in score.runs]
-    document = {"schema": SCHEMA, "summary": score.summary(), "causes": score.rows(), "runs": runs}
+    document = {
+        "schema": SCHEMA,
+        "summary": score.summary(),
+        "causes": score.rows(),
+        "messes": score.messes(),
+        "runs": runs,
+    }
     return json.dumps(_without_nan(document), indent=1, allow_nan=False)
 
 
@@ -60,7 +69,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def as_text(score: Score) -> str:
-    """The summary, a table per cause, and one line for every run that is not right."""
+    """The summary, a table per cause, one per mess where labels name some, a line for each run that is not right."""
     lines = [f"{name.replace('_', ' '):<22}{_figure(name, value)}" for name, value in score.summary().items()]
     lines += ["", f"{'cause':<28}{'runs':>5}{'recall':>9}{'culprits':>10}{'precision':>11}{'false':>7}"]
     for row in score.rows():
@@ -68,10 +77,27 @@ def as_text(score: Score) -> str:
             _share(row[name]).rjust(width) for name, width in (("recall", 9), ("culprits", 10), ("precision", 11))
         )
         lines.append(f"{row['cause']:<28}{row['runs']:>5}{''.join(shares)}{row['false']:>7}")
+    lines += mess_table(score.messes())
     wrong = [run for run in score.runs if not run.right]
     if wrong:
         lines += ["", "not right:", *(f"  {run.name}: {fault_text(run)}" for run in wrong)]
     return "\n".join(lines)
+
+
+def mess_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line per kind of mess under a heading; nothing where there is none."""
+    if not rows:
+        return []
+    lines = ["", f"{'mess':<14}{'runs':>5}{'right':>8}{'healthy':>9}{'accused':>9}{'forbidden':>11}"
+             f"{'gain error':>12}{'90 %':>9}{'step error':>12}"]  # fmt: skip
+    for row in rows:
+        counts = f"{row['healthy']:>9}{row['accused']:>9}{row['forbidden']:>11}"
+        errors = "".join(
+            _share(row[name]).rjust(width)
+            for name, width in (("gain_error_median", 12), ("gain_error_p90", 9), ("wall_error_median", 12))
+        )
+        lines.append(f"{row['mess']:<14}{row['runs']:>5}{_share(row['right']):>8}{counts}{errors}")
+    return lines
 
 
 def fault_text(run: RunScore) -> str:
@@ -81,14 +107,18 @@ def fault_text(run: RunScore) -> str:
         for fault, found, named in zip(run.faults, run.found, run.named, strict=True)
         if not found
     ]
-    said += [f"false {finding}" for finding in run.false]
-    return "; ".join([*said, *([run.problem] if run.problem else [])])
+    said += [f"false {finding}{' (forbidden)' if finding in run.forbidden else ''}" for finding in run.false]
+    said += [f"forbidden {finding}" for finding in run.forbidden if finding not in run.false]
+    said += [run.problem] if run.problem else []
+    if run.wall_error is not None and run.wall_error > STEP_WORTH_TELLING:
+        said.append(f"step off by {_share(run.wall_error)}")
+    return "; ".join(said)
 
 
 def _figure(name: str, value: float) -> str:
     if math.isnan(value):
         return "-"
-    counted = name in ("runs", "faults", "healthy", "healthy_accused")
+    counted = name in ("runs", "faults", "healthy", "healthy_accused", "forbidden_said")
     return f"{value:.0f}" if counted else f"{100 * value:.4f} %" if "error" in name else format_share(value)
 
 

@@ -51,7 +51,7 @@ def test_nobody_is_accused_in_a_healthy_run(labelled: Runs, name: str) -> None:
 @pytest.mark.parametrize("name", list(SCENARIOS))
 def test_the_ledger_agrees_with_the_truth(labelled: Runs, name: str) -> None:
     run = labelled(name)
-    assert run.score.ledger_error < MAX_LEDGER_ERROR, run.score.worst_cause
+    assert run.score.ledger_error is not None and run.score.ledger_error < MAX_LEDGER_ERROR, run.score.worst_cause
     for rank, row in run.report.ledger.per_rank.items():
         causes = sum(value for cause, value in row.items() if cause != "wall_us")
         assert causes == pytest.approx(row["wall_us"], rel=1e-9), rank

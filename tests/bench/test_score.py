@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from labelled_runs import Runs
 
 from ddprof.bench.score import Score, compare, labels, read_label, score_run
-from ddprof.cli.score import SCHEMA, command
+from ddprof.cli.score import SCHEMA, as_text, command, fault_text
 from ddprof.errors import NoUsableInput
 
 
@@ -85,3 +85,42 @@ def test_command_lists_what_is_not_right(labelled: Runs, tmp_path: Path) -> None
     result = CliRunner().invoke(command, [str(tmp_path), "--workers", "1"])
     assert result.exit_code == 0
     assert "run: host.gc not found" in result.output
+
+
+def test_a_mess_has_a_row(labelled: Runs) -> None:
+    clean, faulty = labelled("clean.ddp"), labelled("straggler.compute")
+    accused = compare(
+        clean.name,
+        {**clean.label, "mess": ["cold"], "forbidden_ids": ["straggler.compute"], "accept_step_us": [1e3]},
+        replace(clean.report, findings=faulty.report.findings),
+    )
+    right = compare(faulty.name, {**faulty.label, "mess": ["cold", "lost"], "skip_ledger": True}, faulty.report)
+    cold, lost = Score((accused, right)).messes()
+    assert (cold["mess"], cold["runs"], cold["right"], cold["healthy"], cold["accused"]) == ("cold", 2, 0.5, 1, 1)
+    assert cold["forbidden"] == 1 and (lost["mess"], lost["runs"], lost["right"]) == ("lost", 1, 1.0)
+    assert right.ledger_error is None and right.gain_error is not None and right.gain_error < 0.02
+    assert accused.wall_error is not None and accused.wall_error > 1 and "forbidden" in fault_text(accused)
+    text = as_text(Score((accused, right)))
+    assert "forbidden" in text and "cold" in text and "step off by" in text
+
+
+def test_a_gain_inside_the_true_range_is_no_error(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    (fault,) = run.label["faults"]
+    wide = {**run.label, "faults": [{**fault, "recoverable_range_us": [0.0, 1e9]}]}
+    assert compare(run.name, wide, run.report).gain_error == 0.0
+    narrow = {**run.label, "faults": [{**fault, "recoverable_range_us": [0.0, 0.0]}]}
+    assert compare(run.name, narrow, run.report).gain_error == pytest.approx(fault["share"], rel=0.05)
+
+
+def test_independent_runs_are_not_one_job(labelled: Runs) -> None:
+    run = labelled("clean.ddp")
+    label = {**run.label, "independent_runs": 2, "mess": ["unrelated"]}
+    mixed = compare(run.name, label, run.report)
+    assert not mixed.right and "2 independent runs, taken for a job of 4 ranks" in fault_text(mixed)
+    assert compare(run.name, label, run.report, run.report).right
+
+
+def test_a_corpus_without_mess_has_no_such_rows(labelled: Runs) -> None:
+    result = Score((score_run(folder_of(labelled, "straggler.compute") / "label.json"),))
+    assert result.messes() == [] and "mess" not in as_text(result)

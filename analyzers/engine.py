@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from multiprocessing import get_all_start_methods, get_context
@@ -160,8 +162,12 @@ def _results(work: Callable[[Source], RankResult], sources: Sequence[Source], op
     if workers <= 1 or sum(s.size_bytes for s in sources) < SMALL_BYTES:
         yield from map(work, sources)
         return
-    with _pool(workers) as pool:
-        yield from pool.map(work, sources)
+    try:
+        with _pool(workers) as pool:
+            yield from pool.map(work, sources)
+    except BrokenProcessPool as error:
+        words = "a process that reads traces was ended from outside, as for want of memory: try fewer workers"
+        raise DdprofError(words) from error
 
 
 def _pool(workers: int) -> Executor:
@@ -180,32 +186,40 @@ def read_facts(source: Source, cache: bool = True) -> RankResult:
     if cache and "://" not in source.path:
         key = cache_key({"source": repr(source), "companions": _stamps(source)})
         folder = cache_folder(source.path, key)
-        known = load(folder) if folder else None
+        known = load(folder, source.path) if folder else None
         if known is not None:
             return RankResult(source, known)
     try:
         facts = rank_facts(read(source))
     except DdprofError as error:
         return RankResult(source, None, str(error))
-    if folder is not None:
+    changed = _changed(source)
+    if folder is not None and not changed:
         try:
-            save(facts, folder)
-        except OSError:
-            facts = replace(
-                facts,
-                health=(
-                    *facts.health,
-                    HealthNote("facts could not be cached", "the next analysis reads again", "info"),
-                ),
-            )
-    return RankResult(source, facts)
+            save(facts, folder, source.path)
+        except (OSError, ValueError):
+            changed = [HealthNote("facts could not be cached", "the next analysis reads again", "info")]
+    return RankResult(source, replace(facts, health=(*facts.health, *changed)))
+
+
+def _changed(source: Source) -> list[HealthNote]:
+    """A note where a file is no longer what was found: its facts are not those of the file as it is now."""
+    if "://" in source.path or not source.mtime_ns:
+        return []
+    try:
+        if os.stat(source.path).st_mtime_ns == source.mtime_ns:
+            return []
+        issue = f"{source.label}: changed while it was read"
+    except OSError:
+        issue = f"{source.label}: vanished while it was read"
+    return [HealthNote(issue, "what was read may not be all of it: analyze again when it is written")]
 
 
 def _stamps(source: Source) -> tuple[tuple[str, int, int], ...]:
     stamps = []
     beside = (source.sidecar_path, source.flight_recorder_path, workers_path(source.sidecar_path))
     for path in (*beside, *source.manifest_paths):
-        if path and os.path.exists(path):
-            stat = os.stat(path)
-            stamps.append((path, stat.st_size, stat.st_mtime_ns))
+        with suppress(OSError):  # not there, or no longer
+            status = os.stat(path or "")
+            stamps.append((path or "", status.st_size, status.st_mtime_ns))
     return tuple(stamps)

@@ -6,9 +6,9 @@ own NaT) and a missing float is NaN; on disk and in reports both are null.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,18 +112,21 @@ def concat(schema: Schema, tables: list[Table]) -> Table:
     return schema.table({c.name: np.concatenate([t[c.name] for t in tables]) for c in schema.columns})
 
 
-def write_parquet(table: Table, path: Path) -> None:
-    """Write one table as zstd parquet."""
+def to_parquet(table: Table) -> bytes:
+    """One table as zstd parquet."""
     import pyarrow.parquet as pq
 
-    pq.write_table(table.to_arrow(), path, compression="zstd")
+    content = io.BytesIO()
+    pq.write_table(table.to_arrow(), content, compression="zstd")
+    return content.getvalue()
 
 
-def read_parquet(schema: Schema, path: Path) -> Table:
-    """Read a table written by `write_parquet`; raises ValueError where it does not fit the schema."""
+def from_parquet(schema: Schema, content: bytes) -> Table:
+    """The inverse of `to_parquet`; raises ValueError or KeyError where the content does not fit the schema."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return from_arrow(schema, pq.read_table(path))
+    return from_arrow(schema, pq.read_table(pa.BufferReader(content)))
 
 
 def from_arrow(schema: Schema, arrow: Any) -> Table:

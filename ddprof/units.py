@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MIB = 2**20  # bytes
+MAX_RANGES = 64  # of ranks, in one list: more are no reading matter
 ROUNDS_UP = 0.9995  # of the next unit: 999.6 µs is 1 ms
 
 
@@ -57,4 +58,6 @@ def format_ranks(ranks: tuple[int, ...] | list[int]) -> str:
         )
         if rank is not None:
             start = previous = rank
+    if len(parts) > MAX_RANGES:
+        parts = [*parts[:MAX_RANGES], f"... ({len(ordered)} in all)"]
     return ("rank " if len(ordered) == 1 else "ranks ") + ", ".join(parts)

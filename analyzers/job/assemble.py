@@ -28,7 +28,8 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(ranks))
     sizes = [f.identity.world_size for f in ranks if f.identity.world_size]
     world_size = max([*sizes, max(rank_ids, default=0) + 1 if len(rank_ids) > 1 else 1])
-    missing = tuple(r for r in range(world_size) if r not in set(rank_ids))
+    read = set(rank_ids)
+    missing = tuple(rank for rank in range(world_size) if rank not in read)
     group_ids, keys = comm_group_ids(ranks)
     matched = match(ranks, group_ids, keys)
     clock, notes = align(ranks, matched)

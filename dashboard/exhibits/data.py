@@ -41,21 +41,15 @@ def _health(view: View) -> Exhibit:
 def _coverage(view: View) -> Exhibit:
     report = view.opened.report
     facts = dict(zip(view.opened.job.rank_ids, view.opened.job.ranks, strict=True)) if view.opened.has_traces else {}
+    missing = report.run.missing_ranks
+    absent: list[tuple[object, str]] = [(rank, report.run.hosts.get(rank, "")) for rank in missing]
+    if len(absent) > MAX_LINES:
+        absent = [(format_ranks(missing), "")]
     rows: list[tuple[object, ...]] = []
-    for rank in sorted({*report.run.ranks, *report.run.missing_ranks}):
+    for rank in report.run.ranks:
         f = facts.get(rank)
         if f is None:
-            rows.append(
-                (
-                    rank,
-                    report.run.hosts.get(rank, ""),
-                    "missing" if rank in report.run.missing_ranks else "read",
-                    None,
-                    None,
-                    None,
-                    "",
-                )
-            )
+            rows.append((rank, report.run.hosts.get(rank, ""), "read", None, None, None, ""))
             continue
         rows.append(
             (
@@ -68,7 +62,8 @@ def _coverage(view: View) -> Exhibit:
                 clean(PurePath(f.path).name),
             )
         )
-    missing = report.run.missing_ranks
+    rows += [(shown, host, "missing", None, None, None, "") for shown, host in absent]
+    rows.sort(key=lambda row: (isinstance(row[0], str), row[0]))
     reading = (
         f"{format_ranks(missing)} left no usable trace."
         if missing

@@ -13,6 +13,7 @@ from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
+from ddprof.units import format_ranks
 
 if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
@@ -106,8 +107,8 @@ def require_complete(reports: Sequence[Report]) -> None:
     """Under `--strict`: raise NoUsableInput where a run's input is incomplete, naming the first defect."""
     for report in reports:
         if report.run.missing_ranks:
-            missing = ", ".join(map(str, report.run.missing_ranks))
-            raise NoUsableInput(f"--strict: {report.run.name}: no usable trace of rank {missing}")
+            missing = format_ranks(report.run.missing_ranks)
+            raise NoUsableInput(f"--strict: {report.run.name}: no usable trace of {missing}")
         for item in report.health:
             if item.severity == "error":
                 where = "" if item.rank is None else f"rank {item.rank}: "

@@ -8,7 +8,7 @@ from pathlib import Path
 from ddprof.causes import CAUSES
 from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
-from ddprof.tables import Column, Schema, Table, write_parquet
+from ddprof.tables import Column, Schema, Table, to_parquet
 
 RANK_CAUSES = Schema(
     "rank_causes",
@@ -72,7 +72,7 @@ def write_tables(folder: Path, tables: Mapping[str, Table], form: str) -> list[P
         if form == "csv":
             table.to_pandas().to_csv(file, index=False)
         else:
-            write_parquet(table, file)
+            file.write_bytes(to_parquet(table))
         written.append(file)
     guide = folder / "columns.md"
     guide.write_text(_guide(tables), encoding="utf-8")

@@ -1,0 +1,56 @@
+"""The engine beside a job that still writes, and with headers that state a job of any size."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ddprof.analyzers import engine
+from ddprof.analyzers.engine import Options, analyze, read_facts
+from ddprof.model import RankTrace
+from ddprof.readers import Source, discover, read
+from ddprof.units import MAX_RANGES, format_ranks
+
+EVENT = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9}'
+
+
+def _write(path: Path, rank: int = 0, world_size: int = 1) -> Path:
+    header = f'"distributedInfo": {{"rank": {rank}, "world_size": {world_size}}}'
+    path.write_text(f'{{"schemaVersion": 1, {header}, "traceEvents": [{EVENT}]}}')
+    return path
+
+
+@pytest.mark.parametrize(("change", "word"), [("changed", "changed"), ("vanished", "vanished")])
+def test_a_file_that_changes_while_it_is_read_is_said_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, word: str
+) -> None:
+    (source,) = discover([_write(tmp_path / "rank0.json")]).sources
+
+    def read_and_change(source: Source) -> RankTrace:
+        trace = read(source)
+        os.unlink(source.path) if change == "vanished" else os.utime(source.path, ns=(1, 1))
+        return trace
+
+    monkeypatch.setattr(engine, "read", read_and_change)
+    facts = read_facts(source).facts
+    assert facts is not None
+    assert f"{source.path}: {word} while it was read" in [note.issue for note in facts.health]
+    assert not (tmp_path / ".ddprof").exists()
+
+
+def test_what_is_missing_of_the_largest_job_is_counted_in_no_time(tmp_path: Path) -> None:
+    for rank in range(2):
+        _write(tmp_path / f"rank{rank}.json", rank, 2**20)
+    began = time.process_time()
+    (report,) = analyze([tmp_path], Options(cache=False))
+    assert len(report.run.missing_ranks) == 2**20 - 2
+    assert time.process_time() - began < 5
+
+
+def test_a_list_of_ranks_is_no_longer_than_anybody_reads() -> None:
+    words = format_ranks(tuple(range(0, 1000, 2)))
+    assert words.startswith("ranks 0, 2, 4") and words.endswith(", ... (500 in all)")
+    assert words.count(",") == MAX_RANGES

@@ -26,7 +26,7 @@ _HEADER = struct.Struct("<8sq")  # magic, capacity; written once, so that a step
 _IDENTITY_AT = 64
 CAPACITY = 1280
 _MAX_BYTES = 16 << 20  # a hundred times the file of today's capacity
-_MAX_STEPS = 1 << 48  # a step of one microsecond for nine years
+MAX_STEPS = 1 << 48  # a step of one microsecond for nine years
 _LONGEST_NS = 1 << 53  # of a step: 104 days
 _HOST = re.compile(r"[A-Za-z0-9_-]{1,255}")  # layout.host_label
 
@@ -126,8 +126,8 @@ def _is_step(record: tuple[int, ...]) -> bool:
     """Whether a rank can have written these numbers. A clock that was set back makes short spans negative."""
     written, number, start_ns, end_ns, *phases_ns, profiled = record
     return (
-        0 < written <= _MAX_STEPS
-        and 0 <= number < _MAX_STEPS
+        0 < written <= MAX_STEPS
+        and 0 <= number < MAX_STEPS
         and min(start_ns, end_ns) >= 0
         and max(abs(span_ns) for span_ns in (end_ns - start_ns, *phases_ns)) <= _LONGEST_NS
         and profiled in (0, 1)

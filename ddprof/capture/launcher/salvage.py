@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.layout import RING_SUFFIX, SCHEMA, SIDECAR_SUFFIX, TRACE_SUFFIX, host_label, parse_stem
-from ddprof.capture.files.ring import RingContent, read_ring
+from ddprof.capture.files.ring import MAX_STEPS, RingContent, read_ring
 from ddprof.capture.files.storage import names_in, read_object, write_json
 from ddprof.capture.launcher.liveness import runs_here
 
@@ -79,12 +79,16 @@ def _sidecar(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
 
 def _add_steps(content: dict[str, Any], ring: RingContent) -> int:
     """Put the ring's steps behind those of a sidecar. Returns how many were new."""
-    steps = [step for step in _list(content, "steps") if isinstance(step, dict) and type(step.get("index")) is int]
+    steps = [step for step in _list(content, "steps") if isinstance(step, dict) and _is_index(step.get("index"))]
     known = {step["index"] for step in steps}
     added = [step.record() for step in ring.steps if step.number not in known]
     content["steps"] = sorted([*steps, *added], key=lambda step: int(step["index"]))
     content["steps_total"] = max(ring.written, len(content["steps"]))
     return len(added)
+
+
+def _is_index(value: object) -> bool:
+    return type(value) is int and 0 <= value < MAX_STEPS
 
 
 def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:

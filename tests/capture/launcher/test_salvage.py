@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+from damage import DAMAGES, documents, ring
 
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.files.ring import StepRing
@@ -41,3 +45,33 @@ def test_salvage_leaves_running_ranks_and_other_hosts_alone(tmp_path: Path) -> N
         StepRing(path, {"rank": 0, "host": "h"}).close()
     assert salvage(tmp_path) == []
     assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere])
+
+
+def test_every_field_of_a_killed_ranks_sidecar_may_be_damaged(tmp_path: Path) -> None:
+    stem = f"rank0.{host_label()}.{2**22 + 7}.0"
+    path = tmp_path / f"{stem}.sidecar.json"
+    for content in documents():
+        ring(tmp_path / f"{stem}.ring")
+        path.write_bytes(content)
+        notes = salvage(tmp_path)
+        assert all(note.startswith((f"{stem}.", "rank 0 did not end in order")) for note in notes)
+        if b'"state": "running"' in content:
+            saved = read_object(path)
+            assert saved["state"] == "killed"
+            assert [s["index"] for s in saved["steps"]][-3:] == [17, 18, 19]
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("which", [".sidecar.json", ".ring"])
+def test_what_cannot_be_salvaged_is_said(tmp_path: Path, which: str, damage: Callable[[Path], object]) -> None:
+    stem = f"rank0.{host_label()}.{2**22 + 7}.0"
+    write_json(tmp_path / f"{stem}.sidecar.json", {"state": "running", "rank": 0})
+    ring(tmp_path / f"{stem}.ring")
+    damage(tmp_path / (stem + which))
+    (note, *_) = salvage(tmp_path) or ["nothing to say"]
+    unharmed = {(".ring", damage) for damage in (DAMAGES["gone"], DAMAGES["unreadable"])}
+    unharmed |= {
+        (".sidecar.json", DAMAGES[name]) for name in ("gone", "link to nothing", "unreadable", "an empty object")
+    }
+    if (os.getuid() and damage is DAMAGES["unreadable"]) or (which, damage) not in unharmed:
+        assert note.startswith(f"{stem}.")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+from damage import documents
 
 from ddprof.capture.files.storage import write_json
 from ddprof.capture.launcher.summary import summarize
@@ -17,3 +20,28 @@ def test_time_outside_phases_is_taken_step_by_step(tmp_path: Path) -> None:
     write_json(tmp_path / "rank0.h.7.0.sidecar.json", {"rank": 0, "host": "h", "steps": steps})
     times = summarize(tmp_path).step_times[0]
     assert (times["step_ns"], times["data_ns"], times["rest_ns"]) == (30, 0, 1)
+
+
+def test_every_field_of_a_sidecar_may_be_damaged(tmp_path: Path) -> None:
+    """A note names the file and the effect, and the rank is not missing: its file's name says who it is."""
+    path = tmp_path / "rank0.h.7.0.sidecar.json"
+    damaged = 0
+    for content in documents():
+        path.write_bytes(content)
+        summary = summarize(tmp_path)
+        assert (summary.ranks, summary.hosts) == ((0,), {0: "h"})
+        json.dumps(summary.overhead | summary.step_times, allow_nan=False)
+        if any(note.startswith(path.name) for note in summary.notes):
+            damaged += 1
+            assert "its steps, windows and overhead are not in this manifest (ranks 0)" in summary.notes[0]
+    assert damaged > 100
+
+
+def test_one_damaged_sidecar_does_not_say_how_many_ranks_there_are(tmp_path: Path) -> None:
+    for rank, size in enumerate((4, 4, 4, 1 << 20, 1 << 21)):
+        write_json(tmp_path / f"rank{rank}.h.7.0.sidecar.json", {"world_size": size})
+    write_json(tmp_path / f"rank{1 << 40}.h.7.0.sidecar.json", {"world_size": 4})
+    summary = summarize(tmp_path)
+    assert (summary.world_size, summary.ranks) == (4, (0, 1, 2, 3, 4))
+    assert len(summary.notes) == 1
+    assert summary.notes[0].startswith("rank4.h.7.0.sidecar.json: damaged: ")

@@ -1,0 +1,202 @@
+"""Whatever becomes of the launcher's own work, the job runs, and its exit code is returned."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from damage import DAMAGES, SIDECAR, ring
+from runs import ddprof_run, environment
+
+from ddprof.capture.files.layout import host_label
+from ddprof.capture.files.storage import read_object, write_json
+from ddprof.capture.launcher import captured_run
+from ddprof.capture.launcher.captured_run import CapturedRun, RunOptions
+from ddprof.capture.launcher.launch import run_child
+
+DEAD = 2**22 + 7  # no process has such an id
+STEM = f"rank0.{host_label()}.{DEAD}.0"
+FILES = (".sidecar.json", ".ring", ".workers.jsonl", ".0.pt.trace.json.gz", ".fr.json", ".sidecar.json.9.tmp")
+OTHERS = ("control.json", "manifest.json", f"host.{host_label()}.{DEAD}.counters.jsonl", "manifest.h.7.json")
+
+
+def options(folder: Path, mode: str = "monitor", **given: Any) -> RunOptions:
+    chosen = {"out": str(folder), "name": "t", "run_dir": folder, "skip": 5, "steps": 5, "every": 0, "ranks": "all"}
+    return RunOptions(**chosen | {"mode": mode} | given)
+
+
+def whole_run(folder: Path) -> None:
+    """Everything that a job may have left, whole."""
+    folder.mkdir(exist_ok=True)
+    for name in (*(STEM + suffix for suffix in FILES), *OTHERS):
+        write_json(folder / name, SIDECAR)
+    (folder / f"{STEM}.ring").unlink()
+    ring(folder / f"{STEM}.ring")
+
+
+def returned(folder: Path, command: list[str], **given: Any) -> int:
+    run = CapturedRun(options(folder, **given), command)
+    code = run_child(command, run.environment, run.tick)
+    run.end(code)
+    return code
+
+
+@pytest.mark.parametrize("name", [*(STEM + suffix for suffix in FILES), *OTHERS])
+def test_each_file_damaged_in_each_way(tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
+    for kind, damage in DAMAGES.items():
+        prepared, folder = tmp_path / f"{kind}.prepared", tmp_path / kind
+        whole_run(prepared)
+        damage(prepared / name)
+        folder.mkdir()
+        code = returned(folder, ["sh", "-c", 'cp -a "$0"/. "$1"; exit 7', str(prepared), str(folder)])
+        err = capfd.readouterr().err
+        assert code == 7, kind
+        assert "Error:" not in err, (kind, err)  # one guard, and nothing that it had to catch
+        manifest = read_object(folder / "manifest.json")
+        assert (manifest["exit_code"], manifest["ranks"]) == (
+            7,
+            [0] if os.path.lexists(folder / f"{STEM}.sidecar.json") else [],
+        )
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("broken", ["salvage", "summarize", "read_topology", "write_json", "upload", "manifest.end"])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no\nluck"), OSError(28, "No space left on device"), KeyboardInterrupt()]
+)
+def test_a_chore_that_fails_costs_one_line(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    broken: str,
+    error: BaseException,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    store = f"file://{tmp_path}/store"
+    run = CapturedRun(options(tmp_path / "run", out=store), ["true"])
+    monkeypatch.setattr(f"{captured_run.__name__}.{broken}", fail)
+    run.end(3)
+    err = capfd.readouterr().err.splitlines()
+    assert all(line.startswith("ddprof: ") for line in err)
+    assert sum("; " in line and ("Error: " in line or "interrupted" in line) for line in err) == 1, err
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"DDPROFR2" + b"\0" * 9000, b"DDPROFR2" + b"\xff" * 200_000])
+def test_a_ring_that_is_none_does_not_end_the_watching(tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "run"
+    run = CapturedRun(options(folder), ["true"])
+    ring(folder / f"rank0.h.{DEAD}.0.ring")
+    (folder / f"rank1.h.{DEAD}.0.ring").write_bytes(content)
+    assert run.tick is not None
+    for _ in range(3):
+        run.tick()
+    assert list(folder.glob("host.*.counters.jsonl"))
+
+
+@pytest.mark.parametrize("tick", ["raises", "hangs"])
+def test_watching_that_fails_or_hangs(
+    capfd: pytest.CaptureFixture[str], tick: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signals are forwarded meanwhile, the job is awaited, its code returned."""
+    monkeypatch.setattr("ddprof.capture.launcher.launch._LAST_TICK_S", 0.1)
+    calls = []
+
+    def on_tick() -> None:
+        calls.append(1)
+        if tick == "raises":
+            raise KeyError("rank")
+        time.sleep(30)
+
+    child = "trap 'exit 5' USR1; while :; do sleep 0.05; done"
+    threading.Timer(1.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    started = time.monotonic()
+    assert run_child(["sh", "-c", child], os.environ, on_tick) == 5
+    assert time.monotonic() - started < 20
+    assert len(calls) == 1
+    assert capfd.readouterr().err.count("watching the job: KeyError") == (tick == "raises")
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda path: None, 127),
+        (lambda path: path.write_text("not a program"), 126),
+        (lambda path: path.mkdir(), 126),
+        (lambda path: path.symlink_to(path.name), 126),
+    ],
+)
+def test_a_command_that_cannot_be_started(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], make: Callable[[Path], object], code: int
+) -> None:
+    path = tmp_path / "program"
+    make(path)
+    if path.is_file():
+        path.chmod(0o755)
+    assert run_child([str(path)], os.environ) == code
+    assert capfd.readouterr().err.startswith(f"ddprof: {path} was not started: ")
+
+
+@pytest.mark.parametrize("command", [["sh", "-c", "rm -rf $0; exit 9"], ["sh", "-c", "rm -rf $0; touch $0; exit 9"]])
+def test_a_run_folder_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str]) -> None:
+    assert returned(tmp_path / "run", [*command, str(tmp_path / "run")], mode="trace") == 9
+    err = capfd.readouterr().err.splitlines()
+    assert err[-1] == f"ddprof: no capture: {tmp_path / 'run'} is gone, full or read-only"
+    assert len(err) == 2
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    """Files of more than no bytes cannot be written: the job's own limit is as it was."""
+    code = (
+        "import resource, signal, sys, ddprof.cli.main as m\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
+        "sys.argv = ['ddprof', 'run', '--run-dir', sys.argv[1], '--', 'sh', '-c', 'exit 11']\n"
+        "m.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 11, done.stderr
+    assert "manifest.json: OSError: [Errno 27] File too large; nothing says how the run ended" in done.stderr
+    assert done.stderr.splitlines()[-1] == f"ddprof: no capture: {tmp_path / 'run'} is gone, full or read-only"
+
+
+@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", ">&- 2>&-", ">/dev/full"])
+def test_streams_that_cannot_be_written(tmp_path: Path, where: str) -> None:
+    for module in ("ddprof.cli.run", "ddprof.cli.main run"):
+        line = f"{sys.executable} -m {module} --out {tmp_path} -- sh -c 'exit 4' {where}"
+        assert subprocess.run(["sh", "-c", line], env=environment(), check=False).returncode == 4, module
+
+
+def test_a_reader_who_has_left(tmp_path: Path) -> None:
+    line = (
+        f"({sys.executable} -m ddprof.cli.run --out {tmp_path} -- sh -c 'sleep 0.5; exit 4'; echo $? >&3) 2>&1 | true"
+    )
+    done = subprocess.run(
+        ["sh", "-c", f"exec 3>&1; {line}"], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "4\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "said"), [("-I", "python -I ignores PYTHONPATH"), ("-S", "python -S leaves out sitecustomize")]
+)
+def test_a_python_that_capture_cannot_reach(tmp_path: Path, option: str, said: str) -> None:
+    run = ddprof_run(tmp_path, ["python3", option, "-c", "import sys; sys.exit(6)"])
+    assert run.code == 6
+    assert f"no capture: {said}" in run.output

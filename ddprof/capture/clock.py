@@ -3,6 +3,11 @@
 Ranks that run under the same kernel share one clock, so their offset is 0. Between hosts, local rank 0 of each host
 asks a thread of rank 0 for its time 24 times and keeps the answer with the shortest round trip; half the round trip
 bounds the error. The job's store is used once, after `init_process_group`, for one key: rank 0's address.
+
+Nothing listens where all ranks are known to be on one host. Else rank 0 listens on one address, and only while the job
+runs: that of MASTER_ADDR, or else of its host's name, or of the default route; where others cannot reach it, the
+analysis takes the ends of collectives instead. Whoever can reach the port can ask for the time: one byte a question,
+two dozen questions a caller, seconds for all of them, 32 callers at once. Nothing is kept of them.
 """
 
 from __future__ import annotations
@@ -22,6 +27,9 @@ from ddprof.capture.identity import RankIdentity
 _STORE_KEY = "ddprof/clock"
 _ROUNDS = 24
 _TIMEOUT_S = 2.0
+_CALL_S = 5.0  # for all questions of a caller: 24 round trips between continents
+_BACKLOG = 1024  # hosts that may ask at the same moment, after the first step; the kernel may allow fewer
+_CALLERS = 32  # at once, each with a thread; further ones wait in the queue of the socket
 _STAMP = struct.Struct("<q")
 
 
@@ -44,11 +52,12 @@ class ClockSync:
         if identity.rank != 0 or self.settled:
             return
         self.settled = True
-        self._server = socket.create_server(("", 0))
-        threading.Thread(target=self._answer, args=(self._server,), name="ddprof-clock", daemon=True).start()
-        hosts = [os.environ.get("MASTER_ADDR", ""), socket.gethostname()]
-        content = {"hosts": [h for h in hosts if h], "port": self._server.getsockname()[1], "boot_id": identity.boot_id}
-        _store().set(_STORE_KEY, json.dumps(content))
+        self._server = _listen()
+        if self._server is not None:
+            threading.Thread(target=_answer, args=(self._server,), name="ddprof-clock", daemon=True).start()
+            host, port = self._server.getsockname()[:2]
+            content = {"hosts": [host, *_own_names()], "port": port, "boot_id": identity.boot_id}
+            _store().set(_STORE_KEY, json.dumps(content))
         self._same_clock("init")
 
     def step_boundary(self, identity: RankIdentity | None) -> None:
@@ -123,24 +132,78 @@ class ClockSync:
         )
         return True
 
-    def _answer(self, server: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return  # closed
-            threading.Thread(target=_serve, args=(connection,), name="ddprof-clock", daemon=True).start()
+
+def _own_names() -> list[str]:
+    """What other hosts may know rank 0's host by."""
+    return [name for name in (os.environ.get("MASTER_ADDR", ""), socket.gethostname()) if name]
 
 
-def _serve(connection: socket.socket) -> None:
-    with connection:
+def _listen() -> socket.socket | None:
+    """A socket on the first address of this host that others may reach, of loopback where there is none; None where
+    there is no network at all."""
+    loopback = []
+    for name in (*_own_names(), _default_route()):
+        for address in _addresses(name):
+            if _is_loopback(address):
+                loopback.append(address)
+            elif (server := _bound(address)) is not None:
+                return server
+    return next(filter(None, map(_bound, loopback)), None)
+
+
+def _default_route() -> str:
+    """The address that this host has on its default route, "" without one. Nothing is sent."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # reserved for documentation (RFC 5737)
+        return str(probe.getsockname()[0])
+    return ""
+
+
+def _addresses(name: str) -> list[str]:
+    with contextlib.suppress(OSError, UnicodeError):
+        return list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(name, 0) if name))
+    return []
+
+
+def _bound(address: str) -> socket.socket | None:
+    """None where the address is another host's, or of a kind that is switched off."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with contextlib.suppress(OSError):
+        return socket.create_server((address, 0), family=family, backlog=_BACKLOG)
+    return None
+
+
+def _is_loopback(name: str) -> bool:
+    """Whether a host's name or address is known to lead to the host itself."""
+    return name.startswith("127.") or name in ("localhost", "::1")
+
+
+def _answer(server: socket.socket) -> None:
+    """Accept callers until the socket is closed, at most `_CALLERS` at a time."""
+    places = threading.BoundedSemaphore(_CALLERS)
+    while True:
+        places.acquire()
         try:
-            connection.settimeout(_TIMEOUT_S)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while connection.recv(1):
-                connection.sendall(_STAMP.pack(time.time_ns()))
+            connection, _ = server.accept()
         except OSError:
-            return
+            return  # closed
+        threading.Thread(target=_serve, args=(connection, places), name="ddprof-clock", daemon=True).start()
+
+
+def _serve(connection: socket.socket, places: threading.BoundedSemaphore) -> None:
+    until = time.monotonic() + _CALL_S
+    try:
+        with connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(_ROUNDS):
+                connection.settimeout(max(until - time.monotonic(), 0.001))
+                if connection.recv(1) != b"?":
+                    return
+                connection.sendall(_STAMP.pack(time.time_ns()))
+    except OSError:
+        return
+    finally:
+        places.release()
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
@@ -154,8 +217,11 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def _one_host(identity: RankIdentity) -> bool:
+    """Whether the launcher says so; or says nothing, and the ranks meet on the loopback interface (mp.spawn)."""
     local_size = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or ""
-    return local_size.isdigit() and int(local_size) == identity.world_size
+    if not local_size.isdigit():
+        return _is_loopback(os.environ.get("MASTER_ADDR", ""))
+    return int(local_size) == identity.world_size
 
 
 def _store() -> Any:

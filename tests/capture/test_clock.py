@@ -1,0 +1,153 @@
+"""The thread that tells other hosts the time: where it listens, and what callers can ask of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ddprof.capture import clock
+from ddprof.capture.clock import ClockSync
+from ddprof.capture.identity import RankIdentity
+
+
+class Store:
+    """The job's store."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, Any] = {}
+
+    def set(self, key: str, value: str) -> None:
+        self.content[key] = value
+
+    def get(self, key: str) -> str:
+        return str(self.content[key])
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self.content for key in keys)
+
+
+def identity(rank: int, boot: str = "a") -> RankIdentity:
+    return RankIdentity(rank, 2, 0, f"h{rank}", 1, 0, "c10d", boot)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    made = Store()
+    monkeypatch.setattr(clock, "_store", lambda: made)
+    for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MASTER_ADDR"):
+        monkeypatch.delenv(name, raising=False)
+    return made
+
+
+@pytest.fixture
+def rank0(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """Where rank 0 of a job on two hosts listens, here on loopback."""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    monkeypatch.setattr(clock, "_addresses", lambda name: ["127.0.0.1"])
+    sync = ClockSync("auto")
+    sync.announce(identity(0))
+    assert sync._server is not None
+    yield sync._server.getsockname()[:2]
+    sync.stop()
+
+
+def serving() -> int:
+    return sum(thread.name == "ddprof-clock" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    "known", [{"LOCAL_WORLD_SIZE": "2"}, {"MASTER_ADDR": "127.0.0.1"}, {"MASTER_ADDR": "localhost"}]
+)
+def test_on_one_host_nothing_listens(store: Store, monkeypatch: pytest.MonkeyPatch, known: dict[str, str]) -> None:
+    for name, value in known.items():
+        monkeypatch.setenv(name, value)
+    syncs = [ClockSync("auto") for _ in range(2)]
+    for rank, sync in enumerate(syncs):
+        sync.announce(identity(rank))
+        assert sync._server is None
+        assert [ping["offset_to_rank0_ns"] for ping in sync.pings()] == [0]
+    assert store.content == {}
+
+
+def test_one_address_is_listened_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of MASTER_ADDR before others, none that is another host's, loopback only where there is nothing else."""
+    known = {"master": ["127.0.1.1", "192.0.2.7", "127.0.0.2"], socket.gethostname(): ["127.0.0.3"], "route": []}
+    monkeypatch.setenv("MASTER_ADDR", "master")
+    monkeypatch.setattr(clock, "_default_route", lambda: "route")
+    monkeypatch.setattr(clock, "_addresses", lambda name: known[name])
+    monkeypatch.setattr(clock, "_is_loopback", lambda address: address == "127.0.1.1")
+    server = clock._listen()
+    assert server is not None
+    with server:
+        assert server.getsockname()[0] == "127.0.0.2"
+    monkeypatch.setattr(clock, "_is_loopback", lambda address: True)
+    server = clock._listen()
+    assert server is not None
+    with server:
+        assert server.getsockname()[0] == "127.0.1.1"
+    monkeypatch.setattr(clock, "_addresses", lambda name: ["192.0.2.7"])
+    monkeypatch.setattr(clock, "_is_loopback", lambda address: False)
+    assert clock._listen() is None
+
+
+def test_no_address_is_no_name_of_all() -> None:
+    assert clock._addresses("") == []
+    assert clock._default_route() != "0.0.0.0"
+
+
+def test_another_host_learns_its_offset(rank0: tuple[str, int]) -> None:
+    sync = ClockSync("auto")
+    sync.step_boundary(identity(1, boot="b"))
+    assert sync._worker is not None
+    sync._worker.join(10)
+    (ping,) = sync.pings()
+    assert ping["method"] == "ping"
+    assert abs(ping["offset_to_rank0_ns"]) <= ping["rtt_ns"] / 2 + 1_000_000
+
+
+def test_callers_are_bounded(rank0: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many call, say nothing, or ask without end: so many threads, and so long."""
+    monkeypatch.setattr(clock, "_CALL_S", 0.3)
+    idle = [socket.create_connection(rank0, timeout=5) for _ in range(100)]
+    deadline = time.monotonic() + 20
+    most = 0
+    with socket.create_connection(rank0, timeout=20) as honest:
+        honest.sendall(b"?" * 24)
+        answers = b""
+        while part := honest.recv(1 << 16):
+            answers += part
+            most = max(most, serving())
+    assert len(answers) == 24 * 8  # and then the connection was closed
+    assert abs(struct.unpack_from("<q", answers)[0] - time.time_ns()) < 30e9
+    assert most <= clock._CALLERS + 1
+    while serving() > 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for caller in idle:
+        caller.close()
+
+
+def test_other_words_are_not_answered(rank0: tuple[str, int]) -> None:
+    with socket.create_connection(rank0, timeout=5) as caller:
+        caller.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):  # closed with our words unread
+            assert caller.recv(100) == b""
+
+
+def test_nobody_answers_when_the_job_has_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    monkeypatch.setattr(clock, "_addresses", lambda name: ["127.0.0.1"])
+    sync = ClockSync("auto")
+    sync.announce(identity(0))
+    assert sync._server is not None
+    place = sync._server.getsockname()[:2]
+    sync.stop()
+    with pytest.raises(OSError):
+        socket.create_connection(place, timeout=5).close()

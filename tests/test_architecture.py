@@ -95,7 +95,7 @@ OTHERS: dict[str, set[str]] = {
     "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},
     FACTS: {"numpy", "msgspec"},
     **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING)},
-    "report": {"numpy", "rich"},
+    "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas"},
     "cli": {"click", "rich"},

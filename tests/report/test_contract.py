@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
 
 import pytest
 
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.report.json.contract import REPORTS_SCHEMA, from_contract, from_document, to_contract, to_document
+from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
+from ddprof.report.text import render_text
 
 
 def test_document_is_strict_json_with_every_section(straggler_report: Report) -> None:
@@ -60,3 +67,60 @@ def test_a_foreign_document_is_a_one_line_error(document: dict[str, str]) -> Non
     with pytest.raises(NoUsableInput) as caught:
         from_contract(document)
     assert "\n" not in str(caught.value)
+
+
+ODD = ["", "x", True, -1, 2**64, 1e308, math.inf, math.nan, [], [None], {}, {"a": 1}, [[[]]]]
+
+
+def _places(value: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield place
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from _places(item, (*place, key))
+
+
+def test_no_value_of_a_saved_report_is_taken_for_what_it_is_not(straggler_report: Report, tmp_path: Path) -> None:
+    text, file = json.dumps(to_contract(straggler_report)), tmp_path / "report.json"
+    accepted = 0
+    every = [(place, odd) for place in _places(json.loads(text)) for odd in ODD if place]
+    for place, odd in Random(5).sample(every, 200):
+        document = json.loads(text)
+        parent = functools.reduce(lambda value, key: value[key], place[:-1], document)
+        parent[place[-1]] = odd
+        file.write_text(json.dumps(document))
+        try:
+            (report,) = read_saved(file)
+        except NoUsableInput as error:
+            assert str(error).startswith(f"{file}: ") and "\n" not in str(error)
+            continue
+        accepted += 1
+        json.dumps(to_contract(report), allow_nan=False)
+        render_text(report).encode()
+    assert accepted  # an empty text is a text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"schema": "ddprof.report/1", "x": ' + b"[" * 100_000, "damaged ddprof report: "),
+        (b'{"schema": "ddprof.report/1", "x": "\\ud800"}', "damaged ddprof report: "),
+        (b'{"schema": "ddprof.reports/1", "reports": 7}', "damaged ddprof report: no list of reports"),
+        (b'{"schema": "ddprof.report/1", "x": NaN}', "damaged ddprof report: "),
+        (b"[]", "damaged ddprof report: "),
+        (None, "No such file or directory"),
+    ],
+)
+def test_a_damaged_document_is_one_line(tmp_path: Path, content: bytes | None, words: str) -> None:
+    file = tmp_path / "report.json"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(NoUsableInput) as caught:
+        read_saved(file)
+    assert str(caught.value).startswith(f"{file}: {words}") and "\n" not in str(caught.value)
+
+
+def test_only_regular_files_are_saved_reports(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    assert not is_saved_report(str(tmp_path / "pipe.json"))
+    assert not is_saved_report(str(tmp_path / "gone.json"))
+    assert not is_saved_report(str(tmp_path))

@@ -9,9 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
+from ddprof.report.json.schema import FindingDocument, GainDocument, LedgerRow, ReportDocument
 from ddprof.report.model import (
     SCHEMA,
     Calibration,
@@ -95,65 +98,62 @@ def to_document(reports: Sequence[Report]) -> dict[str, Any]:
 
 def from_document(document: Mapping[str, Any]) -> list[Report]:
     """The reports in a document made by `to_document`. Raises NoUsableInput where it is not one."""
-    if document.get("schema") == REPORTS_SCHEMA:
-        return [from_contract(item) for item in document.get("reports", [])]
-    return [from_contract(document)]
+    if document.get("schema") != REPORTS_SCHEMA:
+        return [from_contract(document)]
+    reports = document.get("reports")
+    if not isinstance(reports, list) or not all(isinstance(item, dict) for item in reports):
+        raise NoUsableInput("damaged ddprof report: no list of reports")
+    return [from_contract(item) for item in reports]
 
 
 def from_contract(document: Mapping[str, Any]) -> Report:
     """The report in a contract document. Raises NoUsableInput, in one line, where the document is not one."""
     if document.get("schema") != SCHEMA:
-        raise NoUsableInput(f"not a ddprof report: schema is {document.get('schema')!r}, wanted {SCHEMA!r}")
+        raise NoUsableInput(f"not a ddprof report: schema is {str(document.get('schema'))[:40]!r}, wanted {SCHEMA!r}")
     try:
-        return _from_contract(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NoUsableInput(f"damaged ddprof report: {type(error).__name__}: {error}") from error
+        return _report(msgspec.convert(document, ReportDocument, str_keys=True))
+    except (msgspec.ValidationError, ValueError) as error:
+        raise NoUsableInput(f"damaged ddprof report: {error}") from error
 
 
-def _from_contract(document: Mapping[str, Any]) -> Report:
-    run, steps, clock, ledger = (document[key] for key in ("run", "steps", "clock", "ledger"))
+def _report(document: ReportDocument) -> Report:
+    run, steps, clock, ledger = document.run, document.steps, document.clock, document.ledger
     return Report(
-        run=RunInfo(
-            world_size=int(run["world_size"]),
-            ranks=tuple(run["ranks"]),
-            missing_ranks=tuple(run["missing_ranks"]),
-            hosts={int(rank): host for rank, host in run["hosts"].items()},
-            backend=run["backend"],
-            device=run["device"],
-            device_name=run["device_name"],
-            framework=tuple(run["framework"]),
-            source=run["source"],
-            name=run.get("name", ""),
-            paths=tuple(run.get("paths", ())),
+        run=RunInfo(**{name: getattr(run, name) for name in run.__struct_fields__}),
+        health=tuple(HealthItem(h.issue, h.effect, h.severity, h.rank) for h in document.health),
+        clock=ClockInfo(
+            {
+                host: HostClockInfo(_number(c.offset_us), _number(c.drift_ppm), c.error_us)
+                for host, c in clock.hosts.items()
+            },
+            clock.method,
         ),
-        health=tuple(HealthItem(h["issue"], h["effect"], h["severity"], h["rank"]) for h in document["health"]),
-        clock=ClockInfo({host: _clock_from_json(c) for host, c in clock["hosts"].items()}, clock["method"]),
         steps=Steps(
-            count=steps["count"],
-            source=steps["source"],
-            wall_us=_number(steps["wall_us"]),
-            per_step_us=tuple(_number(v) for v in steps["per_step_us"]),
-            unprofiled_us=steps.get("untraced_us"),
+            count=steps.count,
+            source=steps.source,
+            wall_us=_number(steps.wall_us),
+            per_step_us=tuple(map(_number, steps.per_step_us)),
+            unprofiled_us=steps.untraced_us,
         ),
         ledger=Ledger(
-            per_rank={int(rank): _ledger_from_json(row) for rank, row in ledger["per_rank"].items()},
-            job=_ledger_from_json(ledger["job"]),
-            per_step={cause: tuple(_number(v) for v in values) for cause, values in ledger.get("per_step", {}).items()},
+            per_rank={rank: _ledger_from_json(row) for rank, row in ledger.per_rank.items()},
+            job=_ledger_from_json(ledger.job),
+            per_step={cause: tuple(map(_number, values)) for cause, values in ledger.per_step.items()},
         ),
-        efficiency=dict(document["efficiency"]),
-        findings=tuple(_finding_from_json(f) for f in document["findings"]),
+        efficiency=document.efficiency,
+        findings=tuple(map(_finding, document.findings)),
         what_if=tuple(
-            WhatIf(w["change"], _number(w["predicted_step_us"]), _number(w["low_us"]), _number(w["high_us"]))
-            for w in document["what_if"]
+            WhatIf(w.change, _number(w.predicted_step_us), _number(w.low_us), _number(w.high_us))
+            for w in document.what_if
         ),
-        replay=Replay(document["replay"]["error"]),
-        verdict=Verdict(document["verdict"]["bound"], document["verdict"]["headline"]),
-        abstentions=tuple(Abstention(a["id"], a["reason"]) for a in document.get("abstentions", [])),
-        checked=tuple(document.get("checked", ())),
+        replay=Replay(document.replay.error),
+        verdict=Verdict(document.verdict.bound, document.verdict.headline),
+        abstentions=tuple(Abstention(a.id, a.reason) for a in document.abstentions),
+        checked=document.checked,
         calibration={
-            f["id"]: Calibration(int(f["calibration"]["inside"]), int(f["calibration"]["predictions"]))
-            for f in document["findings"]
-            if f.get("calibration")
+            f.id: Calibration(f.calibration.inside, f.calibration.predictions)
+            for f in document.findings
+            if f.calibration
         },
     )
 
@@ -193,28 +193,22 @@ def _gain_to_json(gain: Recoverable) -> dict[str, Any]:
     return {"value": _us(gain.value), "low": _us(gain.low), "high": _us(gain.high)}
 
 
-def _gain_from_json(gain: Mapping[str, Any]) -> Recoverable:
-    return Recoverable(_number(gain["value"]), _number(gain["low"]), _number(gain["high"]))
+def _gain(gain: GainDocument) -> Recoverable:
+    return Recoverable(_number(gain.value), _number(gain.low), _number(gain.high))
 
 
-def _finding_from_json(item: Mapping[str, Any]) -> Finding:
-    untraced = item.get("recoverable_untraced_us")
+def _finding(item: FindingDocument) -> Finding:
+    unprofiled = item.recoverable_untraced_us
     return Finding(
-        id=item["id"],
-        summary=item.get("summary", item["id"]),
-        ranks=tuple(item["ranks"]),
-        lost_us=_number(item["lost_us"]),
-        recoverable_us=_gain_from_json(item["recoverable_us"]),
-        unprofiled_us=None if untraced is None else _gain_from_json(untraced),
-        confidence=_number(item["confidence"]),
-        evidence=tuple(
-            Evidence(e["text"], e.get("rank"), e.get("start_us"), e.get("end_us"), e.get("event"))
-            for e in item["evidence"]
-        ),
-        fixes=tuple(
-            Fix(x["setting"], x["suggested"], x["why"], x["source"], x.get("current"), x.get("patch"))
-            for x in item["fixes"]
-        ),
+        id=item.id,
+        summary=item.id if item.summary is None else item.summary,
+        ranks=item.ranks,
+        lost_us=_number(item.lost_us),
+        recoverable_us=_gain(item.recoverable_us),
+        unprofiled_us=None if unprofiled is None else _gain(unprofiled),
+        confidence=_number(item.confidence),
+        evidence=tuple(Evidence(e.text, e.rank, e.start_us, e.end_us, e.event) for e in item.evidence),
+        fixes=tuple(Fix(x.setting, x.suggested, x.why, x.source, x.current, x.patch) for x in item.fixes),
     )
 
 
@@ -226,16 +220,12 @@ def _clock_to_json(clock: HostClockInfo) -> dict[str, float | None]:
     }
 
 
-def _clock_from_json(clock: Mapping[str, Any]) -> HostClockInfo:
-    return HostClockInfo(_number(clock["offset_us"]), _number(clock["drift_ppm"]), clock["error_us"])
-
-
 def _ledger_row(row: Mapping[str, float]) -> dict[str, float | None]:
     """Every cause of the contract, 0 where the row has none of it."""
     return {"wall_us": _us(row.get("wall_us", 0.0)), **{cause: _us(row.get(cause, 0.0)) for cause in CAUSES}}
 
 
-def _ledger_from_json(row: Mapping[str, Any]) -> dict[str, float]:
+def _ledger_from_json(row: LedgerRow) -> dict[str, float]:
     return {name: _number(value) for name, value in row.items()}
 
 

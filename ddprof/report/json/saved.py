@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ddprof.errors import NoUsableInput
+from ddprof.regular_files import open_regular, read_bounded
 from ddprof.report.json.contract import from_document
 from ddprof.report.model import Report
 
+MAX_BYTES = 64 << 20  # 4,096 ranks are some 5 MB
 _HEAD_BYTES = 400
 _MARK = b'"ddprof.report'
 
 
 def is_saved_report(path: str) -> bool:
     """Whether the file is a saved report (it states the schema within its first bytes)."""
-    file = Path(path)
-    if file.suffix != ".json" or not file.is_file():
+    if not path.endswith(".json"):
         return False
-    with file.open("rb") as stream:
-        return _MARK in stream.read(_HEAD_BYTES)
+    try:
+        with open_regular(path) as stream:
+            return _MARK in stream.read(_HEAD_BYTES)
+    except (OSError, ValueError):  # whoever reads it as a trace will say why
+        return False
 
 
 def read_saved(file: Path) -> list[Report]:
     """The reports in a saved document. Raises NoUsableInput, naming the file, where it cannot be read."""
     try:
-        return from_document(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, NoUsableInput) as error:
+        return from_document(msgspec.json.decode(read_bounded(file, MAX_BYTES), type=dict[str, Any]))
+    except OSError as error:
+        raise NoUsableInput(f"{file}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NoUsableInput(f"{file}: damaged ddprof report: {error}") from error
+    except NoUsableInput as error:
         raise NoUsableInput(f"{file}: {error}") from error

@@ -1,0 +1,195 @@
+"""The report contract as types: what a document must be to be believed. Numbers are finite, ranks bounded.
+
+Names are those of the JSON. Keys that are not here are ignored: newer versions add some.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from ddprof.sidecar import Count, Rank, Real
+
+Number: TypeAlias = Real | None  # null: not known
+LedgerRow: TypeAlias = dict[str, Number]  # wall_us, and every cause
+MAX_DEPTH = 8  # of values whose shape the contract leaves open; the deepest is three
+ROUNDED = 1.001  # causes sum to the wall to 0.1 %, says the contract
+_MAX_MAGNITUDE = 1e300
+
+
+class RunDocument(Struct):
+    """`run`."""
+
+    world_size: Rank
+    ranks: tuple[Rank, ...]
+    missing_ranks: tuple[Rank, ...]
+    hosts: dict[Rank, str]
+    backend: str | None
+    device: str
+    device_name: str | None
+    framework: tuple[str, ...]
+    source: str
+    name: str = ""
+    paths: tuple[str, ...] = ()
+
+
+class HealthDocument(Struct):
+    """One of `health`."""
+
+    issue: str
+    effect: str
+    severity: str
+    rank: Rank | None
+
+
+class HostClockDocument(Struct):
+    """One of `clock.hosts`."""
+
+    offset_us: Number
+    drift_ppm: Number
+    error_us: Number
+
+
+class ClockDocument(Struct):
+    """`clock`."""
+
+    hosts: dict[str, HostClockDocument]
+    method: str
+
+
+class StepsDocument(Struct):
+    """`steps`."""
+
+    count: Count
+    source: str
+    wall_us: Number
+    per_step_us: tuple[Number, ...]
+    untraced_us: Number = None
+
+
+class LedgerDocument(Struct):
+    """`ledger`."""
+
+    per_rank: dict[Rank, LedgerRow]
+    job: LedgerRow
+    per_step: dict[str, tuple[Number, ...]] = {}
+
+
+class GainDocument(Struct):
+    """Time with its range."""
+
+    value: Number
+    low: Number
+    high: Number
+
+
+class EvidenceDocument(Struct):
+    """One of a finding's `evidence`."""
+
+    text: str
+    rank: Rank | None = None
+    start_us: Number = None
+    end_us: Number = None
+    event: str | None = None
+
+
+class FixDocument(Struct):
+    """One of a finding's `fixes`."""
+
+    setting: str
+    suggested: str
+    why: str
+    source: str
+    current: str | None = None
+    patch: str | None = None
+
+
+class CalibrationDocument(Struct):
+    """How earlier predictions fared."""
+
+    inside: Count
+    predictions: Count
+
+
+class FindingDocument(Struct):
+    """One of `findings`."""
+
+    id: str
+    ranks: tuple[Rank, ...]
+    lost_us: Number
+    recoverable_us: GainDocument
+    confidence: Number
+    evidence: tuple[EvidenceDocument, ...]
+    fixes: tuple[FixDocument, ...]
+    summary: str | None = None
+    recoverable_untraced_us: GainDocument | None = None
+    calibration: CalibrationDocument | None = None
+
+
+class WhatIfDocument(Struct):
+    """One of `what_if`."""
+
+    change: str
+    predicted_step_us: Number
+    low_us: Number
+    high_us: Number
+
+
+class ReplayDocument(Struct):
+    """`replay`."""
+
+    error: Number
+
+
+class VerdictDocument(Struct):
+    """`verdict`."""
+
+    bound: str
+    headline: str
+
+
+class AbstentionDocument(Struct):
+    """One of `abstentions`."""
+
+    id: str
+    reason: str
+
+
+class ReportDocument(Struct):
+    """The document of one run."""
+
+    schema: str
+    run: RunDocument
+    health: tuple[HealthDocument, ...]
+    clock: ClockDocument
+    steps: StepsDocument
+    ledger: LedgerDocument
+    efficiency: dict[str, Any]
+    findings: tuple[FindingDocument, ...]
+    what_if: tuple[WhatIfDocument, ...]
+    replay: ReplayDocument
+    verdict: VerdictDocument
+    abstentions: tuple[AbstentionDocument, ...] = ()
+    checked: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check what types cannot say. Raises ValueError."""
+        for row in (self.ledger.job, *self.ledger.per_rank.values()):
+            if "wall_us" not in row:
+                raise ValueError("a row of the ledger without wall_us")
+            causes_us = [value or 0.0 for name, value in row.items() if name != "wall_us"]
+            if min(causes_us, default=0.0) < 0 or sum(causes_us) > ROUNDED * (row["wall_us"] or 0.0) + 1:
+                raise ValueError("a row of the ledger whose causes do not sum to wall_us")
+        check_open(self.efficiency)
+
+
+def check_open(value: Any, depth: int = MAX_DEPTH) -> None:
+    """Check a value whose shape is open: numbers finite, not nested deep. Raises ValueError."""
+    if isinstance(value, dict | list | tuple):
+        if not depth:
+            raise ValueError(f"values nested more than {MAX_DEPTH} deep")
+        for item in value.values() if isinstance(value, dict) else value:
+            check_open(item, depth - 1)
+    elif isinstance(value, int | float) and not abs(value) <= _MAX_MAGNITUDE:
+        raise ValueError("a number beyond all measure")

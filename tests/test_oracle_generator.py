@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))  # benchmarks/ is not installed
 
 from benchmarks.oracle import generate  # noqa: E402
 from benchmarks.oracle.faults import build  # noqa: E402
-from benchmarks.oracle.kinds import EVERY_KIND, scenario  # noqa: E402
+from benchmarks.oracle.kinds import KNOWN_KINDS, scenario  # noqa: E402
 from benchmarks.oracle.ledger import CAUSES, booked, ledger, per_step  # noqa: E402
 from benchmarks.oracle.simulate import simulate  # noqa: E402
 from benchmarks.oracle.write import write  # noqa: E402
@@ -72,7 +72,7 @@ def test_unknown_kind_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFix
 def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     """`--list` prints one kind a line."""
     assert generate.main(["--list"]) == 0
-    assert capsys.readouterr().out.split() == list(EVERY_KIND)
+    assert capsys.readouterr().out.split() == list(KNOWN_KINDS)
 
 
 def test_ledger_sums_to_wall(folder: Path) -> None:

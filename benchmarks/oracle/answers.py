@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+from benchmarks.oracle import rarer_faults
 from benchmarks.oracle.groups import layout
 from benchmarks.oracle.simulate import Run
 from benchmarks.oracle.spec import Fault
@@ -11,7 +14,7 @@ NOTICEABLE_SHARE = 0.02  # a cost this large may be mentioned without being the 
 DECOY_SHARE = 0.05
 GAINLESS_SHARE = 0.01
 
-ACCEPTABLE_IDS: dict[str, tuple[str, ...]] = {
+ACCEPTABLE_IDS: dict[str, tuple[str, ...]] = rarer_faults.ACCEPTABLE | {
     "comm.sharding": ("comm.sharding", "comm.bandwidth_bound"),
     "memory.headroom": ("host.allocator", "memory.headroom"),
 }
@@ -32,6 +35,11 @@ TOLERATED: dict[str, tuple[str, ...]] = {
     "host.allocator": ("host.sync", "memory.headroom"),
     "memory.headroom": ("host.sync",),
     "pipeline.bubble": ("pipeline.bubble",),
+    "host.stalled": ("host.launch_bound",),
+    "host.evaluation": ("host.sync",),
+    "fsdp.nested": _COMM,
+    "fsdp.no_prefetch": _COMM,
+    "pipeline.slow_link": ("pipeline.bubble",),
     "pipeline.imbalance": ("pipeline.bubble",),
     "compute.unfused_optimizer": ("host.launch_bound",),
 }
@@ -50,6 +58,7 @@ BOUNDS: dict[str, tuple[str, ...]] = {
     "host.launch_bound": ("host",),
     "host.sync": ("host",),
     "host.gc": ("host", "straggler"),
+    "host.stalled": ("host", "straggler"),
     "host.checkpoint": ("host",),
     "host.allocator": ("host", "memory"),
     "memory.headroom": ("host", "memory"),
@@ -58,7 +67,11 @@ BOUNDS: dict[str, tuple[str, ...]] = {
     "compute.precision": ("compute",),
     "compute.unfused_optimizer": ("compute", "host"),
 }
-NAMED_RANKS = frozenset({"straggler.compute", "straggler.host", "input.straggler", "comm.slow_link"})
+NAMED_RANKS = frozenset({
+    "straggler.compute", "straggler.host", "input.straggler", "comm.slow_link", "imbalance.hot_expert",
+    "imbalance.hot_table", "host.evaluation",
+})  # fmt: skip
+MANY_RANKS = 4  # up to here every set of ranks may be named where all of them stall at random
 
 
 def culprits(run: Run, fault: Fault) -> tuple[list[int], list[list[int]]]:
@@ -68,6 +81,12 @@ def culprits(run: Run, fault: Fault) -> tuple[list[int], list[list[int]]]:
         stage = int(float(fault.detail["stage"]))
         ranks = [r for r in everyone if layout(run.world.parallel, run.world.size, r).stage == stage]
         return ranks, [ranks]
+    if fault.id == "pipeline.slow_link":
+        return list(fault.ranks), [list(fault.ranks), *([rank] for rank in fault.ranks)]
+    if fault.id == "host.stalled":
+        sizes = range(1, len(everyone)) if len(everyone) <= MANY_RANKS else (len(everyone) - 1,)
+        some = [list(ranks) for size in sizes for ranks in itertools.combinations(everyone, size)]
+        return list(fault.ranks), [list(fault.ranks), *([] if fault.ranks else [everyone, *some])]
     if fault.id == "comm.slow_link":
         single = run.world.parallel.kind in ("ddp", "fsdp")
         return list(fault.ranks), [list(fault.ranks), []] if single else [list(fault.ranks)]
@@ -79,7 +98,7 @@ def culprits(run: Run, fault: Fault) -> tuple[list[int], list[list[int]]]:
         if fault.ranks:
             return list(fault.ranks), [list(fault.ranks), []]
         return [], [[], everyone]
-    if fault.id in ("input.pageable_copy", "host.sync", "straggler.imbalance"):
+    if fault.id in ("input.pageable_copy", "input.preprocessing", "host.sync", "straggler.imbalance"):
         return [], [[], everyone]
     return [], [[]]
 

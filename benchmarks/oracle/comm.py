@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from benchmarks.oracle.device import DeviceOp
 from benchmarks.oracle.rank import COMPUTE, Rank
 
-COMM_STREAMS = {"world": 1, "dp": 1, "shard": 1, "tp": 2, "pp": 3, "replicate": 4}
+COMM_STREAMS = {"world": 1, "dp": 1, "shard": 1, "tp": 2, "ep": 2, "pp": 3, "replicate": 4}
+MESSAGE_STREAMS = {(False, True): 3, (True, True): 4, (False, False): 5, (True, False): 6}  # (sends, forward)
 OPERATORS = {
     "allreduce": "c10d::allreduce_",
     "_allgather_base": "c10d::_allgather_base_",
     "_reduce_scatter_base": "c10d::_reduce_scatter_base_",
     "broadcast": "c10d::broadcast_",
+    "all_to_allv": "c10d::alltoall_base_",
     "send": "c10d::send",
     "recv": "c10d::recv_",
 }
@@ -21,6 +23,7 @@ ANNOTATIONS = {
     "_allgather_base": "nccl:_all_gather_base",
     "_reduce_scatter_base": "nccl:_reduce_scatter_base",
     "broadcast": "nccl:broadcast",
+    "all_to_allv": "nccl:all_to_all",
 }
 ELEMENT_BYTES = {"BFloat16": 2, "Float": 4}
 
@@ -87,6 +90,25 @@ def exchange(rank: Rank, peer: int, sends: bool, receives: bool, elems: int) -> 
     if both:
         _record_silent_send(rank, args, peer)
     op = DeviceOp(rank.rank, COMM_STREAMS["pp"], "comm", "sendrecv", 0.0)
+    op.collective, op.args = meeting, args
+    _issue(rank, op, args, rank.operator_us(2.8))
+    return op
+
+
+def message(rank: Rank, peer: int, sends: bool, forward: bool, elems: int) -> DeviceOp:
+    """One message to or from a pipeline neighbour, on a stream per direction, as interleaved schedules send them."""
+    group = rank.group("pp")
+    source, target = (rank.rank, peer) if sends else (peer, rank.rank)
+    channel = f"{group.name}:{source}>{target}:{'forward' if forward else 'backward'}"
+    low, high = sorted((rank.rank, peer))
+    meeting = rank.meeting.join(channel, rank.calls(channel), "send", elems * 2.0, (low, high))
+    kind = "send" if sends else "recv"
+    note = f"nccl:send {source}->{target}" if sends else f"nccl:recv {target}<-{source}"
+    args = CommArgs(
+        kind, note, elems, elems, "BFloat16", group.name, group.desc, group.ranks, None,
+        ("Dst Rank" if sends else "Src Rank", peer),
+    )  # fmt: skip
+    op = DeviceOp(rank.rank, MESSAGE_STREAMS[(sends, forward)], "comm", "sendrecv", 0.0)
     op.collective, op.args = meeting, args
     _issue(rank, op, args, rank.operator_us(2.8))
     return op

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from benchmarks.oracle import rarer_faults
 from benchmarks.oracle.draws import generator
 from benchmarks.oracle.mess.catalogue import disturb
 from benchmarks.oracle.spec import Fault, Scenario
@@ -227,7 +228,7 @@ def loader_overhead(world: World, fault: Fault) -> None:
     world.set_loader(overhead_us=fault.strength)
 
 
-EFFECTS: dict[str, Effect] = {
+EFFECTS: dict[str, Effect] = rarer_faults.EFFECTS | {
     "straggler.compute": straggler_compute,
     "straggler.host": straggler_host,
     "straggler.imbalance": straggler_imbalance,
@@ -256,7 +257,7 @@ EFFECTS: dict[str, Effect] = {
     "quirk.gc": host_gc,
 }
 
-REMEDIES: dict[str, Effect] = {
+REMEDIES: dict[str, Effect] = rarer_faults.REMEDIES | {
     "input.starved": enough_workers,
     "input.pageable_copy": pinned_copy,
     "comm.latency_bound": larger_buckets,

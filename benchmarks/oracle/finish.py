@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.oracle.device import DeviceOp
 from benchmarks.oracle.rank import Kernel, Occupant, Program, Rank
-from benchmarks.oracle.step import DTOH_GBPS, copy, device_sync, item
+from benchmarks.oracle.step import DTOH_GBPS, copy, copy_in, device_sync, forward_operators, head_forward, item
 
 UNSEEN_STREAM = 9  # orders what no file shows
 BARRIER_RETURN_US = 20.0  # from the last host's arrival until the others have heard of it
@@ -64,6 +64,16 @@ def checkpoint(rank: Rank, us: float) -> Program:
     rank.occupy("user_annotation", rank.world.checkpoint_name, us, "checkpoint")
 
 
+def evaluate(rank: Rank, batches: int) -> Program:
+    """`if rank == 0: evaluate()`: forward passes of this rank alone, and the metric is read."""
+    for _ in range(batches):
+        yield from copy_in(rank)
+        for layer in range(rank.world.model.layers):
+            forward_operators(rank, layer)
+        head_forward(rank)
+    yield from item(rank)
+
+
 def meet_on_the_host(rank: Rank) -> Program:
     """A barrier of the hosts that leaves no event: over CPU sockets, or a store."""
     op = DeviceOp(rank.rank, UNSEEN_STREAM, "host", "barrier", 0.0)
@@ -83,6 +93,9 @@ def finish(rank: Rank, share: float = 1.0) -> Program:
     due = rank.world.checkpoints.get((rank.rank, rank.step))
     if due is not None:
         yield from checkpoint(rank, due)
+    batches = rank.world.evaluations.get((rank.rank, rank.step), 0)
+    if batches:
+        yield from evaluate(rank, batches)
     sync = rank.world.model.sync
     if sync == "item_end":
         yield from item(rank)

@@ -13,7 +13,7 @@ if __package__ in (None, ""):  # run as a script: make the repository importable
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.oracle.draws import generator
-from benchmarks.oracle.kinds import EVERY_KIND, WITH_PAUSES, NoScenarioError, scenario
+from benchmarks.oracle.kinds import EVERY_KIND, KNOWN_KINDS, WITH_PAUSES, NoScenarioError, scenario
 from benchmarks.oracle.mess.catalogue import MESSES
 from benchmarks.oracle.messy import messy_scenario
 from benchmarks.oracle.simulate import simulate
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the kinds and stop")
     options = parser.parse_args(arguments)
     if options.list:
-        print("\n".join(EVERY_KIND))
+        print("\n".join(KNOWN_KINDS))
         return 0
     if options.list_messes:
         known = {kind.name: kind.what for kind in MESSES.values()} | FOLDERS
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.out is None:
         parser.error("OUT is required unless --list is given")
-    unknown = [kind for kind in options.kinds or () if kind not in EVERY_KIND]
+    unknown = [kind for kind in options.kinds or () if kind not in KNOWN_KINDS]
     if unknown:
         parser.error(f"unknown kind: {', '.join(unknown)} (see --list)")
     unknown = [mess for mess in options.messes or () if mess not in {**MESSES, **FOLDERS}]

@@ -27,11 +27,12 @@ class Layout:
     stage: int = 0
 
 
-def layout(parallel: Parallel, world_size: int, rank: int) -> Layout:
+def layout(parallel: Parallel, world_size: int, rank: int, experts: bool = False) -> Layout:
     """The groups of a rank. TP is innermost, then DP, then PP, as Megatron and torch DeviceMesh order them."""
     default = Group("0", "default_pg", tuple(range(world_size)))
     if parallel.kind in ("ddp", "fsdp"):
-        return Layout({"world": default, "dp": default, "shard": default})
+        groups = {"world": default, "dp": default, "shard": default}
+        return Layout(groups | ({"ep": Group("1", "mesh_ep", default.ranks)} if experts else {}))
     if parallel.kind == "hsdp":
         shard = world_size // parallel.replicas
         block, offset = divmod(rank, shard)
@@ -82,4 +83,5 @@ def transfer_us(world: World, collective: str, size_bytes: float, ranks: tuple[i
         alpha += 1.2 * (len(ranks) - 2) ** 0.7 if len(ranks) > 2 else 0.0
     moved = ring_factor(collective, len(ranks)) * size_bytes * world.bytes_scale
     slowest = max(world.link_scale[r] for r in ranks)
+    slowest *= world.pair_scale.get((ranks[0], ranks[-1]), 1.0) if collective == "send" else 1.0
     return alpha + slowest * moved / (gbps * BYTES_PER_US_PER_GBPS)

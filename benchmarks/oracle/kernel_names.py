@@ -24,6 +24,7 @@ COMMON = {
     "activation": _POINTWISE.format("at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&)::{lambda()#2}", 2),
     "softmax": "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, true, false>"
     "(float*, float const*, int, int, int, bool const*, int, bool)",
+    "lookup": "void split_embedding_codegen_forward_unweighted_kernel<c10::Half, float, c10::Half, long, 128>",
     "embedding": f"{_ANON}embedding_backward_feature_kernel<{_BF16}, float, long>(long const*, {_BF16_IN}, {_BF16}*, "
     "int, long, int)",
     "adam": _MULTI.format(
@@ -95,6 +96,7 @@ NCCL_NEW = {
     "allreduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     "_allgather_base": "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     "_reduce_scatter_base": "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "all_to_allv": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
     "broadcast": "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     "sendrecv": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
 }
@@ -102,6 +104,7 @@ NCCL_OLD = {
     "allreduce": "ncclKernel_AllReduce_RING_LL_Sum_bfloat16(ncclDevComm*, unsigned long, ncclWork*)",
     "_allgather_base": "ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
     "_reduce_scatter_base": "ncclKernel_ReduceScatter_RING_LL_Sum_bfloat16(ncclDevComm*, unsigned long, ncclWork*)",
+    "all_to_allv": "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
     "broadcast": "ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
     "sendrecv": "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
 }

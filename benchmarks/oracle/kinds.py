@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.oracle.bases import draw_base, draw_format
 from benchmarks.oracle.draws import generator
+from benchmarks.oracle.fault_kind import DATA, Kind, Maker, some_ranks
 from benchmarks.oracle.faults import REMEDIES, build
 from benchmarks.oracle.gates import MAX_RECOVERABLE, is_healthy, quirk_gain
+from benchmarks.oracle.rarer_kinds import RARER_KINDS
 from benchmarks.oracle.simulate import step_time
 from benchmarks.oracle.spec import Fault, Scenario
 
@@ -27,41 +29,13 @@ SEARCH_FLOOR = 0.003  # below this share of the step a cost says nothing about t
 MISSING_CHANCE = 0.04
 WORKERS = (2.0, 4.0, 8.0, 16.0)
 Dress = Callable[[Scenario], Scenario | None]  # a change of the healthy job; None: it does not fit
-Maker = Callable[[np.random.Generator, Scenario], Fault | None]
 
 
 class NoScenarioError(Exception):
     """A seed has no scenario of a kind that meets the kind's conditions."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A fault that can be put on jobs of some parallelisms. `bounds` limit the strength that is searched."""
-
-    make: Maker
-    parallel: tuple[str, ...]
-    bounds: tuple[float, float] | None  # None: the strength is drawn, not searched
-    max_share: float = 0.45
-    world: int = 0
-    max_world: int = 64
-    shapes: bool = False  # the evidence needs `record_shapes`
-    memory: bool = False  # the evidence needs `profile_memory`
-    small: bool = False  # small kernels: the base is close to launch bound by nature
-
-
 ALL = ("ddp", "ddp", "fsdp", "tpdp", "hsdp", "pp")
-DATA = ("ddp", "ddp", "fsdp", "tpdp", "hsdp")
-
-
-def some_ranks(draw: np.random.Generator, scenario: Scenario) -> tuple[int, ...]:
-    """One rank, sometimes two or a host, never most of them."""
-    world = scenario.cluster.world
-    hosts = list(dict.fromkeys(scenario.cluster.hosts))
-    if len(hosts) >= 3 and draw.uniform() < 0.3:  # a whole host
-        slow = hosts[int(draw.integers(len(hosts)))]
-        return tuple(rank for rank, host in enumerate(scenario.cluster.hosts) if host == slow)
-    count = 2 if world >= 8 and draw.uniform() < 0.25 else 1
-    return tuple(sorted(int(r) for r in draw.choice(world, count, replace=False)))
 
 
 def _ranks(fault_id: str, **detail: float | str | bool) -> Maker:
@@ -161,6 +135,7 @@ KINDS: dict[str, Kind] = {
         _job("compute.unfused_optimizer"), ("ddp", "fsdp"), (3.0, 120.0), max_share=0.25, max_world=8
     ),
 }
+BY_NAME = KINDS | RARER_KINDS
 PAIRS = (
     ("straggler.compute", "host.checkpoint"), ("straggler.compute", "input.pageable_copy"),
     ("straggler.compute", "host.gc"), ("host.sync", "input.pageable_copy"), ("comm.latency_bound", "straggler.compute"),
@@ -172,10 +147,15 @@ CLEAN = (
 )  # fmt: skip
 # Pauses of some steps. A host that is ahead absorbs them or, where it waits for its device, works off a backlog from
 # before the recording: marks a few steps apart do not tell their cost.
-PAUSES = ("host.gc", "host.checkpoint", "host.allocator", "memory.headroom", "straggler.host")
+PAUSES = (
+    "host.gc", "host.checkpoint", "host.allocator", "memory.headroom", "straggler.host", "host.stalled",
+    "host.evaluation",
+)  # fmt: skip
+# The rarer ones are made on request and among messy runs: what a seed gives by default stays what it was.
 EVERY_KIND = (*(f"clean.{name}" for name in CLEAN), *KINDS, *("+".join(pair) for pair in PAIRS))
 
 
+KNOWN_KINDS = (*EVERY_KIND, *RARER_KINDS)
 WITH_PAUSES = frozenset(kind for kind in EVERY_KIND if any(part in PAUSES for part in kind.split("+")))
 
 
@@ -187,8 +167,8 @@ def scenario(seed: int, kind: str | None = None, run_ahead: bool = False) -> Sce
     if kind is None:
         names = list(EVERY_KIND)
         kind = names[int(generator(seed, "kind").integers(len(names)))]
-    if kind not in EVERY_KIND:
-        raise KeyError(f"unknown kind {kind!r}; known: {', '.join(EVERY_KIND)}")
+    if kind not in KNOWN_KINDS:
+        raise KeyError(f"unknown kind {kind!r}; known: {', '.join(KNOWN_KINDS)}")
     for attempt in range(ATTEMPTS):
         draw = generator(seed, "scenario", kind, attempt)
         found = draw_scenario(draw, seed, kind, _never_waiting if run_ahead else _as_drawn)
@@ -209,24 +189,24 @@ def _as_drawn(base: Scenario) -> Scenario:
 
 def _faulty(draw: np.random.Generator, seed: int, kind: str, dress: Dress) -> Scenario | None:
     ids = kind.split("+")
-    shared = [p for p in KINDS[ids[0]].parallel if all(p in KINDS[i].parallel for i in ids)]
+    shared = [p for p in BY_NAME[ids[0]].parallel if all(p in BY_NAME[i].parallel for i in ids)]
     parallel = shared[int(draw.integers(len(shared)))]
-    world = max(KINDS[i].world for i in ids)
+    world = max(BY_NAME[i].world for i in ids)
     drawn = draw_base(draw, parallel, f"{kind}_{seed}", seed, world, hosts=2 if "comm.slow_link" in ids else 0)
     base = dress(drawn)
     if base is None:
         return None
-    if base.cluster.world > min([KINDS[i].max_world for i in ids] + [MAX_PAIR_WORLD] * (len(ids) - 1)):
+    if base.cluster.world > min([BY_NAME[i].max_world for i in ids] + [MAX_PAIR_WORLD] * (len(ids) - 1)):
         return None
-    base = _with_quirk(draw, _with_evidence(draw, base, [KINDS[i] for i in ids]), ids)
-    if not is_healthy(base) and not any(KINDS[i].small for i in ids):
+    base = _with_quirk(draw, _with_evidence(draw, base, [BY_NAME[i] for i in ids]), ids)
+    if not is_healthy(base) and not any(BY_NAME[i].small for i in ids):
         return None
     faults = []
     for fault_id in ids:
-        fault = KINDS[fault_id].make(draw, base)
+        fault = BY_NAME[fault_id].make(draw, base)
         if fault is None:
             return None
-        limit = KINDS[fault_id].max_share / (1.6 if len(ids) > 1 else 1.0)
+        limit = BY_NAME[fault_id].max_share / (1.6 if len(ids) > 1 else 1.0)
         target = float(np.exp(draw.uniform(np.log(0.07 if len(ids) > 1 else MIN_SHARE * 1.15), np.log(limit))))
         tuned = _tuned(replace(base, faults=(fault,)), target)
         if tuned is None or (tuned.detail.get("mode") == "scale" and tuned.strength > MAX_SLOW_HOST):
@@ -241,7 +221,9 @@ def _faulty(draw: np.random.Generator, seed: int, kind: str, dress: Dress) -> Sc
 
 
 def _with_evidence(draw: np.random.Generator, base: Scenario, kinds: list[Kind]) -> Scenario:
-    """The base with what the faults need to be seen: recorded shapes or memory, small kernels."""
+    """The base with what the faults need to be seen: recorded shapes or memory, small kernels, experts or tables."""
+    for arch in (kind.arch for kind in kinds if kind.arch):
+        base = replace(base, model=replace(base.model, arch=arch), format=replace(base.format, shapes=True))
     if any(kind.shapes or kind.memory for kind in kinds):
         form = draw_format(draw, plain=True)
         shapes, memory = any(k.shapes for k in kinds) or form.shapes, any(k.memory for k in kinds) or form.memory
@@ -332,7 +314,7 @@ def _tuned(scenario: Scenario, target: float) -> Fault | None:
 def _bounds(scenario: Scenario, fault: Fault) -> tuple[float, float] | None:
     if fault.id == "straggler.host":
         return (300.0, 5e5) if fault.detail["mode"] == "stall" else (1.5, 400.0)
-    return KINDS[fault.id].bounds
+    return BY_NAME[fault.id].bounds
 
 
 def _never_waiting(base: Scenario) -> Scenario:

@@ -24,8 +24,8 @@ BASE_NS = 1760000000000000000
 START_US = 4458676000000.0  # where the recording begins, after BASE_NS
 LEAD_US = 180.0  # the profiler's window opens this long before the first step
 AUTOGRAD_TID = 711
-NVIDIA_STREAMS = {0: 7, 1: 20, 2: 24, 3: 28, 4: 32}
-AMD_STREAMS = {0: 0, 1: 3, 2: 4, 3: 5, 4: 6}
+NVIDIA_STREAMS = {0: 7, 1: 20, 2: 24, 3: 28, 4: 32, 5: 36, 6: 40}
+AMD_STREAMS = {0: 0, 1: 3, 2: 4, 3: 5, 4: 6, 5: 7, 6: 8}
 
 
 Change = Callable[[Rank, list[Row]], list[Row]]  # what a mess does to a rank's file

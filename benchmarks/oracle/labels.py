@@ -17,6 +17,7 @@ from benchmarks.oracle.answers import (
 from benchmarks.oracle.faults import build
 from benchmarks.oracle.ledger import ledger
 from benchmarks.oracle.mess.truth import messy_truth
+from benchmarks.oracle.rarer_faults import FINDINGS
 from benchmarks.oracle.simulate import Run, step_time
 from benchmarks.oracle.spec import Fault, Scenario
 
@@ -97,7 +98,7 @@ def fault_label(run: Run, index: int) -> dict[str, Any]:
     gains = [step - us for _, us in options]
     ranks, accepted = culprits(run, fault)
     return {
-        "id": fault.id,
+        "id": FINDINGS.get(fault.id, fault.id),
         "acceptable_ids": acceptable_ids(scenario, fault),
         "culprit_ranks": ranks,
         "acceptable_culprits": accepted,
@@ -129,7 +130,7 @@ def bounds(run: Run, faults: list[dict[str, Any]]) -> list[str]:
     """Acceptable values of `verdict.bound`."""
     if not faults:
         return ["compute", "pipeline"] if run.world.parallel.pp > 1 else ["compute"]
-    found = {bound for fault in faults for bound in BOUNDS[fault["id"]]}
+    found = {b for fault in faults for i in fault["acceptable_ids"] for b in BOUNDS.get(i, ())}
     if max(fault["share"] for fault in faults) < SMALL_SHARE:
         found.add("compute")
     if run.world.parallel.pp > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 
@@ -18,6 +18,7 @@ class Operator:
     weight: float
     dims: tuple[int, int, int] | None = None
     gradient: float = 0.0  # share of the layer's parameters whose gradient is ready after it
+    sharded: bool = False  # works on what this rank's expert or table is asked for
 
 
 _LINEAR = ("aten::linear", "aten::addmm")
@@ -86,6 +87,29 @@ CNN_BACKWARD = (
     Operator(_CONV_GRAD, "conv_weight", 1.1, gradient=0.45),
 )
 
+_RELU = (("aten::relu", "aten::clamp_min"), ("ReluBackward0", "aten::threshold_backward"))
+DLRM_FORWARD = (
+    Operator(("fbgemm::split_embedding_codegen_forward_unweighted_cuda",), "lookup", 1.6, sharded=True),
+    Operator(_LINEAR, "gemm", 1.0, (0, 1, 3)),
+    Operator(_RELU[0], "activation", 0.18),
+    Operator(_LINEAR, "gemm_wide", 0.92, (0, 3, 1)),
+    Operator(("aten::add",), "add", 0.09),
+)
+DLRM_BACKWARD = (
+    Operator(("AddBackward0", "aten::add_"), "add", 0.18),
+    Operator(_MM, "gemm_wide", 0.92, (0, 1, 3)),
+    Operator(_MM, "gemm_grad", 0.92, (3, 0, 1), gradient=1 / 2),
+    Operator(_RELU[1], "activation", 0.36),
+    Operator(_MM, "gemm_grad", 1.0, (1, 0, 3), gradient=1 / 2),
+    Operator(("SplitLookupFunctionBackward", "fbgemm::split_embedding_backward_codegen_unweighted_cuda"), "embedding",
+             1.9, sharded=True),
+)  # fmt: skip
+_EXPERT_FORWARD, _EXPERT_BACKWARD = range(6, 9), range(1, 6)  # the two linear layers behind attention
+MOE_FORWARD = tuple(replace(op, sharded=i in _EXPERT_FORWARD) for i, op in enumerate(GPT_FORWARD))
+MOE_BACKWARD = tuple(replace(op, sharded=i in _EXPERT_BACKWARD) for i, op in enumerate(GPT_BACKWARD))
+# Indices after which all ranks exchange tokens or vectors, forward and backward.
+EXCHANGE_AFTER = {"moe": ((5, 8), (0, 5)), "dlrm": ((0,), (4,))}
+
 HEAD_FORWARD = (
     Operator(_LINEAR, "gemm", 0.7, (0, 1, 4)),
     Operator(("aten::cross_entropy_loss", "aten::log_softmax", "aten::_log_softmax"), "softmax", 0.09),
@@ -106,10 +130,10 @@ EMBEDDING_BACKWARD = Operator(
 @lru_cache(maxsize=8)
 def forward(arch: str) -> tuple[Operator, ...]:
     """Forward operators of one layer."""
-    return CNN_FORWARD if arch == "cnn" else GPT_FORWARD
+    return {"cnn": CNN_FORWARD, "moe": MOE_FORWARD, "dlrm": DLRM_FORWARD}.get(arch, GPT_FORWARD)
 
 
 @lru_cache(maxsize=8)
 def backward(arch: str) -> tuple[Operator, ...]:
     """Backward operators of one layer, in the order autograd runs them."""
-    return CNN_BACKWARD if arch == "cnn" else GPT_BACKWARD
+    return {"cnn": CNN_BACKWARD, "moe": MOE_BACKWARD, "dlrm": DLRM_BACKWARD}.get(arch, GPT_BACKWARD)

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.oracle.interleaved import CHUNKS
 from benchmarks.oracle.rank import Occupant, Rank
 from benchmarks.oracle.simulate import Run
 from benchmarks.oracle.windows import Window
@@ -137,6 +138,7 @@ def bubble_budget(run: Run) -> list[float]:
         return [0.0] * len(run.windows(run.ranks[0]))
     budget = []
     steps = [run.windows(rank) for rank in run.ranks]
+    chunks = CHUNKS if parallel.schedule == "interleaved" else 1
     for step in range(len(steps[0])):
         work = 0.0
         for rank, own in zip(run.ranks, steps, strict=True):
@@ -146,7 +148,7 @@ def bubble_budget(run: Run) -> list[float]:
                 for op in rank.ops
                 if op.cause == "compute" and op.pool == "body" and begin <= (op.start or 0.0) < end
             )
-        budget.append(work / len(run.ranks) * (parallel.pp - 1) / parallel.microbatches)
+        budget.append(work / len(run.ranks) * (parallel.pp - 1) / (parallel.microbatches * chunks))
     return budget
 
 

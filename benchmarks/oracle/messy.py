@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.oracle.draws import generator
-from benchmarks.oracle.kinds import EVERY_KIND, PAUSES, NoScenarioError, draw_scenario
+from benchmarks.oracle.kinds import EVERY_KIND, KNOWN_KINDS, PAUSES, NoScenarioError, draw_scenario
 from benchmarks.oracle.mess.catalogue import AFTER_FAULTS, MESSES, add, fits_together
 from benchmarks.oracle.spec import Scenario
 
 MOST_MESSES = 3
+ALONE_CHANCE = 0.2  # of a run of one device, where its fault needs no other
+ALONE = (
+    "clean.plain", "clean.jitter", "clean.loader", "clean.first_step", "input.starved", "input.preprocessing",
+    "input.pageable_copy", "host.sync", "host.launch_bound", "host.allocator", "host.checkpoint", "compute.precision",
+    "compute.unfused_optimizer",
+)  # fmt: skip
 MOST_RANKS = 8
 ATTEMPTS = 60
-FAULTY = tuple(kind for kind in EVERY_KIND if not kind.startswith("clean.") and "+" not in kind)
+FAULTY = tuple(kind for kind in KNOWN_KINDS if not kind.startswith("clean.") and "+" not in kind)
 CLEAN = tuple(kind for kind in EVERY_KIND if kind.startswith("clean.") and kind != "clean.large")
 # Hosts that are ahead absorb pauses, and waits for the device each layer keep them from being ahead.
 NEVER_AHEAD = (*PAUSES, "host.sync", "input.pageable_copy")
@@ -33,7 +40,7 @@ def messy_scenario(seed: int, clean_share: float, messes: Sequence[str] = (), ki
         if not fits_together(names) or not fits_fault(names, kind):
             continue
         early = tuple(name for name in names if name not in AFTER_FAULTS)
-        found = draw_scenario(draw, seed, kind, lambda base, d=draw, n=early: small(d, base, n))
+        found = draw_scenario(draw, seed, kind, lambda base, d=draw, k=kind, n=early: small(d, base, k, n))
         if found is None:
             continue
         found = add(draw, found, tuple(name for name in names if name in AFTER_FAULTS))
@@ -59,8 +66,18 @@ def fits_fault(names: tuple[str, ...], kind: str) -> bool:
     return not ("rdv" in names and kind.startswith("comm."))
 
 
-def small(draw: np.random.Generator, base: Scenario, names: tuple[str, ...]) -> Scenario | None:
+def small(draw: np.random.Generator, base: Scenario, kind: str, names: tuple[str, ...]) -> Scenario | None:
     """The job with its messes if it is small; nothing of the format of its files is left to chance that a mess sets."""
     if base.cluster.world > MOST_RANKS or not base.format.step_marks:
         return None
+    if base.parallel.kind == "ddp" and kind in ALONE and draw.uniform() < ALONE_CHANCE:
+        base = alone(base)
     return add(draw, base, names)
+
+
+def alone(base: Scenario) -> Scenario:
+    """The job on one device."""
+    host = base.cluster.hosts[0]
+    cluster = replace(base.cluster, hosts=(host,), clocks={host: base.cluster.clocks[host]})
+    form = replace(base.format, distributed_info=False)
+    return replace(base, cluster=cluster, parallel=replace(base.parallel, dp=1), format=form)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.oracle.comm import collective, exchange
 from benchmarks.oracle.finish import finish
+from benchmarks.oracle.interleaved import interleaved
 from benchmarks.oracle.loader import BatchQueue
 from benchmarks.oracle.rank import BACKWARD, MAIN, Program, Rank
 from benchmarks.oracle.step import backward_layer, forward_layer, head_backward, head_forward, load, zero_grad
@@ -93,7 +94,11 @@ def pipeline_step(rank: Rank, queue: BatchQueue) -> Program:
     if rank.layout.stage == 0:
         yield from load(rank, queue)
     zero_grad(rank)
-    yield from one_forward_one_backward(stage) if rank.world.parallel.schedule == "1f1b" else gpipe(stage)
+    schedule = rank.world.parallel.schedule
+    if schedule == "interleaved":
+        yield from interleaved(rank)
+    else:
+        yield from one_forward_one_backward(stage) if schedule == "1f1b" else gpipe(stage)
     rank.thread = BACKWARD
     model = rank.world.model
     op = collective(rank, "dp", "allreduce", model.params_per_layer * model.layers)

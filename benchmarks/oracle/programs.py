@@ -118,14 +118,14 @@ def ddp_step(rank: Rank, queue: BatchQueue) -> Program:
 class Gathers:
     """FSDP's parameter all-gathers, one unit ahead of compute when prefetching."""
 
-    def __init__(self, rank: Rank, order: list[int], elems: int) -> None:
-        self._rank, self._order, self._elems = rank, order, elems
+    def __init__(self, rank: Rank, units: int, elems: int) -> None:
+        self._rank, self._units, self._elems = rank, units, elems
         self._issued: dict[int, DeviceOp | None] = {}
 
     def need(self, position: int) -> None:
         """Compute is about to use the position-th unit: gather it, prefetch the next, wait for it."""
         ahead = 1 if self._rank.world.parallel.prefetch else 0
-        for at in range(position, min(position + ahead, len(self._order) - 1) + 1):
+        for at in range(position, min(position + ahead, self._units - 1) + 1):
             if at not in self._issued:
                 self._issued[at] = collective(self._rank, "shard", "_allgather_base", self._elems)
         op = self._issued[position]
@@ -139,13 +139,14 @@ def fsdp_step(rank: Rank, queue: BatchQueue) -> Program:
     yield from load(rank, queue)
     zero_grad(rank)
     start = rank.t
-    order = list(range(model.layers))
-    gathers = Gathers(rank, order, model.params_per_layer)
+    order, units = list(range(model.layers)), parallel.units
+    gathers = Gathers(rank, model.layers * units, model.params_per_layer // units)
     rank.t += rank.operator_us(3.0)
     for position, layer in enumerate(order):
         yield from boundary(rank, layer)
-        gathers.need(position)
-        forward_operators(rank, layer)
+        for unit in range(units):
+            gathers.need(position * units + unit)
+            forward_operators(rank, layer, part=(unit, units))
     forward_annotation(rank, start, "FullyShardedDataParallel.forward")
     head_forward(rank)
     if model.sync == "item_mid":
@@ -153,13 +154,14 @@ def fsdp_step(rank: Rank, queue: BatchQueue) -> Program:
     head_backward(rank)
     order.reverse()
     issued: list[DeviceOp] = []
-    again = Gathers(rank, order, model.params_per_layer) if parallel.reshard else None
+    again = Gathers(rank, model.layers * units, model.params_per_layer // units) if parallel.reshard else None
     for position, layer in enumerate(order):
-        rank.thread = BACKWARD
-        if again is not None and position > 0:  # the last unit of forward is kept
-            again.need(position)
-        backward_layer(rank, layer)
-        issued += _reduce_unit(rank)
+        for unit in range(units):
+            rank.thread = BACKWARD
+            if again is not None and position > 0:  # the last layer of forward is kept
+                again.need(position * units + unit)
+            backward_layer(rank, layer, part=(unit, units))
+            issued += _reduce_unit(rank)
     wait_all(rank, issued)
     yield from finish(rank, share=1.0 / len(rank.group("shard").ranks) ** 0.5)
 
@@ -167,7 +169,7 @@ def fsdp_step(rank: Rank, queue: BatchQueue) -> Program:
 def _reduce_unit(rank: Rank) -> list[DeviceOp]:
     """Reduce-scatter a unit's gradients, then all-reduce them across replicas."""
     rank.thread = BACKWARD
-    elems = rank.world.model.params_per_layer
+    elems = rank.world.model.params_per_layer // rank.world.parallel.units
     scattered = collective(rank, "shard", "_reduce_scatter_base", elems)
     if "replicate" not in rank.layout.groups:
         return [scattered] if scattered is not None else []

@@ -79,7 +79,7 @@ class Rank:
     ) -> None:
         self.recording = recording  # False: only times matter, host events are not kept
         self.rank, self.world, self.devices, self.meeting = rank, world, devices, meeting
-        self.layout: Layout = layout(world.parallel, world.size, rank)
+        self.layout: Layout = layout(world.parallel, world.size, rank, world.model.arch in ("moe", "dlrm"))
         self.t = start_us
         self.thread = MAIN
         self.events: list[HostEvent] = []
@@ -96,6 +96,7 @@ class Rank:
         self.launch_holds: dict[str, list[float]] = {}  # thread -> how long its next launch calls last besides
         self.sequence = 0  # autograd sequence number
         self._kernels = self._operators = 0
+        self._call_stalls: dict[int, float] = {}
         self._external = 0
         self._correlation = 1000 + rank
         self._calls: dict[str, int] = {}
@@ -114,6 +115,7 @@ class Rank:
         self.speed = world.rank_speed(self.rank, step)
         self.share_of_work = world.work(self.rank, step)
         self._kernels = self._operators = 0
+        self._call_stalls = dict(world.call_stalls.get((self.rank, step), ()))
 
     def next_external(self) -> int:
         """A fresh external id."""
@@ -171,6 +173,7 @@ class Rank:
     def operator(self, path: tuple[str, ...], kernels: tuple[Kernel, ...], cost: float, args: Any = None) -> None:
         """Run nested operators (outermost first); the innermost launches `kernels`. `cost` is host time in all."""
         start = self.t
+        cost += self._call_stalls.get(self._operators, 0.0)
         held = max(0.0, self._queue_full_until - (start + cost * 0.4)) if kernels else 0.0
         if kernels and self.launch_holds.get(self.thread):
             held += self.launch_holds[self.thread].pop()

@@ -15,7 +15,7 @@ class Model:
     so that its host runs ahead until the queue of launches is full.
     """
 
-    arch: str = "gpt"  # "gpt" | "cnn"
+    arch: str = "gpt"  # "gpt" | "cnn" | "moe" (experts) | "dlrm" (embedding tables), the last two over all ranks
     layers: int = 5
     unit_us: float = 390.0
     hidden: int = 1024
@@ -61,12 +61,13 @@ class Parallel:
     pp: int = 1
     replicas: int = 1
     microbatches: int = 8
-    schedule: str = "1f1b"  # "1f1b" | "gpipe"
+    schedule: str = "1f1b"  # "1f1b" | "gpipe" | "interleaved"
     bucket_mb: float = 25.0
     first_bucket_mb: float = 1.0
     overlap: bool = True
     prefetch: bool = True
     reshard: bool = True
+    units: int = 1  # FSDP units a layer is wrapped in
     activation_elems: int = 800_000
 
 

@@ -9,6 +9,7 @@ from benchmarks.oracle.compiled import begin_region, end_region, path_of
 from benchmarks.oracle.device import DeviceOp
 from benchmarks.oracle.layers import (
     EMBEDDING_BACKWARD,
+    EXCHANGE_AFTER,
     HEAD_BACKWARD,
     HEAD_FORWARD,
     TP_AFTER_BACKWARD,
@@ -23,13 +24,27 @@ from benchmarks.oracle.rank import BACKWARD, COMPUTE, MAIN, SYNC_RETURN_US, Kern
 PINNED_GBPS, PAGEABLE_GBPS, DTOH_GBPS = 23.7, 5.5, 23.7
 COPY_BYTES_PER_US = 1e3
 GRADIENT_BYTES = 2.0
+PREPROCESSING = ("aten::_upsample_bilinear2d_aa", "aten::to", "aten::sub", "aten::div", "aten::stack")
+PREPROCESSED_PARTS = 6  # frames or images of a batch
 OnGradient = Callable[[int], None]  # called with the number of elements whose gradient is ready
 
 
 def load(rank: Rank, queue: BatchQueue) -> Program:
     """Fetch the batch and copy it to the device: asynchronously from pinned memory, blocking from pageable memory."""
     next_batch(rank, queue)
+    if rank.world.preprocess_us:
+        preprocess(rank, rank.world.preprocess_us)
     yield from copy_in(rank)
+
+
+def preprocess(rank: Rank, us: float) -> None:
+    """The batch is resized, normalised and stacked in the training process, between the loader and the device."""
+    start, pieces = rank.t, len(PREPROCESSING)
+    for i, name in enumerate(PREPROCESSING * PREPROCESSED_PARTS):
+        spent = us / (pieces * PREPROCESSED_PARTS) * rank.host_noise[i % 512] * rank.world.host_scale[rank.rank]
+        rank.record("cpu_op", name, rank.t, rank.t + 0.9 * spent)
+        rank.t += spent
+    rank.occupants.append(Occupant(start, rank.t, "dataloader"))
 
 
 def copy_in(rank: Rank) -> Program:
@@ -137,17 +152,29 @@ def zero_grad(rank: Rank) -> None:
 def run_operators(
     rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, reduce_after: tuple[int, ...]
 ) -> None:
-    """Forward operators of a layer; after some of them tensor parallelism reduces the activations."""
+    """Forward operators of a layer; after some of them ranks reduce or exchange the activations."""
     for i, operator in enumerate(operators):
         rank.sequence += 1
+        work = scale * hot(rank, operator)
         kernel = Kernel(
-            kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * matmul_scale(rank, operator))
+            kernel_key(operator, layer), rank.kernel_us(operator.weight, work * matmul_scale(rank, operator))
         )
         rank.operator(
-            path_of(rank, operator), (kernel,), rank.operator_us(), ("dims", operator, scale * rank.share_of_work)
+            path_of(rank, operator), (kernel,), rank.operator_us(), ("dims", operator, work * rank.share_of_work)
         )
         if i in reduce_after:
             blocking_reduce(rank)
+
+
+def hot(rank: Rank, operator: Operator) -> float:
+    """How much more this rank's expert or table is asked for than the mean."""
+    return rank.world.hot.get(rank.rank, 1.0) if operator.sharded else 1.0
+
+
+def part_of(operators: tuple[Operator, ...], part: tuple[int, int]) -> tuple[Operator, ...]:
+    """The k-th of n parts of a layer, (0, 1) for all of it."""
+    number, parts = part
+    return operators[number * len(operators) // parts : (number + 1) * len(operators) // parts]
 
 
 def matmul_scale(rank: Rank, operator: Operator) -> float:
@@ -164,8 +191,9 @@ def kernel_key(operator: Operator, layer: int) -> str:
 
 
 def blocking_reduce(rank: Rank) -> None:
-    """All-reduce in the tensor-parallel group that the next kernel needs."""
-    op = collective(rank, "tp", "allreduce", rank.world.parallel.activation_elems)
+    """What the next kernel needs: all-reduce in the tensor-parallel group, or all-to-all among experts or tables."""
+    role, kind = ("tp", "allreduce") if "tp" in rank.layout.groups else ("ep", "all_to_allv")
+    op = collective(rank, role, kind, rank.world.parallel.activation_elems)
     if op is not None:
         rank.wait_on_stream(op)
 
@@ -176,11 +204,18 @@ def forward_layer(rank: Rank, layer: int, scale: float = 1.0) -> Program:
     forward_operators(rank, layer, scale)
 
 
-def forward_operators(rank: Rank, layer: int, scale: float = 1.0) -> None:
-    """Forward of one layer."""
-    reduce_after = TP_AFTER_FORWARD if "tp" in rank.layout.groups else ()
+def meeting_points(rank: Rank) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The operators of a layer, forward and backward, after which its ranks meet."""
+    if "tp" in rank.layout.groups:
+        return TP_AFTER_FORWARD, TP_AFTER_BACKWARD
+    return EXCHANGE_AFTER.get(rank.world.model.arch, ((), ()))
+
+
+def forward_operators(rank: Rank, layer: int, scale: float = 1.0, part: tuple[int, int] = (0, 1)) -> None:
+    """Forward of one layer, or a part of it."""
     region = begin_region(rank)
-    run_operators(rank, forward(rank.world.model.arch), scale, layer, reduce_after)
+    operators = part_of(forward(rank.world.model.arch), part)
+    run_operators(rank, operators, scale, layer, meeting_points(rank)[0])
     end_region(rank, region)
 
 
@@ -190,20 +225,19 @@ def head_forward(rank: Rank, scale: float = 1.0) -> None:
 
 
 def backward_operators(
-    rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, ready: OnGradient | None
-) -> None:
+    rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, ready: OnGradient | None,
+    reduce_after: tuple[int, ...] = (),
+) -> None:  # fmt: skip
     """Backward operators on the autograd thread; `ready` hears of each gradient as soon as it is computed."""
-    reduce_after = (
-        TP_AFTER_BACKWARD if "tp" in rank.layout.groups and operators is backward(rank.world.model.arch) else ()
-    )
     rank.thread = BACKWARD
     for i, operator in enumerate(operators):
         rank.sequence += 1
+        work = scale * hot(rank, operator)
         kernel = Kernel(
-            kernel_key(operator, layer), rank.kernel_us(operator.weight, scale * matmul_scale(rank, operator))
+            kernel_key(operator, layer), rank.kernel_us(operator.weight, work * matmul_scale(rank, operator))
         )
         path = path_of(rank, operator)
-        rank.operator(path, (kernel,), rank.operator_us(0.9), ("dims", operator, scale * rank.share_of_work))
+        rank.operator(path, (kernel,), rank.operator_us(0.9), ("dims", operator, work * rank.share_of_work))
         if operator.gradient and ready is not None:
             ready(round(operator.gradient * rank.world.model.params_per_layer))
         if i in reduce_after:
@@ -211,11 +245,14 @@ def backward_operators(
     rank.thread = MAIN
 
 
-def backward_layer(rank: Rank, layer: int, scale: float = 1.0, ready: OnGradient | None = None) -> None:
-    """Backward of one layer."""
+def backward_layer(
+    rank: Rank, layer: int, scale: float = 1.0, ready: OnGradient | None = None, part: tuple[int, int] = (0, 1)
+) -> None:
+    """Backward of one layer, or a part of it."""
     rank.thread = BACKWARD
     region = begin_region(rank)
-    backward_operators(rank, backward(rank.world.model.arch), scale, layer, ready)
+    operators = part_of(backward(rank.world.model.arch), part)
+    backward_operators(rank, operators, scale, layer, ready, meeting_points(rank)[1])
     rank.thread = BACKWARD
     end_region(rank, region)
     rank.thread = MAIN

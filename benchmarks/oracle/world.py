@@ -70,6 +70,11 @@ class World:
     once: dict[str | int, list[Once]] = field(default_factory=dict)  # FIRST, LAST or the steady step it comes before
     uncounted: set[int] = field(default_factory=set)  # steady steps that not every rank recorded
     foreign_us: dict[int, float] = field(default_factory=dict)  # rank -> work on its stream that is not in the file
+    call_stalls: Moments = field(default_factory=dict)  # [(operator, duration_us)]: descheduled inside a call
+    preprocess_us: float = 0.0  # of a batch, in the training process
+    hot: dict[int, float] = field(default_factory=dict)  # rank -> work of its experts or tables
+    evaluations: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, step) -> batches evaluated
+    pair_scale: dict[tuple[int, int], float] = field(default_factory=dict)  # ranks of a message -> slower by
     rendezvous: str = ""  # hosts wait for one another each step: "beside" collectives or "instead" of them
     length: dict[int, float] = field(default_factory=dict)  # step -> work of every rank in it
     compiled: str = ""  # "" | "inductor" | "graphs"

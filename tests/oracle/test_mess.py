@@ -22,14 +22,15 @@ from benchmarks.oracle.ledger import CAUSES
 from benchmarks.oracle.mess.catalogue import MESSES, add, changed, cut, fits_together
 from benchmarks.oracle.messy import messy_scenario
 from benchmarks.oracle.simulate import Run, simulate
-from benchmarks.oracle.small_runs import fault, small_run
-from benchmarks.oracle.spec import Model, Scenario
+from benchmarks.oracle.small_runs import cluster, fault, small_run
+from benchmarks.oracle.spec import Model, Parallel, Scenario
 from benchmarks.oracle.together import OF_ONE_JOB, together, write_together
 
 BASE = small_run(fault("straggler.compute", 0.3, 1, mode="all"), ranks=3, steps=4,
                  model=Model(layers=2, params_per_layer=3_000_000), loader_us=9_000.0)  # fmt: skip
 IN_THE_FILE = ("lost", "sampled", "holes", "truncated", "nomarks", "renamed", "nested", "devicemarks", "stacks",
                "partial")  # fmt: skip
+FITTING = tuple(name for name in MESSES if name != "interleaved")  # which needs a pipeline
 ONCE = tuple(name for name, kind in MESSES.items() if kind.once)
 TRUTH = ("step_us", "per_step_us", "counterfactual_step_us", "recoverable_us", "faults", "ledger", "comm_free_step_us")
 ONCE_TOLERANCE = 0.01  # of the step: when ranks begin the steady steps differs by microseconds
@@ -76,7 +77,7 @@ def marks(rows: Events) -> Events:
     return [e for e in of(rows, "user_annotation") if e["name"].startswith("ProfilerStep")]
 
 
-@pytest.mark.parametrize("name", [name for name in MESSES if name not in ("truncated", "partial")])
+@pytest.mark.parametrize("name", [name for name in FITTING if name not in ("truncated", "partial")])
 def test_every_mess_changes_the_files(name: str) -> None:
     assert any(text(simulated(name), rank) != text(simulated(""), rank) for rank in range(3))
 
@@ -103,7 +104,7 @@ def test_what_occurs_once_leaves_the_steady_steps_as_they_are(name: str) -> None
     assert "host.launch_bound" in with_mess["forbidden_ids"] and with_mess["faults"][0]["share"] > 0.1
 
 
-@pytest.mark.parametrize("name", list(MESSES))
+@pytest.mark.parametrize("name", FITTING)
 def test_causes_sum_and_removing_the_fault_is_simulated(name: str) -> None:
     found = labelled(name)
     for row in (*found["ledger"]["per_rank"].values(), found["ledger"]["job"]):
@@ -196,6 +197,14 @@ def test_stacks_accumulation_and_lengths() -> None:
     assert len(loads) == micro_steps * len(marks(events("accum")))
     lengths = labelled("varlen")["per_step_us"]
     assert max(lengths) > 1.1 * min(lengths)
+
+
+def test_two_chunks_per_rank_have_less_of_a_bubble() -> None:
+    pipeline = replace(BASE, faults=(), cluster=cluster(2), parallel=Parallel("pp", dp=1, pp=2, microbatches=4))
+    plain, chunks = label(simulate(pipeline)), label(simulate(messy("interleaved", pipeline)))
+    assert chunks["ledger"]["job"]["compute"] == pytest.approx(plain["ledger"]["job"]["compute"], rel=0.02)
+    assert chunks["ledger"]["job"]["pipeline_bubble"] < 0.7 * plain["ledger"]["job"]["pipeline_bubble"]
+    assert chunks["step_us"] < plain["step_us"]
 
 
 def test_runs_of_a_folder_are_independent(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from benchmarks.oracle.mess import (
     compiled,
     foreign,
     holes,
+    interleaved,
     lost,
     marks,
     oneoff,
@@ -35,6 +36,7 @@ KINDS = (
     cold.KIND, prof.KIND, bcast.KIND, oneoff.KIND, val.KIND, ahead.KIND, foreign.KIND, lost.KIND, sampled.KIND,
     holes.KIND, rdv.KIND, rdv.BESIDE, partial.KIND, truncated.KIND, shifted.KIND, marks.NOMARKS, marks.RENAMED,
     marks.NESTED, marks.DEVICE, compiled.KIND, stacks.KIND, accum.KIND, varlen.KIND,
+    interleaved.KIND,
 )  # fmt: skip
 MESSES: dict[str, MessKind] = {kind.name: kind for kind in KINDS}
 AFTER_FAULTS = ("partial",)  # who may be missing depends on who is to blame

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.oracle.finish import evaluate
 from benchmarks.oracle.mess.kind import MessKind, with_mess
-from benchmarks.oracle.rank import Program, Rank
 from benchmarks.oracle.spec import Mess, Scenario
-from benchmarks.oracle.step import copy_in, forward_operators, head_forward, item
 from benchmarks.oracle.world import LAST, Once, World
 
 MOST_BATCHES = 8
@@ -25,17 +24,7 @@ def world(world: World, mess: Mess) -> None:
     """`strength` batches are validated."""
     place = mess.detail["place"]
     key = place if isinstance(place, str) else int(place)
-    world.once.setdefault(key, []).append(Once(end=lambda rank: validate(rank, int(mess.strength))))
-
-
-def validate(rank: Rank, batches: int) -> Program:
-    """`model.eval()` and forward passes, then the accuracy is read."""
-    for _ in range(batches):
-        yield from copy_in(rank)
-        for layer in range(rank.world.model.layers):
-            forward_operators(rank, layer)
-        head_forward(rank)
-    yield from item(rank)
+    world.once.setdefault(key, []).append(Once(end=lambda rank: evaluate(rank, int(mess.strength))))
 
 
 KIND = MessKind("val", "a validation loop at the end of one step", add, world, once=True)

@@ -1,0 +1,106 @@
+"""What the rarer faults do, and their remedies: stalls inside calls, preprocessing, hot shards, evaluation on one rank,
+FSDP units and prefetching, a slow link of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.oracle.draws import generator
+from benchmarks.oracle.spec import Fault
+from benchmarks.oracle.world import World
+
+Effect = Callable[[World, Fault], None]
+STALLED_OPERATORS = 60  # stalls fall on the first of a step's operators; every model has as many
+FINDINGS = {
+    "input.preprocessing": "input.starved",
+    "imbalance.hot_expert": "straggler.imbalance",
+    "imbalance.hot_table": "straggler.imbalance",
+    "host.evaluation": "host.checkpoint",
+    "fsdp.nested": "comm.latency_bound",
+    "fsdp.no_prefetch": "comm.no_overlap",
+    "pipeline.slow_link": "comm.slow_link",
+}
+ACCEPTABLE = {
+    "host.stalled": ("host.stalled", "straggler.host", "straggler.imbalance"),
+    "input.preprocessing": ("input.starved", "host.script"),
+    "imbalance.hot_expert": ("straggler.imbalance", "straggler.compute", "input.unsharded"),
+    "imbalance.hot_table": ("straggler.imbalance", "straggler.compute", "input.unsharded"),
+    "host.evaluation": (
+        "host.checkpoint", "straggler.imbalance", "straggler.host", "straggler.unexplained", "host.script",
+    ),
+    "fsdp.nested": ("comm.latency_bound", "comm.sharding"),
+    "fsdp.no_prefetch": ("comm.no_overlap", "comm.sharding"),
+    "pipeline.slow_link": ("comm.slow_link",),
+}  # fmt: skip
+
+
+def stalled_calls(world: World, fault: Fault) -> None:
+    """`strength` microseconds a step in a few stalls inside calls, at moments that differ between ranks and steps."""
+    pieces = int(float(fault.detail.get("pieces", 3)))
+    for rank in fault.ranks or range(world.size):
+        for step in range(world.steps):
+            draw = generator(world.seed, "stalled", rank, step)
+            operators = draw.choice(STALLED_OPERATORS, pieces, replace=False)
+            sizes = draw.uniform(0.4, 1.6, pieces) * fault.strength / pieces
+            world.call_stalls[(rank, step)] = [(1 + int(o), float(us)) for o, us in zip(operators, sizes, strict=True)]
+
+
+def preprocessing(world: World, fault: Fault) -> None:
+    """Batches are prepared in the training process."""
+    world.preprocess_us = fault.strength
+
+
+def hot_shard(world: World, fault: Fault) -> None:
+    """Some ranks' expert or table gets more tokens or rows."""
+    for rank in fault.ranks:
+        world.hot[rank] = 1.0 + fault.strength
+
+
+def evaluation(world: World, fault: Fault) -> None:
+    """One rank evaluates `strength` batches at the end of every `every`-th step."""
+    every = int(float(fault.detail.get("every", 2)))
+    for rank in fault.ranks:
+        for step in range(every - 1, world.steps, every):
+            world.evaluations[(rank, step)] = max(1, int(fault.strength))
+
+
+def nested_units(world: World, fault: Fault) -> None:
+    """Every layer is wrapped in several units, and a collective has `strength` latency."""
+    nested_remedied(world, fault)
+    world.set_parallel(units=int(float(fault.detail.get("units", 4))))
+
+
+def nested_remedied(world: World, fault: Fault) -> None:
+    """The same latency with a unit per layer."""
+    world.set_cluster(intra_alpha_us=fault.strength, inter_alpha_us=fault.strength)
+
+
+def no_prefetch(world: World, fault: Fault) -> None:
+    """All-gathers start when their layer needs them, over links `strength` times slower."""
+    prefetch_again(world, fault)
+    world.set_parallel(prefetch=False)
+
+
+def prefetch_again(world: World, fault: Fault) -> None:
+    """The same links with prefetching."""
+    cluster = world.cluster
+    world.set_cluster(intra_gbps=cluster.intra_gbps / fault.strength, inter_gbps=cluster.inter_gbps / fault.strength)
+
+
+def slow_stage_link(world: World, fault: Fault) -> None:
+    """Messages between two neighbours of a pipeline take longer."""
+    low, high = sorted(fault.ranks)
+    world.pair_scale[(low, high)] = 1.0 + fault.strength
+
+
+EFFECTS: dict[str, Effect] = {
+    "host.stalled": stalled_calls,
+    "input.preprocessing": preprocessing,
+    "imbalance.hot_expert": hot_shard,
+    "imbalance.hot_table": hot_shard,
+    "host.evaluation": evaluation,
+    "fsdp.nested": nested_units,
+    "fsdp.no_prefetch": no_prefetch,
+    "pipeline.slow_link": slow_stage_link,
+}
+REMEDIES: dict[str, Effect] = {"fsdp.nested": nested_remedied, "fsdp.no_prefetch": prefetch_again}

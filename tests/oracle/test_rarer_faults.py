@@ -1,0 +1,104 @@
+"""The rarer faults: each is in the files as it should be, and costs what the label says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
+
+from benchmarks.oracle.faults import EFFECTS, build
+from benchmarks.oracle.kineto import TraceWriter
+from benchmarks.oracle.labels import label
+from benchmarks.oracle.rarer_faults import FINDINGS
+from benchmarks.oracle.rarer_kinds import RARER_KINDS
+from benchmarks.oracle.simulate import Run, simulate
+from benchmarks.oracle.small_runs import fault, small_run
+from benchmarks.oracle.spec import Model, Parallel
+
+MODEL = Model(layers=2, params_per_layer=3_000_000)
+FSDP = Parallel("fsdp", dp=3)
+PIPELINE = Parallel("pp", dp=1, pp=3, microbatches=6)
+
+
+def model(arch: str) -> Model:
+    return Model(arch=arch, layers=2, params_per_layer=3_000_000)
+
+
+def run_of(finding: str, strength: float, *ranks: int, parallel: Parallel | None = None, model: Model = MODEL) -> Run:
+    """A run of three ranks with one fault."""
+    one = fault(finding, strength, *ranks)
+    return simulate(small_run(one, ranks=3, steps=4, model=model, loader_us=9_000.0, parallel=parallel))
+
+
+RUNS = {
+    "host.stalled": lambda: run_of("host.stalled", 9e3),
+    "input.preprocessing": lambda: run_of("input.preprocessing", 8e3),
+    "imbalance.hot_expert": lambda: run_of("imbalance.hot_expert", 2.0, 1, model=model("moe")),
+    "imbalance.hot_table": lambda: run_of("imbalance.hot_table", 3.0, 2, model=model("dlrm")),
+    "host.evaluation": lambda: run_of("host.evaluation", 2.0, 0),
+    "fsdp.nested": lambda: run_of("fsdp.nested", 1500.0, parallel=FSDP),
+    "fsdp.no_prefetch": lambda: run_of("fsdp.no_prefetch", 60.0, parallel=FSDP),
+    "pipeline.slow_link": lambda: run_of("pipeline.slow_link", 900.0, 0, 1, parallel=PIPELINE),
+}
+
+
+@cache
+def simulated(name: str) -> Run:
+    return RUNS[name]()
+
+
+def events(name: str, rank: int = 0) -> list[dict[str, Any]]:
+    run = simulated(name)
+    return [e for e in json.loads(TraceWriter(run, run.ranks[rank]).text())["traceEvents"] if e["ph"] == "X"]
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+def test_the_fault_costs_what_the_label_says(name: str) -> None:
+    run = simulated(name)
+    found = label(run)
+    (truth,) = found["faults"]
+    healthy = simulate(run.scenario, build(run.scenario, frozenset([0])), recording=False).step_us()
+    assert truth["id"] == FINDINGS.get(name, name) == truth["acceptable_ids"][0]
+    assert truth["counterfactual_step_us"] == pytest.approx(healthy, abs=0.01) and truth["share"] > 0.03
+    assert truth["culprit_ranks"] in truth["acceptable_culprits"] and found["expected_bound"]
+    job = found["ledger"]["job"]
+    assert sum(us for cause, us in job.items() if cause != "wall_us") == pytest.approx(job["wall_us"], abs=0.2)
+
+
+def test_every_rarer_kind_has_its_effect() -> None:
+    assert set(RUNS) <= set(EFFECTS) and set(RUNS) <= set(RARER_KINDS)
+
+
+def test_stalls_are_inside_calls() -> None:
+    assert max(e["dur"] for e in events("host.stalled") if e["name"].startswith(("aten::layer_norm", "aten::linear",
+               "aten::add", "aten::gelu", "autograd"))) > 800.0  # fmt: skip
+
+
+def test_preprocessing_is_on_the_host_before_the_copy() -> None:
+    assert sum(e["dur"] for e in events("input.preprocessing") if e["name"].startswith("aten::_upsample")) > 4e3
+    assert label(simulated("input.preprocessing"))["ledger"]["job"]["dataloader"] > 6e3
+
+
+def test_the_hot_rank_has_longer_kernels_and_larger_shapes() -> None:
+    for name, rank in (("imbalance.hot_expert", 1), ("imbalance.hot_table", 2)):
+        book = label(simulated(name))["ledger"]["per_rank"]
+        assert book[str(rank)]["compute"] > 1.1 * book["0"]["compute"]
+        assert any(e["name"] == "c10d::alltoall_base_" for e in events(name))
+
+
+def test_one_rank_evaluates_and_the_others_wait() -> None:
+    book = label(simulated("host.evaluation"))["ledger"]["per_rank"]
+    assert book["1"]["comm_wait"] > 0.05 * book["1"]["wall_us"] > book["0"]["comm_wait"]
+
+
+def test_nested_units_gather_more_often_and_missing_prefetch_exposes_it() -> None:
+    count = {name: sum("AllGather" in e["name"] for e in events(name) if e["cat"] == "kernel")
+             for name in ("fsdp.nested", "fsdp.no_prefetch")}  # fmt: skip
+    assert count["fsdp.nested"] > 2 * count["fsdp.no_prefetch"] > 0
+    assert label(simulated("fsdp.no_prefetch"))["ledger"]["job"]["comm_transfer"] > 500.0

@@ -16,6 +16,7 @@ from ddprof.tables import NULL, Array
 # us * 1000 instead would not: above 2**42 us the product is rounded to half ns first, and then to the wrong side.
 EXACT_FLOAT_US = float(2**43)
 MAX_NS = 2**62  # year 2116 as unix time; what lies beyond is overflow, not a time
+_MAX_US = MAX_NS // 1000
 # The largest rank that a file is believed to state: ten times the accelerators of the largest clusters announced (some
 # 100,000). What lies beyond is damage, or meant to make a list as long as it says.
 LARGEST_RANK = 2**20
@@ -59,9 +60,9 @@ def _floats(values: list[Any]) -> Array | None:
 
 
 def _whole_us(values: Array) -> Array:
-    limit = MAX_NS // 1000
-    if len(values) and (values.max() >= limit or values.min() <= -limit):
-        return np.where(np.abs(values) < limit, values * 1000, NULL)
+    if len(values) and (values.max() >= _MAX_US or values.min() <= -_MAX_US):
+        usable = (values < _MAX_US) & (values > -_MAX_US)
+        return np.where(usable, np.where(usable, values, 0) * 1000, NULL)
     return values * 1000
 
 
@@ -75,11 +76,12 @@ def _one_ns(value: Any) -> int:
     if value is None or isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return NULL
     try:
-        exact = Decimal(str(value)) * 1000
-        ns = int(exact.to_integral_value()) if exact.is_finite() else NULL
+        us = Decimal(str(value))
     except InvalidOperation:
         return NULL
-    return ns if abs(ns) < MAX_NS else NULL
+    if not us.is_finite() or not -_MAX_US < us < _MAX_US:  # before any arithmetic: 1e999999999 has as many digits
+        return NULL
+    return int((us * 1000).to_integral_value())
 
 
 def one_rank(value: Any) -> int | None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
 
 import msgspec
 
-from ddprof.readers.json_text.salvage import Salvage, salvage_events
+from ddprof.readers.json_text.salvage import Salvage, Salvager
 from ddprof.readers.json_text.scanned import Block, Scanner
 from ddprof.readers.json_text.trace_event import Event, event_from_json
 
 _LIST = list[Event | None]
+_ONE = msgspec.json.Decoder(Event, float_hook=Decimal)
+
+
+def _one_event(text: bytes) -> Event | None:
+    """An event; None where the text is another object. Raises msgspec.DecodeError or UnicodeDecodeError."""
+    event = _ONE.decode(text)
+    return event if event.ph or event.ts is not None else None
 
 
 class Decoder:
@@ -25,6 +30,7 @@ class Decoder:
         self._fast = msgspec.json.Decoder(_LIST)
         self._exact = msgspec.json.Decoder(_LIST, float_hook=Decimal)
         self._scanner = scanner
+        self._salvager: Salvager[Event | None] = Salvager(_one_event, event_from_json)
         self.exact = False
         self.text = b""
 
@@ -40,7 +46,6 @@ class Decoder:
         self.exact = True
         return self._exact.decode(self.text)
 
-    def salvage(self, text: bytes) -> Salvage[Event | None]:
-        """The sound events of damaged text."""
-        accept: Callable[[Any], Event | None] = event_from_json
-        return salvage_events(text, accept)
+    def salvage(self, text: bytes, is_last: bool) -> Salvage[Event | None]:
+        """The sound events of damaged text; `is_last`: nothing follows it."""
+        return self._salvager(text, is_last)

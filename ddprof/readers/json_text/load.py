@@ -9,8 +9,10 @@ import msgspec
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.files.streams import open_blocks
-from ddprof.readers.json_text.salvage import Salvage, salvage_events
+from ddprof.readers.json_text.salvage import Salvager
 from ddprof.readers.json_text.stream import EventStream
+
+_MARKS = {"ph", "ts", "type", "recordType"}  # of Chrome's format, and of NCCL's logs
 
 
 def load_events(path: str, member: str | None = None) -> list[Any]:
@@ -19,16 +21,19 @@ def load_events(path: str, member: str | None = None) -> list[Any]:
     Raises NoUsableInput where there is no list of events.
     """
     decoder = msgspec.json.Decoder(list[Any], float_hook=Decimal)
-
-    def salvage(text: bytes) -> Salvage[Any]:
-        return salvage_events(text, lambda value: value)
-
+    one = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
+    salvage: Salvager[dict[str, Any]] = Salvager(lambda text: _event(one.decode(text)), _event)
     with open_blocks(path, member) as blocks:
         stream: EventStream[list[Any], Any] = EventStream(iter(blocks), decoder.decode, salvage)
         try:
             return [event for batch in stream for event in batch]
         except NoUsableInput as error:
             raise NoUsableInput(f"{path}: {error}") from error
+
+
+def _event(value: dict[str, Any]) -> dict[str, Any] | None:
+    """What a damaged text holds is an event if it says when it was, or what it is."""
+    return value if value.keys() & _MARKS else None
 
 
 def argument(event: dict[str, Any], name: str) -> Any:

@@ -1,67 +1,112 @@
-"""Getting what is sound out of event text that the strict decoder rejects."""
+"""Getting what is sound out of event text that the strict decoder rejects, in time linear in the text."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
+from ddprof.readers.json_text.ending import end_between, end_of_text
+from ddprof.readers.json_text.lenient import lenient_object
+from ddprof.readers.json_text.objects import find_object
+
 T = TypeVar("T")
-_PARSER = json.JSONDecoder(strict=False, parse_float=Decimal)  # exact; allows NaN, Infinity and control characters
-_GLUE = re.compile(r"[\s,]*")
+_START = re.compile(rb'\{(?=\s*["}])')
+_GLUE = re.compile(rb"\s*,?\s*")
+# Pieces of one file that are no events, before the rest of its damaged text is given up: some seconds of looking.
+MOST_PIECES = 200_000
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Salvage(Generic[T]):
-    """Events found; spans [start, end) of text that belongs to none; whether bytes that are not UTF-8 were
-    replaced; and the
-    offset just after the last event."""
+    """Events found, and spans [start, end) of text that belongs to none; offsets are those of the text.
 
-    events: list[T]
-    lost: list[tuple[int, int]]
-    replaced_bytes: bool
-    last_end: int
-
-
-def salvage_events(text: bytes, accept: Callable[[Any], T | None]) -> Salvage[T]:
-    """Every complete object in `text` that `accept` takes for an event.
-
-    It returns None for others, such as stray arguments. Offsets are those of the bytes. An incomplete tail counts as
-    lost; closing brackets and commas do not.
+    `mended`: events that are kept without a value that is no JSON, or of the wrong type; `replaced`: events with bytes
+    that are not UTF-8. `end`: what lies beyond was not looked at, as it is the event list's end (`close`, its bracket)
+    or the beginning of an event that goes on.
     """
-    chars = text.decode("latin-1")  # one character per byte, so that offsets are those of the bytes
-    events: list[T] = []
-    lost: list[tuple[int, int]] = []
-    good_end = at = 0
-    while (start := chars.find("{", at)) >= 0:
-        event, end = _event_at(chars, start, accept)
+
+    events: list[T] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    mended: int = 0
+    replaced: int = 0
+    end: int = 0
+    close: int | None = None
+
+
+class Salvager(Generic[T]):
+    """Finds the events of damaged text. `strict` decodes one and raises msgspec errors; `typed` makes one of a JSON
+    object of any shape, or None of an object that is no event, such as stray arguments."""
+
+    def __init__(self, strict: Callable[[bytes], T | None], typed: Callable[[dict[str, Any]], T | None]) -> None:
+        self._strict, self._typed = strict, typed
+        self._pieces = 0
+
+    def __call__(self, text: bytes, is_last: bool) -> Salvage[T]:
+        """All events of `text`, which begins between two of them or inside one.
+
+        Where `is_last`, nothing follows: an event that is not whole is lost. Else it is left for the next text.
+        """
+        saved: Salvage[T] = Salvage()
+        at = seen = 0  # behind what was taken for an object, and from where on the end of the list is looked for
+        last_object = 0
+        while (start := _START.search(text, at)) is not None:
+            saved.close = end_between(text, saved.end, seen, start.start())
+            if saved.close is not None:
+                break
+            found = find_object(text, start.start())
+            if found.is_open and not is_last:
+                self._skipped(saved, text, found.start)
+                return saved
+            if self._pieces > MOST_PIECES:
+                break
+            at, seen = found.end, found.start
+            last_object = found.end if found.is_whole else last_object
+            if found.is_whole and self._keep(saved, text, found.start, found.end):
+                seen = found.end
+                continue
+            self._pieces += 1
+            for begin, end in found.inner:
+                self._keep(saved, text, begin, end)
+        if saved.close is None and is_last:
+            saved.close = end_of_text(text, saved.end, last_object, seen)
+        if saved.close is not None or is_last or self._pieces > MOST_PIECES:
+            self._skipped(saved, text, len(text) if saved.close is None else saved.close)
+        return saved
+
+    def _keep(self, saved: Salvage[T], text: bytes, start: int, end: int) -> bool:
+        """Add the event that an object is, if it is one."""
+        content = text[start:end]
+        try:
+            event = self._strict(content)
+        except _REFUSED:
+            event = self._mended(saved, content)
         if event is None:
-            at = start + 1
-            continue
-        if _GLUE.fullmatch(chars, good_end, start) is None:
-            lost.append((good_end, start))
-        events.append(event)
-        good_end = at = end
-    if chars[good_end:].strip(" \t\r\n,]}"):
-        lost.append((good_end, len(chars)))
-    return Salvage(events, lost, _is_not_utf8(text), good_end)
+            return False
+        self._skipped(saved, text, start)
+        saved.events.append(event)
+        saved.end = end
+        return True
 
+    def _mended(self, saved: Salvage[T], content: bytes) -> T | None:
+        try:
+            value, is_replaced = lenient_object(content)
+        except ValueError:
+            return None
+        event = self._typed(value)
+        if event is not None:
+            saved.replaced += is_replaced
+            saved.mended += not is_replaced
+        return event
 
-def _event_at(chars: str, start: int, accept: Callable[[Any], T | None]) -> tuple[T | None, int]:
-    try:
-        _, end = _PARSER.raw_decode(chars, start)
-        value = _PARSER.decode(chars[start:end].encode("latin-1").decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None, start
-    return accept(value), end
-
-
-def _is_not_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        return error.end < len(text) - 4  # a character cut in half at the very end is truncation, not encoding
-    return False
+    @staticmethod
+    def _skipped(saved: Salvage[T], text: bytes, until: int) -> None:
+        """What lies between the last event and `until` is lost, unless it only divides two events."""
+        glue = _GLUE.match(text, saved.end, until)
+        if glue is None or glue.end() < until:
+            saved.lost.append((saved.end, until))
+        saved.end = until

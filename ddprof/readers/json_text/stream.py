@@ -9,44 +9,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import msgspec
 
 from ddprof.errors import NoUsableInput
+from ddprof.readers.json_text.damage import Damage
+from ddprof.readers.json_text.ending import is_list_end
 from ddprof.readers.json_text.salvage import Salvage
-from ddprof.readers.json_text.structure import Structure, structure
+from ddprof.readers.json_text.start import Beginning, Start, TextLayout
+from ddprof.readers.json_text.structure import structure
 
 B = TypeVar("B", bound=Sized)  # what a block decodes to
 T = TypeVar("T")  # an event
-MAX_EVENT_BYTES = 64 << 20  # beyond this without an event boundary the text is not a list of events
-MAX_OPEN_BYTES = 16 << 20  # beyond this an event that does not end is taken for damage
-MAX_HEADER_BYTES = 512 << 20
+# Beyond this many bytes text that does not end between two events is taken for damage: a hundred times the longest
+# event of a real trace.
+MAX_EVENT_BYTES = 16 << 20
+MAX_FOOTER_BYTES = 4 << 20  # kept of the values behind the list: real ones are some KB, group lists of large jobs 1 MB
+_FOOTER_END_BYTES = 1 << 16  # of a longer footer the end is kept too: the clock base may stand there
+_TRIES = 16  # braces from the end of a buffer before all of it is searched for a boundary
 _SPACE = b" \t\r\n"
-_BOM = b"\xef\xbb\xbf"
-_KEY = b'"traceEvents"'
 _LINE_BOUNDARY = re.compile(rb"\}[ \t\r]*\n\s*\{")
-_FOOTER = re.compile(rb"\s*,?\s*\]")
-_BAD = (msgspec.DecodeError, UnicodeDecodeError)
-
-
-@dataclass
-class Damage:
-    """What could not be read: where the first defect is, and how much text was given up."""
-
-    first_offset: int | None = None
-    lost_bytes: int = 0
-    spots: int = 0
-    truncated: bool = False
-    replaced_bytes: bool = False
-
-    def add(self, offset: int, lost_bytes: int) -> None:
-        """Record one spot of `lost_bytes` unreadable bytes at `offset` of the unpacked text."""
-        if self.first_offset is None:
-            self.first_offset = offset
-        self.lost_bytes += lost_bytes
-        self.spots += 1
+_BOUNDARY = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\{")
+_BOUNDARY_END = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\Z")
+_BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass
@@ -54,13 +41,13 @@ class EventStream(Generic[B, T]):
     """Decodes the events of a trace, block by block.
 
     `decode` parses a JSON list, to a list or whatever else has a length, and raises msgspec errors; `salvage` gets what
-    it can out of text that `decode` rejects. After iteration, `header` and `footer` hold the text around the list,
-    `damage` what was lost.
+    it can out of text that `decode` rejects (and is told whether nothing follows that text). After iteration, `header`
+    and `footer` hold the text around the list, `damage` what was lost.
     """
 
     chunks: Iterator[bytes]
     decode: Callable[[bytes], B]
-    salvage: Callable[[bytes], Salvage[T]]
+    salvage: Callable[[bytes, bool], Salvage[T]]
     header: bytes = b""
     footer: bytes = b""
     damage: Damage = field(default_factory=Damage)
@@ -68,6 +55,17 @@ class EventStream(Generic[B, T]):
     _offset: int = 0
 
     def __iter__(self) -> Iterator[B | list[T]]:
+        self.chunks = self._counted(self.chunks)
+        for batch in self._batches():
+            self.damage.kept_events += len(batch)
+            yield batch
+
+    def _counted(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.damage.seen_bytes += len(chunk)
+            yield chunk
+
+    def _batches(self) -> Iterator[B | list[T]]:
         buffer, tried = self._find_events(), 0
         for chunk in self.chunks:
             quick = self._quick(buffer, chunk) if not tried else None
@@ -76,16 +74,10 @@ class EventStream(Generic[B, T]):
                 yield batch
                 continue
             buffer += chunk
-            if len(buffer) < 2 * tried:
+            if len(buffer) < min(2 * tried, MAX_EVENT_BYTES):
                 continue  # doubling, so that one long event is looked at a bounded number of times
-            cut = last_boundary(buffer)
-            if cut is None:
-                if len(buffer) > MAX_EVENT_BYTES:
-                    raise NoUsableInput("no event boundary within 64 MB: not a list of trace events")
-                tried = len(buffer)
-                continue
             before = len(buffer)
-            events, buffer, done = self._batch(buffer, cut)
+            events, buffer, done = self._batch(buffer)
             tried = before if len(buffer) == before else 0
             if events:
                 yield events
@@ -109,38 +101,22 @@ class EventStream(Generic[B, T]):
 
     def _find_events(self) -> bytes:
         """Read up to the first event; sets `header`. Returns the text after the opening bracket."""
-        buffer, checked = b"", 0
+        beginning, found = Beginning(), None
         for chunk in self.chunks:
-            buffer += chunk
-            buffer = buffer.removeprefix(_BOM).lstrip(_SPACE)  # every time: a chunk may end inside the mark
-            if len(buffer) < 2 * checked and len(buffer) < MAX_HEADER_BYTES:
-                continue  # doubling, so that a long header is scanned a bounded number of times
-            checked = len(buffer)
-            found = self._try_start(buffer)
+            found = beginning.add(chunk, False)
             if found is not None:
-                return found
-        found = self._try_start(buffer)
-        if found is None:
-            raise NoUsableInput(_not_a_trace(buffer))
-        return found
-
-    def _try_start(self, buffer: bytes) -> bytes | None:
-        if buffer.startswith(b"["):
-            self.is_list_root = True
-            self._offset = 1
-            return buffer[1:]
-        if not buffer.startswith(b"{"):
-            return None
-        shape = structure(buffer)
-        start = _events_start(buffer, shape)
-        if start is not None:
-            self.header = buffer[:start]
-            self._offset = start
-            return buffer[start:]
-        end = shape.first_end()
-        if end is not None and buffer[end:].lstrip(_SPACE).startswith(b"{"):
-            return self._as_lines(buffer)
-        return None
+                break
+        found = found or beginning.add(b"", True) or Start(TextLayout.NONE)
+        text = bytes(beginning.text)
+        if found.layout == TextLayout.NONE:
+            raise NoUsableInput(_not_a_trace(text))
+        if found.layout == TextLayout.LINES:
+            return self._as_lines(text)
+        self.is_list_root = found.layout == TextLayout.LIST and not found.is_guessed
+        self.damage.is_start_guessed = found.is_guessed
+        self.header = b"" if self.is_list_root else text[: found.offset]
+        self._offset = found.offset
+        return text[found.offset :]
 
     def _as_lines(self, buffer: bytes) -> bytes:
         """One event a line: insert the commas, so that the rest sees one list."""
@@ -148,48 +124,44 @@ class EventStream(Generic[B, T]):
         self.chunks = _lines_to_list(_chain(buffer, self.chunks))
         return b""
 
-    def _batch(self, buffer: bytes, cut: int) -> tuple[B | list[T], bytes, bool]:
-        """Decode up to `cut`: the events, the rest of the buffer, and whether the list has ended."""
-        try:
-            batch = self.decode(b"".join((b"[", memoryview(buffer)[:cut], b"]")))
-        except _BAD:
-            return self._careful(buffer, cut)
-        return batch, self._advance(buffer, cut), False
-
-    def _careful(self, buffer: bytes, cut: int) -> tuple[B | list[T], bytes, bool]:
-        """The guess was wrong, the list ends here, an event is odd, or the text is damaged."""
+    def _batch(self, buffer: bytes) -> tuple[B | list[T], bytes, bool]:
+        """Decode what is whole: the events, the rest of the buffer, and whether the list has ended."""
+        cut = last_boundary(buffer)
+        if cut is None and len(buffer) < MAX_EVENT_BYTES:
+            return [], buffer, False  # more text is needed
+        batch = self._decoded(buffer[:cut]) if cut is not None else None
+        if batch is not None:
+            return batch, self._advance(buffer, cut), False
+        # The guess was wrong, the list ends here, an event is odd, or the text is damaged.
         shape = structure(buffer)
         close, last_end = shape.close(), shape.last_end()
-        if close is None and last_end is None and len(buffer) < MAX_OPEN_BYTES:
-            return [], buffer, False  # the boundary is inside an event that goes on: more text is needed
-        for end in (close, last_end):
-            if end is None:
-                continue
-            batch = self._sound(buffer[:end])
+        if close is not None and is_list_end(buffer, close, False):
+            batch = self._decoded(buffer[:close])
             if batch is not None:
-                rest = buffer[end:] if end == close else self._advance(buffer, end)
-                return batch, rest, end == close
-        saved = self.salvage(buffer[:cut])
-        self._record(saved)
-        return saved.events, self._advance(buffer, cut), False
+                return batch, self._advance(buffer, close), True
+        batch = self._decoded(buffer[:last_end]) if last_end is not None else None
+        if batch is not None:
+            return batch, self._advance(buffer, last_end), False
+        return self._salvaged(buffer, False)
 
-    def _sound(self, text: bytes) -> B | list[T] | None:
-        """The events of `text` if it is a list without damage (oddities of single events allowed), else None."""
+    def _decoded(self, text: bytes) -> B | None:
         try:
             return self.decode(b"".join((b"[", text, b"]")))
         except _BAD:
-            saved = self.salvage(text)
-        if saved.lost:
             return None
-        self.damage.replaced_bytes |= saved.replaced_bytes
-        return saved.events
 
-    def _record(self, saved: Salvage[T]) -> None:
-        self.damage.replaced_bytes |= saved.replaced_bytes
+    def _salvaged(self, buffer: bytes, is_last: bool) -> tuple[list[T], bytes, bool]:
+        """The sound events of damaged text, what is left of it, and whether the list has ended."""
+        saved = self.salvage(buffer, is_last)
+        if saved.end == 0 and saved.close is None and len(buffer) >= MAX_EVENT_BYTES:
+            saved = self.salvage(buffer, True)
+        self.damage.replaced += saved.replaced
+        self.damage.mended += saved.mended
         for start, end in saved.lost:
-            self.damage.add(self._offset + start, end - start)
+            self.damage.add(self._offset + start, buffer[start:end])
+        return saved.events, self._advance(buffer, saved.end), saved.close is not None
 
-    def _advance(self, buffer: bytes, cut: int) -> bytes:
+    def _advance(self, buffer: bytes, cut: int | None) -> bytes:
         rest = _after_comma(buffer[cut:])
         self._offset += len(buffer) - len(rest)
         return rest
@@ -197,27 +169,43 @@ class EventStream(Generic[B, T]):
     def _finish(self, buffer: bytes) -> Iterator[B | list[T]]:
         """The file has ended: the rest should be the last events, the closing bracket and the footer."""
         close = structure(buffer).close()
-        if close is not None:
-            batch = self._sound(buffer[:close])
+        if close is not None and is_list_end(buffer, close, True):
+            batch = self._decoded(buffer[:close])
             if batch is not None:
-                self.footer = buffer[close + 1 :]
                 yield batch
+                self._collect_footer(self._advance(buffer, close))
                 return
         if not buffer.strip(_SPACE):
             self.damage.truncated = not self.is_list_root  # a list may stay open: Chrome's format allows it
             return
-        saved = self.salvage(buffer)
-        found = _FOOTER.match(buffer, saved.last_end)
-        if found:
-            self.footer = buffer[found.end() :]
-            saved = replace(saved, lost=[span for span in saved.lost if span[0] < saved.last_end])
+        spots = self.damage.spots
+        events, rest, is_closed = self._salvaged(buffer, True)
+        yield events
+        if is_closed:
+            self._collect_footer(rest)
         else:
-            self.damage.truncated = not self.is_list_root or bool(saved.lost)
-        self._record(saved)
-        yield saved.events
+            self.damage.truncated = not self.is_list_root or self.damage.spots > spots
 
     def _collect_footer(self, rest: bytes) -> None:
-        self.footer = b"".join((rest[1:], *self.chunks))
+        """What lies behind the bracket that ends the list: the other values of the root, and nothing after them."""
+        footer = rest[1:]
+        for chunk in self.chunks:
+            footer += chunk
+            if len(footer) > MAX_FOOTER_BYTES:
+                break
+        close = -1 if self.is_list_root else structure(footer).close()
+        if close is None:
+            end = b""
+            for chunk in self.chunks:
+                end = (end + chunk)[-_FOOTER_END_BYTES:]
+            self.footer = footer + end
+            return
+        self.footer, behind = footer[: close + 1], footer[close + 1 :]
+        at = self._offset + close + 2
+        for text in _chain(behind, self.chunks):
+            if text.strip(_SPACE):
+                self.damage.add(at, text)
+            at += len(text)
 
 
 def _after_comma(text: bytes) -> bytes:
@@ -230,32 +218,15 @@ def last_boundary(buffer: bytes) -> int | None:
     None if there is none. A guess: it may be inside a string.
     """
     at = len(buffer)
-    while (at := buffer.rfind(b"{", 0, at)) > 0:
-        comma = _before(buffer, at)
-        if comma < 0 or buffer[comma] != 0x2C:
-            continue
-        end = _before(buffer, comma)
-        if end >= 0 and buffer[end] == 0x7D:
-            return end + 1
-    return None
-
-
-def _before(buffer: bytes, at: int) -> int:
-    at -= 1
-    while at >= 0 and buffer[at] in _SPACE:
-        at -= 1
-    return at
-
-
-def _events_start(buffer: bytes, shape: Structure) -> int | None:
-    at = -1
-    while (at := buffer.find(_KEY, at + 1)) >= 0:
-        if shape.depth_at(at) != 1 or not shape.opens_string(at):
-            continue
-        rest = buffer[at + len(_KEY) : at + len(_KEY) + 64].lstrip(_SPACE)
-        if rest.startswith(b":") and rest[1:].lstrip(_SPACE).startswith(b"["):
-            return buffer.index(b"[", at + len(_KEY)) + 1
-    return None
+    for _ in range(_TRIES):
+        at = buffer.rfind(b"{", 0, at)
+        if at <= 0:
+            return None
+        found = _BOUNDARY_END.search(buffer, max(at - 64, 0), at)
+        if found is not None:
+            return found.start() + 1
+    ends = [found.start() + 1 for found in _BOUNDARY.finditer(buffer, 0, at + 1)]
+    return ends[-1] if ends else None
 
 
 def _chain(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -268,7 +239,7 @@ def _lines_to_list(chunks: Iterator[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         text = held + chunk
         cut = text.rfind(b"\n")
-        cut = text.rfind(b"\n", 0, cut) if cut > 0 else cut  # keep a whole line back: its boundary may span two chunks
+        cut = text.rfind(b"}", 0, cut) if cut > 0 else cut  # kept back: a boundary may span two chunks
         if cut <= 0:
             held = text
             continue

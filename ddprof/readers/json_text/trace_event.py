@@ -6,6 +6,7 @@ accepts any JSON value, as vendors write numbers as strings; the columns check t
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -67,30 +68,32 @@ class Event(msgspec.Struct, gc=False):
 NO_ARGS = Args()
 
 
-def event_from_json(value: Any) -> Event | None:
-    """An event from a parsed JSON object of any shape; None if it is not an event (no "ph" and no "ts")."""
-    if not isinstance(value, dict) or not ("ph" in value or "ts" in value):
+def event_from_json(value: dict[str, Any]) -> Event | None:
+    """An event from a JSON object with members of any type, those of the wrong one left out; None if it is none
+    (no "ph" and no "ts")."""
+    if not ("ph" in value or "ts" in value):
         return None
     args = value.get("args")
     return Event(
-        ph=_text(value.get("ph")),
-        cat=_text(value.get("cat")),
-        name=_text(value.get("name")),
+        ph=as_text(value.get("ph")) or "",
+        cat=as_text(value.get("cat")) or "",
+        name=as_text(value.get("name")) or "",
         ts=value.get("ts"),
         dur=value.get("dur"),
-        pid=_identifier(value.get("pid")),
-        tid=_identifier(value.get("tid")),
+        pid=as_identifier(value.get("pid")),
+        tid=as_identifier(value.get("tid")),
         args=_args(args) if isinstance(args, dict) else None,
     )
 
 
 def _args(value: dict[str, Any]) -> Args:
-    raw = {key: msgspec.Raw(msgspec.json.encode(value[key])) for key in ("Input Dims", "Input type") if key in value}
-    rest = {key: item for key, item in value.items() if key not in raw}
-    args = msgspec.convert(rest, Args)
-    args.dims = raw.get("Input Dims", args.dims)
-    args.types = raw.get("Input type", args.types)
-    return args
+    given = {name: value[key] for name, key in _ARGUMENTS.items() if key in value}
+    raw = {name: msgspec.Raw(_json(given[name])) for name in _RAW if name in given}
+    return Args(**{**given, **raw})
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, default=str, separators=(",", ":")).encode()
 
 
 def as_text(value: Any) -> str | None:
@@ -98,9 +101,12 @@ def as_text(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool) else None
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+def as_identifier(value: Any) -> int | str | float | None:
+    """A process or thread as written; None for what cannot be one."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return value if isinstance(value, int | str | float) and not isinstance(value, bool) else None
 
 
-def _identifier(value: Any) -> int | str | float | None:
-    return value if value is None or isinstance(value, int | str | float) else str(value)
+_ARGUMENTS = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
+_RAW = ("dims", "types", "values")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from malformed import broken, healthy, issues
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.json_text.salvage import Salvage, salvage_events
+from ddprof.readers.json_text.salvage import Salvager
 from ddprof.readers.json_text.stream import EventStream
 
 
@@ -38,10 +38,11 @@ def stream(text: bytes, block: int) -> EventStream[list[Any], Any]:
     decoder = msgspec.json.Decoder(list[Any])
     chunks: Iterator[bytes] = (text[i : i + block] for i in range(0, len(text), block))
 
-    def salvage(damaged: bytes) -> Salvage[Any]:
-        return salvage_events(damaged, lambda v: v if isinstance(v, dict) and "ph" in v else None)
+    def typed(value: Any) -> Any:
+        return value if isinstance(value, dict) and "ph" in value else None
 
-    return EventStream(chunks, decoder.decode, salvage)
+    salvager: Salvager[Any] = Salvager(lambda one: typed(msgspec.json.decode(one)), typed)
+    return EventStream(chunks, decoder.decode, salvager)
 
 
 def read_all(text: bytes, block: int = 50) -> tuple[list[Any], EventStream[list[Any], Any]]:

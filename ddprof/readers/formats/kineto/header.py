@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from ddprof.model import Device
 from ddprof.readers.columns.numbers import LARGEST_RANK, one_int, one_rank
 from ddprof.tables import NULL
 
-_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:\s*')
 _PARSER = json.JSONDecoder(strict=False)
+# Beyond this many bytes values are looked up by name, so that no others become objects: the groups of ten thousand
+# ranks take 1 MB.
+_MOST_BYTES = 4 << 20
+_LONGEST_VALUE = 1 << 20  # bytes of one value, where values are looked up
+_SPELLINGS = 3  # how often a name is looked up: it may occur in other values before
 _KEPT = (
     *(
         "schemaVersion",
@@ -33,6 +38,7 @@ _KEPT = (
     ),
     *("hip_driver_version", "trace_id", "host_name", "ddprof"),
 )
+_USED = (*_KEPT, "distributedInfo", "deviceProperties", "baseTimeNanoseconds", "hostname", "INFO")
 _STOPPED_EARLY = re.compile(r"CUPTI stopped early\? = 1")
 
 
@@ -45,22 +51,25 @@ def parse_header(header: bytes, footer: bytes) -> tuple[dict[str, Any], bool]:
     if not header:
         return {}, True
     text = (header + b"]" + (footer.strip() or b"}")).decode("utf-8", "replace")
+    if len(text) > _MOST_BYTES:
+        return _used_values(text), bool(footer.strip())
     try:
         value = _PARSER.decode(text)
     except (ValueError, RecursionError):
-        return _sound_values(text), False
+        return _used_values(text), False
     return (value, bool(footer.strip())) if isinstance(value, dict) else ({}, False)
 
 
-def _sound_values(text: str) -> dict[str, Any]:
-    """Top-level values one by one, skipping what does not parse."""
+def _used_values(text: str) -> dict[str, Any]:
+    """The values that are used, each looked up by its name."""
     values: dict[str, Any] = {}
-    at = text.find("{") + 1
-    while (match := _KEY.search(text, at)) is not None:
-        try:
-            values[match[1]], at = _PARSER.raw_decode(text, match.end())
-        except (ValueError, RecursionError):
-            at = match.end()
+    for name in _USED:
+        for found in islice(re.finditer(rf'"{name}"\s*:\s*', text), _SPELLINGS):
+            try:
+                values[name], _ = _PARSER.raw_decode(text[found.end() : found.end() + _LONGEST_VALUE])
+                break
+            except (ValueError, RecursionError):
+                continue
     return values
 
 

@@ -20,9 +20,10 @@ from ddprof.readers.companions.workers import add_lanes, read_fetches, summary, 
 from ddprof.readers.files.names import host_in_name, rank_in_name
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.formats.kineto.header import Header, parse_header
+from ddprof.readers.json_text.damage import Damage
 from ddprof.readers.json_text.decoder import Decoder
 from ddprof.readers.json_text.scanned import Block
-from ddprof.readers.json_text.stream import Damage, EventStream
+from ddprof.readers.json_text.stream import EventStream
 from ddprof.readers.json_text.trace_event import Event
 from ddprof.readers.source import Source
 from ddprof.sidecar import Sidecar
@@ -172,23 +173,11 @@ def _damage_notes(label: str, damage: Damage, packing: str | None, whole: bool) 
     notes = []
     if packing:
         notes.append(HealthNote(f"{label}: {packing}", "events after that point are missing", "error"))
-    if damage.truncated:
-        where = f" after byte {damage.first_offset:,}" if damage.first_offset is not None else ""
-        notes.append(
-            HealthNote(f"{label}: the file ends inside the event list{where}", "later events are missing", "error")
-        )
-    elif not whole:
+    notes += damage.notes(label)
+    if damage.is_start_guessed or (not whole and not damage.truncated):
         notes.append(
             HealthNote(
                 f"{label}: the values around the event list are damaged", "identity and clock base may be missing"
             )
         )
-    spots = damage.spots - (1 if damage.truncated and damage.spots else 0)
-    if spots:
-        issue = (
-            f"{label}: damaged text at byte {damage.first_offset:,}: {damage.lost_bytes:,} bytes in {spots} places lost"
-        )
-        notes.append(HealthNote(issue, "the events in them are missing; all others are used", "error"))
-    if damage.replaced_bytes:
-        notes.append(HealthNote(f"{label}: bytes that are not UTF-8", "replaced in the names they are in", "info"))
     return notes

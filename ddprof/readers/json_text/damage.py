@@ -1,0 +1,85 @@
+"""What of a file's events could not be read, counted: how many, how much of the text, and from when."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ddprof.model import HealthNote
+
+_EVENT = re.compile(rb'"ph"\s*:')
+_TIME = re.compile(rb'"ts"\s*:\s*"?(-?\d{1,19}(?:\.\d{1,9})?)')
+_TEXT = re.compile(rb'[\w"]')  # what is lost without it are brackets and commas
+
+
+@dataclass
+class Damage:
+    """What could not be read, and what was kept in spite of a defect.
+
+    `lost_events` counts what is left of events in the text that was given up; events of which nothing is left cannot be
+    counted. `first_us`, `last_us`: their times as written. `mended`: events kept without a value that is no JSON or of
+    the wrong type. `is_start_guessed`: the text before the events does not say where they begin.
+    """
+
+    first_offset: int | None = None
+    lost_bytes: int = 0
+    lost_events: int = 0
+    first_us: float | None = None
+    last_us: float | None = None
+    spots: int = 0
+    truncated: bool = False
+    is_start_guessed: bool = False
+    replaced: int = 0
+    mended: int = 0
+    kept_events: int = 0
+    seen_bytes: int = 0
+    _lost_until: int = -1
+
+    def add(self, offset: int, text: bytes) -> None:
+        """Record one spot of unreadable text at `offset` of the unpacked file, or more of the last one."""
+        if self.first_offset is None:
+            self.first_offset = offset
+        self.lost_bytes += len(text)
+        self.spots += offset != self._lost_until
+        self._lost_until = offset + len(text)
+        if _TEXT.search(text) is not None:
+            self.lost_events += max(len(_EVENT.findall(text)), 1)
+        for found in _TIME.finditer(text):
+            us = float(found[1])
+            self.first_us = us if self.first_us is None else min(self.first_us, us)
+            self.last_us = us if self.last_us is None else max(self.last_us, us)
+
+    def notes(self, label: str) -> list[HealthNote]:
+        """What to say of it: one note on what is lost, and on what is missing or odd in what was kept."""
+        notes = []
+        if self.truncated:
+            where = f" after byte {self.first_offset:,}" if self.first_offset is not None and self.spots == 1 else ""
+            issue = f"{label}: the file ends inside the event list{where}"
+            notes.append(HealthNote(issue, "later events are missing", "error"))
+        if self.spots and not (self.truncated and self.spots == 1 and self.lost_events <= 1):
+            notes.append(self._lost(label))
+        if self.mended:
+            issue = f"{label}: {self.mended:,} events with a value that is no JSON or of the wrong type"
+            notes.append(HealthNote(issue, "kept without it", "info"))
+        if self.replaced:
+            issue = f"{label}: bytes that are not UTF-8 in {self.replaced:,} events"
+            notes.append(HealthNote(issue, "replaced in the names they are in", "info"))
+        return notes
+
+    def _lost(self, label: str) -> HealthNote:
+        places = "1 place" if self.spots == 1 else f"{self.spots:,} places"
+        issue = (
+            f"{label}: damaged text at byte {self.first_offset:,}: {self.lost_bytes:,} bytes in {places} lost "
+            f"({_share(self.lost_bytes, self.seen_bytes)} of the file)"
+        )
+        if not self.lost_events:
+            return HealthNote(issue, "no event is missing because of it")
+        share = _share(self.lost_events, self.lost_events + self.kept_events)
+        when = f", of times {self.first_us:.3f} to {self.last_us:.3f} us" if self.first_us is not None else ""
+        events = f"{self.lost_events:,} event{'s' if self.lost_events > 1 else ''}"
+        return HealthNote(issue, f"{events} ({share}) missing{when}; all others are used", "error")
+
+
+def _share(part: int, whole: int) -> str:
+    percent = 100 * part / max(whole, 1)
+    return f"{percent:.2g} %" if percent < 10 else f"{percent:.0f} %"

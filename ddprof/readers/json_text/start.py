@@ -1,0 +1,103 @@
+"""Where the list of events begins: behind the values of the root, or at the root itself, in text that grows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+
+from ddprof.readers.json_text.structure import structure
+
+# Beyond this many bytes a list that has not begun is not waited for: ten times the longest header of a real trace (the
+# groups of ten thousand ranks), and what a damaged header may hide.
+MAX_HEADER_BYTES = 32 << 20
+_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_LONGEST_KEY = 256  # bytes kept back, so that no key is cut in two
+_EVENT = re.compile(rb'\{(?=[^{}]{0,300}"ph"\s*:)')  # names and times before its phase take no more
+_SPACE = b" \t\r\n"
+_BOM = b"\xef\xbb\xbf"
+
+
+class TextLayout(Enum):
+    """A list in an object, a list, objects one a line, or neither of them."""
+
+    IN_OBJECT, LIST, LINES, NONE = auto(), auto(), auto(), auto()
+
+
+@dataclass(frozen=True)
+class Start:
+    """The layout of a file, and where in its text so far the first event may begin; `is_guessed` by how events look."""
+
+    layout: TextLayout
+    offset: int = 0
+    is_guessed: bool = False
+
+
+class Beginning:
+    """Looks for the start of the events in the first bytes of a file, each byte once."""
+
+    def __init__(self) -> None:
+        self.text = bytearray()
+        self._scanned = self._depth = 0
+        self._in_string = False
+        self._root_end: int | None = None
+
+    def add(self, chunk: bytes, is_last: bool) -> Start | None:
+        """What the text so far says; None where more of it is needed. `is_last`: there is no more."""
+        if not self._scanned:
+            chunk = bytes(self.text) + chunk  # a chunk may end inside the byte order mark
+            self.text = bytearray(chunk.removeprefix(_BOM).lstrip(_SPACE))
+        else:
+            self.text += chunk
+        if self.text.startswith(b"["):
+            return Start(TextLayout.LIST, 1)
+        if self.text.startswith(b"{"):
+            found = self._scan(is_last)
+            if found is not None:
+                return found
+        if is_last or len(self.text) > MAX_HEADER_BYTES or self._is_over():
+            return self._in_damage()
+        return None
+
+    def _is_over(self) -> bool:
+        """Whether the root is no object, or ended before any list began and something else follows it."""
+        if len(self.text) <= _LONGEST_KEY:
+            return False
+        if not self.text.startswith(b"{"):
+            return True
+        return self._root_end is not None and bool(self.text[self._root_end :].lstrip(_SPACE))
+
+    def _scan(self, is_last: bool) -> Start | None:
+        """Look at what is new: the key of the list at depth 1, or the end of the root with another object behind it."""
+        end = len(self.text) if is_last else max(len(self.text) - _LONGEST_KEY, self._scanned)
+        while end > self._scanned and self.text[end - 1] == 0x5C:
+            end -= 1  # a backslash and what it escapes stay together
+        if self._root_end is None and end > self._scanned:
+            opened = b'"' if self._in_string else b""
+            first = self._scanned - len(opened)
+            shape = structure(opened + bytes(self.text[self._scanned : end]))
+            for found in _KEY.finditer(self.text, self._scanned, min(len(self.text), end + _LONGEST_KEY)):
+                at = found.start() - first
+                if found.start() < end and shape.opens_string(at) and self._depth + shape.depth_at(at) == 1:
+                    return Start(TextLayout.IN_OBJECT, found.end())
+            ends = np.flatnonzero(self._depth + shape.depth <= 0)
+            if len(ends):
+                self._root_end = first + int(shape.brackets[ends[0]]) + 1
+            self._depth += int(shape.depth[-1]) if len(shape.depth) else 0
+            self._in_string = len(shape.quotes) % 2 == 1
+            self._scanned = end
+        if self._root_end is None:
+            return None
+        following = bytes(self.text[self._root_end :]).lstrip(_SPACE)
+        return Start(TextLayout.LINES) if following.startswith(b"{") else None
+
+    def _in_damage(self) -> Start:
+        """The list of a file whose header is damaged: behind its key, wherever that is, else at the first event."""
+        text = bytes(self.text)
+        found = _KEY.search(text)
+        if found is not None:
+            return Start(TextLayout.IN_OBJECT, found.end(), True)
+        event = _EVENT.search(text)
+        return Start(TextLayout.NONE) if event is None else Start(TextLayout.LIST, event.start(), True)

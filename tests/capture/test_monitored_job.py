@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from damage import DAMAGES, ring
 from runs import REPO, Captured, environment, ranks_of
 
 from ddprof.capture.launcher.live import LiveRank, read_ranks
@@ -56,3 +59,24 @@ def test_trigger_status_and_stop_on_a_running_job(tmp_path: Path) -> None:
     assert windows[0][0]["reason"] == "ddprof trigger"
     assert [sidecar["state"] for sidecar in run.sidecars] == ["stopped", "stopped"]
     assert all(sidecar["steps_total"] < 60 for sidecar in run.sidecars)
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_status_beside_damaged_rings(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    """Ranks whose rings can be read are shown; a ring that is none is no rank."""
+    ring(tmp_path / "rank0.h.1.0.ring")
+    ring(tmp_path / "rank1.h.2.0.ring", rank=1)
+    damage(tmp_path / "rank1.h.2.0.ring")
+    shown = CliRunner().invoke(status.command, [str(tmp_path), "--once"])
+    assert shown.exit_code == 0, shown.exception
+    ranks = 2 if damage is DAMAGES["unreadable"] and os.getuid() == 0 else 1
+    assert shown.output.startswith(f"{ranks} ranks of ")
+
+
+@pytest.mark.parametrize("name", ["file", "fifo", "loop", "n" * 300, "gone"])
+def test_status_of_what_is_no_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "loop").symlink_to("loop")
+    shown = CliRunner().invoke(status.command, [str(tmp_path / name)])
+    assert isinstance(shown.exception, NoUsableInput)

@@ -1,6 +1,6 @@
 """Damages files of a run folder while the job that writes them runs, and checks that the job never notices.
 
-    python benchmarks/capture_damage.py [--trials 100] [--seed 1] [--output benchmarks/results/capture_damage.json]
+    python benchmarks/capture_damage.py [--trials 100] [--job torch] [--seed 1] [--output RESULTS.json]
 
 Each trial starts a rank under `ddprof run` and, at a random moment, replaces some of its files (sidecar, step ring,
 manifest, request, counters, trace, flight recorder) by damaged ones: cut, scribbled, nonsense, nested deeply, a FIFO, a
@@ -27,8 +27,12 @@ sys.path.insert(0, str(REPO / "tests" / "capture"))
 
 from damage import DAMAGES  # noqa: E402
 
-SCRIPT = REPO / "tests" / "capture" / "scripts" / "loop.py"
-EXIT_CODE = 7  # of the job, where its training has ended well
+SCRIPTS = REPO / "tests" / "capture" / "scripts"
+JOBS = {  # both end with EXIT_CODE where all went well
+    "stand-in": f"exec {sys.executable} {SCRIPTS / 'stand_in.py'} 80",
+    "torch": f"{sys.executable} {SCRIPTS / 'loop.py'} --steps 40 --sleep 0.03 && exit 7; exit 99",
+}
+EXIT_CODE = 7
 TARGETS = (
     *(".sidecar.json", ".ring", "manifest.json", "control.json", ".counters.jsonl", ".pt.trace.json.gz", ".fr.json"),
     *(".workers.jsonl", ".sidecar.json.1.tmp", "manifest.other.1.json"),
@@ -37,9 +41,8 @@ STATUS_CODES = (0, 4)  # 4: no rank runs, as far as the rings tell
 TIMEOUT_S = 90
 
 
-def trial(out: Path, chooser: random.Random) -> dict[str, Any]:
+def trial(out: Path, chooser: random.Random, command: str) -> dict[str, Any]:
     """One job. The result says what went wrong, in `defects`."""
-    command = f"{sys.executable} {SCRIPT} --steps 40 --sleep 0.03 && exit {EXIT_CODE}; exit 99"
     options = ["--out", str(out), "--name", "damage", "--mode", chooser.choice(("monitor", "trace"))]
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "OMP_NUM_THREADS": "1"}
     job = subprocess.Popen(
@@ -101,16 +104,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--job", choices=JOBS, default="stand-in", help="what trains: torch, or what writes like it")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     chooser = random.Random(options.seed)
     results = []
     for index in range(options.trials):
         with tempfile.TemporaryDirectory() as out:
-            results.append(trial(Path(out), chooser))
+            results.append(trial(Path(out), chooser, JOBS[options.job]))
         print(index, json.dumps(results[-1]), flush=True)
     bad = [result for result in results if result["defects"]]
-    summary = {"trials": len(results), "seed": options.seed, "with_defects": len(bad), "defects": bad}
+    summary = {
+        "trials": len(results),
+        "seed": options.seed,
+        "job": options.job,
+        "with_defects": len(bad),
+        "defects": bad,
+    }
     print(json.dumps(summary, indent=1))
     if options.output:
         options.output.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")

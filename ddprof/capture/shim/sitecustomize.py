@@ -18,6 +18,7 @@ from types import ModuleType
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(os.path.dirname(_HERE))
+_OLDEST_PYTHON = (3, 10)  # as in pyproject.toml; the job may have another Python than we
 _SETTINGS = "/capture/shim/settings/"  # capture/files/config.py makes what stands behind it
 
 
@@ -28,6 +29,8 @@ def _start() -> None:
     if settings is None:
         return
     sys._ddprof_capture = settings  # type: ignore[attr-defined]
+    if sys.version_info < _OLDEST_PYTHON:
+        raise RuntimeError(f"Python {sys.version.split()[0]} is older than {'.'.join(map(str, _OLDEST_PYTHON))}")
     package = ModuleType("_ddprof")
     package.__path__ = [_PACKAGE]
     sys.modules["_ddprof"] = package

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from dataclasses import replace
 
 from ddprof.dashboard.assets import joined
 from ddprof.dashboard.exhibits.catalogue import Subject
-from ddprof.dashboard.onefile.names import further_names, written
+from ddprof.dashboard.onefile.names import redaction_of, written
 from ddprof.dashboard.onefile.sections import Edition, page_section, subjects
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
@@ -16,14 +14,13 @@ from ddprof.report import phrases
 from ddprof.report.html.markup import Markup, tag
 from ddprof.report.html.page import embedded, page
 from ddprof.report.json.contract import to_contract
-from ddprof.report.redact import Redaction
 
 _TIMELINE = ("timeline", "embedded")  # folders of scripts that only a file with events needs
 
 
-def render(opened: OpenRun, before: OpenRun | None = None, redact: bool = False) -> str:
-    """The file of a run; `before` is another run that it is compared with. `redact` hashes names, verdicts stay."""
-    edition = _redacted(opened, before) if redact else _edition(opened, before)
+def render(opened: OpenRun, before: OpenRun | None = None, key: bytes | None = None) -> str:
+    """The file of a run; `before` is another run that it is compared with. `key`: names are hashed, verdicts stay."""
+    edition = _edition(opened, before) if key is None else _redacted(opened, before, key)
     report = edition.view.opened.report
     shown = subjects(edition)
     sections = [page_section(edition, subject) for subject in shown]
@@ -53,12 +50,11 @@ def _comparison(opened: OpenRun, before: OpenRun | None) -> View | None:
     return None if before is None else View(before, {"against": "1"}, (before, opened))
 
 
-def _redacted(opened: OpenRun, before: OpenRun | None) -> Edition:
+def _redacted(opened: OpenRun, before: OpenRun | None, key: bytes) -> Edition:
     """Both runs with one key: a host that is in both has one hash."""
-    key = os.environ.get("DDPROF_REDACT_KEY", "").encode() or secrets.token_bytes(16)
-    redaction = Redaction(opened.report, key, further_names(opened))
+    redaction = redaction_of(opened, key)
     hidden = replace(opened, report=redaction.report())
-    other = replace(before, report=Redaction(before.report, key, further_names(before)).report()) if before else None
+    other = replace(before, report=redaction_of(before, key).report()) if before else None
     return Edition(
         View(hidden, {}, (hidden,)),
         _comparison(hidden, other),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, TypeVar
 
 from ddprof.dashboard.exhibits.host import LOADER_SETTINGS
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.runs.open_run import OpenRun
-from ddprof.report.redact import Redaction
+from ddprof.report.redaction.redact import Redaction
+from ddprof.report.redaction.rewrite import rewritten
 
-Something = TypeVar("Something")
 _MESH_WORDS = frozenset(
     {
         "default_pg",
@@ -44,6 +42,11 @@ def further_names(opened: OpenRun) -> dict[str, str]:
     return found
 
 
+def redaction_of(opened: OpenRun, key: bytes) -> Redaction:
+    """What hides the names of a run and of its traces."""
+    return Redaction(opened.report, key, further_names(opened))
+
+
 def _is_public_group(name: str) -> bool:
     """Numbers and what everybody calls the axes of a device mesh: hashing "data" would also hit the data loader."""
     return name.isdigit() or name in _MESH_WORDS
@@ -55,20 +58,3 @@ def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
         rows = [(name, redaction.setting(str(value))) for name, value in exhibit.sheet.rows]
         exhibit = replace(exhibit, sheet=sheet(exhibit.sheet.columns, rows))
     return rewritten(exhibit, redaction.text)
-
-
-def rewritten(value: Something, text: Callable[[str], str]) -> Something:
-    """A copy of plain data (dataclasses, sequences, mappings) in which every text went through `text`."""
-    return _rewritten(value, text)  # type: ignore[no-any-return]
-
-
-def _rewritten(value: Any, text: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return text(value)
-    if isinstance(value, tuple | list):
-        return type(value)(_rewritten(item, text) for item in value)
-    if isinstance(value, Mapping):
-        return {_rewritten(key, text): _rewritten(item, text) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _rewritten(getattr(value, f.name), text) for f in fields(value)})
-    return value

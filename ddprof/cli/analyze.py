@@ -9,11 +9,19 @@ from pathlib import Path
 import click
 
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates
-from ddprof.cli.load import load_open_run, load_reports, no_cache_option, require_complete
+from ddprof.cli.load import (
+    load_open_run,
+    load_reports,
+    no_cache_option,
+    redact_option,
+    redacted_errors,
+    require_complete,
+)
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
 from ddprof.report import phrases
 from ddprof.report.gate import parse_gate
 from ddprof.report.model import Report
+from ddprof.report.redaction.redact import redacted, redaction_key
 
 
 @click.command("analyze")
@@ -24,6 +32,7 @@ from ddprof.report.model import Report
 )
 @click.option("--strict", is_flag=True, help="Exit with 4 where the input is incomplete.")
 @click.option("--fail-on", multiple=True, metavar="EXPR", help=FAIL_ON_HELP)
+@redact_option
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
 @no_cache_option
 @click.option(
@@ -38,6 +47,7 @@ def command(
     output: Path | None,
     strict: bool,
     fail_on: tuple[str, ...],
+    redact: bool,
     workers: int | None,
     no_cache: bool,
     max_memory: int | None,
@@ -53,15 +63,18 @@ def command(
     """
     gates = [parse_gate(expression) for expression in fail_on]
     max_bytes = max_memory * 2**20 if max_memory else None
-    form = chosen_format(form, output)
-    if form == "html":
-        reports = [deliver_pages(load_open_run(paths, workers, not no_cache, strict, max_bytes), output)]
-    else:
-        reports = load_reports(paths, workers, not no_cache, strict, max_bytes)
-        deliver(reports, form, output, next_commands(paths, reports))
-    if strict:
-        require_complete(reports)
-    check_gates(gates, reports)
+    form, key = chosen_format(form, output), redaction_key() if redact else None
+    with redacted_errors(key):
+        how = (workers, not no_cache, strict, max_bytes)
+        if form == "html":
+            reports = [deliver_pages(load_open_run(paths, *how), output, key)]
+        else:
+            reports = load_reports(paths, *how)
+            reports = [redacted(report, key) for report in reports] if key else reports
+            deliver(reports, form, output, next_commands(("RUN",) if key else paths, reports))
+        if strict:
+            require_complete(reports)
+        check_gates(gates, reports)
 
 
 def next_commands(paths: Sequence[str], reports: Sequence[Report]) -> list[str]:

@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from ddprof.cli.gates import FAIL_ON_HELP, fail
-from ddprof.cli.load import load_one, no_cache_option, say
+from ddprof.cli.load import load_one, no_cache_option, redact_option, redacted_errors, say
 from ddprof.cli.output import FORMATS, chosen_format, write_file
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.comparison.compare import Comparison, compare, to_json
 from ddprof.report.comparison.html import render_html
 from ddprof.report.comparison.text import headline, render_markdown, render_text
 from ddprof.report.gate import parse_gate
+from ddprof.report.redaction.redact import redacted, redaction_key
 from ddprof.units import format_share, format_us
 
 _LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%|us|ms|s)")
@@ -34,6 +35,7 @@ _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
     "--fail-on", multiple=True, metavar="EXPR", help=f"{FAIL_ON_HELP} Only what BEFORE does not have as well."
 )
 @click.option("--allow-different", is_flag=True, help="Let gates judge runs of different size, device or backend.")
+@redact_option
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
 @no_cache_option
 def command(
@@ -44,6 +46,7 @@ def command(
     max_regression: str | None,
     fail_on: tuple[str, ...],
     allow_different: bool,
+    redact: bool,
     workers: int | None,
     no_cache: bool,
 ) -> None:
@@ -57,18 +60,22 @@ def command(
     """
     gates = [parse_gate(expression) for expression in fail_on]
     limit = _parse_limit(max_regression) if max_regression else None
-    first, second = load_one(before, workers, not no_cache), load_one(after, workers, not no_cache)
-    comparison = compare(first, second)
-    _deliver(comparison, chosen_format(form, output), output)
-    if comparison.differences and (gates or limit) and not allow_different:
-        raise NoUsableInput(
-            f"a gate cannot judge this: {comparison.differences[0]} (--allow-different judges it anyway)"
-        )
-    violations = _regressions(comparison, limit) if limit else []
-    for gate in gates:
-        known = {violation.key for violation in gate.violations(first)}
-        violations += [v.text for v in gate.violations(second) if v.key not in known]
-    fail(violations)
+    key = redaction_key() if redact else None  # one for both: a host that is in both has one hash
+    with redacted_errors(key):
+        first, second = load_one(before, workers, not no_cache), load_one(after, workers, not no_cache)
+        if key:
+            first, second = redacted(first, key), redacted(second, key)
+        comparison = compare(first, second)
+        _deliver(comparison, chosen_format(form, output), output)
+        if comparison.differences and (gates or limit) and not allow_different:
+            raise NoUsableInput(
+                f"a gate cannot judge this: {comparison.differences[0]} (--allow-different judges it anyway)"
+            )
+        violations = _regressions(comparison, limit) if limit else []
+        for gate in gates:
+            known = {violation.key for violation in gate.violations(first)}
+            violations += [v.text for v in gate.violations(second) if v.key not in known]
+        fail(violations)
 
 
 def _parse_limit(text: str) -> tuple[float, str]:

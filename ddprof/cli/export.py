@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import say
+from ddprof.cli.load import redact_option, redacted_errors, say
 from ddprof.cli.progress import Progress, progress_bar
 from ddprof.errors import NoUsableInput, UsageError
 
 if TYPE_CHECKING:
     from ddprof.dashboard.runs.open_run import OpenRun
     from ddprof.report.export.perfetto import RankSlices
+    from ddprof.report.redaction.redact import Redaction
 
 LEAST_ARROW_SHARE = 0.01  # of a step: shorter waits are not drawn
 
@@ -24,8 +25,9 @@ LEAST_ARROW_SHARE = 0.01  # of a step: shorter waits are not drawn
 @click.option("--to", "form", type=click.Choice(("perfetto", "parquet", "csv")), default="perfetto", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File (perfetto) or folder (parquet, csv).")
 @click.option("--ranks", help="Ranks of the trace: 0,3 or 0-7 (default: all).")
+@redact_option
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU).")
-def command(path: str, form: str, output: Path | None, ranks: str | None, workers: int | None) -> None:
+def command(path: str, form: str, output: Path | None, ranks: str | None, redact: bool, workers: int | None) -> None:
     """Write RUN for other tools.
 
     \b
@@ -35,30 +37,39 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, worker
     parquet    tables with documented columns (columns.md), one file each
     csv        the same as text
     """
+    from ddprof.dashboard.onefile.names import redaction_of
     from ddprof.dashboard.runs.open_run import load
+    from ddprof.report.redaction.redact import redaction_key
 
-    with progress_bar() as progress:
+    key = redaction_key() if redact else None
+    with redacted_errors(key), progress_bar() as progress:
         open_runs = load([path], workers, progress)
         if len(open_runs) > 1:
             names = ", ".join(opened.report.run.name for opened in open_runs)
             raise NoUsableInput(f"{path}: holds {len(open_runs)} runs ({names}); name one of them")
+        redaction = redaction_of(open_runs[0], key) if key else None
         try:
             if form == "perfetto":
-                _perfetto(open_runs[0], output or Path("ddprof-trace.json.gz"), ranks, progress)
+                _perfetto(open_runs[0], output or Path("ddprof-trace.json.gz"), ranks, progress, redaction)
             else:
-                _tables(open_runs[0], output or Path(f"ddprof-{form}"), form)
+                _tables(open_runs[0], output or Path(f"ddprof-{form}"), form, redaction)
         except OSError as error:
             raise UsageError(f"{error.filename or output}: not written: {error.strerror}") from error
 
 
-def _tables(opened: OpenRun, folder: Path, form: str) -> None:
+def _tables(opened: OpenRun, folder: Path, form: str, redaction: Redaction | None) -> None:
     from ddprof.report.export.columns import report_tables, write_tables
 
-    files = write_tables(folder, report_tables(opened.report), form)
+    tables = report_tables(opened.report)
+    if redaction is not None:
+        tables = {name: redaction.table(table) for name, table in tables.items()}
+    files = write_tables(folder, tables, form)
     say(f"wrote {len(files) - 1} tables to {folder}; what the columns mean: {folder / 'columns.md'}")
 
 
-def _perfetto(opened: OpenRun, file: Path, ranks: str | None, progress: Progress | None) -> None:
+def _perfetto(
+    opened: OpenRun, file: Path, ranks: str | None, progress: Progress | None, redaction: Redaction | None
+) -> None:
     from ddprof.analyzers.job.waiting.arrows import wait_arrows
     from ddprof.report.export.perfetto import arrows_of, write_perfetto
 
@@ -69,23 +80,28 @@ def _perfetto(opened: OpenRun, file: Path, ranks: str | None, progress: Progress
     shifts_ns = [job.clock.offset_ns(p) + job.origin_ns for p in range(len(job.ranks))]
     waits = wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns))
     file.parent.mkdir(parents=True, exist_ok=True)
-    slices = _slices(opened, chosen, shifts_ns, progress)
+    slices = _slices(opened, chosen, shifts_ns, progress, redaction)
     arrows = list(arrows_of(waits, job.rank_ids, shifts_ns, chosen))
-    count = write_perfetto(file, opened.report, slices, arrows)
+    count = write_perfetto(file, redaction.report() if redaction else opened.report, slices, arrows)
     say(f"wrote {count} slices and {len(arrows)} waits to {file}; open it at https://ui.perfetto.dev")
 
 
-def _slices(opened: OpenRun, chosen: set[int], shifts_ns: list[int], progress: Progress | None) -> Iterator[RankSlices]:
+def _slices(
+    opened: OpenRun, chosen: set[int], shifts_ns: list[int], progress: Progress | None, redaction: Redaction | None
+) -> Iterator[RankSlices]:
     """The chosen ranks, each read again from its trace and dropped when written."""
     from ddprof.readers import read
     from ddprof.report.export.perfetto import RankSlices
+    from ddprof.report.redaction.redact import redacted_trace
 
     wanted = [(p, rank) for p, rank in enumerate(opened.job.rank_ids) if rank in chosen]
     for done, (position, rank) in enumerate(wanted):
         if progress:
             progress(done, len(wanted), f"rank {rank}")
         facts = opened.job.ranks[position]
-        yield RankSlices(rank, read(opened.sources[facts.path]), shifts_ns[position], facts.steps)
+        trace = read(opened.sources[facts.path])
+        trace = redacted_trace(trace, redaction) if redaction else trace
+        yield RankSlices(rank, trace, shifts_ns[position], facts.steps)
 
 
 def parse_ranks(text: str) -> set[int]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ddprof.cli.progress import progress_bar
-from ddprof.errors import NoUsableInput, UsageError
+from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
     from ddprof.dashboard.runs.open_run import OpenRun
 
+redact_option = click.option(
+    "--redact",
+    is_flag=True,
+    help="Replace what is not public (names, paths, hosts) by keyed hashes; verdicts stay.",
+)
 no_cache_option = click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
 
 
@@ -113,6 +119,19 @@ def require_complete(reports: Sequence[Report]) -> None:
             if item.severity == "error":
                 where = "" if item.rank is None else f"rank {item.rank}: "
                 raise NoUsableInput(f"--strict: {report.run.name}: {where}{item.issue}; {item.effect}")
+
+
+@contextmanager
+def redacted_errors(key: bytes | None) -> Iterator[None]:
+    """With `key`: errors that are raised inside name nothing that is not public."""
+    try:
+        yield
+    except DdprofError as error:
+        if key is None:
+            raise
+        from ddprof.report.redaction.redact import redacted_text
+
+        raise type(error)(redacted_text(str(error), key)) from error
 
 
 def say(message: str) -> None:

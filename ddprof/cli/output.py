@@ -38,16 +38,21 @@ def deliver(reports: Sequence[Report], form: str, output: Path | None, following
         write_reports(output, render(reports, form, following), reports)
 
 
-def deliver_pages(opened: OpenRun, output: Path | None) -> Report:
-    """The file that `ddprof report` writes, on stdout where no file is named. Returns the report in it."""
-    from ddprof.dashboard.onefile.document import render as render_pages
+def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None) -> Report:
+    """The file that `ddprof report` writes, on stdout where no file is named; with `key` redacted.
 
-    text = render_pages(opened)
+    Returns the report in it.
+    """
+    from ddprof.dashboard.onefile.document import render as render_pages
+    from ddprof.report.redaction.redact import redacted
+
+    text, report = render_pages(opened, None, key), opened.report
+    report = redacted(report, key) if key else report
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_reports(output, text, [opened.report])
-    return opened.report
+        write_reports(output, text, [report])
+    return report
 
 
 def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.load import load_one, load_open_run, no_cache_option
+from ddprof.cli.load import load_one, load_open_run, no_cache_option, redact_option, redacted_errors
 from ddprof.cli.output import chosen_format, render, write_reports
 from ddprof.errors import UsageError
 
@@ -23,7 +23,7 @@ from ddprof.errors import UsageError
     help="The file; its suffix chooses the format: .html, .md, .json or .txt.",
 )
 @click.option("--against", metavar="RUN", help="A run from before: adds the page Compare (.html).")
-@click.option("--redact", is_flag=True, help="Replace names, paths and hosts by keyed hashes; verdicts stay.")
+@redact_option
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
 @no_cache_option
 def command(path: str, output: Path, against: str | None, redact: bool, workers: int | None, no_cache: bool) -> None:
@@ -37,20 +37,21 @@ def command(path: str, output: Path, against: str | None, redact: bool, workers:
 
     Hashes differ from call to call unless DDPROF_REDACT_KEY is set to the same secret.
     """
-    form = chosen_format(None, output)
-    if form == "html":
-        from ddprof.dashboard.onefile.document import render as render_pages
+    from ddprof.report.redaction.redact import redacted, redaction_key
 
-        opened = load_open_run([path], workers, not no_cache)
-        before = load_open_run([against], workers, not no_cache) if against else None
-        report, text = opened.report, render_pages(opened, before, redact)
-    elif against:
-        raise UsageError(f"--against: {output} is no HTML file; ddprof compare writes the other formats")
-    else:
-        report = replace(load_one(path, workers, not no_cache), tables={})
-        if redact:
-            from ddprof.report.redact import redacted
+    form, key = chosen_format(None, output), redaction_key() if redact else None
+    with redacted_errors(key):
+        if form == "html":
+            from ddprof.dashboard.onefile.document import render as render_pages
 
-            report = redacted(report)
-        text = render([report], form)
+            opened = load_open_run([path], workers, not no_cache)
+            before = load_open_run([against], workers, not no_cache) if against else None
+            text, report = render_pages(opened, before, key), opened.report
+            report = redacted(report, key) if key else report
+        elif against:
+            raise UsageError(f"--against: {output} is no HTML file; ddprof compare writes the other formats")
+        else:
+            report = replace(load_one(path, workers, not no_cache), tables={})
+            report = redacted(report, key) if key else report
+            text = render([report], form)
     write_reports(output, text, [report])

@@ -136,7 +136,7 @@ def test_redaction_reaches_every_page(straggler: OpenRun) -> None:
     assert named.loaded is not None
     opened = OpenRun(named.report, replace(named.loaded, job=replace(job, ranks=ranks)))
     assert "secret_kernel_of_acme" in render(opened)
-    text = render(opened, redact=True)
+    text = render(opened, key=b"key")
     file = File(text)
     whole = text.encode() + file.unpacked("timeline-held") + file.unpacked("timeline-tile")
     assert b"acme" not in whole

@@ -1,0 +1,1 @@
+"""Reports and pages without names: what is public stays, everything else becomes a keyed hash."""

@@ -1,0 +1,42 @@
+"""Which names of a trace are public: those made of words of PyTorch and the vendors' libraries alone.
+
+A name is taken apart into identifiers, so that a team's own kernel is hidden in the template arguments of a public one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ddprof.report.redaction.kernel_words import KERNEL_WORDS
+
+# Identifiers; any letter that is not ASCII is part of one, and so is `$` (Java, Triton).
+PIECE = re.compile(r"[\w$\u0080-\U0010ffff]+")
+LEAST_WORD = 3  # characters of a word that makes single letters beside it (gemm_tn_n) public
+MAX_SINGLES = 2  # single letters in an identifier: more would spell something
+_DTYPE = r"(?:bf|tf|fp|[fsuie])(?:4|8|16|32|64)(?!\d)"
+_NUMBER = re.compile(rf"\d{{1,12}}(?:x\d{{1,6}})*(?:x|ul?|l)?|{_DTYPE}")  # 128x64, 5x, 4096ul, bf16
+_WORDS = re.compile(rf"c10d?|{_DTYPE}|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+(?:x\d+)*(?:x|ul?)?(?![a-z])|\d+")
+
+
+def renamed(name: str, alias: Callable[[str], str]) -> str:
+    """The name with every identifier in it that is not public replaced by its alias."""
+    return PIECE.sub(lambda m: m.group() if is_public(m.group()) else alias(m.group()), name)
+
+
+def is_public(identifier: str) -> bool:
+    """Whether all words of an identifier are: ampere_sgemm_128x64_tn, AddmmBackward0, ProfilerStep."""
+    words = [word for part in re.split(r"[_$]+", identifier) for word in _split(part)]
+    known = [word for word in words if word.lower() in KERNEL_WORDS]
+    singles = sum(len(word) == 1 and word.isalpha() for word in words)
+    numbers = sum(_NUMBER.fullmatch(word) is not None for word in words)
+    if len(known) + singles + numbers < len(words):
+        return False
+    return singles == 0 or (singles <= MAX_SINGLES and (len(words) == 1 or any(len(w) >= LEAST_WORD for w in known)))
+
+
+def _split(part: str) -> list[str]:
+    """Words of a part without underscores, by case and digits; what is not ASCII is one word, which nobody knows."""
+    if part.lower() in KERNEL_WORDS or not part.isascii():
+        return [part]
+    return _WORDS.findall(part)

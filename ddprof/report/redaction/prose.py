@@ -1,0 +1,88 @@
+"""Which words of a sentence are public: those of ddprof's own texts, which anybody can read, and numbers.
+
+A report's sentences are ddprof's, with names from the run in them. Whatever is not one of ddprof's words is taken for
+such a name: what a new rule or a stranger's file puts into a sentence is hidden without anybody having thought of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+
+from ddprof.report.redaction.names import is_public
+
+# Packages whose texts stand in reports, and what of the files is text: a string within a line, a table of GPUs.
+PACKAGES = (
+    *("ddprof.analyzers", "ddprof.readers", "ddprof.report"),
+    *("ddprof.dashboard.exhibits", "ddprof.dashboard.onefile", "ddprof.dashboard.timeline"),
+)
+BASIS = "ddprof"  # of this one the files at its top: causes, units, findings, tables
+_STRING = re.compile(r'"([^"\n]*)"|\'([^\'\n]*)\'')
+_PRIVATE = Path(__file__).parent  # the words of redaction itself are in no sentence of a report
+_NEVER = frozenset({"secret", "secrets", "private", "password", "passwd", "credential", "credentials", "hidden_size"})
+
+# Words joined by signs are one thing: all-reduce, torch.compile, GB/s; a name of a host or a file is one too.
+_COMPOUND = re.compile(r"[\w$\u0080-\U0010ffff]+(?:[-./\\@+~]+[\w$\u0080-\U0010ffff]+)*")
+_JOINT = re.compile(r"[-./\\@+~]+")
+_SIGNS = re.compile(r"[×·±→←–—…µ≥≤≈²°◀▶✓•“”‘’ −]+")
+_NUMBER = re.compile(r"\d{1,15}(?:e\d{1,3})?")
+_MEASURE = re.compile(r"\d{1,9}(?:x|×|ns|µs|us|ms|s|min|h|B|[KMGT]i?B|[KMGT]Hz|[MGT]FLOPs?|GT|Gb|k|W|C|V)")
+
+
+def hidden(text: str, alias: Callable[[str], str]) -> str:
+    """The text with everything in it that is neither a number nor a word of ddprof's replaced by its alias."""
+    return _COMPOUND.sub(lambda m: m.group() if _is_plain(m.group()) else alias(m.group()), text)
+
+
+def _is_plain(compound: str) -> bool:
+    if compound.lower() in _vocabulary():
+        return True
+    pieces = [piece for part in _JOINT.split(compound) for piece in _SIGNS.split(part) if piece]
+    numbers = [_is_number(piece) for piece in pieces]
+    if all(numbers):
+        return True
+    # A number behind a word, as in rank-3 or kernel.17, makes a name of it; before a word it counts: 4-way, 16-bit.
+    if any(later and not before for before, later in pairwise(numbers)):
+        return False
+    return all(number or _is_word(piece) for piece, number in zip(pieces, numbers, strict=True))
+
+
+def _is_number(piece: str) -> bool:
+    return bool(_NUMBER.fullmatch(piece) or _MEASURE.fullmatch(piece))
+
+
+def _is_word(piece: str) -> bool:
+    return piece.lower() in _vocabulary() or is_public(piece)
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """Words and compounds of the texts in ddprof's sources, in lower case."""
+    found: set[str] = set()
+    for text in _texts():
+        for compound in _COMPOUND.findall(text.lower()):
+            found.add(compound)
+            found.update(_JOINT.split(compound))
+    return frozenset(found) - _NEVER
+
+
+def _texts() -> Iterator[str]:
+    for file in _files():
+        source = file.read_text(encoding="utf-8")
+        if file.suffix == ".toml":
+            yield source
+        elif _PRIVATE not in file.parents:
+            yield from (m.group(1) or m.group(2) or "" for m in _STRING.finditer(source))
+
+
+def _files() -> Iterator[Path]:
+    """Sources of the installed packages; without sources nothing is known to be public, and everything is hidden."""
+    for package in (BASIS, *PACKAGES):
+        spec = find_spec(package)
+        for folder in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
+            yield from sorted(folder.glob("*.toml"))
+            yield from sorted(folder.glob("*.py") if package == BASIS else folder.rglob("*.py"))

@@ -1,0 +1,183 @@
+"""A report without names: what is not public becomes a keyed hash, the same name the same hash.
+
+Numbers, ranks, causes, finding ids, ddprof's words and public names (PyTorch operators, vendor kernels and collectives)
+stay, so the verdict stays what it was. Everything else is hidden, in every field of the report and in the keys of its
+mappings: there is no list of fields that could be incomplete.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from ddprof.findings import Evidence, Finding
+from ddprof.model import RankTrace
+from ddprof.report.model import Report
+from ddprof.report.redaction.names import renamed
+from ddprof.report.redaction.prose import hidden
+from ddprof.report.redaction.rewrite import rewritten
+from ddprof.report.step_causes import step_causes
+from ddprof.tables import Table
+
+_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~@+-]*[/\\])+[\w.@+-]+")
+_FILE = re.compile(
+    r"\b[\w@+-][\w.@+-]*\.(?:py|json|gz|pt|pth|zip|tar|sqlite|pickle|pkl|yaml|yml|toml|parquet|html|txt|log)\b"
+)
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[\w.+-]+@[\w-]+\.[\w.-]+\b")
+_RANK = re.compile(r"rank \d+")
+_PROSE = frozenset(
+    {"host", "device", "read", "write", "send", "recv", "forward", "backward", "input", "output", "start", "end", "CPU"}
+    | {
+        "GPU",
+        "I",
+        "O",
+        "s",
+        "step",
+        "steps",
+        "rank",
+        "sample",
+        "samples",
+        "us",
+        "ms",
+        "ns",
+        "B",
+        "KB",
+        "MB",
+        "GB",
+        "TB",
+    }
+    | {"checkpoint", "logging", "calls", "bytes", "n", "KiB", "MiB", "GiB", "TiB", "GFLOP", "TFLOP"}
+)
+_HASH_CHARACTERS = 8
+_LEAST_SECRET = 3  # characters
+
+
+class Redaction:
+    """Hides the names of one report; the same name gets the same hash wherever it stands.
+
+    `names`: further secrets -> their kind.
+    """
+
+    def __init__(self, report: Report, key: bytes, names: Mapping[str, str] | None = None) -> None:
+        self._secret = key
+        self._source = report
+        events = {e.event for finding in report.findings for e in finding.evidence if e.event}
+        self.text = _scrubber({**_known(report), **(names or {})}, events, key)
+
+    def event(self, name: str) -> str:
+        """A name of an event; identifiers in it that are public (operators, vendor kernels, collectives) stay."""
+        return renamed(name, lambda identifier: _alias("event", identifier, self._secret))
+
+    def setting(self, value: str) -> str:
+        """A captured setting, kept where it is a number, a switch or public."""
+        plain = value in ("True", "False", "None", "") or value.replace(".", "", 1).lstrip("-").isdigit()
+        return value if plain or renamed(value, lambda _: "") == value else _alias("setting", value, self._secret)
+
+    def report(self) -> Report:
+        """The report with its names hidden."""
+        report, secret = self._source, self._secret
+        run = report.run
+        shown = rewritten(replace(report, tables={}, findings=()), self.text)
+        return replace(
+            shown,
+            run=replace(
+                shown.run,
+                name=_alias("run", run.name, secret) if run.name else "",
+                hosts={rank: _alias("host", host, secret) for rank, host in run.hosts.items()},
+                paths=tuple(_alias("path", path, secret) for path in run.paths),
+            ),
+            findings=tuple(self._finding(finding) for finding in report.findings),
+            ledger=replace(shown.ledger, per_step=step_causes(report)),  # made from the tables, which hold names
+        )
+
+    def table(self, table: Table) -> Table:
+        """A table of the report with the names in its text columns hidden."""
+        texts = {c.name: table[c.name] for c in table.schema.columns if c.dtype == "str"}
+        return table.replace(**{name: [self.text(str(value)) for value in column] for name, column in texts.items()})
+
+    def _finding(self, finding: Finding) -> Finding:
+        shown = rewritten(finding, self.text)
+        evidence = tuple(self._evidence(*pair) for pair in zip(shown.evidence, finding.evidence, strict=True))
+        # The source of a fix is public documentation, as ddprof's own texts name it; no path of this site.
+        sources = (hidden(fix.source, lambda name: _alias("name", name, self._secret)) for fix in finding.fixes)
+        fixes = tuple(replace(fix, source=source) for fix, source in zip(shown.fixes, sources, strict=True))
+        return replace(shown, evidence=evidence, fixes=fixes)
+
+    def _evidence(self, shown: Evidence, source: Evidence) -> Evidence:
+        return shown if source.event is None else replace(shown, event=self.event(source.event))
+
+
+def redaction_key() -> bytes:
+    """DDPROF_REDACT_KEY, else random: then two calls cannot be linked."""
+    return os.environ.get("DDPROF_REDACT_KEY", "").encode() or secrets.token_bytes(16)
+
+
+def redacted(report: Report, key: bytes) -> Report:
+    """The report with its names hidden."""
+    return Redaction(report, key).report()
+
+
+def redacted_trace(trace: RankTrace, redaction: Redaction) -> RankTrace:
+    """A rank's trace with the names of its events, threads and files hidden."""
+    tracks = {name: [redaction.event(str(v)) for v in trace.tracks[name]] for name in ("pid", "tid", "name")}
+    strings = tuple(map(redaction.event, trace.strings))
+    return replace(trace, path="", strings=strings, tracks=trace.tracks.replace(**tracks))
+
+
+def redacted_text(text: str, key: bytes) -> str:
+    """A line that belongs to no report, such as an error, with what is not public hidden."""
+    return _scrubber({}, (), key)(text)
+
+
+def _known(report: Report) -> dict[str, str]:
+    """Names of the site that a report states as such -> their kind."""
+    known = dict.fromkeys((*report.run.hosts.values(), *report.clock.hosts), "host")
+    known.update(dict.fromkeys(report.run.paths, "path"))
+    known.update({path.replace("\\", "/").rsplit("/", 1)[-1]: "path" for path in report.run.paths})
+    if report.run.name:
+        known[report.run.name] = "run"
+    return known
+
+
+def _scrubber(known: Mapping[str, str], events: Collection[str], secret: bytes) -> Callable[[str], str]:
+    """A function that hashes, in any text, the secrets that are known and whatever is not public."""
+    # Where no host is known clocks are named after their ranks, and ranks stay.
+    known = {name: kind for name, kind in known.items() if name and not _RANK.fullmatch(name)}
+    # A short name hits ordinary words inside a sentence: it is a secret only where it is the whole text.
+    longest = sorted((name for name in known if len(name) >= _LEAST_SECRET), key=len, reverse=True)
+    pattern = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest)) if longest else None
+
+    def scrub(text: str) -> str:
+        if text in known:
+            return _alias(known[text], text, secret)
+        made: set[str] = set()
+
+        def alias(kind: str, name: str) -> str:
+            made.add(found := _alias(kind, name, secret))
+            return found
+
+        for event in events:
+            if event in text:
+                text = text.replace(event, renamed(event, lambda identifier: alias("event", identifier)))
+        if pattern is not None:
+            text = pattern.sub(lambda m: alias(known[m.group()], m.group()), text)
+        text = _PATH.sub(lambda m: m.group() if _is_prose(m.group()) else alias("path", m.group()), text)
+        text = _FILE.sub(lambda m: alias("file", m.group()), text)
+        text = _ADDRESS.sub(lambda m: alias("address", m.group()), text)
+        return hidden(text, lambda name: name if name in made else _alias("name", name, secret))
+
+    return scrub
+
+
+def _is_prose(text: str) -> bool:
+    """Ratios ("3/4", "GB/s") and the word pairs of the rules' own texts are not paths; any other slash makes one."""
+    return all(part in _PROSE or part.replace(".", "").isdigit() for part in text.split("/"))
+
+
+def _alias(kind: str, name: str, secret: bytes) -> str:
+    digest = hmac.new(secret, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), "sha256").hexdigest()
+    return f"{kind}-{digest[:_HASH_CHARACTERS]}"

@@ -1,0 +1,141 @@
+"""A run with a secret in every field: texts and keys of the traces and of the files beside them, file names."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from html import escape
+from itertools import product
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+# What a site might call its things; none of these is a word of ddprof's or of a public library's.
+STEMS = ("quagga", "Zanzibar", "oryx_falcon", "blueBadger", "kea-lynx", "Übermut", "stoat.heron", "tapir ibis")
+FIXED = frozenset({"ph", "cat", "s", "bp", "displayTimeUnit", "backend", "schema", "dtype", "Collective name", "kind"})
+PUBLIC_START = re.compile(r"ProfilerStep|enumerate\(|Memcpy|Memset|Optimizer|Iteration|PyTorch|ac2g|DataLoader")
+MIB_BYTES = 2**20
+
+
+class Secrets:
+    """One secret for each (field, value), so that what was equal stays equal: groups still match over the ranks."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, str], str] = {}
+
+    def of(self, field: str, value: str) -> str:
+        """The secret of a field with a value."""
+        number = len(self._of)
+        return self._of.setdefault((field, value), f"{STEMS[number % len(STEMS)]}{number:04d}")
+
+    @property
+    def all(self) -> list[str]:
+        """Every secret that was planted."""
+        return sorted(self._of.values())
+
+    def planted(self, value: Any, field: str) -> Any:
+        """The value with a secret behind every text in it and as a further key of every mapping."""
+        if isinstance(value, str):
+            return value if field in FIXED else value + self._joint(field, value) + self.of(field, value)
+        if isinstance(value, list):
+            return [self.planted(item, field) for item in value]
+        if isinstance(value, dict):
+            further = {self.of(field, "key"): self.of(field, "its value")}
+            return {key: self.planted(item, key) for key, item in value.items()} | further
+        return value
+
+    @staticmethod
+    def _joint(field: str, value: str) -> str:
+        """Names begin like public ones: the secret is their template argument, a scope, a further word."""
+        return ("_", "::", "<", " ", "")[len(field + value) % 5]
+
+
+def plant(source: Path, folder: Path, secrets: Secrets) -> Path:
+    """A run folder made of the traces of `source`, with a sidecar and further files; every text planted."""
+    run = folder / secrets.of("file", "run")
+    run.mkdir(parents=True)
+    for rank, file in enumerate(sorted(source.glob("*.gz"))):
+        stem = f"rank{rank}.{secrets.of('host', 'name').replace('.', '-').replace(' ', '-')}.{100 + rank}.0"
+        document = json.loads(gzip.decompress(file.read_bytes()))
+        (run / f"{stem}.0.pt.trace.json.gz").write_bytes(
+            gzip.compress(json.dumps(_trace(document, rank, secrets)).encode())
+        )
+        (run / f"{stem}.sidecar.json").write_text(json.dumps(_sidecar(rank, secrets)))
+        lines = [{"worker": 0, "pid": 1, "index": n, "start_ns": n, "end_ns": n + 1, "note": "x"} for n in range(3)]
+        (run / f"{stem}.workers.jsonl").write_text(
+            "".join(json.dumps(secrets.planted(x, "worker")) + "\n" for x in lines)
+        )
+    manifest = {
+        "schema": "ddprof.run/1",
+        "command": "python train.py",
+        "cwd": "/home",
+        "hosts": {"0": "a"},
+        "exit_code": 0,
+    }
+    (run / "manifest.json").write_text(json.dumps(secrets.planted(manifest, "manifest")))
+    (run / f"{secrets.of('file', 'notes')}.json").write_text(json.dumps(secrets.planted({"a": "b"}, "strange")))
+    (run / f"{secrets.of('file', 'damaged')}.pt.trace.json").write_text('{"traceEvents": [{"ph": "X", "name": "cut')
+    return run
+
+
+def _trace(document: dict[str, Any], rank: int, secrets: Secrets) -> dict[str, Any]:
+    """Every name but those that mark steps and batches; of operators and kernels every third stays public."""
+    events = document.pop("traceEvents")
+    for number, event in enumerate(events):
+        name = event.get("name", "")
+        if not PUBLIC_START.match(name) and number % 3:
+            event["name"] = secrets.planted(name, f"{event.get('cat')} of {rank}") + (">" if number % 2 else "")
+        if "args" in event:
+            event["args"] = secrets.planted(event["args"], "args")
+    return {**secrets.planted(document, "header"), "traceEvents": events}
+
+
+def _sidecar(rank: int, secrets: Secrets) -> dict[str, Any]:
+    document = {
+        "rank": rank,
+        "world_size": 3,
+        "host": "node",
+        "device": {"name": "NVIDIA H100", "uuid": "GPU-1", "pci_address": "0000:01"},
+        "parallelism": ["ddp"],
+        "process_groups": [{"name": "0", "desc": "default_pg", "ranks": [0, 1, 2]}],
+        "optimizer": {"class": "AdamW", "fused": False, "foreach": True},
+        "parameters": {"count": 1000, "dtype": "float32"},
+        "precision": {"float32_matmul_precision": "highest"},
+        "dataloader": {"num_workers": 0, "dataset": "Folder", "sampler": {"class": "RandomSampler"}},
+        "communication_environment": {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": "INFO"},
+        "syncs": [{"start_ns": 1, "end_ns": 2, "where": "train.py:17", "what": "item"}],
+        "nccl": {"transports": ["SHM"], "lines": ["NET/IB : Using mlx5_0"]},
+        "errors": ["could not open file"],
+        "versions": {"torch": "2.9", "python": "3.11"},
+    }
+    return {"schema": "ddprof.run/1", "state": "exit", **secrets.planted(document, "sidecar")}
+
+
+def found(secrets: list[str], output: bytes) -> list[str]:
+    """Secrets that are in an output: as they are, in lower case, escaped, or inside what is packed in it."""
+    texts = [part.decode("utf-8", "replace").lower() for part in _unpacked(output)]
+    return [secret for secret in secrets if any(form in text for form, text in product(_forms(secret), texts))]
+
+
+def _forms(secret: str) -> set[str]:
+    low = secret.lower()
+    return {low, json.dumps(low)[1:-1], quote(low).lower(), escape(low), low.replace("-", "_"), low.replace(" ", "+")}
+
+
+def _unpacked(output: bytes) -> Iterator[bytes]:
+    """The output, and what is gzipped, deflated or in base64 inside it."""
+    yield output
+    if output[:2] == b"\x1f\x8b":
+        yield from _unpacked(gzip.decompress(output))
+    for match in re.finditer(rb"[A-Za-z0-9+/]{40,}={0,2}", output):
+        text = match.group() + b"=" * (-len(match.group()) % 4)
+        data = base64.b64decode(text)
+        yield data
+        for window_bits in (zlib.MAX_WBITS | 16, zlib.MAX_WBITS):  # gzip, deflate
+            with suppress(zlib.error):
+                yield zlib.decompress(data, window_bits)

@@ -1,0 +1,171 @@
+"""Hundreds of secrets in every field of a run: none is in any output that was redacted, and public names still are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ddprof.report.redaction.names import is_public, renamed
+from ddprof.report.redaction.prose import hidden
+from tests.cli.conftest import ddprof as _ddprof
+from tests.report.redaction.planting import Secrets, found, plant
+
+Invoke = Callable[..., tuple[int, str, str]]
+ddprof = _ddprof  # a fixture
+
+
+@pytest.fixture(scope="module")
+def secrets() -> Secrets:
+    return Secrets()
+
+
+@pytest.fixture(scope="module")
+def run(repo_root: Path, tmp_path_factory: pytest.TempPathFactory, secrets: Secrets) -> Path:
+    """A run of three ranks whose loader is late, planted."""
+    return plant(repo_root / "sample_traces" / "late_loader" / "traces", tmp_path_factory.mktemp("planted"), secrets)
+
+
+@pytest.fixture(scope="module")
+def other(repo_root: Path, tmp_path_factory: pytest.TempPathFactory, secrets: Secrets) -> Path:
+    """Another run, planted with the same secrets and more."""
+    return plant(repo_root / "sample_traces" / "sync" / "traces", tmp_path_factory.mktemp("other"), secrets)
+
+
+def test_the_run_is_still_analyzed_and_full_of_secrets(
+    ddprof: Invoke, run: Path, secrets: Secrets, tmp_path: Path
+) -> None:
+    code, out, _ = ddprof("analyze", str(run), "--format", "json")
+    assert code == 0 and json.loads(out)["verdict"]["bound"] != "none"
+    assert len(secrets.all) >= 200
+    shown = out.encode()
+    for options in (
+        ("report", str(run), "-o", str(tmp_path / "x.html")),
+        ("export", str(run), "-o", str(tmp_path / "x.json.gz")),
+    ):
+        assert ddprof(*options)[0] == 0
+    shown += (tmp_path / "x.html").read_bytes()
+    seen = {*found(secrets.all, shown), *found(secrets.all, (tmp_path / "x.json.gz").read_bytes())}
+    assert len(seen) >= 50, "without redaction many of them are shown"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(("analyze", "RUN", "--format", form) for form in ("text", "json", "markdown", "html")),
+        ("analyze", "RUN", "--strict", "--fail-on", "info"),
+        *(("report", "RUN", "-o", f"OUT.{suffix}") for suffix in ("html", "md", "json", "txt")),
+        ("report", "RUN", "--against", "OTHER", "-o", "OUT.html"),
+        ("export", "RUN", "-o", "OUT.json"),
+        ("export", "RUN", "-o", "OUT.json.gz"),
+        ("export", "RUN", "--to", "csv", "-o", "OUT"),
+        ("export", "RUN", "--to", "parquet", "-o", "OUT"),
+        *(("compare", "OTHER", "RUN", "--format", form) for form in ("text", "json", "markdown", "html")),
+        ("compare", "OTHER", "RUN", "--max-regression", "1%", "--allow-different"),
+    ],
+    ids=" ".join,
+)
+def test_no_secret_is_in_a_redacted_output(
+    ddprof: Invoke,
+    run: Path,
+    other: Path,
+    secrets: Secrets,
+    tmp_path: Path,
+    options: tuple[str, ...],
+) -> None:
+    places = {"RUN": str(run), "OTHER": str(other)}
+    stated = [places.get(word, word.replace("OUT", str(tmp_path / "out"))) for word in options]
+    code, out, err = ddprof(*stated, "--redact")
+    assert code in (0, 3, 4), err
+    written = [file for file in tmp_path.rglob("*") if file.is_file()]
+    for name, content in (
+        ("stdout", out.encode()),
+        ("stderr", err.encode()),
+        *((f.name, _content(f)) for f in written),
+    ):
+        assert found(secrets.all, content) == [], name
+    assert out or written or code == 4
+
+
+def _content(file: Path) -> bytes:
+    if file.suffix != ".parquet":
+        return file.read_bytes()
+    parquet = pytest.importorskip("pyarrow.parquet")
+    return json.dumps(parquet.read_table(file).to_pydict(), ensure_ascii=False, default=str).encode()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "aten::mm",
+            "aten::_scaled_dot_product_flash_attention",
+            "c10d::allreduce_",
+            "AddmmBackward0",
+            "ProfilerStep#17",
+        ),
+        *("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "nccl:all_reduce"),
+        *(
+            "ampere_sgemm_128x64_tn",
+            "volta_sgemm_32x32_sliced1x4_tn",
+            "Memcpy HtoD (Pinned -> Device)",
+            "cudaLaunchKernel",
+        ),
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_k_off_kernel",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, at::detail::Array<char*, 1>>",
+        "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2, 64, 64>(float*)",
+        *(
+            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+            "triton_poi_fused_add_mul_relu_0",
+            "aten::add_",
+        ),
+        *(
+            "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+            "Optimizer.step#AdamW.step",
+            "gloo:all_reduce",
+        ),
+    ],
+)
+def test_public_names_survive(name: str) -> None:
+    assert renamed(name, lambda _: "HIDDEN") == name
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("nccl_quagga_allreduce", "HIDDEN"),
+        ("ncclQuaggaKernel", "HIDDEN"),
+        ("aten::quagga", "aten::HIDDEN"),
+        ("ProfilerStepQuagga#3", "HIDDEN#3"),
+        ("void at::native::vectorized_elementwise_kernel<4, quagga::Functor<float>>(int)",
+         "void at::native::vectorized_elementwise_kernel<4, HIDDEN::Functor<float>>(int)"),
+        ("ampere_sgemm_128x64_quagga", "HIDDEN"),
+        ("Optimizer.step#Quagga.step", "Optimizer.step#HIDDEN.step"),
+        ("tri_a_b_c_d", "HIDDEN"),
+        ("größe", "HIDDEN"),
+        ("train.py(17): quagga_forward", "train.py(17): HIDDEN"),
+    ],
+)  # fmt: skip
+def test_names_that_begin_like_public_ones_are_hidden(name: str, shown: str) -> None:
+    assert renamed(name, lambda _: "HIDDEN") == shown
+
+
+@pytest.mark.parametrize("word", ["7f3a9c1e", "550e8400", "s3cr3t", "deadbeef", "x17y4z2", "kernelQuagga", "a1b2c3d4"])
+def test_what_looks_like_a_number_of_its_own_is_no_public_name(word: str) -> None:
+    assert not is_public(word)
+    assert hidden(f"the loader of {word} is late", lambda _: "HIDDEN") == "the loader of HIDDEN is late"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The loader of rank 2 is late in 4 of 4 steps: 14.8 ms of each 32.3 ms step (46 %)",
+        "All-reduce moves 100 MiB per step at 12.5 GB/s; buckets of 25 MiB",
+        "num_workers: 0 -> 4 (the loader of rank 2 cannot keep up)",
+        "ranks 0-3, step 7; 2x, ±3 µs",
+    ],
+)
+def test_sentences_of_ours_survive(text: str) -> None:
+    assert hidden(text, lambda _: "HIDDEN") == text

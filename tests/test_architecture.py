@@ -49,9 +49,9 @@ ALLOWED: dict[str, set[str]] = {
     "findings": set(),
     "_version": set(),
     "hardware": {"errors"},
-    RUN_FOLDER: {"_version"},
-    "capture": {"errors", "_version", RUN_FOLDER},  # in the training process: never the launcher
-    LAUNCHER: {"errors", "_version", RUN_FOLDER, "capture.guard"},
+    RUN_FOLDER: {"_version", "regular_files"},
+    "capture": {"errors", "_version", "regular_files", RUN_FOLDER},  # in the training process: never the launcher
+    LAUNCHER: {"errors", "_version", "regular_files", RUN_FOLDER, "capture.guard"},
     "readers": {"model", "sidecar", "tables", "units", "errors", "plain_text", "regular_files"} | {"flight_recorder"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},

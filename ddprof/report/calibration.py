@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.errors import UsageError
+from ddprof.regular_files import read_bounded
 from ddprof.report.model import Calibration, Report
 
 FILE = "calibration.jsonl"
 SCHEMA = "ddprof.calibration/1"
+_MAX_BYTES = 64 << 20  # a hundred thousand predictions
+_LARGEST_US = float(1 << 53)  # of a step: three centuries
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ def append(path: Path, record: Record) -> None:
     line = json.dumps({"schema": SCHEMA, **asdict(record)}, allow_nan=False) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        # A run folder may lie where others can write: no link is followed, no reader of a pipe waited for.
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         try:
             os.write(handle, line.encode())
         finally:
@@ -86,9 +90,9 @@ def append(path: Path, record: Record) -> None:
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a file, [] where there is none; a line that is not one is left out."""
+    """The records of a file, [] where there is none that can be read; a line that is not a record is left out."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_bounded(path, _MAX_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     return [record for line in lines if (record := _record(line)) is not None]
@@ -99,13 +103,25 @@ def _record(line: str) -> Record | None:
         values: dict[str, Any] = json.loads(line)
         if values.get("schema") != SCHEMA:
             return None
-        wanted = {f.name: values[f.name] for f in fields(Record)}
-        for name in ("settings", "kinds", "findings"):
-            wanted[name] = tuple(str(item) for item in wanted[name])
-        wanted["compute_us"] = (float(wanted["compute_us"][0]), float(wanted["compute_us"][1]))
-        return Record(**wanted)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+        wanted: dict[str, Any] = {f.name: _typed(values[f.name], str(f.type)) for f in fields(Record)}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+    return Record(**wanted)
+
+
+def _typed(value: Any, kind: str) -> Any:
+    """A value of the type that a field of Record is declared with. Raises TypeError."""
+    if kind == "str" and isinstance(value, str):
+        return value
+    if kind == "tuple[str, ...]" and isinstance(value, list):
+        return tuple(_typed(item, "str") for item in value)
+    if kind == "tuple[float, float]" and isinstance(value, list) and len(value) == 2:
+        return tuple(_typed(item, "float") for item in value)
+    if kind == "float | None" and value is None:
+        return None
+    if kind.startswith("float") and type(value) in (int, float) and -_LARGEST_US < value < _LARGEST_US:
+        return float(value)
+    raise TypeError(f"not a {kind}")
 
 
 def distinct(records: Iterable[Record]) -> list[Record]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from ddprof.errors import UsageError
 from ddprof.report import calibration
 from ddprof.report.calibration import Record
 from ddprof.report.comparison.bootstrap import mean_interval
@@ -42,6 +45,27 @@ def test_records_come_back_and_damage_is_left_out(tmp_path: Path) -> None:
     found = calibration.read(file)
     assert [r.outcome for r in found] == ["inside", "outside"] and found[0] == record()
     assert calibration.read(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("value", ["null", "[]", "{}", '"x"', "[[]]", "true", "NaN", "1e999", "9" * 400, "[" * 100_000])
+def test_a_field_of_another_type_makes_no_record(tmp_path: Path, value: str) -> None:
+    whole = {"schema": calibration.SCHEMA, **asdict(record())}
+    lines = [json.dumps(whole | {name: "@"}).replace('"@"', value) for name in whole]
+    (tmp_path / "c.jsonl").write_text("\n".join([*lines, json.dumps(whole)]))
+    found = calibration.distinct(calibration.read(tmp_path / "c.jsonl"))
+    assert found[-1] == record()
+    assert all(isinstance(item, str) for each in found for item in (*each.key[:3], *each.findings, *each.kinds))
+
+
+def test_pipes_and_links_are_neither_waited_for_nor_followed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    for name in ("pipe", "link"):
+        assert calibration.read(tmp_path / name) == []
+        with pytest.raises(UsageError, match="not written"):
+            calibration.append(tmp_path / name, record())
+    assert (tmp_path / "mine").read_text() == "precious"
 
 
 def test_a_record_in_both_files_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

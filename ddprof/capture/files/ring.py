@@ -17,7 +17,8 @@ from typing import Any
 
 from ddprof.capture.files.layout import LARGEST_RANK
 from ddprof.capture.files.step import Step
-from ddprof.capture.files.storage import open_new, parse_object, read_whole
+from ddprof.capture.files.storage import open_new, parse_object
+from ddprof.regular_files import read_bounded
 
 MAGIC = b"DDPROFR2"
 HEADER_BYTES = 4096
@@ -94,7 +95,7 @@ def read_ring(path: Path, last: int | None = None) -> RingContent:
 
     Raises OSError, or ValueError on a file that is not a whole ring of a known rank; the message names the file.
     """
-    data = read_whole(path, _MAX_BYTES)
+    data = read_bounded(path, _MAX_BYTES)
     if len(data) < HEADER_BYTES or data[: len(MAGIC)] != MAGIC:
         raise ValueError(f"{path.name}: not a ddprof step ring")
     _, capacity = _HEADER.unpack_from(data, 0)

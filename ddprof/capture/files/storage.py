@@ -11,9 +11,10 @@ import gzip
 import json
 import os
 import shutil
-import stat
 from pathlib import Path
 from typing import Any
+
+from ddprof.regular_files import read_bounded
 
 # A sidecar holds some thousand steps and pauses, below 2 MB, and the gradients of a model, 60 bytes each: a million.
 MAX_JSON_BYTES = 64 << 20
@@ -27,27 +28,12 @@ def names_in(folder: Path, suffix: str) -> list[Path]:
         return []
 
 
-def read_whole(path: Path, limit_bytes: int) -> bytes:
-    """The content of a regular file.
-
-    Raises OSError, or ValueError on anything else that has the name, which might block, and beyond `limit_bytes`.
-    """
-    with open(path, "rb", opener=_open_without_waiting) as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise ValueError(f"{path.name}: not a regular file")
-        content = stream.read(limit_bytes + 1)
-    if len(content) > limit_bytes:
-        raise ValueError(f"{path.name}: larger than {limit_bytes} bytes")
-    return content
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # for the writer of a FIFO, who may never come
-
-
 def read_object(path: Path, limit_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """A JSON object from a file. Raises OSError, or ValueError on anything else; the message names the file."""
-    return parse_object(read_whole(path, limit_bytes), path.name)
+    """A JSON object from a file.
+
+    Raises OSError where there is no such file, or none of that size; ValueError on anything else, naming the file.
+    """
+    return parse_object(read_bounded(path, limit_bytes), path.name)
 
 
 def parse_object(text: bytes, name: str) -> dict[str, Any]:

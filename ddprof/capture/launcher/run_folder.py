@@ -90,4 +90,7 @@ def _point_latest(parent: Path, path: Path) -> None:
     temporary = parent / f".{LATEST}.{os.getpid()}"
     with contextlib.suppress(OSError):  # a file system without links: the folder is still named on stderr
         temporary.symlink_to(path.name)
+    with contextlib.suppress(OSError):  # `latest` may be a folder of the user's
         os.replace(temporary, parent / LATEST)
+    with contextlib.suppress(OSError):
+        temporary.unlink(missing_ok=True)

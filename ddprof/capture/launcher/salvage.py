@@ -21,7 +21,7 @@ def salvage(folder: Path) -> list[str]:
         try:
             notes.extend(_complete(path, ring_path))
         except OSError as error:
-            notes.append(f"{ring_path.name}: its steps are not in the sidecar: {error}")
+            notes.append(f"{ring_path.name}: its steps are not in the sidecar: {error.strerror}")
         except ValueError as error:  # the ring is damaged, and names itself
             notes.append(f"{error}: its steps are not in the sidecar")
     for leftover in names_in(folder, ".tmp"):

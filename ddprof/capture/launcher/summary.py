@@ -13,7 +13,8 @@ from msgspec.json import Decoder
 
 from ddprof.capture.files.layout import LARGEST_RANK, SIDECAR_SUFFIX, parse_stem
 from ddprof.capture.files.step import PHASE_NAMES
-from ddprof.capture.files.storage import MAX_JSON_BYTES, names_in, read_whole
+from ddprof.capture.files.storage import MAX_JSON_BYTES, names_in
+from ddprof.regular_files import read_bounded
 
 _WARM_STEPS = 2  # at the start of a run: lazy initialisation, DDP's first bucket order
 _PHASES = tuple(f"{name}_ns" for name in PHASE_NAMES)
@@ -94,7 +95,8 @@ def summarize(folder: Path) -> RunSummary:
         try:
             content = _extract(path)
         except (OSError, ValueError) as error:
-            notes.setdefault(f"{error}: its steps, windows and overhead are not in this manifest", []).append(rank)
+            reason = f"{path.name}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            notes.setdefault(f"{reason}: its steps, windows and overhead are not in this manifest", []).append(rank)
             continue
         read.append(content)
         step_times[rank] = _step_times(content.steps or [])
@@ -117,7 +119,7 @@ def summarize(folder: Path) -> RunSummary:
 def _extract(path: Path) -> _SidecarExtract:
     """Raises OSError, or ValueError on a damaged sidecar; the message names the file."""
     try:
-        return _DECODER.decode(read_whole(path, MAX_JSON_BYTES))
+        return _DECODER.decode(read_bounded(path, MAX_JSON_BYTES))
     except (MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name}: damaged: {error}") from None
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.layout import COUNTERS_BY_MINUTE_SUFFIX, COUNTERS_SUFFIX
-from ddprof.capture.files.storage import open_new, open_to_append, parse_object, read_whole
+from ddprof.capture.files.storage import open_new, open_to_append, parse_object
 from ddprof.capture.launcher.liveness import runs_here
+from ddprof.regular_files import read_bounded
 
 KEPT_SECONDS = 3_600  # lines; cut back to this at twice as many
 KEPT_MINUTES = 7 * 24 * 60  # lines; cut back to this a day later
@@ -148,8 +149,8 @@ def _same_host(name: str) -> str:
 def _read_lines(path: Path) -> list[bytes] | None:
     """None where it cannot be read: damaged, or another launcher of this host took it over at the same moment."""
     try:
-        return read_whole(path, _MAX_BYTES).splitlines()
-    except (OSError, ValueError):
+        return read_bounded(path, _MAX_BYTES).splitlines()
+    except OSError:
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.oracle.layers import Operator
 from benchmarks.oracle.rank import BACKWARD, MAIN, Rank
 
+INDUCTOR, GRAPHS = "inductor", "graphs"  # `mode="reduce-overhead"` replays a graph per layer
 LOOKUP_US = 4.0  # Dynamo's guards
 FORWARD_REGIONS = ("Torch-Compiled Region: 0/0", "CompiledFunction", "## Call CompiledFxGraph fxkj3a5pl ##")
 BACKWARD_REGIONS = (

@@ -57,6 +57,7 @@ class TraceWriter:
         self._text = LAYOUTS[self.format.layout]
         self._rows: list[Row] = []
         self._index = 0
+        self._begun: set[int] = set()  # calls whose flow has begun
 
     def nanoseconds(self, true_us: float) -> int:
         """Local time of a true time, in nanoseconds from the file's base."""
@@ -170,7 +171,9 @@ class TraceWriter:
         place = self.device_place(op.stream)
         dur = op.end - op.start
         number = op.correlation
-        if op.launch_start >= self.rank.marks[0]:  # else launched before the recording, as a host far ahead does
+        # Not for what was launched before the recording, as a host far ahead does, and once for a graph.
+        if op.launch_start >= self.rank.marks[0] and number not in self._begun:
+            self._begun.add(number)
             self._flow(FLOW_START, op.correlation, self.host_place(thread), op.launch_start)
         self._flow(FLOW_END, op.correlation, place, op.start)
         stream = self.streams[op.stream]

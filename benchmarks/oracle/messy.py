@@ -32,9 +32,10 @@ def messy_scenario(seed: int, clean_share: float, messes: Sequence[str] = (), ki
 
     Raises NoScenarioError where the seed has none.
     """
+    healthy = generator(seed, "messy").uniform() < clean_share
     for attempt in range(ATTEMPTS):
         draw = generator(seed, "messy", attempt)
-        pool = kinds or (CLEAN if draw.uniform() < clean_share else FAULTY)
+        pool = kinds or (CLEAN if healthy else FAULTY)
         kind = str(draw.choice(list(pool)))
         names = choose(draw, [name for name in messes if name in MESSES] or tuple(MESSES))
         if not fits_together(names) or not fits_fault(names, kind):

@@ -174,9 +174,7 @@ class Rank:
         """Run nested operators (outermost first); the innermost launches `kernels`. `cost` is host time in all."""
         start = self.t
         cost += self._call_stalls.get(self._operators, 0.0)
-        held = max(0.0, self._queue_full_until - (start + cost * 0.4)) if kernels else 0.0
-        if kernels and self.launch_holds.get(self.thread):
-            held += self.launch_holds[self.thread].pop()
+        held = self._held(start + cost * 0.4) if kernels else 0.0
         level = min(LEVEL_US, 0.1 * cost)
         external = 0
         for depth, name in enumerate(path if self.recording else ()):
@@ -191,6 +189,23 @@ class Rank:
             call = start + cost * 0.4 + i * share + (held if i else 0.0)
             self.launch(kernel, call, min(0.25 * cost, 0.8 * share) + (0.0 if i else held), external)
         self.t = start + cost + held
+
+    def _held(self, call: float) -> float:
+        """How long the next launch call lasts besides: until the queue has room, or a module is loaded."""
+        holds = self.launch_holds.get(self.thread)
+        return max(0.0, self._queue_full_until - call) + (holds.pop() if holds else 0.0)
+
+    def graph(self, kernels: list[Kernel], cost: float) -> None:
+        """Replay a captured graph: one call launches all its kernels, which share its correlation id."""
+        start = self.t
+        held = self._held(start + 0.2 * cost)
+        end = start + cost + held
+        number = self.runtime("cudaGraphLaunch", start + 0.2 * cost, 0.7 * cost + held, 0)
+        for kernel in kernels:
+            op = DeviceOp(self.rank, COMPUTE, "compute", kernel.name, kernel.dur)
+            op.pool, op.correlation = kernel.pool, number
+            self.submit(op, start + 0.2 * cost, end - 0.1 * cost, 0)
+        self.t = end
 
     def launch(self, kernel: Kernel, call: float, call_us: float, external: int) -> DeviceOp:
         """Launch a compute kernel from a call that starts at `call`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.oracle.comm import collective
-from benchmarks.oracle.compiled import begin_region, end_region, path_of
+from benchmarks.oracle.compiled import GRAPHS, begin_region, end_region, path_of
 from benchmarks.oracle.device import DeviceOp
 from benchmarks.oracle.layers import (
     EMBEDDING_BACKWARD,
@@ -25,6 +25,7 @@ PINNED_GBPS, PAGEABLE_GBPS, DTOH_GBPS = 23.7, 5.5, 23.7
 COPY_BYTES_PER_US = 1e3
 GRADIENT_BYTES = 2.0
 PREPROCESSING = ("aten::_upsample_bilinear2d_aa", "aten::to", "aten::sub", "aten::div", "aten::stack")
+GRAPH_OPERATORS = 1.5  # what launching a graph costs the host, in operators
 PREPROCESSED_PARTS = 6  # frames or images of a batch
 OnGradient = Callable[[int], None]  # called with the number of elements whose gradient is ready
 
@@ -153,6 +154,8 @@ def run_operators(
     rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int, reduce_after: tuple[int, ...]
 ) -> None:
     """Forward operators of a layer; after some of them ranks reduce or exchange the activations."""
+    if as_graph(rank, operators, scale, layer):
+        return
     for i, operator in enumerate(operators):
         rank.sequence += 1
         work = scale * hot(rank, operator)
@@ -164,6 +167,18 @@ def run_operators(
         )
         if i in reduce_after:
             blocking_reduce(rank)
+
+
+def as_graph(rank: Rank, operators: tuple[Operator, ...], scale: float, layer: int) -> bool:
+    """Replay the operators as a captured graph, where the model was compiled so and no rank must be met inside."""
+    if rank.world.compiled != GRAPHS or any(meeting_points(rank)):
+        return False
+    kernels = [
+        Kernel(kernel_key(op, layer), rank.kernel_us(op.weight, scale * hot(rank, op) * matmul_scale(rank, op)))
+        for op in operators
+    ]
+    rank.graph(kernels, rank.operator_us(GRAPH_OPERATORS))
+    return True
 
 
 def hot(rank: Rank, operator: Operator) -> float:
@@ -230,7 +245,12 @@ def backward_operators(
 ) -> None:  # fmt: skip
     """Backward operators on the autograd thread; `ready` hears of each gradient as soon as it is computed."""
     rank.thread = BACKWARD
+    replayed = as_graph(rank, operators, scale, layer)
     for i, operator in enumerate(operators):
+        if replayed:
+            if operator.gradient and ready is not None:
+                ready(round(operator.gradient * rank.world.model.params_per_layer))
+            continue
         rank.sequence += 1
         work = scale * hot(rank, operator)
         kernel = Kernel(

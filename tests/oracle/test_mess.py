@@ -23,7 +23,7 @@ from benchmarks.oracle.mess.catalogue import MESSES, add, changed, cut, fits_tog
 from benchmarks.oracle.messy import messy_scenario
 from benchmarks.oracle.simulate import Run, simulate
 from benchmarks.oracle.small_runs import cluster, fault, small_run
-from benchmarks.oracle.spec import Model, Parallel, Scenario
+from benchmarks.oracle.spec import Mess, Model, Parallel, Scenario
 from benchmarks.oracle.together import OF_ONE_JOB, together, write_together
 
 BASE = small_run(fault("straggler.compute", 0.3, 1, mode="all"), ranks=3, steps=4,
@@ -183,11 +183,15 @@ def test_marks_are_missing_renamed_nested_or_on_the_device_alone() -> None:
     assert sum(e["name"] == "train_loop_inner" for e in events("nested")) == steps
 
 
-def test_compiled_regions_and_triton_kernels() -> None:
-    rows = events("compiled")
+@pytest.mark.parametrize(("mode", "call"), [("inductor", "cuLaunchKernel"), ("graphs", "cudaGraphLaunch")])
+def test_compiled_regions_triton_kernels_and_graphs(mode: str, call: str) -> None:
+    run = simulate(replace(BASE, mess=(Mess("compiled", detail={"mode": mode}),)))
+    rows = [e for e in json.loads(text(run))["traceEvents"] if e["ph"] == "X"]
     names = {e["name"] for e in rows}
-    assert {"Torch-Compiled Region: 0/0", "cuLaunchKernel"} <= names and any(n.startswith("triton_") for n in names)
-    assert labelled("compiled")["step_us"] == pytest.approx(labelled("")["step_us"], rel=0.02)
+    assert {"Torch-Compiled Region: 0/0", call} <= names and any(n.startswith("triton_") for n in names)
+    assert run.step_us() == pytest.approx(labelled("")["step_us"], rel=0.02)
+    calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime", "cuda_driver")}
+    assert all(e["args"]["correlation"] in calls for e in of(rows, "kernel"))
 
 
 def test_stacks_accumulation_and_lengths() -> None:

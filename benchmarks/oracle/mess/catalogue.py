@@ -39,7 +39,7 @@ KINDS = (
     interleaved.KIND,
 )  # fmt: skip
 MESSES: dict[str, MessKind] = {kind.name: kind for kind in KINDS}
-AFTER_FAULTS = ("partial",)  # who may be missing depends on who is to blame
+AFTER_FAULTS = ("partial", "truncated")  # whose file may be missing or cut depends on who is to blame
 
 
 def fits_together(names: tuple[str, ...]) -> bool:

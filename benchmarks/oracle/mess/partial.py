@@ -9,13 +9,17 @@ import numpy as np
 from benchmarks.oracle.mess.kind import MessKind, with_mess
 from benchmarks.oracle.spec import Mess, Scenario
 
+# Faults that the traced ranks show for certain: what traffic costs, or who is late when it changes, needs all ranks.
+NEEDS_NO_OTHERS = ("straggler.compute", "straggler.host", "input.", "host.", "compute.", "memory.", "imbalance.hot")
+
 
 def add(draw: np.random.Generator, scenario: Scenario) -> Scenario | None:
     """One to half of the ranks that nobody blames."""
     blamed = {rank for fault in scenario.faults for rank in fault.ranks}
     innocent = [rank for rank in range(scenario.cluster.world) if rank not in blamed]
     most = min(scenario.cluster.world // 2, len(innocent))
-    if most < 1 or scenario.parallel.kind == "pp":
+    told = all(fault.id.startswith(NEEDS_NO_OTHERS) for fault in scenario.faults)
+    if most < 1 or scenario.parallel.kind == "pp" or not told:
         return None
     gone = tuple(sorted(int(r) for r in draw.choice(innocent, int(draw.integers(1, most + 1)), replace=False)))
     return with_mess(replace(scenario, missing_ranks=gone), Mess("partial", float(len(gone)), gone))

@@ -11,11 +11,16 @@ from benchmarks.oracle.spec import Mess, Scenario
 LEAST, MOST = 0.3, 0.97  # of the bytes are left
 
 
-def add(draw: np.random.Generator, scenario: Scenario) -> Scenario:
-    """One file, some, or all of them."""
+def add(draw: np.random.Generator, scenario: Scenario) -> Scenario | None:
+    """One file, some, or all of a healthy run's; of a run with a fault at most half, and none of a culprit's."""
     world = scenario.cluster.world
-    count = int(draw.choice([1, 1, max(1, world // 2), world]))
-    ranks = tuple(sorted(int(r) for r in draw.choice(world, count, replace=False)))
+    blamed = {rank for fault in scenario.faults for rank in fault.ranks}
+    others = [rank for rank in range(world) if rank not in blamed]
+    most = min(len(others), world // 2) if scenario.faults else world
+    if most < 1:
+        return None
+    count = int(draw.choice([1, 1, max(1, most // 2), most]))
+    ranks = tuple(sorted(int(r) for r in draw.choice(others, count, replace=False)))
     return with_mess(scenario, Mess("truncated", float(scenario.seed), ranks))
 
 

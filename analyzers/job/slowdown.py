@@ -253,7 +253,7 @@ def interference(ranks: Sequence[RankFacts]) -> float:
         table = _kernel_table(facts, len(facts.steps))
         for name, (count, time) in table.items():
             other = table.get(BESIDE_MARK + name)
-            if other is None or not count.sum() or not other[0].sum():
+            if other is None or not time.sum() or not other[0].sum():  # what takes no time has no ratio
                 continue
             ratio = float(other[1].sum() / other[0].sum()) / float(time.sum() / count.sum())
             if ratio > 1 + MAX_INTERFERENCE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ from ddprof.model import HealthNote
 from ddprof.readers.companions.manifests import manifests_of
 from ddprof.readers.files.names import file_name, rank_in_name
 from ddprof.readers.source import Source
+
+_CAPTURED = ("kineto", "tensorflow")  # formats that capture writes, with companions
 
 
 def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
@@ -42,7 +45,17 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
         for d in dumps
         if _folder(d) in folders and d.path not in used
     ]
-    return attached + alone, notes
+    return attached + alone, notes + _packed_notes(ours)
+
+
+def _packed_notes(ours: list[Source]) -> list[HealthNote]:
+    """Of each archive of a run folder: what it holds beside the traces, which is not looked up inside."""
+    counts = Counter(file.path for file in ours if file.member is not None)
+    effect = "not used: unpack the archive, and settings, step timers and machines are known"
+    return [
+        HealthNote(f"{path}: {count} files of ddprof beside the traces, inside an archive", effect)
+        for path, count in counts.items()
+    ]
 
 
 def _folder(source: Source) -> str:
@@ -52,7 +65,7 @@ def _folder(source: Source) -> str:
 
 def _companion(trace: Source, candidates: list[Source]) -> str | None:
     """The candidate in the same folder with the longest common name, if it is of the same rank."""
-    if trace.member is not None or trace.format != "kineto":
+    if trace.member is not None or trace.format not in _CAPTURED:
         return None
     rank, name = rank_in_name(trace.path), file_name(trace.path)
     near = [c for c in candidates if _folder(c) == _folder(trace) and rank is not None and rank_in_name(c.path) == rank]
@@ -62,7 +75,7 @@ def _companion(trace: Source, candidates: list[Source]) -> str | None:
 
 
 def _manifests(trace: Source, by_folder: Mapping[str, list[str]]) -> tuple[str, ...]:
-    if trace.member is not None or trace.format != "kineto":
+    if trace.member is not None or trace.format not in _CAPTURED:
         return ()
     return manifests_of(trace.path, by_folder.get(_folder(trace), []))
 

@@ -53,8 +53,8 @@ def _run_folder(source: Source) -> str:
 
 
 def _own_run(source: Source) -> str:
-    """Formats whose file is a whole run of its own."""
-    return stem(source.path) if FORMATS[source.format].is_run else ""
+    """Formats whose file is a whole run of its own, unless capture wrote it as one rank of a run folder."""
+    return stem(source.path) if FORMATS[source.format].is_run and source.sidecar_path is None else ""
 
 
 def _label(folder: str, roots: list[str]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ddprof.model import Device, HealthNote, Identity, RankTrace
 from ddprof.readers.columns.assemble import assemble
 from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.companions.sidecar import read_sidecar
 from ddprof.readers.source import Source
+from ddprof.sidecar import Sidecar
 
 
 def finish(
@@ -20,20 +23,30 @@ def finish(
     base_time_ns: int | None = None,
     top: Mapping[str, Any] | None = None,
 ) -> RankTrace:
-    """The trace of one rank of a format without companions."""
+    """The trace of one rank, with its sidecar where capture wrote it."""
     built = assemble(columns, base_time_ns or 0, source.label)
-    notes = [*health, *built.health]
+    sidecar, sidecar_notes = read_sidecar(source.sidecar_path)
+    notes = [*health, *built.health, *sidecar_notes]
     if not len(built.tables["events"]):
         notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
     return RankTrace(
-        identity=identity,
+        identity=_captured(identity, sidecar),
         device=device,
         path=source.label,
         format=source.format,
         has_base_time=base_time_ns is not None,
         strings=built.strings,
         process_groups=tuple(columns.arguments.groups.groups),
+        sidecar=sidecar,
         top={**(top or {}), "categories": dict(columns.categories)},
         health=tuple(notes),
         **built.tables,
     )
+
+
+def _captured(identity: Identity, sidecar: Sidecar) -> Identity:
+    """What the sidecar knows better than a name."""
+    if sidecar.rank is None:
+        return identity
+    world_size, host = identity.world_size or sidecar.world_size, identity.host or sidecar.host
+    return replace(identity, rank=sidecar.rank, source="sidecar", world_size=world_size, host=host)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 from run_folders import our_run
@@ -16,3 +18,29 @@ def test_a_damaged_companion_is_a_note_not_a_failure(tmp_path: Path) -> None:
     trace = read(discover([tmp_path / "run"]).sources[0])
     assert trace.sidecar == Sidecar() and trace.identity.source == "file name"
     assert any("sidecar.json: not usable" in h.issue for h in trace.health)
+
+
+def test_ranks_of_a_tensorflow_job_are_one_run_with_their_sidecars(tmp_path: Path) -> None:
+    process = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/host:CPU"}}
+    span = {"ph": "X", "name": "MatMul", "pid": 1, "tid": 1, "ts": 5, "dur": 7}
+    for rank in range(2):
+        stem = f"rank{rank}.host.{100 + rank}.0"
+        (tmp_path / f"{stem}.tf.trace.json").write_text(json.dumps({"traceEvents": [process, span]}))
+        sidecar = {"schema": "ddprof.run/1", "rank": rank, "world_size": 2, "host": "host"}
+        (tmp_path / f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
+    inventory = discover([tmp_path])
+    assert [len(sources) for _, sources in inventory.runs] == [2]
+    traces = [read(source) for source in inventory.sources]
+    assert [(t.format, t.identity.rank, t.identity.source, t.identity.world_size) for t in traces] == [
+        ("tensorflow", 0, "sidecar", 2),
+        ("tensorflow", 1, "sidecar", 2),
+    ]
+
+
+def test_what_an_archive_holds_beside_the_traces_is_said(tmp_path: Path) -> None:
+    our_run(tmp_path / "run", windows=1)
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "run")
+    inventory = discover([archive])
+    assert len(inventory.sources) == 2
+    assert any(f"{archive}: 3 files of ddprof beside the traces" in note.issue for note in inventory.health)
+    assert sum("a flight-recorder dump of a rank without a trace" in note.issue for note in inventory.health) == 2

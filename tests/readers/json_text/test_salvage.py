@@ -14,7 +14,7 @@ from malformed import issues
 from ddprof.errors import NoUsableInput
 from ddprof.model import RankTrace
 from ddprof.readers import Source, read
-from ddprof.readers.files import streams
+from ddprof.readers.files import unpacking
 from ddprof.readers.json_text import salvage, start
 
 pytestmark = pytest.mark.usefixtures("decoding")
@@ -39,8 +39,8 @@ def sound(layout: str = "compact") -> bytes:
 @pytest.fixture(params=[200, 1 << 18])
 def _in_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks far smaller than the file, and one block."""
-    monkeypatch.setattr(streams, "BLOCK_BYTES", request.param)
-    monkeypatch.setattr(streams, "_RAW_BYTES", request.param)
+    monkeypatch.setattr(unpacking, "BLOCK_BYTES", request.param)
+    monkeypatch.setattr(unpacking, "_RAW_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("_in_blocks")

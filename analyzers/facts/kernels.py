@@ -19,6 +19,7 @@ _NARROW = ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8")
 _SINGLE = ("sgemm", "scudnn", "f32f32_f32f32", "<float,")
 # Tensile (rocBLAS, hipBLASLt) names its operand type after the index letters: Cijk_Ailk_Bljk_SB_..., ..._HHS_BH_...
 _TENSILE = re.compile(r"^Cijk_[A-Z][a-z]+_[A-Z][a-z]+_([A-Z])")
+_MOST_DIMENSIONS, _MOST_ELEMENTS = 64, 2**58  # of a tensor: operators take no more, and no memory holds more
 CURVE_POINTS = 400  # of a rank's memory over time: more than a screen can show, a few kB
 
 
@@ -84,13 +85,20 @@ def _flops(trace: RankTrace, operator: int, shape: int) -> float:
         return math.nan
     try:
         dims = json.loads(trace.strings[shape])
-    except ValueError:
+    except (ValueError, RecursionError):
         return math.nan
-    return _operator_flops(trace.strings[operator], dims)
+    tensors = [d for d in dims if _is_shape(d)] if isinstance(dims, list) else []
+    return _operator_flops(trace.strings[operator], tensors)
 
 
-def _operator_flops(operator: str, dims: Any) -> float:
-    tensors = [d for d in dims if isinstance(d, list) and d and all(isinstance(x, int) for x in d)]
+def _is_shape(value: Any) -> bool:
+    """Whether a value is the shape of a tensor that a memory can hold: then its operations fit a float."""
+    if not isinstance(value, list) or not value or not all(type(n) is int and n >= 0 for n in value):
+        return False
+    return len(value) <= _MOST_DIMENSIONS and math.prod(value) < _MOST_ELEMENTS
+
+
+def _operator_flops(operator: str, tensors: list[list[int]]) -> float:
     name = operator.removeprefix("aten::")
     if name in {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}:
         pair = tensors[-2:] if name in {"addmm", "baddbmm"} else tensors[:2]
@@ -100,7 +108,7 @@ def _operator_flops(operator: str, dims: Any) -> float:
         columns = right[0] if name == "linear" else right[-1]
         return float(2.0 * math.prod(left) * columns)
     if "scaled_dot_product" in name or "flash_attention" in name:
-        if len(tensors) < 2 or len(tensors[0]) != 4:
+        if len(tensors) < 2 or len(tensors[0]) != 4 or len(tensors[1]) < 3:
             return math.nan
         batch, heads, queries, width = tensors[0]
         keys = tensors[1][2]

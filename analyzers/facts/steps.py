@@ -16,6 +16,7 @@ _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
 _OPTIMIZER = re.compile(r"^Optimizer\.step#|^ddprof::optimizer$|^optimizer[._ ]?step|optimizer_step", re.IGNORECASE)
 _FORWARD = re.compile(r"DataParallel\.forward|^ddprof::forward$|^forward$|^## ?forward", re.IGNORECASE)
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
+_LONGEST_NUMBER = 15  # digits: a step each microsecond for thirty years
 MIN_MARKS = 2  # a mark that does not repeat is no boundary of steps
 
 
@@ -41,7 +42,7 @@ def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, 
     main = int(tracks[np.argmax(counts)])
     rows = rows[events["track"][rows] == main]
     rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
-    index = np.array([_step_number(trace.strings, events["name"][r]) for r in rows], np.int64)
+    index = _numbers(trace.strings, events["name"][rows])
     start = events["ts_ns"][rows]
     end = start + events["dur_ns"][rows]
     consecutive = index[1:] == index[:-1] + 1
@@ -55,9 +56,14 @@ def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, 
     return steps, "profiler_step", main, notes
 
 
-def _step_number(strings: Sequence[str], name: int) -> int:
-    found = _PROFILER_STEP.match(strings[name])
-    return int(found.group(1)) if found else 0
+def _numbers(strings: Sequence[str], names: Array) -> Array:
+    """The numbers of marks; one that no counter reaches is that of the mark before and one."""
+    numbers: list[int] = []
+    for name in names.tolist():
+        found = _PROFILER_STEP.match(strings[name])
+        is_usable = found is not None and len(found[1]) <= _LONGEST_NUMBER
+        numbers.append(int(found[1]) if found and is_usable else numbers[-1] + 1 if numbers else 0)
+    return np.array(numbers, np.int64)
 
 
 def _from_annotations(trace: RankTrace, host: Array) -> Table | None:

@@ -36,6 +36,8 @@ _MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
     "c10d::recv_any_source_": (None, 2),
 }
 _FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
+_MOST_DIMENSIONS = 64  # of a tensor (TensorImpl allows any number, operators at most 64)
+_MOST_ELEMENTS = 2**58  # of a tensor: with 16 bytes each its size still fits int64
 _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
 
 
@@ -161,7 +163,7 @@ def _peer_and_tag(operator: str, values: Any) -> tuple[int, int]:
     """What a c10d operator was called with; NULL where the trace does not say (inputs are recorded with shapes)."""
     try:
         given = json.loads(bytes(values) or b"[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         given = []
     inputs = given if isinstance(given, list) else []
     peer, tag = (inputs[at] if at is not None and at < len(inputs) else NULL for at in _MESSAGE_INPUTS[operator])
@@ -175,7 +177,7 @@ def _not_negative(value: Any) -> int:
 
 
 def _times(count: int, size: int | None) -> int:
-    return count * size if count >= 0 and size is not None and count < 2**58 else NULL
+    return count * size if count >= 0 and size is not None and count < _MOST_ELEMENTS else NULL
 
 
 def _text(raw: Any) -> str:
@@ -186,15 +188,26 @@ def _tensor_bytes(dims: str, types: str) -> tuple[int, str]:
     """Bytes of all input tensors of a call, and the dtype of the first; (NULL, "") where the shapes do not say."""
     try:
         shapes, names = json.loads(dims), json.loads(types)
-    except ValueError:
+    except (ValueError, RecursionError):
         return NULL, ""
     if not isinstance(shapes, list) or not isinstance(names, list):
         return NULL, ""
     total, dtype = 0, ""
     for shape, name in zip(shapes, names, strict=False):
-        size = element_bytes(str(name))
-        if size is None or not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
+        size = element_bytes(str(name)) if isinstance(name, str) else None
+        count = _elements(shape)
+        if size is None or count is None:
             continue
-        total += size * math.prod(shape)
+        total += size * count
         dtype = dtype or str(name)
-    return (total, dtype) if dtype else (NULL, "")
+    return (total, dtype) if dtype and total < 2**62 else (NULL, "")
+
+
+def _elements(shape: Any) -> int | None:
+    """Elements of a tensor of this shape; None where it is none, or of more elements than any memory holds."""
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS:
+        return None
+    if not all(type(n) is int and 0 <= n < _MOST_ELEMENTS for n in shape):
+        return None
+    count = math.prod(shape)
+    return count if count < _MOST_ELEMENTS else None

@@ -22,6 +22,7 @@ from ddprof.model import (
     Kind,
 )
 from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.numbers import near_each_other
 from ddprof.tables import NULL, Array, Schema, Table
 
 DAY_NS = 86_400 * 10**9
@@ -41,13 +42,13 @@ class Assembled:
 def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
     """Sort by start, drop what is out of range, add the base time; empties `columns` as it goes to keep memory low."""
     kind, name, track, ts, dur, correlation, external = _joined(columns)
-    dur, clipped = _without_overflow(ts, dur)
-    ts = ts + base_time_ns
-    order = np.lexsort((-dur, ts)) if _is_unsorted(ts, dur) else None
+    order = _order(columns, ts, dur, base_time_ns)
     if order is not None:
         kind, name, track, ts, dur, correlation, external = (
             c[order] for c in (kind, name, track, ts, dur, correlation, external)
         )
+    dur, clipped = _without_overflow(ts, dur)
+    ts = ts + base_time_ns
     track, tracks = _tracks(columns, track)
     strings = _clean(list(columns.strings))
     events = EVENTS.table(
@@ -81,9 +82,21 @@ def _without_overflow(ts: Array, dur: Array) -> tuple[Array, int]:
     return (np.where(bad, 0, dur), int(bad.sum())) if bad.any() else (dur, 0)
 
 
-def _is_unsorted(ts: Array, dur: Array) -> bool:
-    step = np.diff(ts)
-    return bool((step < 0).any() or ((step == 0) & (np.diff(dur) > 0)).any())
+def _order(columns: EventColumns, ts: Array, dur: Array, base_time_ns: int) -> Array | None:
+    """The rows that are kept, by start and the longest first; None where that is all as they stand.
+
+    Left out are events without a time, and those that cannot be of the same recording as most: one absurd time would
+    otherwise be the length of the window, and differences of times could overflow.
+    """
+    given = ts != NULL
+    near = near_each_other(ts) & near_each_other(np.where(given, ts, 0) + base_time_ns)
+    columns.defects["events without a usable timestamp"] += int((~given).sum())
+    columns.defects["events more than 30 days from most others"] += int((given & ~near).sum())
+    rows = np.flatnonzero(near)
+    step, longer = np.diff(ts[rows]), np.diff(dur[rows]) > 0
+    if (step < 0).any() or ((step == 0) & longer).any():
+        return rows[np.lexsort((-dur[rows], ts[rows]))]
+    return rows if len(rows) < len(ts) else None
 
 
 def _tracks(columns: EventColumns, track: Array) -> tuple[Array, Table]:
@@ -118,8 +131,8 @@ def _clean(strings: list[str]) -> list[str]:
 
 
 def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> dict[str, Table]:
-    position = np.empty(columns.rows, np.int64)
-    position[order if order is not None else slice(None)] = np.arange(columns.rows)
+    position = np.full(columns.rows, -1)  # of an event that was left out
+    position[order if order is not None else slice(None)] = np.arange(columns.rows if order is None else len(order))
     given = columns.arguments
     tables = {
         "collectives": _by_row(COLLECTIVES, given.collectives, position),
@@ -129,6 +142,7 @@ def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> di
         "syncs": _by_row(SYNCS, given.syncs, position),
     }
     memory = np.concatenate(given.memory, axis=1) if given.memory else np.empty((4, 0), np.int64)
+    memory = memory[:, near_each_other(memory[0])]
     memory = memory[:, np.argsort(memory[0], kind="stable")]
     ts, device, allocated, reserved = memory
     tables["memory"] = MEMORY.table(
@@ -143,6 +157,7 @@ def _by_row(schema: Schema, rows: Sequence[tuple[int, ...]] | Array, position: A
         return schema.empty()
     values = np.array(rows, np.int64)
     values[:, 0] = position[values[:, 0]]
+    values = values[values[:, 0] >= 0]
     values = values[np.argsort(values[:, 0], kind="stable")]
     return schema.table({column.name: values[:, at] for at, column in enumerate(schema.columns)})
 
@@ -154,6 +169,9 @@ def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
         "events without a usable duration": "counted as zero length; time in them is missing",
         "durations beyond a day (overflow)": "counted as zero length; time in them is missing",
         "events without a usable timestamp": "left out",
+        "events more than 30 days from most others": "left out: they cannot be of the same recording",
+        "rows of the wrong type": "left out",
+        "events that state no rank, step or length": "left out",
         "begin/end events, which Kineto does not write": "left out",
     }
     notes = [HealthNote(f"{label}: {n} {what}", effect[what]) for what, n in columns.defects.items() if n]

@@ -18,7 +18,7 @@ from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.readers.columns.arguments import ArgumentTables
 from ddprof.readers.columns.categories import UNKNOWN, Categories
 from ddprof.readers.columns.kinds import FLOWS, device_kind, wants_shapes
-from ddprof.readers.columns.numbers import to_int64, to_ns
+from ddprof.readers.columns.numbers import one_int, to_int64, to_ns
 from ddprof.readers.json_text.scanned import Block, Scanner, is_native
 from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
 from ddprof.tables import NULL, Array
@@ -252,9 +252,9 @@ class EventColumns:
 
 def _index(value: Any, fallback: Any) -> int:
     """A device or stream number: the argument, else the last digits of the pid or tid as written ("stream 7")."""
-    number = to_int64([value])[0]
+    number = one_int(value)
     if number == NULL:
         text = str(fallback)
         digits = text[len(text.rstrip("0123456789")) :]
         number = int(digits) if digits and len(digits) < 10 else NULL
-    return int(number)
+    return number

@@ -17,6 +17,8 @@ from ddprof.tables import NULL, Array
 EXACT_FLOAT_US = float(2**43)
 MAX_NS = 2**62  # year 2116 as unix time; what lies beyond is overflow, not a time
 _MAX_US = MAX_NS // 1000
+# Farther than this from the middle event an event belongs to no recording: profilers record minutes, some a day.
+FARTHEST_NS = 30 * 86_400 * 10**9
 # The largest rank that a file is believed to state: ten times the accelerators of the largest clusters announced (some
 # 100,000). What lies beyond is damage, or meant to make a list as long as it says.
 LARGEST_RANK = 2**20
@@ -42,6 +44,26 @@ def to_ns(values: list[Any]) -> Array:
             exact: Array = below.astype(np.int64) * 1000 + np.rint((floats - below) * 1000.0).astype(np.int64)
             return exact
     return _slow_ns(values)
+
+
+def lengths_ns(start_ns: Array, end_ns: Array) -> Array:
+    """From starts to ends, negative where they are swapped; NULL where one of them is missing or no time."""
+    usable = _are_times(start_ns) & _are_times(end_ns)
+    return np.where(usable, np.where(usable, end_ns, 0) - np.where(usable, start_ns, 0), NULL)
+
+
+def near_each_other(times_ns: Array) -> Array:
+    """Which of some times can be of one recording: those no farther than FARTHEST_NS from the middle one."""
+    usable = _are_times(times_ns)
+    given = times_ns[usable]
+    if not len(given) or int(given.max()) - int(given.min()) <= FARTHEST_NS:
+        return usable
+    middle = int(np.partition(given, len(given) // 2)[len(given) // 2])
+    return usable & (times_ns >= middle - FARTHEST_NS) & (times_ns <= middle + FARTHEST_NS)
+
+
+def _are_times(values_ns: Array) -> Array:
+    return (values_ns > -MAX_NS) & (values_ns < MAX_NS)
 
 
 def _integers(values: list[Any]) -> Array | None:
@@ -104,9 +126,11 @@ def one_int(value: Any) -> int:
         return value if NULL < value < -NULL else NULL
     if isinstance(value, bool) or value is None:
         return NULL
-    if isinstance(value, str | float):
+    if isinstance(value, float | Decimal):
+        value = int(value) if -MAX_NS < value < MAX_NS and value % 1 == 0 else None
+    elif isinstance(value, str):
         try:
             value = int(value)
-        except (ValueError, OverflowError):
+        except ValueError:
             return NULL
     return value if isinstance(value, int) and NULL < value < -NULL else NULL

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from ddprof.model import Device
-from ddprof.readers.columns.numbers import LARGEST_RANK, one_int, one_rank
+from ddprof.readers.columns.numbers import LARGEST_RANK, MAX_NS, one_int, one_rank
 from ddprof.tables import NULL
 
 _PARSER = json.JSONDecoder(strict=False)
@@ -93,9 +93,10 @@ class Header:
 
     @property
     def unbelievable(self) -> list[str]:
-        """What is stated of the rank or of the size of the job but cannot be: "rank 1000000000"."""
-        stated = {name: one_int(self.distributed.get(name)) for name in ("rank", "world_size")}
-        return [f"{name} {number}" for name, number in stated.items() if number > LARGEST_RANK]
+        """Which of the rank, the size of the job and the clock base are stated, but cannot be so."""
+        stated = [name for name in ("rank", "world_size") if one_int(self.distributed.get(name)) > LARGEST_RANK]
+        base = self.values.get("baseTimeNanoseconds")
+        return [*stated, "baseTimeNanoseconds"] if base is not None and self.base_time_ns is None else stated
 
     @property
     def backend(self) -> str | None:
@@ -105,8 +106,9 @@ class Header:
 
     @property
     def base_time_ns(self) -> int | None:
-        """What must be added to event times to get unix time."""
-        return _natural(self.values.get("baseTimeNanoseconds"))
+        """What must be added to event times to get unix time; None where it is missing or no time."""
+        base = _natural(self.values.get("baseTimeNanoseconds"))
+        return base if base is not None and base < MAX_NS else None
 
     @property
     def host(self) -> str | None:

@@ -12,7 +12,7 @@ from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.assemble import assemble, missing_device_note, overlap_note
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.kinds import DEVICE_FLOWS
-from ddprof.readers.columns.numbers import InexactFloats
+from ddprof.readers.columns.numbers import InexactFloats, one_int
 from ddprof.readers.companions.flight_recorder import read_flight_recorder
 from ddprof.readers.companions.manifests import read_hardware
 from ddprof.readers.companions.sidecar import read_sidecar
@@ -80,8 +80,8 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         effect = "the end of the device timeline is missing"
         notes.append(HealthNote(f"{source.label}: the device tracer ran out of buffers", effect))
     if header.unbelievable:
-        issue = f"{source.label}: the header states {', '.join(header.unbelievable)}: beyond any job"
-        notes.append(HealthNote(issue, "left out; ranks are told by other evidence"))
+        issue = f"{source.label}: the header states what cannot be as {' and '.join(header.unbelievable)}"
+        notes.append(HealthNote(issue, "left out, as if it were not stated"))
     if not len(events):
         notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
     has_device = device_index is not None or arrows > 0
@@ -158,7 +158,8 @@ def _most_common_pid(events: Table, tracks: Table) -> int | None:
         return None
     track = _most_common(events["track"][rows].astype(np.int64))
     text = str(tracks["pid"][track])
-    return int(text) if text.isdecimal() else None
+    number = one_int(text) if text.isdecimal() else NULL
+    return number if number != NULL else None
 
 
 def _most_common(values: Any) -> int | None:

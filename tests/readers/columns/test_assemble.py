@@ -1,0 +1,98 @@
+"""Times that cannot be of one recording are left out and counted, and never overflow."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import kineto_text as kt
+import numpy as np
+import pytest
+from kineto_traces import trace_of
+from malformed import issues
+
+from ddprof.readers import Source, read
+from ddprof.readers.columns.numbers import FARTHEST_NS, MAX_NS, lengths_ns, near_each_other
+from ddprof.tables import NULL
+
+GOOD = [kt.kernel(f"k{n}", 1000 * n, 500, correlation=n, **{"Collective name": "allreduce"}) for n in range(1, 9)]
+
+
+@pytest.mark.usefixtures("decoding")
+@pytest.mark.parametrize("field", ["ts", "dur"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "9223372036854775807",
+        "-9223372036854775808",
+        "4611686018427387",
+        "-4611686018427387",
+        "4611686018427386.999",
+        "1e400",
+        "-1e18",
+        "1e999999999",
+        [
+            *(
+                "9223372036854775807",
+                "-9223372036854775808",
+                "4611686018427387",
+                "-4611686018427387",
+                "4611686018427386.999",
+            ),
+            *(
+                "1e400",
+                "-1e18",
+                "1e999999999",
+                "1e-999999999",
+                '"1e18"',
+                "9" * 30,
+                "null",
+                "true",
+                "[]",
+                "{}",
+                '"x"',
+                "-1",
+            ),
+        ],
+        '"1e18"',
+        "999999999999999999999999999999",
+        "null",
+        "true",
+        "[]",
+        "{}",
+        '"x"',
+        "-1",
+    ],
+)
+def test_no_time_of_an_event_changes_those_of_others(tmp_path: Path, field: str, odd: str) -> None:
+    path, header = tmp_path / "t.json", {"baseTimeNanoseconds": 10**18}
+    text = kt.render([*GOOD, {**GOOD[0], field: "ODD"}], header=header).decode()
+    path.write_text(text.replace('"ODD"', odd))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sound, damaged = trace_of(tmp_path / "sound.json", GOOD, header=header), read(Source(str(path), "kineto"))
+    assert set(sound.events["ts_ns"].tolist()) <= set(damaged.events["ts_ns"].tolist())
+    assert len(damaged.collectives) == len(damaged.events)
+    assert int(damaged.events["ts_ns"].max()) - int(damaged.events["ts_ns"].min()) < FARTHEST_NS
+    assert ((damaged.events["dur_ns"] >= 0) & (damaged.events["dur_ns"] <= 86_400 * 10**9)).all()
+    assert len(damaged.events) == 9 or "left out" in issues(damaged)
+
+
+@pytest.mark.parametrize("base", [2**62, 2**63, 10**30, -1, "x", [], 0.5, True])
+def test_a_clock_base_that_is_no_time_is_left_out_and_said(tmp_path: Path, base: Any) -> None:
+    trace = trace_of(tmp_path / "t.json", GOOD, header={"baseTimeNanoseconds": base})
+    assert len(trace.events) == 8 and not trace.has_base_time
+    assert "the header states what cannot be as baseTimeNanoseconds" in issues(trace)
+
+
+def test_lengths_are_null_where_an_end_is_missing_and_never_overflow() -> None:
+    start = np.array([0, 5, NULL, 3, -MAX_NS, -MAX_NS + 1, 2**63 - 1])
+    end = np.array([4, 2, 9, NULL, 4, MAX_NS - 1, NULL])
+    assert lengths_ns(start, end).tolist() == [4, -3, NULL, NULL, NULL, 2**63 - 2, NULL]
+
+
+def test_times_far_from_the_middle_one_are_of_no_recording() -> None:
+    times = np.array([0, 10, FARTHEST_NS // 2, 2**61, -(2**61), NULL, 2**63 - 1])
+    assert near_each_other(times).tolist() == [True, True, True, False, False, False, False]
+    assert near_each_other(np.empty(0, np.int64)).tolist() == []

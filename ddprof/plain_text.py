@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# C0 and C1 controls, the soft hyphen, what turns the direction of writing, what has no width, line and paragraph
+# separators, and the invisible copies of ASCII (tags).
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    "\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
 _UNPAIRED = re.compile(r"[\ud800-\udfff]")
 
 
@@ -16,3 +21,8 @@ def encodable(text: str) -> str:
 def clean(text: str) -> str:
     """Text for people: encodable, and control characters (escape sequences, newlines, bidi overrides) made '?'."""
     return _CONTROL.sub("?", encodable(text))
+
+
+def clean_lines(text: str) -> str:
+    """Text of several lines, each clean."""
+    return "\n".join(clean(line) for line in text.split("\n"))

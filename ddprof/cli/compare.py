@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ddprof.cli.gates import FAIL_ON_HELP, fail
-from ddprof.cli.load import load_one, no_cache_option, redact_option, redacted_errors, say
+from ddprof.cli.load import load_one, no_cache_option, redact_option, redacted_errors, say, tell
 from ddprof.cli.output import FORMATS, chosen_format, write_file
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.comparison.compare import Comparison, compare, to_json
@@ -103,7 +103,7 @@ def _deliver(comparison: Comparison, form: str, output: Path | None) -> None:
     else:
         text = {"text": render_text, "markdown": render_markdown, "html": render_html}[form](comparison)
     if output is None:
-        click.echo(text, nl=False)
+        tell(text)
         return
     write_file(output, text)
     say(headline(comparison))

@@ -11,6 +11,7 @@ import click
 
 from ddprof.cli.progress import progress_bar
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
+from ddprof.plain_text import clean, clean_lines
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
@@ -136,4 +137,9 @@ def redacted_errors(key: bytes | None) -> Iterator[None]:
 
 def say(message: str) -> None:
     """One line for the person at the terminal, on stderr."""
-    click.echo(f"ddprof: {message}", err=True)
+    click.echo(f"ddprof: {clean(message)}", err=True)
+
+
+def tell(text: str) -> None:
+    """A result on stdout, as text that any terminal takes; it ends in one newline."""
+    click.echo(clean_lines(text.removesuffix("\n")))

@@ -17,6 +17,7 @@ from ddprof._version import __version__
 from ddprof.cli.dev import DEVELOPERS
 from ddprof.cli.lazy_group import LazyGroup
 from ddprof.errors import DdprofError
+from ddprof.plain_text import clean
 
 # name -> (module, one line of help). The module holds the click command as `command`.
 COMMANDS = {
@@ -124,7 +125,7 @@ def _internal_error(kind: type[BaseException], error: BaseException, trace: Trac
     if os.environ.get("DDPROF_DEBUG"):
         sys.__excepthook__(kind, error, trace)
         return
-    text = " ".join(str(error).split())
+    text = clean(" ".join(str(error).split()))
     hint = "DDPROF_DEBUG=1 shows where; please report it"
     print(f"ddprof: internal error: {kind.__name__}: {text} ({hint})", file=sys.stderr)
 

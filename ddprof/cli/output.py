@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from ddprof.cli.load import say
+from ddprof.cli.load import say, tell
 from ddprof.errors import UsageError
 from ddprof.report.model import Report
 
@@ -49,7 +47,7 @@ def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None
     text, report = render_pages(opened, None, key), opened.report
     report = redacted(report, key) if key else report
     if output is None:
-        click.echo(text, nl=False)
+        tell(text)
     else:
         write_reports(output, text, [report])
     return report
@@ -73,7 +71,7 @@ def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = 
 def show(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> None:
     """Print to stdout: the text in colour and with its box where stdout is a terminal."""
     if form != "text" or not sys.stdout.isatty():
-        click.echo(render(reports, form, next_commands), nl=False)
+        tell(render(reports, form, next_commands))
         return
     from rich.console import Console
 

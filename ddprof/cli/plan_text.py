@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ddprof.cli.load import tell
 from ddprof.units import format_us
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def flat_words(curve: SettingCurve) -> str:
 
 def print_plan(schema: str, label: str, plan: Plan, form: str, text: Callable[[Plan], list[str]]) -> None:
     """A plan on stdout: as JSON where `form` says so, else in the lines that `text` makes of it."""
-    click.echo(as_json(schema, label, plan) if form == "json" else "\n".join(text(plan)))
+    tell(as_json(schema, label, plan) if form == "json" else "\n".join(text(plan)))
 
 
 def as_json(schema: str, label: str, plan: Any) -> str:

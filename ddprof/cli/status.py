@@ -13,6 +13,7 @@ import click
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks
 from ddprof.errors import NoUsableInput
+from ddprof.plain_text import clean
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -49,12 +50,13 @@ def _view(run: Path, ranks: Sequence[LiveRank]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    return Group(Text(_headline(run, ranks), overflow="fold", no_wrap=False), _table(ranks))
+    return Group(Text(clean(_headline(run, ranks)), overflow="fold", no_wrap=False), _table(ranks))
 
 
 def _table(ranks: Sequence[LiveRank]) -> Table:
     """Medians of the recent bare steps, in milliseconds."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(caption="medians of the recent steps in ms; idle: since the last step", box=box.SIMPLE)
@@ -62,7 +64,12 @@ def _table(ranks: Sequence[LiveRank]) -> Table:
         table.add_column(heading, justify="left" if heading == "host" else "right", no_wrap=True)
     late = latest_late(ranks)
     for rank in ranks:
-        cells = [str(rank.rank), rank.host, str(rank.last_step) if rank.steps else "-", _ms(rank.median_ns())]
+        cells = [
+            str(rank.rank),
+            escape(clean(rank.host)),
+            str(rank.last_step) if rank.steps else "-",
+            _ms(rank.median_ns()),
+        ]
         cells += [_ms(rank.median_ns(f"{phase}_ns")) for phase in PHASE_NAMES]
         cells.append(f"{rank.age_ns / 1e9:.1f} s")
         table.add_row(*cells, style="bold" if late is not None and late.rank == rank.rank else None)

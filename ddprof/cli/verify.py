@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.load import load_one, load_run, no_cache_option, pairs, say
+from ddprof.cli.load import load_one, load_run, no_cache_option, pairs, say, tell
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.report import calibration
@@ -110,7 +110,7 @@ def command(
         document = {"schema": SCHEMA, **asdict(record), "like_this": asdict(known)}
         click.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
-        click.echo("\n".join(to_text(record, known)))
+        tell("\n".join(to_text(record, known)))
 
 
 def _of_settings(loaded: LoadedRun, settings: Sequence[str], now: Sequence[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.load import load_run, no_cache_option, pairs
+from ddprof.cli.load import load_run, no_cache_option, pairs, tell
 from ddprof.errors import UsageError
 from ddprof.units import format_share, format_us
 
@@ -57,7 +57,7 @@ def command(
     if form == "json":
         click.echo(json.dumps(to_json(loaded.label, prediction, then), indent=1, allow_nan=False))
     else:
-        click.echo("\n".join(to_text(prediction, then)))
+        tell("\n".join(to_text(prediction, then)))
 
 
 def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, Any]:

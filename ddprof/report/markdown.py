@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ddprof.causes import CAUSES
 from ddprof.findings import Finding
+from ddprof.plain_text import clean_lines
 from ddprof.report import phrases
 from ddprof.report.bar import shares
 from ddprof.report.model import Report
@@ -27,7 +28,7 @@ def render_markdown(report: Report, next_commands: Sequence[str] = ()) -> str:
         parts.append(f"**{'Confidence' if phrases.leading(report) else 'Basis'}** {escape(trust)}")
     parts += [_step(report), _findings(report), *_details(report), _limits(report)]
     parts += [f"Next: {_code(command)}" for command in next_commands]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return clean_lines("\n\n".join(part for part in parts if part)) + "\n"
 
 
 def escape(text: str) -> str:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ddprof.causes import CAUSES
 from ddprof.findings import Finding
+from ddprof.plain_text import clean
 from ddprof.report import phrases
 from ddprof.report.bar import cells, shares
 from ddprof.report.model import Report
@@ -31,17 +32,24 @@ _LEAST_LEGEND_SHARE = 0.005  # smaller causes share one entry: the legend names 
 def render_text(report: Report, next_commands: Sequence[str] = (), width: int = PLAIN_WIDTH) -> str:
     """The report as plain characters, ending in a newline."""
     lines = [*_verdict(report, width), Text(), *_body(report, next_commands, width)]
-    return "\n".join(line.plain.rstrip() for line in lines) + "\n"
+    return "\n".join(clean(line.plain.rstrip()) for line in lines) + "\n"
 
 
 def print_report(console: Console, report: Report, next_commands: Sequence[str] = ()) -> None:
     """The report on a terminal: the verdict in a box, the rest below it."""
     width = min(console.width, _MAX_WIDTH)
     title = Text(f" {phrases.bound_word(report)} ", style="bold reverse")
-    box = Panel(Text("\n").join(_verdict(report, width - 4)), title=title, title_align="left", width=width)
+    said = Text("\n").join(map(_clean, _verdict(report, width - 4)))
+    box = Panel(said, title=title, title_align="left", width=width)
     console.print(box)
     for line in _body(report, next_commands, width):
-        console.print(line, soft_wrap=True, highlight=False)
+        console.print(_clean(line), soft_wrap=True, highlight=False)
+
+
+def _clean(line: Text) -> Text:
+    """The line with its style, as any terminal takes it: a sign for a sign, so that colours stay in place."""
+    line.plain = clean(line.plain)
+    return line
 
 
 def _verdict(report: Report, width: int) -> list[Text]:

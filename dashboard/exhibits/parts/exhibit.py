@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddprof.dashboard.figures.charts import Chart
+from ddprof.report.export.cells import text_cell
 from ddprof.tables import Array
 
 SHORT_CHARS = 24  # of a text in a table that is kept in one line
-# A spreadsheet runs a cell that begins with one of these; names from a trace must stay text.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Sheet:
         """The sheet as CSV text with a header line; missing values are empty."""
         out = io.StringIO()
         writer = csv.writer(out)
-        writer.writerow(self.columns)
+        writer.writerow(map(text_cell, self.columns))
         writer.writerows([_cell(value) for value in row] for row in self.rows)
         return out.getvalue()
 
@@ -75,6 +74,4 @@ def column_kind(sheet: Sheet, column: int) -> str:
 def _cell(value: Any) -> Any:
     if value is None:
         return ""
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return "'" + value
-    return value
+    return text_cell(value) if isinstance(value, str) else value

@@ -40,8 +40,8 @@ def render_text(comparison: Comparison) -> str:
     lines += [_text_row("step", comparison.step)]
     lines += [_text_row(f"  {CAUSES[d.name].label}", d) for d in comparison.causes[:_MAX_CAUSES]]
     lines.append("")
-    lines += [f"Gone: {phrases.clean(f.summary)} ({f.id})" for f in comparison.gone]
-    lines += [f"New:  {phrases.clean(f.summary)} ({f.id}, {phrases.who_words(f)})" for f in comparison.new]
+    lines += [phrases.clean(f"Gone: {f.summary} ({f.id})") for f in comparison.gone]
+    lines += [phrases.clean(f"New:  {f.summary} ({f.id}, {phrases.who_words(f)})") for f in comparison.new]
     lines += [f"Note: {phrases.clean(text)}" for text in comparison.notes]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -59,8 +59,8 @@ def render_markdown(comparison: Comparison) -> str:
     rows += [(CAUSES[d.name].label, d) for d in comparison.causes[:_MAX_CAUSES]]
     lines += [f"| {' | '.join((name, *row_words(d)))} |" for name, d in rows]
     lines.append("")
-    lines += [f"- gone: {escape(f.summary)} ({f.id})" for f in comparison.gone]
-    lines += [f"- new: {escape(f.summary)} ({f.id}, {escape(phrases.who_words(f))})" for f in comparison.new]
+    lines += [f"- gone: {escape(f.summary)} ({escape(f.id)})" for f in comparison.gone]
+    lines += [f"- new: {escape(f.summary)} ({escape(f.id)}, {escape(phrases.who_words(f))})" for f in comparison.new]
     lines += [f"- note: {escape(text)}" for text in comparison.notes]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ddprof.causes import CAUSES
+from ddprof.report.export.cells import text_cell
 from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Column, Schema, Table, to_parquet
@@ -70,13 +71,21 @@ def write_tables(folder: Path, tables: Mapping[str, Table], form: str) -> list[P
     for name, table in tables.items():
         file = folder / f"{name}.{form}"
         if form == "csv":
-            table.to_pandas().to_csv(file, index=False)
+            _as_text(table).to_pandas().to_csv(file, index=False)
         else:
             file.write_bytes(to_parquet(table))
         written.append(file)
     guide = folder / "columns.md"
     guide.write_text(_guide(tables), encoding="utf-8")
     return [*written, guide]
+
+
+def _as_text(table: Table) -> Table:
+    """The table with text that no spreadsheet runs; numbers are untouched."""
+    texts = {
+        c.name: [text_cell(str(value)) for value in table[c.name]] for c in table.schema.columns if c.dtype == "str"
+    }
+    return table.replace(**texts) if texts else table
 
 
 def _guide(tables: Mapping[str, Table]) -> str:

@@ -1,0 +1,119 @@
+"""Names from a trace on a terminal, in Markdown, CSV and HTML: no escape sequence, no formula, no markup of theirs."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ddprof.findings import Evidence, Finding, Fix
+from ddprof.plain_text import clean
+from ddprof.report.comparison import text as comparison_text
+from ddprof.report.comparison.compare import compare
+from ddprof.report.comparison.html import render_html
+from ddprof.report.export.cells import text_cell
+from ddprof.report.export.columns import report_tables, write_tables
+from ddprof.report.html.parts import render_summary
+from ddprof.report.json.contract import to_document
+from ddprof.report.markdown import render_markdown
+from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
+from ddprof.report.redaction.rewrite import rewritten
+from ddprof.report.text import print_report, render_text
+
+SIGNS = ("\x1b[31m", "\x07", "\x9b2J", "\u202e", "\u2066", "\u200b", "\u2028", "\x85", "\r", "\ufeff", "\U000e0041")
+EVIL = "x" + "".join(SIGNS) + "<img src=x onerror=alert(1)>|`*[a](javascript:b)\ny"
+
+
+@pytest.fixture
+def evil(straggler_report: Report) -> Report:
+    """A report with all of them behind every text, as a damaged or made-up file could have it."""
+    fix = Fix(EVIL, EVIL, EVIL, EVIL, EVIL, f"- a\n+ b{EVIL}")
+    finding = dataclasses.replace(
+        straggler_report.findings[1],
+        summary=EVIL,
+        id="input.straggler" + EVIL,
+        evidence=(Evidence(EVIL, 1, 0.0, 1.0, EVIL),),
+        fixes=(fix,),
+    )
+    run = rewritten(straggler_report.run, lambda text: text + EVIL)
+    found: tuple[Finding, ...] = (finding,)
+    return dataclasses.replace(
+        straggler_report,
+        run=run,
+        findings=found,
+        health=(HealthItem(EVIL, EVIL),),
+        checked=(EVIL,),
+        verdict=rewritten(straggler_report.verdict, lambda text: text + EVIL),
+        clock=ClockInfo({EVIL: HostClockInfo(), "b": HostClockInfo()}, EVIL),
+        abstentions=rewritten(straggler_report.abstentions, lambda text: text + EVIL),
+    )
+
+
+def _invisible(text: str) -> list[str]:
+    """Signs in a text that control a terminal or that nobody sees, newlines apart."""
+    return [sign for sign in text if sign != "\n" and unicodedata.category(sign) in ("Cc", "Cf", "Zl", "Zp", "Cs")]
+
+
+def _terminal(report: Report) -> str:
+    out = io.StringIO()
+    print_report(Console(file=out, width=100, color_system=None), report, [EVIL])
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "render",
+    [
+        lambda report: render_text(report, [EVIL]),
+        lambda report: render_markdown(report, [EVIL]),
+        _terminal,
+        render_summary,
+        lambda report: comparison_text.render_text(compare(report, report)),
+        lambda report: comparison_text.render_markdown(compare(report, report)),
+        lambda report: json.dumps(to_document([report])),
+    ],
+    ids=["text", "markdown", "terminal", "html", "compare text", "compare markdown", "json"],
+)
+def test_no_sign_of_a_name_reaches_the_output(evil: Report, render: Any) -> None:
+    assert _invisible(render(evil)) == []
+
+
+def test_markup_of_a_name_is_text(evil: Report) -> None:
+    for text in (
+        render_markdown(evil),
+        comparison_text.render_markdown(compare(evil, evil)),
+        render_html(compare(evil, evil)),
+    ):
+        shown = re.sub("`[^`\n]*`", "", text)  # inside of a code span everything is literal
+        assert "<img" not in shown and "](javascript" not in shown
+    rows = [line for line in render_markdown(evil).splitlines() if line.startswith("| ") and "---" not in line]
+    assert {line.replace("\\|", "").count("|") for line in rows} <= {4, 6}
+
+
+@pytest.mark.parametrize(
+    "name", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", " =1", "\uff1d1", "\x00=1", '"=1', "\u200b=1", "'=1"]
+)
+def test_no_cell_is_a_formula(name: str) -> None:
+    assert text_cell(name).startswith("'") and _invisible(text_cell(name)) == []
+
+
+def test_tables_for_a_spreadsheet_are_text(evil: Report, tmp_path: Path) -> None:
+    finding = dataclasses.replace(evil.findings[0], summary='=HYPERLINK("http://x")\x1b')
+    report = dataclasses.replace(evil, findings=(finding,), run=dataclasses.replace(evil.run, hosts={0: "@SUM(A1)"}))
+    for file in write_tables(tmp_path, report_tables(report), "csv"):
+        text = file.read_text(encoding="utf-8")
+        assert _invisible(text) == []
+        cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+        assert not [cell for cell in cells if cell[:1] in ("=", "@")]
+
+
+@pytest.mark.parametrize("text", ["µs × ± → é 漢字", "a\\b", "naïve café"])
+def test_what_people_write_stays(text: str) -> None:
+    assert clean(text) == text

@@ -79,11 +79,9 @@ def folder_mess(seed: int, messes: Sequence[str], kinds: Sequence[str]) -> str:
     names = [name for name in FOLDERS if name in messes or not (messes or kinds)]
     others = [name for name in messes if name not in FOLDERS] or ([] if messes else list(MESSES))
     draw = generator(seed, "folder")
-    return (
-        names[int(draw.integers(len(names)))]
-        if names and draw.uniform() < len(names) / (len(names) + 0.5 * len(others))
-        else ""
-    )
+    if draw.uniform() * (len(names) + len(others)) >= len(names):
+        return ""
+    return names[int(draw.integers(len(names)))]
 
 
 def report(seed: int, kind: str, label: dict[str, Any], began: float) -> None:

@@ -49,7 +49,8 @@ class TraceWriter:
         self.pid, self.device = 4000 + 13 * rank.rank, rank.rank % 8
         offset, drift = cluster.clocks[cluster.hosts[rank.rank]]
         first = min(r.marks[0] for r in run.ranks)
-        middle = (run.ranks[0].marks[0] + run.ranks[0].marks[-1]) / 2
+        marks, steady = run.ranks[0].marks, run.ranks[0].steady
+        middle = (marks[steady[0]] + marks[steady[-1] + 1]) / 2
         base = BASE_NS / 1e3 if self.format.time != "base" else 0.0
         # local = true + offset + drift * (true - middle), kept as thousandths of a microsecond (integers, exact)
         self._shift = round((base + START_US + begins_us + offset - first) * 1000)

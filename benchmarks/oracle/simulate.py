@@ -94,7 +94,7 @@ def _program(rank: Rank) -> Program:
     queue = BatchQueue(rank.world, rank.rank, rank.t)
     program = program_for(rank.world.parallel.kind)
     waits = rank.world.model.sync != "none"
-    for step in rank.world.plan(WARMUP_STEPS if waits else QUEUE_WARMUP_STEPS):
+    for step in rank.world.plan(WARMUP_STEPS if waits else max(QUEUE_WARMUP_STEPS, 2 * rank.world.queue_steps)):
         if step.recorded and not rank.marks and (waits or any(once.opens_job for once in step.once)):
             yield from device_sync(rank)  # recording starts on an idle device
             rank.t += MARK_US

@@ -134,6 +134,8 @@ def test_a_host_that_is_ahead_leaves_launches_before_and_work_after() -> None:
     calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime")}
     assert any(e["args"]["correlation"] not in calls for e in of(rows, "kernel"))
     assert max(e["ts"] for e in of(rows, "kernel")) > max(e["ts"] + e["dur"] for e in marks(rows))
+    steps = labelled("ahead")["accept_step_us"]
+    assert steps[0] == labelled("ahead")["step_us"] and max(steps) < 1.03 * steps[0]
 
 
 def test_a_foreign_stream_is_busy_and_its_work_is_not_in_the_file() -> None:

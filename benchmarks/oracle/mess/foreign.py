@@ -37,5 +37,5 @@ def rows(rank: Rank, rows: list[Row], mess: Mess) -> list[Row]:
     ]
 
 
-KIND = MessKind("foreign", "a stream busy with work that is not in the file", add, world, rows, late_marks=True,
+KIND = MessKind("foreign", "a stream busy with work that is not in the file", add, world, rows,
                 excludes=("ahead", "rdv", "rdv_beside", "cold", "prof"))  # fmt: skip

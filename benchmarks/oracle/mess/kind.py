@@ -43,8 +43,7 @@ class MessKind:
     """One kind of mess.
 
     `add` returns the scenario with the mess, None where it does not fit. `once`: its cost occurs in one step, and no
-    finding may sell it as recurring. `unbooked`: the files do not show enough to book the ledger by. `late_marks`: the
-    distance of the host's marks is no step time.
+    finding may sell it as recurring. `unbooked`: the files do not show enough to book the ledger by.
     """
 
     name: str
@@ -56,7 +55,6 @@ class MessKind:
     health: Callable[[Mess], list[dict[str, Any]]] = no_health
     once: bool = False
     unbooked: bool = False
-    late_marks: bool = False
     tolerates: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
 

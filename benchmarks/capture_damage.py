@@ -41,12 +41,12 @@ STATUS_CODES = (0, 4)  # 4: no rank runs, as far as the rings tell
 TIMEOUT_S = 90
 
 
-def trial(out: Path, chooser: random.Random, command: str) -> dict[str, Any]:
+def trial(out: Path, chooser: random.Random, job_name: str) -> dict[str, Any]:
     """One job. The result says what went wrong, in `defects`."""
-    options = ["--out", str(out), "--name", "damage", "--mode", chooser.choice(("monitor", "trace"))]
+    options = ["--out", str(out), "--name", "damage", "--mode", chooser.choice(("monitor", "trace")), "--skip", "3"]
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "OMP_NUM_THREADS": "1"}
     job = subprocess.Popen(
-        [sys.executable, "-m", "ddprof.cli.run", *options, "--skip", "3", "--every", "9", "--", "sh", "-c", command],
+        [sys.executable, "-m", "ddprof.cli.run", *options, "--every", "9", "--", "sh", "-c", JOBS[job_name]],
         cwd=REPO,
         env={**os.environ, **alone},
         stdout=subprocess.PIPE,
@@ -59,7 +59,7 @@ def trial(out: Path, chooser: random.Random, command: str) -> dict[str, Any]:
     damaged = []
     for _ in range(chooser.randint(1, 4)):
         time.sleep(chooser.uniform(0, 0.8))
-        damaged.append(damage_one((out / "latest").resolve(), chooser))
+        damaged.append(damage_one((out / "latest").resolve(), chooser, job_name == "torch"))
     status = _status(out / "latest")
     defects = [] if status.returncode in STATUS_CODES else [f"ddprof status returned {status.returncode}"]
     try:
@@ -81,12 +81,17 @@ def _status(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, cwd=REPO, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
-def damage_one(folder: Path, chooser: random.Random) -> str:
-    """Put something damaged in place of one file; says what. The file itself stays whole: a rank has its ring mapped,
-    and a mapped file that is cut short ends whoever writes to it."""
+def damage_one(folder: Path, chooser: random.Random, in_place: bool) -> str:
+    """Damage one file, or put something damaged in its place; says what.
+
+    `in_place` False: never the file itself, because the stand-in's ring in Python does not survive being cut.
+    """
     target, kind = chooser.choice(TARGETS), chooser.choice(list(DAMAGES))
     missing = folder / (f"rank0.h.1.0{target}" if target.startswith(".") else target)
     path = min(folder.glob(f"*{target}"), default=missing)
+    if in_place and path.is_file() and chooser.random() < 0.5:
+        DAMAGES[kind](path)
+        return f"{path.name}: {kind}, in place"
     with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
         copy = Path(aside) / path.name
         try:
@@ -111,7 +116,7 @@ def main() -> None:
     results = []
     for index in range(options.trials):
         with tempfile.TemporaryDirectory() as out:
-            results.append(trial(Path(out), chooser, JOBS[options.job]))
+            results.append(trial(Path(out), chooser, options.job))
         print(index, json.dumps(results[-1]), flush=True)
     bad = [result for result in results if result["defects"]]
     summary = {

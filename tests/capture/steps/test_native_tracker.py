@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -149,3 +152,67 @@ def test_python_takes_over_where_the_timers_in_c_are_not_wanted(monkeypatch: pyt
         assert native_tracker(nothing, nothing, nothing) is None
     monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
     assert native_tracker(nothing, nothing, nothing) is None
+
+
+CUT = """
+import faulthandler, mmap, os, sys
+from pathlib import Path
+from ddprof.capture.files.ring import StepRing, read_ring
+from trackers import Recorder
+path, first, then = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+if first == "faulthandler before":
+    faulthandler.enable()
+recorder = Recorder("native")
+for _ in range(2):  # as after a rank has been guessed and then told: the first ring goes
+    recorder.tracker.write_to(StepRing(path, {"rank": 0, "host": "h"}))
+    for _ in range(5):
+        recorder.iteration()
+    if first == "faulthandler between":
+        faulthandler.enable()
+assert len(read_ring(path).steps) == 5
+os.truncate(path, 0)
+if then == "another file":
+    (path.parent / "other").write_bytes(bytes(9999))
+    with open(path.parent / "other", "r+b") as stream:
+        other = mmap.mmap(stream.fileno(), 9999)
+    os.truncate(path.parent / "other", 0)
+    other[0] = 1
+if then == "a signal":
+    os.kill(os.getpid(), 7)
+for _ in range(5):
+    recorder.iteration()
+assert len(recorder.tracker.logged()) == 14
+recorder.tracker.write_to(None)
+recorder.iteration()
+if then == "a signal later":
+    os.kill(os.getpid(), 7)
+print("goes on")
+"""
+
+
+QUIET_SANITIZER = {"ASAN_OPTIONS": "detect_leaks=0:handle_sigbus=0"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals are numbered as on Linux")
+@pytest.mark.parametrize("first", ["nothing", "faulthandler before", "faulthandler between"])
+@pytest.mark.parametrize("then", ["nothing", "another file", "a signal", "a signal later"])
+def test_a_ring_that_is_cut_short_does_not_end_the_job(tmp_path: Path, first: str, then: str) -> None:
+    """And whatever else is wrong with the memory of the process ends it as it would without us."""
+    make("native", lambda index: False)
+    done = subprocess.run(
+        [sys.executable, "-c", CUT, str(tmp_path / "a.ring"), first, then],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+            "ASAN_OPTIONS": "detect_leaks=0:handle_sigbus=0",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if then == "nothing" and first != "faulthandler between":  # put over ours later, it is in charge
+        assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
+    else:
+        assert done.returncode == -signal.SIGBUS, done.stderr
+        assert ("Bus error" in done.stderr) == (first != "nothing")

@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cut_file.h"
+
 enum { FIRST_STEPS = 64, RECENT_STEPS = 4096, STEP_FIELDS = 9 }; /* as in ddprof/capture/steps/step_log.py */
 
 typedef struct {
@@ -31,6 +33,7 @@ static int log_init(StepLog *log) {
 }
 
 static void log_unmap(StepLog *log) {
+    cut_file_leave(log->file);
     if (log->file) munmap(log->file, log->file_bytes);
     log->file = NULL;
 }
@@ -55,6 +58,7 @@ static int log_map(StepLog *log, const char *path, size_t at, int64_t capacity) 
     log->file_at = at;
     log->file_capacity = capacity;
     log->file_written = 0;
+    cut_file_watch(log->file, bytes);
     return 0;
 }
 

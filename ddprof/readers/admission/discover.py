@@ -16,7 +16,7 @@ from ddprof.model import HealthNote
 from ddprof.readers.admission.attach import attach
 from ddprof.readers.admission.parts import split_parts
 from ddprof.readers.admission.runs import group_runs
-from ddprof.readers.admission.sniff import TAR, ZIP, Sniffed, sniff
+from ddprof.readers.admission.sniff import TAR, UNREMARKABLE, ZIP, Sniffed, sniff
 from ddprof.readers.admission.walk import SKIPPED_SUFFIXES, walk
 from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
@@ -92,7 +92,7 @@ def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterato
                 try:
                     with opened.open(member) as stored:
                         found = _sniffed(inside, stored, root, min(spare_bytes, LATE_EVENTS_BYTES))
-                except (DdprofError, OSError) as error:
+                except (DdprofError, OSError, *ARCHIVE_DAMAGE) as error:
                     notes.append(HealthNote(_named(inside, error), "this file is left out"))
                     continue
                 spare_bytes = max(0, spare_bytes - max(0, found.looked_bytes - HEAD_BYTES))
@@ -144,9 +144,7 @@ def _ignored_notes(found: list[Found]) -> list[HealthNote]:
             issue = f"{item.source.label}: an execution trace, which has no timeline"
             effect = "left out: capture one with torch.profiler or `ddprof run`"
             notes.append(HealthNote(issue, effect))
-        elif item.sniffed.format is None and item.sniffed.what.startswith(
-            ("JSON, but", "a parquet", "an Arrow", "a picture")
-        ):
+        elif item.sniffed.format is None and item.sniffed.what in UNREMARKABLE:
             other[item.sniffed.what] += 1
         elif item.sniffed.format is None:
             notes.append(HealthNote(f"{item.source.label}: {item.sniffed.what}", "left out"))

@@ -13,6 +13,7 @@ _EXECUTION_TRACE = re.compile(rb'"nodes"\s*:.{0,4000}"(?:fw_parent|op_schema|ctr
 _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"
+_OTHER_JSON = "JSON, but not a trace"
 _OTHER_FILES = {
     b"PAR1": "a parquet table",
     b"ARROW1": "an Arrow table",
@@ -21,6 +22,8 @@ _OTHER_FILES = {
     b"PK\x03\x04": ZIP,
     **{b"\x80" + bytes([protocol]): "a pickle of something else" for protocol in (2, 3, 4, 5)},
 }
+# Whole files that lie beside traces of many programs: one note for all.
+UNREMARKABLE = (_OTHER_JSON, "a parquet table", "an Arrow table", "a picture")
 
 
 @dataclass(frozen=True)
@@ -58,5 +61,5 @@ def _otherwise(sample: Sample) -> str:
     if _HTML.match(sample.head):
         return "an HTML page, not a trace"
     if sample.is_list or sample.is_object:
-        return "JSON, but not a trace"
+        return _OTHER_JSON
     return "not a trace (neither JSON nor SQLite)"

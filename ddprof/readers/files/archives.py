@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import IO
 
 from ddprof.errors import DdprofError
 from ddprof.readers.files.opening import open_file
 from ddprof.readers.files.tar_members import TarMembers
-from ddprof.readers.files.unpacking import MAX_RATIO, is_bomb
+from ddprof.readers.files.zip_members import MAGIC, ZipMembers
 
 MAX_MEMBERS = 20_000  # a trace, a sidecar, a dump and worker records of 4,096 ranks are 16,384
-_ZIP_MAGIC = b"PK\x03\x04"
-ZIP_MAGIC_BYTES = len(_ZIP_MAGIC)
-
-
-class ZipMembers:
-    """A zip file whose stored bytes are `outer`. Members lie anywhere, so they come in the order of their names."""
-
-    def __init__(self, outer: IO[bytes]) -> None:
-        self._outer, self._zip = outer, zipfile.ZipFile(outer)
-        self._infos = {info.filename: info for info in reversed(self._zip.infolist()) if not info.is_dir()}
-
-    def members(self) -> Iterator[tuple[str, int]]:
-        """Name and size in bytes of every file; of members of one name the first."""
-        yield from ((name, self._infos[name].file_size) for name in sorted(self._infos))
-
-    def open(self, name: str) -> IO[bytes]:
-        """A member, which ends where the directory says. Raises KeyError, or OSError where its size is absurd."""
-        info = self._infos[name]
-        if is_bomb(info.compress_size, info.file_size):
-            raise OSError(f"{name} unpacks to more than {MAX_RATIO} times its size")
-        return self._zip.open(info)
-
-    def close(self) -> None:
-        """Close the file underneath."""
-        self._outer.close()
-
+ZIP_MAGIC_BYTES = len(MAGIC)
 
 # The archive that was read last in this process, by path, state and process: a forked one shares the file's position.
 _kept: dict[tuple[str, int, int, int], ZipMembers | TarMembers] = {}
@@ -47,7 +20,7 @@ _kept: dict[tuple[str, int, int, int], ZipMembers | TarMembers] = {}
 
 def is_zip(stored: bytes) -> bool:
     """Whether the first bytes of a file, as it is stored, are those of a zip file."""
-    return stored.startswith(_ZIP_MAGIC)
+    return stored.startswith(MAGIC)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ _ZLIB: Any = import_module("isal.isal_zlib") if find_spec("isal") else zlib
 
 BLOCK_BYTES = 1 << 18  # text and the objects made of it stay within a core's cache: a tenth faster than 1 MB
 _RAW_BYTES = 1 << 18
+_LAST_BYTES = 1 << 8  # at a time, just before damage: no more than an event is lost
 # Traces pack 10 to 60 times (xz); zeros 1,000 times by gzip and 100,000 times by bzip2. What packs better than this is
 # made to fill memory, or is nothing that anybody wants analyzed.
 MAX_RATIO = 250
@@ -69,19 +70,29 @@ class ByteStream:
         yield head
         while block := self._raw.read(BLOCK_BYTES):
             yield block
+        self.damage = self._stored_damage()
+
+    def _stored_damage(self) -> str | None:
+        """What a member of a zip file says of its end."""
+        damage: str | None = getattr(self._raw, "damage", None)
+        return damage
 
     def _decompress(self, head: bytes, magic: bytes, make: Callable[[], Any]) -> Iterator[bytes]:
         """Every member of a compressed file, as far as it is sound."""
         unpacker, data, packed_bytes, unpacked_bytes = make(), head, len(head), 0
+        member_at, member_bytes = 0, 0  # where it begins in the stored bytes, and how much of it has been unpacked
         while True:
             try:
                 block = unpacker.decompress(data, BLOCK_BYTES)
             except (OSError, zlib.error, _ZLIB.error, lzma.LZMAError, EOFError) as error:
                 self.damage = f"the compressed data is damaged ({error})"
+                if magic == _GZIP:
+                    yield from self._before_damage(member_at, member_bytes)
                 return
             if block:
                 yield block
                 unpacked_bytes += len(block)
+                member_bytes += len(block)
                 if is_bomb(packed_bytes, unpacked_bytes):
                     self.damage = f"it unpacks to more than {MAX_RATIO} times its size: the rest is not read"
                     return
@@ -91,17 +102,35 @@ class ByteStream:
                     data = self._raw.read(_RAW_BYTES)
                     packed_bytes += len(data)
                 if not data.startswith(magic):
-                    self.damage = "data after the end of the compressed part was ignored" if data else None
+                    ignored = "data after the end of the compressed part was ignored" if data else None
+                    self.damage = self._stored_damage() or ignored
                     return
-                unpacker = make()
+                unpacker, member_at, member_bytes = make(), packed_bytes - len(data), 0
                 continue
             data = getattr(unpacker, "unconsumed_tail", b"")
             if not data and getattr(unpacker, "needs_input", True):
                 data = self._raw.read(_RAW_BYTES)
                 packed_bytes += len(data)
                 if not data:
-                    self.damage = "the compressed data ends early"
+                    self.damage = self._stored_damage() or "the compressed data ends early"
                     return
+
+    def _before_damage(self, member_at: int, seen_bytes: int) -> Iterator[bytes]:
+        """What a gzip member holds between the blocks that came and its damage, for which the unpacker gave nothing."""
+        try:
+            self._raw.seek(member_at)
+        except (OSError, ValueError):
+            return
+        unpacker, data = zlib.decompressobj(31), b""
+        while data := data or self._raw.read(_RAW_BYTES):
+            try:
+                block = unpacker.decompress(data, min(seen_bytes, BLOCK_BYTES) or _LAST_BYTES)
+            except zlib.error:
+                return
+            data = unpacker.unconsumed_tail
+            if block and not seen_bytes:
+                yield block
+            seen_bytes -= min(seen_bytes, len(block))
 
 
 def _chain(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:

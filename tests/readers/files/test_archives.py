@@ -145,3 +145,27 @@ def test_a_bomb_is_unpacked_no_further_than_its_bound(tmp_path: Path, monkeypatc
     assert [s.member for s in inventory.sources] == ["rank0.json", "rank0.json"]
     said = [note.issue for note in inventory.health]
     assert sum("unpacks to more than 250 times its size" in issue for issue in said) >= 2
+
+
+def test_a_member_with_a_wrong_checksum_is_read_and_said(tmp_path: Path) -> None:
+    path = _zip(tmp_path / "a.zip", {"rank0.json": TRACE, "rank1.json": TRACE})
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x01\x02") + 16  # the checksum of the last member in the directory
+    content[at] ^= 1
+    path.write_bytes(content)
+    first, second = read_all(discover([path]))
+    assert len(first.events) == len(second.events) == len(EVENTS)
+    assert first.health != second.health
+    assert any("its checksum is not that of its content" in note.issue for note in second.health)
+
+
+def test_a_damaged_member_costs_no_other(tmp_path: Path) -> None:
+    path = _zip(tmp_path / "a.zip", {f"rank{rank}.json": TRACE for rank in range(3)})
+    content = bytearray(path.read_bytes())
+    at = content.index(b"rank1.json") + 30
+    content[at : at + 40] = bytes(40)
+    path.write_bytes(content)
+    inventory = discover([path])
+    assert {s.member for s in inventory.sources} >= {"rank0.json", "rank2.json"}
+    said = [note.issue for note in inventory.health] + [n.issue for t in read_all(inventory) for n in t.health]
+    assert any("rank1.json" in issue for issue in said)

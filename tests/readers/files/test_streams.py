@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 from malformed import broken, healthy, issues
 
 from ddprof.readers import Source, read
+from ddprof.readers.files.streams import open_blocks
 
 pytestmark = pytest.mark.usefixtures("decoding")
 
@@ -59,3 +61,33 @@ def _two_members(folder: Path, text: bytes) -> Path:
     path = folder / "members.gz"
     path.write_bytes(gzip.compress(text[:half]) + gzip.compress(text[half:] + b"]}"))
     return path
+
+
+def _unpacked(path: Path) -> tuple[bytes, str | None]:
+    with open_blocks(str(path)) as blocks:
+        return b"".join(blocks), blocks.damage
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("kib", [10, 700])
+def test_a_wrong_checksum_at_the_end_costs_nothing_but_a_note(tmp_path: Path, parts: int, kib: int) -> None:
+    texts = [Random(part).randbytes(kib << 10) for part in range(parts)]
+    packed = bytearray(b"".join(map(gzip.compress, texts)))
+    packed[-6] ^= 1
+    (tmp_path / "t.gz").write_bytes(packed)
+    content, damage = _unpacked(tmp_path / "t.gz")
+    assert len(b"".join(texts)) - len(content) <= 256
+    assert b"".join(texts).startswith(content)
+    assert damage is not None and "damaged" in damage
+
+
+def test_a_flipped_bit_costs_only_what_comes_after_it(tmp_path: Path) -> None:
+    text = b"".join(b"%d %d " % (n, n * n) for n in range(100_000))
+    packed = gzip.compress(text)
+    for place in (0.2, 0.5, 0.9):
+        broken = bytearray(packed)
+        broken[int(len(packed) * place)] ^= 16
+        (tmp_path / "t.gz").write_bytes(broken)
+        content, damage = _unpacked(tmp_path / "t.gz")
+        same = next((at for at, (x, y) in enumerate(zip(content, text, strict=False)) if x != y), len(content))
+        assert damage is not None and same > (place - 0.1) * len(text)

@@ -29,6 +29,36 @@ _NEVER = frozenset({"secret", "secrets", "private", "password", "passwd", "crede
 _COMPOUND = re.compile(r"[\w$\u0080-\U0010ffff]+(?:[-./\\@+~]+[\w$\u0080-\U0010ffff]+)*")
 _JOINT = re.compile(r"[-./\\@+~]+")
 _SIGNS = re.compile(r"[×·±→←–—…µ≥≤≈²°◀▶✓•“”‘’ −]+")
+_SLASHED = ("/", "\\")
+# Of these pairs and triples a slash makes no path: GB/s, host/device, checkpoint/logging.
+_PAIRED = frozenset(
+    {"host", "device", "read", "write", "send", "recv", "forward", "backward", "input", "output", "start", "end", "CPU"}
+    | {
+        "GPU",
+        "I",
+        "O",
+        "s",
+        "step",
+        "steps",
+        "rank",
+        "sample",
+        "samples",
+        "us",
+        "ms",
+        "ns",
+        "B",
+        "KB",
+        "MB",
+        "GB",
+        "TB",
+    }
+    | {"checkpoint", "logging", "calls", "bytes", "n", "KiB", "MiB", "GiB", "TiB", "GFLOP", "TFLOP"}
+)
+_SUFFIXES = frozenset(
+    {"py", "json", "gz", "pt", "pth", "zip", "tar", "sqlite", "pickle", "pkl", "yaml", "yml", "toml", "parquet", "html"}
+    | {"txt", "log", "jsonl", "csv", "bin", "sh", "so", "local", "internal", "com", "net", "org", "io", "lan"}
+)
+_NETWORK = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")  # an IPv4 address
 _NUMBER = re.compile(r"\d{1,15}(?:e\d{1,3})?")
 _MEASURE = re.compile(r"\d{1,9}(?:x|×|ns|µs|us|ms|s|min|h|B|[KMGT]i?B|[KMGT]Hz|[MGT]FLOPs?|GT|Gb|k|W|C|V)")
 
@@ -38,9 +68,22 @@ def hidden(text: str, alias: Callable[[str], str]) -> str:
     return _COMPOUND.sub(lambda m: m.group() if _is_plain(m.group()) else alias(m.group()), text)
 
 
+def kind_of(compound: str) -> str:
+    """What a compound looks like: a path, a file, an address, or any other name."""
+    if any(slash in compound for slash in _SLASHED):
+        return "path"
+    if "@" in compound or _NETWORK.fullmatch(compound):
+        return "address"
+    return "file" if compound.rpartition(".")[2].lower() in _SUFFIXES and "." in compound else "name"
+
+
 def _is_plain(compound: str) -> bool:
     if compound.lower() in _vocabulary():
         return True
+    kind = kind_of(compound)
+    if kind != "name":
+        parts = compound.split("/")
+        return kind == "path" and all(part in _PAIRED or part.replace(".", "").isdecimal() for part in parts)
     pieces = [piece for part in _JOINT.split(compound) for piece in _SIGNS.split(part) if piece]
     numbers = [_is_number(piece) for piece in pieces]
     if all(numbers):

@@ -18,40 +18,12 @@ from ddprof.findings import Evidence, Finding
 from ddprof.model import RankTrace
 from ddprof.report.model import Report
 from ddprof.report.redaction.names import renamed
-from ddprof.report.redaction.prose import hidden
+from ddprof.report.redaction.prose import hidden, kind_of
 from ddprof.report.redaction.rewrite import rewritten
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Table
 
-_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~@+-]*[/\\])+[\w.@+-]+")
-_FILE = re.compile(
-    r"\b[\w@+-][\w.@+-]*\.(?:py|json|gz|pt|pth|zip|tar|sqlite|pickle|pkl|yaml|yml|toml|parquet|html|txt|log)\b"
-)
-_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[\w.+-]+@[\w-]+\.[\w.-]+\b")
 _RANK = re.compile(r"rank \d+")
-_PROSE = frozenset(
-    {"host", "device", "read", "write", "send", "recv", "forward", "backward", "input", "output", "start", "end", "CPU"}
-    | {
-        "GPU",
-        "I",
-        "O",
-        "s",
-        "step",
-        "steps",
-        "rank",
-        "sample",
-        "samples",
-        "us",
-        "ms",
-        "ns",
-        "B",
-        "KB",
-        "MB",
-        "GB",
-        "TB",
-    }
-    | {"checkpoint", "logging", "calls", "bytes", "n", "KiB", "MiB", "GiB", "TiB", "GFLOP", "TFLOP"}
-)
 _HASH_CHARACTERS = 8
 _LEAST_SECRET = 3  # characters
 
@@ -165,17 +137,9 @@ def _scrubber(known: Mapping[str, str], events: Collection[str], secret: bytes) 
                 text = text.replace(event, renamed(event, lambda identifier: alias("event", identifier)))
         if pattern is not None:
             text = pattern.sub(lambda m: alias(known[m.group()], m.group()), text)
-        text = _PATH.sub(lambda m: m.group() if _is_prose(m.group()) else alias("path", m.group()), text)
-        text = _FILE.sub(lambda m: alias("file", m.group()), text)
-        text = _ADDRESS.sub(lambda m: alias("address", m.group()), text)
-        return hidden(text, lambda name: name if name in made else _alias("name", name, secret))
+        return hidden(text, lambda name: name if name in made else _alias(kind_of(name), name, secret))
 
     return scrub
-
-
-def _is_prose(text: str) -> bool:
-    """Ratios ("3/4", "GB/s") and the word pairs of the rules' own texts are not paths; any other slash makes one."""
-    return all(part in _PROSE or part.replace(".", "").isdigit() for part in text.split("/"))
 
 
 def _alias(kind: str, name: str, secret: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from ddprof.report.redaction.names import is_public, renamed
 from ddprof.report.redaction.prose import hidden
+from ddprof.report.redaction.redact import redacted_text
 from tests.cli.conftest import ddprof as _ddprof
 from tests.report.redaction.planting import Secrets, found, plant
 
@@ -169,3 +171,10 @@ def test_what_looks_like_a_number_of_its_own_is_no_public_name(word: str) -> Non
 )
 def test_sentences_of_ours_survive(text: str) -> None:
     assert hidden(text, lambda _: "HIDDEN") == text
+
+
+@pytest.mark.parametrize("part", ["a", "a.", "a/", "1.", "a@", "aB", "_", "-", "é", "a-×"])
+def test_a_name_of_any_length_is_read_once(part: str) -> None:
+    started = time.process_time()
+    assert redacted_text(part * 50_000, b"key") is not None and renamed(part * 50_000, lambda _: "HIDDEN") is not None
+    assert time.process_time() - started < 5.0  # a look back at each of its signs would take minutes

@@ -75,7 +75,15 @@ MANY_RANKS = 4  # up to here every set of ranks may be named where all of them s
 
 
 def culprits(run: Run, fault: Fault) -> tuple[list[int], list[list[int]]]:
-    """The culprit ranks, and every accepted answer, the best first."""
+    """The culprit ranks, and every accepted answer, the best first; those without a file need not be named."""
+    ranks, accepted = _culprits(run, fault)
+    for answer in accepted[:]:
+        traced = [rank for rank in answer if rank not in run.scenario.missing_ranks]
+        accepted += [traced] if traced and traced not in accepted else []
+    return ranks, accepted
+
+
+def _culprits(run: Run, fault: Fault) -> tuple[list[int], list[list[int]]]:
     everyone = list(range(run.world.size))
     if fault.id == "pipeline.imbalance":
         stage = int(float(fault.detail["stage"]))

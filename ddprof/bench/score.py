@@ -190,7 +190,9 @@ def _mixed(label: Mapping[str, Any], reports: Sequence[Report]) -> str:
 
 
 def _wall_error(label: Mapping[str, Any], report: Report) -> float | None:
-    """Distance of the report's step to the nearest step time that is right."""
+    """Distance of the report's step to the nearest step time that is right; None where the label gives no numbers."""
+    if label.get("skip_numbers"):
+        return None
     accepted = label.get("accept_step_us") or [label.get("step_us", 0.0)]
     errors = [abs(report.steps.wall_us - us) / us for us in accepted if us > 0]
     return min(errors) if errors else None

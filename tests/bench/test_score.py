@@ -119,6 +119,10 @@ def test_independent_runs_are_not_one_job(labelled: Runs) -> None:
     mixed = compare(run.name, label, run.report)
     assert not mixed.right and "2 independent runs, taken for a job of 4 ranks" in fault_text(mixed)
     assert compare(run.name, label, run.report, run.report).right
+    assert (
+        mixed.wall_error is not None
+        and compare(run.name, {**label, "skip_numbers": True}, run.report).wall_error is None
+    )
 
 
 def test_a_corpus_without_mess_has_no_such_rows(labelled: Runs) -> None:

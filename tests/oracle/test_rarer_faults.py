@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,10 @@ def test_nested_units_gather_more_often_and_missing_prefetch_exposes_it() -> Non
              for name in ("fsdp.nested", "fsdp.no_prefetch")}  # fmt: skip
     assert count["fsdp.nested"] > 2 * count["fsdp.no_prefetch"] > 0
     assert label(simulated("fsdp.no_prefetch"))["ledger"]["job"]["comm_transfer"] > 500.0
+
+
+def test_a_rank_without_a_file_need_not_be_named() -> None:
+    run = simulated("host.stalled")
+    partial = replace(run, scenario=replace(run.scenario, missing_ranks=(2,)))
+    (truth,) = label(partial)["faults"]
+    assert [] in truth["acceptable_culprits"] and [0, 1] in truth["acceptable_culprits"]

@@ -22,6 +22,8 @@ FARTHEST_NS = 30 * 86_400 * 10**9
 # The largest rank that a file is believed to state: ten times the accelerators of the largest clusters announced (some
 # 100,000). What lies beyond is damage, or meant to make a list as long as it says.
 LARGEST_RANK = 2**20
+# Of the ranks of one file all below this are believed, beyond it those that leave no more than 15 of 16 unnamed.
+_SMALL_JOB, _HOLES = 1024, 16
 
 
 class InexactFloats(Exception):
@@ -110,6 +112,11 @@ def one_rank(value: Any) -> int | None:
     """A rank, or a number of ranks, that a file states; None where it is none, or none to be believed."""
     number = one_int(value)
     return number if 0 <= number <= LARGEST_RANK else None
+
+
+def without_holes(ranks: Array) -> Array:
+    """Which of the ranks of one file can be: workers are numbered without large holes, so one far beyond is damage."""
+    return (ranks >= 0) & (ranks <= min(max(_SMALL_JOB, _HOLES * len(np.unique(ranks))), LARGEST_RANK))
 
 
 def to_int64(values: list[Any]) -> Array:

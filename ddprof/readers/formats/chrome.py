@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,11 @@ from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind, kind_of
-from ddprof.readers.columns.numbers import to_ns
+from ddprof.readers.columns.numbers import one_rank
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.format import Format, Sample
-from ddprof.readers.json_text.load import argument, load_events
+from ddprof.readers.json_text.load import TimelineEvent, load_events
+from ddprof.readers.json_text.trace_event import as_text
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
 
@@ -33,19 +34,9 @@ _SUMMARY_TRACK = re.compile(
 _COPY = re.compile(r"^Copy(Host|Device)To(Host|Device)$")
 
 
-@dataclass(frozen=True)
-class _Span:
-    pid: Any
-    tid: Any
-    category: str
-    name: str
-    ts: Any
-    dur: Any
-
-
 def read_chrome(source: Source) -> RankTrace:
     """One file as one rank. Raises NoUsableInput where it holds no spans."""
-    events = [e for e in load_events(source.path, source.member) if isinstance(e, dict)]
+    events, damage = load_events(source.path, source.member)
     processes, threads = _named(events, "process_name"), _named(events, "thread_name")
     spans, unpaired = _spans(events)
     if not spans:
@@ -53,76 +44,68 @@ def read_chrome(source: Source) -> RankTrace:
     columns = EventColumns()
     devices = {pid: _device_index(name) for (pid, _), name in processes.items() if _DEVICE.search(name)}
     used = _fill(columns, spans, threads, devices)
-    notes = _notes(source, devices, used, unpaired)
+    notes = [*damage, *_notes(source, devices, used, unpaired)]
     rank = rank_in_name(source.member or source.path)
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
     return finish(source, columns, identity, Device(_vendor(source, spans) if devices else "cpu"), notes)
 
 
-def _named(events: list[dict[str, Any]], what: str) -> dict[tuple[Any, Any], str]:
+def _named(events: list[TimelineEvent], what: str) -> dict[tuple[Any, Any], str]:
     return {
-        (e.get("pid"), e.get("tid") if what == "thread_name" else None): str(argument(e, "name") or "")
+        (e.pid, e.tid if what == "thread_name" else None): as_text(e.args.get("name")) or ""
         for e in events
-        if e.get("ph") == "M" and e.get("name") == what
+        if e.ph == "M" and e.name == what
     }
 
 
-def _spans(events: list[dict[str, Any]]) -> tuple[list[_Span], int]:
-    """Complete spans, and begin / end pairs matched per thread; how many begins or ends had no partner."""
-    spans: list[_Span] = []
-    open_: dict[tuple[Any, Any], list[dict[str, Any]]] = defaultdict(list)
+def _spans(events: list[TimelineEvent]) -> tuple[list[TimelineEvent], int]:
+    """Complete spans, and begin / end pairs matched per thread; how many begins or ends had no partner.
+
+    A span that ends before it begins has a negative length, one without both times none.
+    """
+    spans: list[TimelineEvent] = []
+    open_: dict[tuple[Any, Any], list[TimelineEvent]] = defaultdict(list)
     unpaired = 0
     for event in events:
-        key, ph = (event.get("pid"), event.get("tid")), event.get("ph")
-        if ph == "X":
-            spans.append(_span(event, event.get("dur", 0)))
-        elif ph == "B":
+        key = (event.pid, event.tid)
+        if event.ph == "X":
+            spans.append(event)
+        elif event.ph == "B":
             open_[key].append(event)
-        elif ph == "E":
+        elif event.ph == "E":
             if not open_[key]:
                 unpaired += 1
                 continue
             begin = open_[key].pop()
-            ends = to_ns([begin.get("ts"), event.get("ts")])
-            if NULL not in ends.tolist():
-                spans.append(_span(begin, int(ends[1] - ends[0]) / 1000))
+            is_timed = begin.ts_ns != NULL and event.ts_ns != NULL
+            spans.append(replace(begin, dur_ns=event.ts_ns - begin.ts_ns if is_timed else NULL))
     return spans, unpaired + sum(map(len, open_.values()))
 
 
-def _span(event: dict[str, Any], dur: Any) -> _Span:
-    category, name = str(event.get("cat") or ""), str(event.get("name") or "")
-    return _Span(event.get("pid"), event.get("tid"), category, name, event.get("ts"), dur)
-
-
 def _fill(
-    columns: EventColumns, spans: list[_Span], threads: dict[tuple[Any, Any], str], devices: dict[Any, int]
+    columns: EventColumns, spans: list[TimelineEvent], threads: dict[tuple[Any, Any], str], devices: dict[Any, int]
 ) -> set[int]:
     """Append every span that is work; returns the devices that did any."""
     kept = [s for s in spans if not (s.pid in devices and _SUMMARY_TRACK.match(threads.get((s.pid, s.tid), "")))]
-    ts, dur = to_ns([s.ts for s in kept]), to_ns([s.dur for s in kept])
-    columns.defects["events without a usable timestamp"] += int((ts == NULL).sum())
+    ts, dur = np.array([s.ts_ns for s in kept], np.int64), np.array([s.dur_ns for s in kept], np.int64)
     kinds = np.array([_kind(s, devices) for s in kept], np.uint8)
-    rows = np.flatnonzero(ts != NULL)
-    chosen = [kept[r] for r in rows.tolist()]
-    first = columns.append(
-        kinds[rows], [_readable(s.name) for s in chosen], [(s.pid, s.tid) for s in chosen], ts[rows], dur[rows]
-    )
+    first = columns.append(kinds, [_readable(s.name) for s in kept], [(s.pid, s.tid) for s in kept], ts, dur)
     columns.arguments.copies += [
-        (first + at, NULL) for at, kind in enumerate(kinds[rows].tolist()) if kind in (Kind.MEMCPY, Kind.MEMSET)
+        (first + at, NULL) for at, kind in enumerate(kinds.tolist()) if kind in (Kind.MEMCPY, Kind.MEMSET)
     ]
-    columns.categories.update([s.category or s.name for s in chosen])
+    columns.categories.update([s.category or s.name for s in kept])
     used = set()
     for pid, tid in list(columns.tracks):
         name = threads.get((pid, tid), "")
         columns.thread_names[pid, tid] = name
         if pid in devices:
             used.add(devices[pid])
-            stream = re.search(r"(\d+)\D*$", name or str(tid))
+            stream = re.search(r"(\d{1,9})\D*$", name or str(tid))
             columns.name_track(pid, tid, name, devices[pid], int(stream[1]) if stream else 0)
     return used
 
 
-def _kind(span: _Span, devices: dict[Any, int]) -> int:
+def _kind(span: TimelineEvent, devices: dict[Any, int]) -> int:
     if span.pid in devices:
         return device_kind("memcpy" if _COPY.match(span.name) else span.name)
     known = kind_of(span.category) if span.category else None
@@ -140,10 +123,10 @@ def _readable(name: str) -> str:
 def _device_index(name: str) -> int:
     found = _DEVICE.search(name)
     digits = next((g for g in found.groups() if g), "0") if found else "0"
-    return int(digits)
+    return one_rank(digits) or 0
 
 
-def _vendor(source: Source, spans: list[_Span]) -> str:
+def _vendor(source: Source, spans: list[TimelineEvent]) -> str:
     return "rocm" if any(s.name.startswith("hip") for s in spans) else "cuda"
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,10 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.columns.numbers import to_ns
+from ddprof.readers.columns.numbers import near_each_other, one_rank, without_holes
 from ddprof.readers.format import Format, Sample
-from ddprof.readers.json_text.load import argument, load_events
+from ddprof.readers.json_text.load import TimelineEvent, load_events
+from ddprof.readers.json_text.trace_event import as_text
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
 
@@ -32,55 +33,69 @@ _NEGOTIATE = re.compile(r"^NEGOTIATE_(\w+)$")
 
 @dataclass
 class Negotiation:
-    """One collective: what, of which tensor, when it began and ended (us), and when each rank was ready."""
+    """One collective: what, of which tensor, when it began and ended (ns), and when each rank was ready."""
 
     op: str
     tensor: str
-    start_us: Any
-    end_us: Any
-    ready_us: dict[int, Any] = field(default_factory=dict)
+    start_ns: int
+    end_ns: int
+    ready_ns: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Timeline:
+    """The collectives of a file in order of their start, its ranks, and what is wrong with it."""
+
+    negotiations: tuple[Negotiation, ...]
+    ranks: tuple[int, ...]
+    notes: tuple[HealthNote, ...]
 
 
 @lru_cache(maxsize=2)
-def load(path: str, member: str | None, mtime_ns: int) -> tuple[Negotiation, ...]:
-    """The collectives of a timeline in order of their start, cached because each rank is read on its own."""
-    events = [e for e in load_events(path, member) if isinstance(e, dict)]
-    names = {
-        e.get("pid"): str(argument(e, "name") or "")
-        for e in events
-        if e.get("ph") == "M" and e.get("name") == "process_name"
-    }
-    by_tensor: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-    for event in events:
-        if event.get("ph") in ("B", "E", "X") and isinstance(event.get("ts"), int | float | Decimal):
-            by_tensor[event.get("pid")].append(event)
+def load(path: str, member: str | None, mtime_ns: int) -> _Timeline:
+    """A timeline, cached because each rank of it is read on its own."""
+    events, notes = load_events(path, member)
+    names = {e.pid: as_text(e.args.get("name")) or "" for e in events if e.ph == "M" and e.name == "process_name"}
+    marks = [e for e in events if e.ph in ("B", "E", "X")]
+    near = near_each_other(np.array([e.ts_ns for e in marks], np.int64))
+    by_tensor: dict[Any, list[TimelineEvent]] = defaultdict(list)
+    for event in compress(marks, near.tolist()):
+        by_tensor[event.pid].append(event)
+    if not near.all():
+        issue = f"{path}: {int((~near).sum())} events without a usable timestamp"
+        notes = [*notes, HealthNote(issue, "left out, or their collectives")]
     found = [n for pid, its in by_tensor.items() for n in _negotiations(its, names.get(pid, str(pid)))]
-    return tuple(sorted(found, key=lambda n: n.start_us))
+    found.sort(key=lambda n: n.start_ns)
+    named = np.array(sorted({rank for n in found for rank in n.ready_ns}), np.int64)
+    ranks = named[without_holes(named)].tolist()
+    if len(ranks) < len(named):
+        notes = [*notes, HealthNote(f"{path}: ranks that cannot be ({named.max()})", "left out")]
+    return _Timeline(tuple(found), tuple(ranks), tuple(notes))
 
 
-def _negotiations(events: list[dict[str, Any]], tensor: str) -> list[Negotiation]:
+def _negotiations(events: list[TimelineEvent], tensor: str) -> list[Negotiation]:
     """The collectives of one tensor: each a negotiation, then (where the timeline says so) its execution."""
     found: list[Negotiation] = []
     depth = 0
     for event in events:
-        begun = _NEGOTIATE.match(str(event.get("name", "")))
-        if event["ph"] == "B":
+        begun = _NEGOTIATE.match(event.name)
+        if event.ph == "B":
             if begun:
-                found.append(Negotiation(begun[1].lower(), tensor, event["ts"], event["ts"]))
+                found.append(Negotiation(begun[1].lower(), tensor, event.ts_ns, event.ts_ns))
                 depth = 0
             depth += 1
-        elif event["ph"] == "E":
+        elif event.ph == "E":
             depth -= 1
             if found and depth == 0:  # of the negotiation, then of the execution as a whole
-                found[-1].end_us = max(found[-1].end_us, event["ts"])
-        elif found and str(event.get("name", "")).isdecimal():
-            found[-1].ready_us[int(event["name"])] = event["ts"]
+                found[-1].end_ns = max(found[-1].end_ns, event.ts_ns)
+        elif found and event.name.isdecimal() and (rank := one_rank(event.name)) is not None:
+            found[-1].ready_ns[rank] = event.ts_ns
     return found
 
 
 def rank_parts(source: Source) -> list[str]:
     """The ranks that the timeline names ("rank 3"). Raises NoUsableInput where it names none."""
-    ranks = _ranks(source)
+    ranks = load(source.path, source.member, source.mtime_ns).ranks
     if not ranks:
         raise NoUsableInput(
             f"{source.label}: a Horovod timeline without negotiations: set HOROVOD_TIMELINE_MARK_CYCLES=1"
@@ -88,27 +103,22 @@ def rank_parts(source: Source) -> list[str]:
     return [f"rank {rank}" for rank in ranks]
 
 
-def _ranks(source: Source) -> list[int]:
-    loaded = load(source.path, source.member, source.mtime_ns)
-    return sorted({rank for negotiation in loaded for rank in negotiation.ready_us})
-
-
 def read_horovod(source: Source) -> RankTrace:
     """One rank of a timeline; `source.part` is "rank N", the first one where it is None."""
-    negotiations = load(source.path, source.member, source.mtime_ns)
-    ranks = _ranks(source)
+    timeline = load(source.path, source.member, source.mtime_ns)
+    negotiations, ranks = timeline.negotiations, timeline.ranks
     if not ranks:
         raise NoUsableInput(f"{source.label}: a Horovod timeline without negotiations")
     rank = int(source.part.split()[-1]) if source.part else ranks[0]
     world_size = max(ranks) + 1
     columns = EventColumns()
     _window(columns, negotiations)
-    mine = [(seq, n) for seq, n in enumerate(negotiations) if rank in n.ready_us]
-    start = to_ns([n.ready_us[rank] for _, n in mine])
-    end = to_ns([n.end_us for _, n in mine])
+    mine = [(seq, n) for seq, n in enumerate(negotiations) if rank in n.ready_ns]
+    start = np.array([n.ready_ns[rank] for _, n in mine], np.int64)
+    end = np.array([n.end_ns for _, n in mine], np.int64)
     track = ("device", "collectives")
     names = [f"horovod::{n.op}" for _, n in mine]
-    first = columns.append(Kind.KERNEL, names, [track] * len(mine), start, np.maximum(end - start, 0))
+    first = columns.append(Kind.KERNEL, names, [track] * len(mine), start, end - start)
     columns.name_track(*track, "collectives", 0, 0)
     given, strings = columns.arguments, columns.strings
     group = given.groups.add(ProcessGroup("world", "default_pg", tuple(range(world_size)), world_size, "horovod"))
@@ -121,29 +131,28 @@ def read_horovod(source: Source) -> RankTrace:
         columns,
         identity,
         Device("cuda"),
-        _notes(source, negotiations, rank, len(mine)),
+        _notes(source, timeline, rank, len(mine)),
         top={"records": "communication"},
     )
 
 
 def _window(columns: EventColumns, negotiations: tuple[Negotiation, ...]) -> None:
     """The timeline has no steps: its whole window is one, the same on every rank."""
-    start, end = to_ns([min(n.start_us for n in negotiations), max(n.end_us for n in negotiations)])
+    start, end = min(n.start_ns for n in negotiations), max(n.end_ns for n in negotiations)
     mark = ("host", "timeline")
     columns.append(Kind.ANNOTATION, ["ProfilerStep#0"], [mark], np.array([start]), np.array([end - start]))
     columns.name_track(*mark, "timeline")
 
 
-def _notes(source: Source, negotiations: tuple[Negotiation, ...], rank: int, named: int) -> list[HealthNote]:
-    notes = []
-    if rank == _ranks(source)[0]:  # once per file
+def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[HealthNote]:
+    notes: list[HealthNote] = []
+    if rank == timeline.ranks[0]:  # once per file
+        notes += timeline.notes
         issue = f"{source.path}: a Horovod timeline holds no computation and no steps"
         notes.append(HealthNote(issue, "its window is one step; only waiting for late ranks can be judged", "info"))
-    missing = len(negotiations) - named
+    missing, all_ = len(timeline.negotiations) - named, len(timeline.negotiations)
     if missing:
-        issue = (
-            f"{source.label}: the timeline does not say when rank {rank} was ready in {missing} of {len(negotiations)}"
-        )
+        issue = f"{source.label}: the timeline does not say when rank {rank} was ready in {missing} of {all_}"
         notes.append(
             HealthNote(issue, "it is neither the first nor the last there; its waiting is unknown", "info", rank)
         )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -18,11 +17,15 @@ import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
+from ddprof.readers.columns.assemble import DAY_NS
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.numbers import LARGEST_RANK, MAX_NS, one_int, to_int64, without_holes
 from ddprof.readers.files.names import stem
+from ddprof.readers.files.opening import one_line
 from ddprof.readers.format import Format, Sample
-from ddprof.readers.json_text.load import argument, load_events
+from ddprof.readers.json_text.load import load_events
+from ddprof.readers.json_text.trace_event import as_text
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
@@ -30,6 +33,7 @@ _PARQUET_COLUMNS = ("dp_rank", "stage", "step", "optype", "start_ts", "duration"
 _MARKS = re.compile(rb'"(?:forward|backward)-(?:compute|send|recv)"')
 _STAGE = re.compile(r"PP rank (\d+)")
 _WORLD_OPS = ("optimizer-clip-main-grad",)  # the norm of all gradients
+_LARGEST_STEP = 10**15  # a step each microsecond for thirty years
 _SLACK_NS = 2_000  # the files round to about a microsecond
 
 
@@ -45,6 +49,7 @@ class TimelineOperations:
     dur_ns: Array
     is_simulated: bool = False
     states_waits: bool = True
+    notes: tuple[HealthNote, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -61,9 +66,29 @@ class TimelineOperations:
 def load(path: str, member: str | None, mtime_ns: int) -> TimelineOperations:
     """All operations of a file, cached because each worker of it is read on its own. Raises NoUsableInput."""
     found = _from_parquet(path) if path.endswith(".parquet") else _from_json(path, member)
-    if not len(found.dp):
+    sound = _sound(found)
+    left_out = int((~sound).sum())
+    if not sound.any():
         raise NoUsableInput(f"{path}: no operations")
-    return found
+    kept = found.take(np.flatnonzero(sound))
+    if kept.sizes[0] * kept.sizes[1] > LARGEST_RANK:
+        raise NoUsableInput(f"{path}: its operations are of more workers than any job has")
+    if not left_out:
+        return found
+    issue = f"{path}: {left_out} operations without a usable worker, step, start or length"
+    return replace(kept, notes=(*found.notes, HealthNote(issue, "left out")))
+
+
+def _sound(found: TimelineOperations) -> Array:
+    """The operations of a worker and a step that can be, of a length, and with a start near those of their step."""
+    sound = without_holes(found.dp) & without_holes(found.stage) & (found.step >= 0) & (found.step <= _LARGEST_STEP)
+    sound &= (found.dur_ns >= 0) & (found.dur_ns <= DAY_NS) & (np.abs(found.start_ns) < MAX_NS)
+    rows = np.flatnonzero(sound)
+    rows = rows[np.lexsort((found.start_ns[rows], found.step[rows]))]
+    _, first, of_step, count = np.unique(found.step[rows], return_index=True, return_inverse=True, return_counts=True)
+    middle = found.start_ns[rows[first + count // 2]][of_step]
+    sound[rows] = np.abs(found.start_ns[rows] - middle) <= DAY_NS
+    return np.asarray(sound, bool)
 
 
 def worker_parts(source: Source) -> list[str]:
@@ -79,48 +104,57 @@ def is_simulated(source: Source) -> bool:
 
 
 def _from_json(path: str, member: str | None) -> TimelineOperations:
-    events = [e for e in load_events(path, member) if isinstance(e, dict)]
+    events, notes = load_events(path, member)
     stages = {
-        (e.get("pid"), e.get("tid")): int(found[1])
+        (e.pid, e.tid): one_int(found[1])
         for e in events
-        if e.get("ph") == "M" and (found := _STAGE.search(str(argument(e, "name") or "")))
+        if e.ph == "M" and (found := _STAGE.search(as_text(e.args.get("name")) or ""))
     }
-    spans = [e for e in events if e.get("ph") == "X" and _is_operation(e)]
+    spans = [e for e in events if e.ph == "X" and "step" in e.args]
     if not stages and spans:
         raise NoUsableInput(f"{path}: the threads do not say which pipeline stage they are")
-    spans = [e for e in spans if (e.get("pid"), e.get("tid")) in stages]
+    spans = [e for e in spans if (e.pid, e.tid) in stages]
     return TimelineOperations(
-        dp=np.array([int(e["pid"]) for e in spans], np.int64),
-        stage=np.array([stages[e["pid"], e["tid"]] for e in spans], np.int64),
-        step=np.array([int(e["args"]["step"]) for e in spans], np.int64),
-        name=np.array([str(e["name"]) for e in spans], object),
-        start_ns=np.rint(np.array([float(e["ts"]) for e in spans]) * 1e3).astype(np.int64),
-        dur_ns=np.rint(np.array([float(e["dur"]) for e in spans]) * 1e3).astype(np.int64),
-        is_simulated=bool(spans) and all(e["args"].get("mb_id") is None for e in spans),
+        dp=to_int64([e.pid for e in spans]),
+        stage=np.array([stages[e.pid, e.tid] for e in spans], np.int64),
+        step=to_int64([e.args["step"] for e in spans]),
+        name=np.array([e.name for e in spans], object),
+        start_ns=np.array([e.ts_ns for e in spans], np.int64),
+        dur_ns=np.array([e.dur_ns for e in spans], np.int64),
+        is_simulated=bool(spans) and all(e.args.get("mb_id") is None for e in spans),
         states_waits=False,
+        notes=tuple(notes),
     )
-
-
-def _is_operation(event: dict[str, Any]) -> bool:
-    """True for a span that states its worker, its step and its times as numbers."""
-    whole = (event.get("pid"), argument(event, "step"))
-    times = (event.get("ts"), event.get("dur"))
-    return all(type(v) is int for v in whole) and all(isinstance(v, int | float | Decimal) for v in times)
 
 
 def _from_parquet(path: str) -> TimelineOperations:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path, columns=list(_PARQUET_COLUMNS))
-    columns: dict[str, Any] = {name: table.column(name).to_numpy() for name in _PARQUET_COLUMNS if name != "optype"}
+    try:
+        table = pq.read_table(path, columns=list(_PARQUET_COLUMNS))
+        numbers = {name: _floats(table.column(name)) for name in _PARQUET_COLUMNS if name != "optype"}
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise NoUsableInput(f"{path}: cannot be read as a parquet table of operations: {one_line(error)}") from error
     return TimelineOperations(
-        dp=columns["dp_rank"].astype(np.int64),
-        stage=columns["stage"].astype(np.int64),
-        step=columns["step"].astype(np.int64),
-        name=np.array(table.column("optype").to_pylist(), object),
-        start_ns=np.rint(columns["start_ts"].astype(np.float64) * 1e9).astype(np.int64),
-        dur_ns=np.rint(columns["duration"].astype(np.float64) * 1e9).astype(np.int64),
+        dp=_whole(numbers["dp_rank"]),
+        stage=_whole(numbers["stage"]),
+        step=_whole(numbers["step"]),
+        name=np.array([as_text(name) or "" for name in table.column("optype").to_pylist()], object),
+        start_ns=_whole(numbers["start_ts"] * 1e9),
+        dur_ns=_whole(numbers["duration"] * 1e9),
     )
+
+
+def _floats(column: Any) -> Array:
+    """Numbers of a column of any numeric type; NaN where it has none. Raises ArrowException or ValueError."""
+    return np.asarray(column.cast("float64").to_numpy(), np.float64)
+
+
+def _whole(values: Array) -> Array:
+    """The nearest integers; NULL where there is none within the bounds of times."""
+    usable = np.abs(values) < MAX_NS
+    return np.where(usable, np.rint(np.where(usable, values, 0)).astype(np.int64), NULL)
 
 
 def read_op_timeline(source: Source) -> RankTrace:
@@ -149,10 +183,15 @@ def read_op_timeline(source: Source) -> RankTrace:
     for number, (pid, tid) in enumerate(sorted(set(tracks))):
         columns.name_track(pid, tid, tid, device=0, stream=number)
     columns.categories.update(names)
-    health = [] if mine.states_waits or rank else [_WAITS_NOTE]  # once per file
+    health = list(whole.notes) if rank == _first_rank(whole) else []  # once per file
+    health += [] if mine.states_waits or rank else [_WAITS_NOTE]
     identity = Identity(rank, "content", dp_size * pp_size, host=stem(source.path), backend="nccl")
     top = {"dp_size": dp_size, "pp_size": pp_size, "pipeline_stage": stage, "dp_rank": dp}
     return finish(source, columns, identity, Device("cuda"), health, top=top)
+
+
+def _first_rank(whole: TimelineOperations) -> int:
+    return int((whole.stage * whole.sizes[0] + whole.dp).min())
 
 
 _WAITS_NOTE = HealthNote(
@@ -167,15 +206,16 @@ def _consecutive_steps(whole: TimelineOperations) -> tuple[TimelineOperations, l
 
     The moved operations, and (number, start, end) each.
     """
+    order = np.argsort(whole.step, kind="stable")
+    numbers, first_rows, counts = np.unique(whole.step[order], return_index=True, return_counts=True)
+    first = np.minimum.reduceat(whole.start_ns[order], first_rows)
+    length = np.maximum.reduceat((whole.start_ns + whole.dur_ns)[order], first_rows) - first
+    if length.sum(dtype=np.float64) >= MAX_NS:
+        raise NoUsableInput("the steps of the timeline are longer than any job")
+    now = np.concatenate(([0], np.cumsum(length)))
     start = whole.start_ns.copy()
-    marks, now = [], 0
-    for number in np.unique(whole.step).tolist():
-        rows = np.flatnonzero(whole.step == number)
-        first = int(start[rows].min())
-        length = int((start[rows] + whole.dur_ns[rows]).max()) - first
-        start[rows] += now - first
-        marks.append((number, now, now + length))
-        now += length
+    start[order] += np.repeat(now[:-1] - first, counts)
+    marks = list(zip(numbers.tolist(), now[:-1].tolist(), now[1:].tolist(), strict=True))
     return replace(whole, start_ns=start), marks
 
 

@@ -59,10 +59,9 @@ class Damage:
         if self.spots and not (self.truncated and self.spots == 1 and self.lost_events <= 1):
             notes.append(self._lost(label))
         if self.mended:
-            issue = f"{label}: {self.mended:,} events with a value that is no JSON or of the wrong type"
-            notes.append(HealthNote(issue, "kept without it", "info"))
+            notes.append(mended_note(label, self.mended))
         if self.replaced:
-            issue = f"{label}: bytes that are not UTF-8 in {self.replaced:,} events"
+            issue = f"{label}: bytes that are not UTF-8 in {_events(self.replaced)}"
             notes.append(HealthNote(issue, "replaced in the names they are in", "info"))
         return notes
 
@@ -76,8 +75,18 @@ class Damage:
             return HealthNote(issue, "no event is missing because of it")
         share = _share(self.lost_events, self.lost_events + self.kept_events)
         when = f", of times {self.first_us:.3f} to {self.last_us:.3f} us" if self.first_us is not None else ""
-        events = f"{self.lost_events:,} event{'s' if self.lost_events > 1 else ''}"
-        return HealthNote(issue, f"{events} ({share}) missing{when}; all others are used", "error")
+        return HealthNote(issue, f"{_events(self.lost_events)} ({share}) missing{when}; all others are used", "error")
+
+
+def mended_note(label: str, events: int) -> HealthNote:
+    """What to say of events that are kept without one of their values."""
+    return HealthNote(
+        f"{label}: {_events(events)} with a value that is no JSON or of the wrong type", "kept without it", "info"
+    )
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event{'' if count == 1 else 's'}"
 
 
 def _share(part: int, whole: int) -> str:

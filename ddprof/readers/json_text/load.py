@@ -1,42 +1,115 @@
-"""Small event files as plain Python values, for formats whose files are small or need every argument."""
+"""Small event files whole, for formats whose files are small or need every argument: typed events, or plain records."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from ddprof.errors import NoUsableInput
+from ddprof.model import HealthNote
+from ddprof.readers.columns.numbers import to_ns
 from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.json_text.damage import mended_note
 from ddprof.readers.json_text.salvage import Salvager
 from ddprof.readers.json_text.stream import EventStream
+from ddprof.readers.json_text.trace_event import as_identifier, as_text
 
 _MARKS = {"ph", "ts", "type", "recordType"}  # of Chrome's format, and of NCCL's logs
+# What is read of one file: as many as TensorFlow's trace viewer shows at most; as Python values they take 500 MB.
+MOST_EVENTS = 1_000_000
 
 
-def load_events(path: str, member: str | None = None) -> list[Any]:
-    """Every event of a JSON file of any layout (object or list root, lines), damaged ones left out; floats as Decimal.
+@dataclass(frozen=True)
+class TimelineEvent:
+    """One event of Chrome's format; what is of the wrong type reads as missing.
 
-    Raises NoUsableInput where there is no list of events.
+    `ts_ns` and `dur_ns` are NULL where they are no times; an event without a duration has length 0.
     """
+
+    ph: str
+    category: str
+    name: str
+    pid: int | str | float | None
+    tid: int | str | float | None
+    ts_ns: int
+    dur_ns: int
+    args: dict[str, Any]
+
+
+def load_events(path: str, member: str | None = None) -> tuple[list[TimelineEvent], list[HealthNote]]:
+    """Every event of a JSON file of any layout, and notes on what was left out; raises as `load_records` does."""
+    records, notes = load_records(path, member)
+    ts, dur = to_ns([r.get("ts") for r in records]), to_ns([r.get("dur", 0) for r in records])
+    times = zip(records, ts.tolist(), dur.tolist(), strict=True)
+    mended = sum(map(_is_odd, records))
+    if mended:
+        notes = [*notes, mended_note(f"{path}!{member}" if member else path, mended)]
+    return [_event(record, ts_ns, dur_ns) for record, ts_ns, dur_ns in times], notes
+
+
+def _is_odd(record: dict[str, Any]) -> bool:
+    """Whether an event has a member of the wrong type, which reads as missing."""
+    texts, identifiers = map(record.get, ("ph", "cat", "name")), map(record.get, ("pid", "tid"))
+    return any(value is not None and as_text(value) is None for value in texts) or any(
+        value is not None and as_identifier(value) is None for value in identifiers
+    )
+
+
+def _event(record: dict[str, Any], ts_ns: int, dur_ns: int) -> TimelineEvent:
+    args = record.get("args")
+    return TimelineEvent(
+        ph=as_text(record.get("ph")) or "",
+        category=as_text(record.get("cat")) or "",
+        name=as_text(record.get("name")) or "",
+        pid=as_identifier(record.get("pid")),
+        tid=as_identifier(record.get("tid")),
+        ts_ns=ts_ns,
+        dur_ns=dur_ns,
+        args=args if isinstance(args, dict) else {},
+    )
+
+
+def load_records(path: str, member: str | None = None) -> tuple[list[dict[str, Any]], list[HealthNote]]:
+    """Every object of a JSON file's list (object or list root, lines), damaged ones left out; fractions as Decimal.
+
+    The notes say what was left out. Raises NoUsableInput where there is no list of events.
+    """
+    label = f"{path}!{member}" if member else path
     decoder = msgspec.json.Decoder(list[Any], float_hook=Decimal)
     one = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
-    salvage: Salvager[dict[str, Any]] = Salvager(lambda text: _event(one.decode(text)), _event)
+    salvage: Salvager[dict[str, Any]] = Salvager(lambda text: _record(one.decode(text)), _record)
+    found: list[Any] = []
     with open_blocks(path, member) as blocks:
         stream: EventStream[list[Any], Any] = EventStream(iter(blocks), decoder.decode, salvage)
         try:
-            return [event for batch in stream for event in batch]
+            for batch in stream:
+                found += batch
+                if len(found) > MOST_EVENTS:
+                    break
         except NoUsableInput as error:
-            raise NoUsableInput(f"{path}: {error}") from error
+            raise NoUsableInput(f"{label}: {error}") from error
+        notes = _packing_notes(label, blocks.damage)
+    records = [value for value in found[:MOST_EVENTS] if isinstance(value, dict)]
+    return records, [*notes, *stream.damage.notes(label), *_left_out(label, len(found), len(records))]
 
 
-def _event(value: dict[str, Any]) -> dict[str, Any] | None:
+def _record(value: dict[str, Any]) -> dict[str, Any] | None:
     """What a damaged text holds is an event if it says when it was, or what it is."""
     return value if value.keys() & _MARKS else None
 
 
-def argument(event: dict[str, Any], name: str) -> Any:
-    """One argument of an event; None where it has none, or where its arguments are not an object."""
-    args = event.get("args")
-    return args.get(name) if isinstance(args, dict) else None
+def _packing_notes(label: str, packing: str | None) -> list[HealthNote]:
+    return [HealthNote(f"{label}: {packing}", "events after that point are missing", "error")] if packing else []
+
+
+def _left_out(label: str, found: int, kept: int) -> list[HealthNote]:
+    notes = []
+    if found > MOST_EVENTS:
+        issue = f"{label}: more than {MOST_EVENTS:,} events"
+        notes.append(HealthNote(issue, "only the first of them are read; later ones are missing", "error"))
+    elif kept < found:
+        notes.append(HealthNote(f"{label}: {found - kept} events that are no objects", "left out"))
+    return notes

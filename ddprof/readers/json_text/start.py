@@ -16,6 +16,7 @@ MAX_HEADER_BYTES = 32 << 20
 _KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LONGEST_KEY = 256  # bytes kept back, so that no key is cut in two
 _EVENT = re.compile(rb'\{(?=[^{}]{0,300}"ph"\s*:)')  # names and times before its phase take no more
+_LINE = b"\n{"  # an object at the start of a line
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 
@@ -100,4 +101,6 @@ class Beginning:
         if found is not None:
             return Start(TextLayout.IN_OBJECT, found.end(), True)
         event = _EVENT.search(text)
-        return Start(TextLayout.NONE) if event is None else Start(TextLayout.LIST, event.start(), True)
+        if event is not None:
+            return Start(TextLayout.LIST, event.start(), True)
+        return Start(TextLayout.LINES if _LINE in text else TextLayout.NONE, 0, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import sqlite3
@@ -10,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -44,7 +44,8 @@ def _plain_path(path: str, member: str | None, mtime_ns: int) -> str:
             if file.read(len(MAGIC)) == MAGIC:
                 return path
     folder = tempfile.mkdtemp(prefix="ddprof-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # A worker of a pool leaves without `atexit`; what multiprocessing finalizes is run in every process.
+    Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=0)
     copy = Path(folder) / "database.sqlite"
     with open_blocks(path, member) as blocks, copy.open("wb") as sink:
         for block in blocks:

@@ -16,6 +16,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.numbers import LARGEST_RANK, MAX_NS, lengths_ns, one_int
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
 from ddprof.readers.format import Format, Sample
@@ -57,12 +58,15 @@ def process_parts(source: Source) -> list[str]:
     with ranges. Raises NoUsableInput where the capture is empty."""
     with open_database(source) as database:
         if _KERNEL in database.tables:
-            found = database.rows(f"SELECT DISTINCT globalPid, deviceId FROM {_KERNEL} ORDER BY deviceId, globalPid")
+            found = database.rows(
+                f"SELECT DISTINCT globalPid, deviceId FROM {_KERNEL} WHERE typeof(globalPid) = 'integer' AND "
+                f"typeof(deviceId) = 'integer' AND deviceId BETWEEN 0 AND {LARGEST_RANK} ORDER BY deviceId, globalPid"
+            )
             if found:
                 return [f"pid {_pid(p)} device {d}" for p, d in found]
         if _NVTX in database.tables:
             ranges = database.rows(
-                f"SELECT DISTINCT globalTid & {_PROCESS_MASK} FROM {_NVTX} WHERE globalTid IS NOT NULL"
+                f"SELECT DISTINCT globalTid & {_PROCESS_MASK} FROM {_NVTX} WHERE typeof(globalTid) = 'integer'"
             )
             if ranges:
                 return [f"pid {_pid(p)}" for (p,) in sorted(ranges)]
@@ -127,7 +131,7 @@ class _Reader:
         self, kind: Any, names: list[str], tracks: list[tuple[Any, Any]], start: Array, end: Array, ids: Array
     ) -> int:
         end = np.where(end == NULL, start, end)
-        return self.columns.append(kind, names, tracks, start, end - start, ids)
+        return self.columns.append(kind, names, tracks, start, lengths_ns(start, end), ids)
 
     def _streams(self, device: Array, stream: Array) -> list[tuple[Any, Any]]:
         tracks: list[tuple[Any, Any]] = list(zip(device.tolist(), stream.tolist(), strict=True))
@@ -151,11 +155,15 @@ class _Reader:
         )
         text = [_copy_name(*row) for row in zip(kind.tolist(), source.tolist(), target.tolist(), strict=True)]
         first = self._add(Kind.MEMCPY, text, self._streams(device, stream), start, end, ids)
-        self.columns.arguments.copies += list(zip(range(first, first + len(text)), size.tolist(), strict=True))
+        self._sizes(first, size)
         start, end, device, stream, ids, size = self.database.integers(_MEMSET, names[:6], self._of_device)
         text = ["Memset (Device)"] * len(start)
         first = self._add(Kind.MEMSET, text, self._streams(device, stream), start, end, ids)
-        self.columns.arguments.copies += list(zip(range(first, first + len(text)), size.tolist(), strict=True))
+        self._sizes(first, size)
+
+    def _sizes(self, first: int, size: Array) -> None:
+        known = np.where(size >= 0, size, NULL).tolist()
+        self.columns.arguments.copies += list(enumerate(known, first))
 
     def _syncs(self) -> None:
         # By process: some captures number the device of a synchronisation differently from that of the kernels.
@@ -189,14 +197,16 @@ class _Reader:
         query = (
             f"SELECT start, end, globalTid, text, {text_id} FROM {_NVTX} {self._of_process} AND eventType IN ({kinds})"
         )
-        rows = [r for r in self.database.rows(query + " AND end IS NOT NULL") if all(type(v) is int for v in r[:3])]
+        given = self.database.rows(query + " AND end IS NOT NULL")
+        rows = [r for r in given if all(type(v) is int for v in r[:3])]
+        self.columns.defects["rows of the wrong type"] += len(given) - len(rows)
         texts = [t if isinstance(t, str) else self._text.get(i, "") for _, _, _, t, i in rows]
         parsed = [_parse_range(t) for t in texts]
         start, end, tid = (np.array([r[c] for r in rows], np.int64) for c in range(3))
         kind = np.array([k for k, _, _ in parsed], np.uint8)
         external = np.array([i for _, _, i in parsed], np.int64)
         first = self.columns.append(
-            kind, [n for _, n, _ in parsed], self._threads(tid), start, end - start, None, external
+            kind, [n for _, n, _ in parsed], self._threads(tid), start, lengths_ns(start, end), None, external
         )
         self._shapes(first, texts)
         open_ranges = self.database.rows(
@@ -247,16 +257,16 @@ def _parse_range(text: str) -> tuple[int, str, int]:
     name = torch["name"] if torch else text
     op_id = _OP_ID.search(text)
     is_operator = torch is not None or _OPERATOR.search(name) is not None
-    return (Kind.CPU_OP if is_operator else Kind.ANNOTATION), name, int(op_id[1]) if op_id else NULL
+    return (Kind.CPU_OP if is_operator else Kind.ANNOTATION), name, one_int(op_id[1]) if op_id else NULL
 
 
 def _base_time_ns(database: Database) -> int | None:
     table = "TARGET_INFO_SESSION_START_TIME"
-    if not database.count(table):
+    if not database.count(table) or "utcEpochNs" not in database.columns(table):
         return None
     clock = "systemClockNs" if "systemClockNs" in database.columns(table) else "0"
-    utc, at = database.rows(f"SELECT utcEpochNs, ifnull({clock}, 0) FROM {table}")[0]
-    return int(utc) - int(at) if isinstance(utc, int) else None
+    utc, at = map(one_int, database.rows(f"SELECT utcEpochNs, ifnull({clock}, 0) FROM {table}")[0])
+    return utc - at if 0 <= utc < MAX_NS and 0 <= at < MAX_NS else None
 
 
 def _host(database: Database) -> str | None:
@@ -276,7 +286,7 @@ def _device(database: Database, index: int | None) -> Device:
         return Device("cuda" if index is not None else "cpu")
     wanted = ("name", "totalMemory", "computeMajor", "computeMinor", "smCount")
     fields = ", ".join(f if f in present else "NULL" for f in wanted)
-    rows = database.rows(f"SELECT {fields} FROM {table} ORDER BY id")
+    rows = database.rows(f"SELECT {fields} FROM {table}" + (" ORDER BY id" if "id" in present else ""))
     name, memory, major, minor, multiprocessors = rows[index] if index < len(rows) else rows[0]
     to_int: Callable[[Any], int | None] = lambda v: v if isinstance(v, int) else None  # noqa: E731
     capability = (major, minor) if isinstance(major, int) and isinstance(minor, int) else None

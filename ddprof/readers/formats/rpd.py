@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from ddprof.errors import NoUsableInput
-from ddprof.model import Device, Identity, Kind, RankTrace
+from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind
+from ddprof.readers.columns.numbers import LARGEST_RANK, lengths_ns
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
+
+_IS_DEVICE = "(typeof(gpuId) = 'integer' AND gpuId BETWEEN 0 AND ?)"
 
 
 def device_parts(source: Source) -> list[str]:
@@ -24,7 +27,7 @@ def device_parts(source: Source) -> list[str]:
     with open_database(source) as database:
         if "rocpd_op" not in database.tables:
             raise NoUsableInput(f"{source.label}: a database without traces (no rocpd_op table)")
-        found = database.rows("SELECT DISTINCT gpuId FROM rocpd_op ORDER BY gpuId")
+        found = database.rows(f"SELECT DISTINCT gpuId FROM rocpd_op WHERE {_IS_DEVICE} ORDER BY gpuId", (LARGEST_RANK,))
     if not found:
         raise NoUsableInput(f"{source.label}: the database is empty: nothing ran on a device while it was recorded")
     return [f"device {gpu}" for (gpu,) in found]
@@ -40,12 +43,18 @@ def read_rpd(source: Source) -> RankTrace:
         text = database.texts("rocpd_string", "id", "string")
         launched_by = database.integers("rocpd_api_ops", ("api_id", "op_id"))
         _operations(columns, database, text, gpu, launched_by)
+        notes = _without_device(database, source.label) if part == parts[0] else []  # once per file
         pid = _calls(columns, database, text, None if len(parts) == 1 else gpu)
     named = rank_in_name(source.member or source.path) if len(parts) == 1 else None
     rank = parts.index(part) if named is None else named
     how = "file name" if named is not None else "content" if len(parts) > 1 else "order"
     identity = Identity(rank, how, len(parts) if len(parts) > 1 else None, pid=pid, local_device=gpu)
-    return finish(source, columns, identity, Device("rocm"))
+    return finish(source, columns, identity, Device("rocm"), notes)
+
+
+def _without_device(database: Database, label: str) -> list[HealthNote]:
+    ((rows,),) = database.rows(f"SELECT count(*) FROM rocpd_op WHERE NOT ifnull({_IS_DEVICE}, 0)", (LARGEST_RANK,))
+    return [HealthNote(f"{label}: {rows} operations that name no device", "left out")] if rows else []
 
 
 def _operations(columns: EventColumns, database: Database, text: dict[int, str], gpu: int, links: Array) -> None:
@@ -54,15 +63,19 @@ def _operations(columns: EventColumns, database: Database, text: dict[int, str],
     what = [text.get(d) or text.get(o, "") for d, o in zip(description.tolist(), operation.tolist(), strict=True)]
     kinds = np.array([_kind(text.get(o, ""), w) for o, w in zip(operation.tolist(), what, strict=True)], np.uint8)
     tracks: list[tuple[Any, Any]] = [(f"GPU{gpu}", q) for q in queue.tolist()]
-    first = columns.append(kinds, [_readable(w) for w in what], tracks, start, end - start, _correlation(ids, links))
+    first = columns.append(
+        kinds, [_readable(w) for w in what], tracks, start, lengths_ns(start, end), _correlation(ids, links)
+    )
     for track in set(tracks):
         columns.name_track(*track, f"queue {track[1]}", gpu, int(track[1]))
-    size_of = dict(
-        database.rows("SELECT o.op_id, c.size FROM rocpd_api_ops o JOIN rocpd_copyapi c ON c.api_ptr_id = o.api_id")
-    )
+    size_of: dict[Any, Any] = {}
+    if {"rocpd_api_ops", "rocpd_copyapi"} <= database.tables:
+        size_of = dict(
+            database.rows("SELECT o.op_id, c.size FROM rocpd_api_ops o JOIN rocpd_copyapi c ON c.api_ptr_id = o.api_id")
+        )
     for at in np.flatnonzero((kinds == Kind.MEMCPY) | (kinds == Kind.MEMSET)).tolist():
         size = size_of.get(int(ids[at]))
-        columns.arguments.copies.append((first + at, size if isinstance(size, int) else NULL))
+        columns.arguments.copies.append((first + at, size if isinstance(size, int) and size >= 0 else NULL))
 
 
 def _correlation(ids: Array, links: Array) -> Array:
@@ -82,8 +95,9 @@ def _calls(columns: EventColumns, database: Database, text: dict[int, str], gpu:
     names = ("id", "pid", "tid", "start", "end", "apiName_id")
     ids, pid, tid, start, end, name = database.integers("rocpd_api", names, where, values)
     tracks: list[tuple[Any, Any]] = list(zip(pid.tolist(), tid.tolist(), strict=True))
-    columns.append(Kind.RUNTIME, [text.get(n, "") for n in name.tolist()], tracks, start, end - start, ids)
-    return int(pid[0]) if len(pid) and len(np.unique(pid)) == 1 else None
+    columns.append(Kind.RUNTIME, [text.get(n, "") for n in name.tolist()], tracks, start, lengths_ns(start, end), ids)
+    given = np.unique(pid[pid != NULL])
+    return int(given[0]) if len(given) == 1 else None
 
 
 def _kind(operation: str, name: str) -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
+from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.timeline import configuration, reading
 from ddprof.dashboard.onefile.exhibits import exhibit_section
@@ -26,6 +28,8 @@ from ddprof.report.html.markup import Markup, join, tag
 EXACT_SLICES = 120_000  # 17 bytes each before packing
 BINNED_BYTES = 600_000  # of all merged lanes, two bytes a bin, before packing
 LEAST_BINS = 256
+_OWN = frozenset(cause.label for cause in CAUSES.values())  # names of slices that are ours, and so public
+_STEP = re.compile(r"step \d+( \(marked -?\d+\))?")
 MAX_PATH = 4_000  # stretches of the critical path
 
 
@@ -76,7 +80,8 @@ def _embedded_lanes(timeline: Timeline, culprits: Collection[int]) -> list[int]:
 
 def _renamed(timeline: Timeline, event: Callable[[str], str], text: Callable[[str], str]) -> Timeline:
     lanes = tuple(replace(lane, host=text(lane.host), label=text(lane.label)) for lane in timeline.lanes)
-    return replace(timeline, names=tuple(map(event, timeline.names)), lanes=lanes)
+    names = tuple(name if name in _OWN or _STEP.fullmatch(name) else event(name) for name in timeline.names)
+    return replace(timeline, names=names, lanes=lanes)
 
 
 def _held(view: View, timeline: Timeline, lanes: list[int]) -> dict[str, Any]:

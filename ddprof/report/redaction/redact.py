@@ -28,6 +28,22 @@ _HASH_CHARACTERS = 8
 _LEAST_SECRET = 3  # characters
 
 
+class _Aliases:
+    """Hashes with one key. What it made stays what it is where it comes by again."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.made: set[str] = set()
+
+    def of(self, kind: str, name: str) -> str:
+        """The alias of a name of some kind; of an alias itself."""
+        if name in self.made:
+            return name
+        digest = hmac.new(self._key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), "sha256").hexdigest()
+        self.made.add(alias := f"{kind}-{digest[:_HASH_CHARACTERS]}")
+        return alias
+
+
 class Redaction:
     """Hides the names of one report; the same name gets the same hash wherever it stands.
 
@@ -35,32 +51,32 @@ class Redaction:
     """
 
     def __init__(self, report: Report, key: bytes, names: Mapping[str, str] | None = None) -> None:
-        self._secret = key
+        self._alias = _Aliases(key).of
         self._source = report
         events = {e.event for finding in report.findings for e in finding.evidence if e.event}
-        self.text = _scrubber({**_known(report), **(names or {})}, events, key)
+        self.text = _scrubber({**_known(report), **(names or {})}, events, self._alias)
 
     def event(self, name: str) -> str:
         """A name of an event; identifiers in it that are public (operators, vendor kernels, collectives) stay."""
-        return renamed(name, lambda identifier: _alias("event", identifier, self._secret))
+        return renamed(name, lambda identifier: self._alias("event", identifier))
 
     def setting(self, value: str) -> str:
         """A captured setting, kept where it is a number, a switch or public."""
         plain = value in ("True", "False", "None", "") or value.replace(".", "", 1).lstrip("-").isdigit()
-        return value if plain or renamed(value, lambda _: "") == value else _alias("setting", value, self._secret)
+        return value if plain or renamed(value, lambda _: "") == value else self._alias("setting", value)
 
     def report(self) -> Report:
         """The report with its names hidden."""
-        report, secret = self._source, self._secret
+        report, alias = self._source, self._alias
         run = report.run
         shown = rewritten(replace(report, tables={}, findings=()), self.text)
         return replace(
             shown,
             run=replace(
                 shown.run,
-                name=_alias("run", run.name, secret) if run.name else "",
-                hosts={rank: _alias("host", host, secret) for rank, host in run.hosts.items()},
-                paths=tuple(_alias("path", path, secret) for path in run.paths),
+                name=alias("run", run.name) if run.name else "",
+                hosts={rank: alias("host", host) for rank, host in run.hosts.items()},
+                paths=tuple(alias("path", path) for path in run.paths),
             ),
             findings=tuple(self._finding(finding) for finding in report.findings),
             ledger=replace(shown.ledger, per_step=step_causes(report)),  # made from the tables, which hold names
@@ -75,7 +91,7 @@ class Redaction:
         shown = rewritten(finding, self.text)
         evidence = tuple(self._evidence(*pair) for pair in zip(shown.evidence, finding.evidence, strict=True))
         # The source of a fix is public documentation, as ddprof's own texts name it; no path of this site.
-        sources = (hidden(fix.source, lambda name: _alias("name", name, self._secret)) for fix in finding.fixes)
+        sources = (hidden(fix.source, lambda name: self._alias("name", name)) for fix in finding.fixes)
         fixes = tuple(replace(fix, source=source) for fix, source in zip(shown.fixes, sources, strict=True))
         return replace(shown, evidence=evidence, fixes=fixes)
 
@@ -102,7 +118,7 @@ def redacted_trace(trace: RankTrace, redaction: Redaction) -> RankTrace:
 
 def redacted_text(text: str, key: bytes) -> str:
     """A line that belongs to no report, such as an error, with what is not public hidden."""
-    return _scrubber({}, (), key)(text)
+    return _scrubber({}, (), _Aliases(key).of)(text)
 
 
 def _known(report: Report) -> dict[str, str]:
@@ -115,7 +131,9 @@ def _known(report: Report) -> dict[str, str]:
     return known
 
 
-def _scrubber(known: Mapping[str, str], events: Collection[str], secret: bytes) -> Callable[[str], str]:
+def _scrubber(
+    known: Mapping[str, str], events: Collection[str], alias: Callable[[str, str], str]
+) -> Callable[[str], str]:
     """A function that hashes, in any text, the secrets that are known and whatever is not public."""
     # Where no host is known clocks are named after their ranks, and ranks stay.
     known = {name: kind for name, kind in known.items() if name and not _RANK.fullmatch(name)}
@@ -125,23 +143,12 @@ def _scrubber(known: Mapping[str, str], events: Collection[str], secret: bytes) 
 
     def scrub(text: str) -> str:
         if text in known:
-            return _alias(known[text], text, secret)
-        made: set[str] = set()
-
-        def alias(kind: str, name: str) -> str:
-            made.add(found := _alias(kind, name, secret))
-            return found
-
+            return alias(known[text], text)
         for event in events:
             if event in text:
                 text = text.replace(event, renamed(event, lambda identifier: alias("event", identifier)))
         if pattern is not None:
             text = pattern.sub(lambda m: alias(known[m.group()], m.group()), text)
-        return hidden(text, lambda name: name if name in made else _alias(kind_of(name), name, secret))
+        return hidden(text, lambda name: alias(kind_of(name), name))
 
     return scrub
-
-
-def _alias(kind: str, name: str, secret: bytes) -> str:
-    digest = hmac.new(secret, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), "sha256").hexdigest()
-    return f"{kind}-{digest[:_HASH_CHARACTERS]}"

@@ -61,6 +61,8 @@ def test_the_same_name_has_the_same_hash_everywhere(private_report: Report) -> N
     assert hidden.run.hosts[0] == hidden.run.hosts[1] != hidden.run.hosts[2]
     assert hidden.run.hosts[2] in hidden.findings[0].summary
     assert hidden.run.hosts[2] in hidden.clock.hosts
+    redaction = Redaction(private_report, b"key")
+    assert redaction.text(redaction.report().run.hosts[2]) == hidden.run.hosts[2]  # what is hidden stays as it is
     assert redacted(private_report, b"key") == hidden
     assert redacted(private_report, b"other").run.hosts != hidden.run.hosts
 

@@ -19,7 +19,6 @@ from urllib.parse import quote
 STEMS = ("quagga", "Zanzibar", "oryx_falcon", "blueBadger", "kea-lynx", "Übermut", "stoat.heron", "tapir ibis")
 FIXED = frozenset({"ph", "cat", "s", "bp", "displayTimeUnit", "backend", "schema", "dtype", "Collective name", "kind"})
 PUBLIC_START = re.compile(r"ProfilerStep|enumerate\(|Memcpy|Memset|Optimizer|Iteration|PyTorch|ac2g|DataLoader")
-MIB_BYTES = 2**20
 
 
 class Secrets:

@@ -15,6 +15,7 @@ from ddprof.model import HealthNote
 S = TypeVar("S", bound=msgspec.Struct)
 _UNFIT = object()
 _SHOWN = 3  # places named in one note
+MAX_UNFIT = 10_000  # values: what holds more of them is no file of this kind
 MAX_REPAIRED_BYTES = 8 << 20  # of text with NaN or halves of characters, which takes 30 times its size to make sound
 
 
@@ -68,6 +69,8 @@ def _fitting(value: Any, kind: Any, path: str, unfit: list[str]) -> Any:
         parts = _parts(value, kind, path, unfit)
     if parts is _UNFIT:
         unfit.append(path)
+        if len(unfit) > MAX_UNFIT:
+            raise ValueError(f"more than {MAX_UNFIT} values are not of the type documented")
     return parts
 
 

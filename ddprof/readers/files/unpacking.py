@@ -23,6 +23,7 @@ _LAST_BYTES = 1 << 8  # at a time, just before damage: no more than an event is 
 # made to fill memory, or is nothing that anybody wants analyzed.
 MAX_RATIO = 250
 FREE_BYTES = 256 << 20  # unpacked, whatever the ratio: read in seconds, one block at a time
+MAX_HOLE_BYTES = 16 << 20  # a crash leaves pages of zeros, or a tail of them
 MAX_DICTIONARY_BYTES = 256 << 20  # `xz -9` needs 65 MiB; the header may ask for 4 GiB
 _GZIP = b"\x1f\x8b"
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -58,7 +59,19 @@ class ByteStream:
         for bom, encoding in _UTF16.items():
             if first.startswith(bom):
                 return _transcode(first[len(bom) :], blocks, encoding)
-        return _chain(first, blocks)
+        whole = _chain(first, blocks)
+        return self._until_hole(whole) if first.lstrip()[:1] in (b"{", b"[") else whole
+
+    def _until_hole(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """JSON as far as it is text: a file with a hole can be larger than its disk."""
+        empty_bytes = 0
+        for block in blocks:
+            is_empty = block.startswith(b"\0") and not block.strip(b"\0")
+            empty_bytes = empty_bytes + len(block) if is_empty else 0
+            if empty_bytes > MAX_HOLE_BYTES:
+                self.damage = f"{MAX_HOLE_BYTES >> 20} MiB of zeros in place of text: the rest is not read"
+                return
+            yield block
 
     def _unpack(self, head: bytes) -> Iterator[bytes]:
         for magic, make in _DECOMPRESSORS:

@@ -83,3 +83,8 @@ def test_ranks_and_times_beyond_belief_are_missing(tmp_path: Path) -> None:
     found, (note,) = read(tmp_path, {"rank": 10**9, "world_size": -1, "gc": [{"start_ns": 1, "dur_ns": 2**63 - 1}]})
     assert (found.rank, found.world_size, found.gc) == (None, None, ())
     assert "rank, world_size, gc[0]" in note.issue
+
+
+def test_a_file_of_other_things_throughout_is_no_sidecar(tmp_path: Path) -> None:
+    found, (note,) = read(tmp_path, {"gc": [[]] * 20_000})
+    assert found == Sidecar() and "more than 10000 values are not of the type documented" in note.issue

@@ -91,3 +91,11 @@ def test_a_flipped_bit_costs_only_what_comes_after_it(tmp_path: Path) -> None:
         content, damage = _unpacked(tmp_path / "t.gz")
         same = next((at for at, (x, y) in enumerate(zip(content, text, strict=False)) if x != y), len(content))
         assert damage is not None and same > (place - 0.1) * len(text)
+
+
+def test_a_hole_larger_than_any_disk_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "t.json").open("wb") as file:
+        file.write(b'{"traceEvents": [')
+        file.truncate(1 << 40)
+    content, damage = _unpacked(tmp_path / "t.json")
+    assert len(content) < 32 << 20 and damage == "16 MiB of zeros in place of text: the rest is not read"

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,8 @@ class Served:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as connection:
                 connection.sendall(request)
-                connection.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # the server has closed it already
+                    connection.shutdown(socket.SHUT_WR)
                 while part := connection.recv(65_536):
                     found += part
         except ConnectionError:

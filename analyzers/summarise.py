@@ -13,7 +13,17 @@ from ddprof.analyzers.verdict import verdict
 from ddprof.causes import CAUSES
 from ddprof.findings import Change
 from ddprof.model import HealthNote
-from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Ledger, Replay, Report, RunInfo, Steps
+from ddprof.report.model import (
+    ClockInfo,
+    HealthItem,
+    HostClockInfo,
+    Ledger,
+    LeftOutStep,
+    Replay,
+    Report,
+    RunInfo,
+    Steps,
+)
 
 
 def summarise(
@@ -94,6 +104,7 @@ def _steps(job: JobFacts, measures: Measures, prices: Pricer) -> Steps:
         wall_us=measures.step_us,
         per_step_us=tuple(ns / 1e3 for ns in job.per_step_ns),
         unprofiled_us=None if prices.unprofiled is None else prices.unprofiled.step_us,
+        left_out=tuple(LeftOutStep(step.number, step.wall_ns / 1e3, step.why) for step in job.left_out),
     )
 
 

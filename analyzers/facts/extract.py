@@ -25,6 +25,7 @@ from ddprof.analyzers.facts.model import (
     Work,
 )
 from ddprof.analyzers.facts.names import is_wait_event
+from ddprof.analyzers.facts.once import once_spans
 from ddprof.analyzers.facts.steps import find_steps, step_marks
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
@@ -58,6 +59,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         is_device_rank=is_device,
         main_thread=main,
         steps=steps,
+        once=once_spans(trace, steps, tables, threads),
         phases=phases(trace),
         stream_waits=stream_waits(trace, threads),
         process_groups=trace.process_groups,

@@ -12,7 +12,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, Work
 from ddprof.analyzers.facts.names import is_gemm
 from ddprof.model import RankTrace
-from ddprof.tables import NULL, Table
+from ddprof.tables import NULL, Array, Table
 
 # Names of matrix kernels: marks of operands narrower than single precision (TF32 included), and of single precision.
 _NARROW = ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8")
@@ -32,7 +32,7 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
     if not len(mine):
         return KERNEL_GROUPS.empty()
     shape = ops["shape"][mine].astype(np.int64)
-    key = ops["name"][mine].astype(np.int64) * (len(trace.strings) + 1) + np.where(shape == NO_STRING, -1, shape) + 1
+    key = _key(ops["name"][mine], shape)
     order = np.lexsort((ops["end_ns"][mine] - ops["start_ns"][mine], key))
     mine, key, shape = mine[order], key[order], shape[order]
     first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
@@ -56,6 +56,26 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
             "is_fp32": fp32,
         }
     )
+
+
+def groups_within(groups: Table, ops: Table, steps: Table) -> Table:
+    """KERNEL_GROUPS counted anew over some of the rank's steps; a group without launches there is left out."""
+    if not len(groups) or not len(steps):
+        return groups.take(np.arange(0))
+    inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][-1])
+    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
+    key = _key(groups["name"], groups["shape"])
+    order = np.argsort(key)
+    row = order[np.minimum(np.searchsorted(key[order], _key(ops["name"][mine], ops["shape"][mine])), len(key) - 1)]
+    count = np.bincount(row, minlength=len(groups))
+    total = np.bincount(row, weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=len(groups))
+    flops = groups["flops"] / groups["count"] * count
+    return groups.replace(count=count, total_ns=total.astype(np.int64), flops=flops).take(np.flatnonzero(count))
+
+
+def _key(name: Array, shape: Array) -> Array:
+    """One number per (name, shapes)."""
+    return name.astype(np.int64) * 2**32 + np.where(shape == NO_STRING, 2**31, shape.astype(np.int64))
 
 
 def _types_by_shape(trace: RankTrace) -> dict[int, str]:

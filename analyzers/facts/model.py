@@ -36,6 +36,17 @@ class Phase(enum.IntEnum):
     OPTIMIZER = 2
 
 
+class Once(enum.IntEnum):
+    """What a process does once (facts/once.py)."""
+
+    CONTEXT = 0  # creating the context, streams, handles; allocation
+    MODULE = 1  # loading the code of a kernel at its first launch
+    BATCH = 2  # fetching a batch; the first one waits until the workers have started
+    OVERHEAD = 3  # what the profiler marks as its own
+    STARTING = 4  # before the first work of the first step: the profiler starts
+    STOPPING = 5  # after the last work of the last step: the profiler stops
+
+
 STEPS = Schema(
     "steps",
     (
@@ -126,6 +137,16 @@ HOST_SPANS = Schema(
     ),
 )
 
+ONCE = Schema(
+    "once",
+    (
+        Column("start_ns", "int64", "start"),
+        Column("end_ns", "int64", "end"),
+        Column("kind", "uint8", "facts.model.Once"),
+        Column("name", "int32", "call, kernel or range; 0 where nothing names it"),
+    ),
+)
+
 PHASES = Schema(
     "phases",
     (
@@ -189,6 +210,7 @@ class RankFacts:
     exposed: Table
     gaps: Table
     host_spans: Table
+    once: Table
     phases: Table
     stream_waits: Table
     kernel_groups: Table
@@ -201,12 +223,19 @@ class RankFacts:
     health: tuple[HealthNote, ...] = ()
 
     def spans_of(self, *causes: str) -> Table:
-        """The host spans of these causes, by start; they may nest."""
-        return of_cause(self.host_spans, *causes)
+        """The host spans of these causes that touch the steps, by start; they may nest."""
+        return self._in_steps(of_cause(self.host_spans, *causes))
 
     def gaps_of(self, cause: str) -> Table:
-        """The idle or copy time booked to this cause, by start; disjoint."""
-        return of_cause(self.gaps, cause)
+        """The idle or copy time booked to this cause that touches the steps, by start; disjoint."""
+        return self._in_steps(of_cause(self.gaps, cause))
+
+    def _in_steps(self, table: Table) -> Table:
+        """The rows of a table of spans that touch the time from the first step's start to the last one's end."""
+        if not len(self.steps):
+            return table
+        first, last = self.steps["start_ns"][0], self.steps["end_ns"][-1]
+        return table.take((table["end_ns"] > first) & (table["start_ns"] < last))
 
     def phase_time(self, phase: Phase) -> Intervals:
         """When the host is in this phase."""
@@ -228,6 +257,7 @@ TABLES: dict[str, Schema] = {
         EXPOSED,
         GAPS,
         HOST_SPANS,
+        ONCE,
         PHASES,
         STREAM_WAITS,
         KERNEL_GROUPS,

@@ -57,8 +57,9 @@ def step_compute_ns(facts: RankFacts) -> Array:
     if not facts.is_device_rank:
         return intervals.overlap(host_work(facts), *facts.steps.bounds)
     ops, count = facts.device_ops, len(facts.steps)
-    step = np.searchsorted(facts.steps["start_ns"], issued_ns(ops), side="right") - 1
-    mine = (ops["work"] == Work.COMPUTE) & (step >= 0)
+    issued = issued_ns(ops)
+    step = np.searchsorted(facts.steps["start_ns"], issued, side="right") - 1
+    mine = (ops["work"] == Work.COMPUTE) & (step >= 0) & (issued < facts.steps["end_ns"][np.maximum(step, 0)])
     return np.bincount(step[mine], weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=count)
 
 

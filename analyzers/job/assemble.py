@@ -15,6 +15,7 @@ from ddprof.analyzers.job.matching import match
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.oversubscription import oversubscription_note
 from ddprof.analyzers.job.pipeline import bubble_allowance, find_pipeline
+from ddprof.analyzers.job.steady_steps import left_out_note, steady_steps
 from ddprof.analyzers.job.traffic.groups import comm_group_ids, groups_table
 from ddprof.analyzers.job.waiting.blame import charge
 from ddprof.analyzers.job.waiting.waits import split_waits
@@ -36,9 +37,11 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     size_of = np.array([len(members) for members, _ in keys], np.int64)
     wanted = np.where(matched.is_message, 2, size_of[matched.group] if len(size_of) else 0)
     instances, members = split_waits(ranks, matched, clock, wanted)
+    ranks, left_out = steady_steps(ranks)
     pipeline = find_pipeline(ranks, matched)
     ledger = build_ledger(ranks, members, bubble_allowance(ranks, pipeline))
     per_step = _per_step(ranks)
+    step_ns = round(float(np.mean(per_step))) if per_step else 0
     return JobFacts(
         ranks=ranks,
         rank_ids=rank_ids,
@@ -51,9 +54,17 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         ledger=ledger,
         blame=charge(ranks, instances, members, clock),
         pipeline=pipeline,
-        health=(*uncommon, *notes, *matched.notes, *_health(ranks, missing, world_size), *oversubscription_note(ranks)),
-        step_ns=round(float(np.mean(per_step))) if per_step else 0,
+        health=(
+            *uncommon,
+            *notes,
+            *matched.notes,
+            *left_out_note(left_out, step_ns),
+            *_health(ranks, missing, world_size),
+            *oversubscription_note(ranks),
+        ),
+        step_ns=step_ns,
         per_step_ns=tuple(per_step),
+        left_out=left_out,
     )
 
 

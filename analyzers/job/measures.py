@@ -12,7 +12,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.analyzers.facts.work import launched_in
+from ddprof.analyzers.facts.work import issued_ns, launched_in
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pipeline import stage_work_ns
@@ -85,7 +85,8 @@ def measure(job: JobFacts) -> Measures:
         pageable_us=np.array([_pageable_us(f) for f in ranks]),
         gemm_us=gemm[:, 0],
         fp32_gemm_us=gemm[:, 1],
-        kernels_per_step=np.array([float((f.device_ops["work"] == Work.COMPUTE).sum()) for f in ranks]) / steps,
+        kernels_per_step=np.array([float((f.device_ops["work"][_issued(f)] == Work.COMPUTE).sum()) for f in ranks])
+        / steps,
         stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
         settings=next((f.sidecar for f in ranks if f.sidecar.is_captured), Sidecar()),
     )
@@ -113,6 +114,14 @@ def _starved_us(facts: RankFacts) -> float:
     return _per_step_us(facts, (start[keep], end[keep]))
 
 
+def _issued(facts: RankFacts) -> Array:
+    """Which operations of the device were issued inside the steps; bool, shape (device_ops,)."""
+    issued = issued_ns(facts.device_ops)
+    if not len(facts.steps):
+        return np.zeros(len(issued), bool)
+    return np.asarray((issued >= facts.steps["start_ns"][0]) & (issued < facts.steps["end_ns"][-1]))
+
+
 def _longest_fetch_us(facts: RankFacts) -> float:
     start, end = intervals.union(*facts.spans_of("dataloader").bounds)
     length = end - start
@@ -131,7 +140,7 @@ def _optimizer(facts: RankFacts) -> tuple[float, float]:
     ops = facts.device_ops
     if not len(ops) or not len(facts.steps):
         return 0.0, 0.0
-    inside = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE)
+    inside = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE) & _issued(facts)
     total = (ops["end_ns"] - ops["start_ns"])[inside].sum()
     return inside.sum() / len(facts.steps), float(total) / len(facts.steps) / 1e3
 

@@ -110,6 +110,15 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A recorded step that is no steady step, and why (steady_steps.py). It is in no average and no price."""
+
+    number: int  # as in STEPS
+    wall_ns: int  # on the typical rank
+    why: str  # words: "loading code 1.2 s, the first batch 300 ms"
+
+
+@dataclass(frozen=True)
 class JobFacts:
     """Everything the rules and the replay read."""
 
@@ -127,6 +136,7 @@ class JobFacts:
     health: tuple[HealthNote, ...] = ()
     step_ns: int = 0  # mean job step
     per_step_ns: tuple[int, ...] = field(default=())
+    left_out: tuple[LeftOut, ...] = ()  # recorded steps that are no steady steps
     step_times: Mapping[int, StepMedians] = field(default_factory=dict)  # rank -> its own timers, traced or not
 
     @property

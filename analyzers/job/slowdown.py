@@ -88,8 +88,10 @@ def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]
     A kernel belongs to the step it was launched in.
     """
     ops = facts.device_ops
-    step = np.searchsorted(facts.steps["start_ns"], issued_ns(ops), side="right") - 1
-    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    issued = issued_ns(ops)
+    step = np.searchsorted(facts.steps["start_ns"], issued, side="right") - 1
+    inside = (step >= 0) & (step < steps) & (issued < facts.steps["end_ns"][np.maximum(step, 0)])
+    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
     share = _contended(facts, mine)
     pure = (share < ALONE) | (share > BESIDE)
     mine, beside = mine[pure], (share > BESIDE)[pure].astype(np.int64)

@@ -61,8 +61,17 @@ class ClockInfo:
 
 
 @dataclass(frozen=True)
+class LeftOutStep:
+    """A recorded step that is in no average and no price, because it holds what occurs once; `why` in words."""
+
+    number: int
+    wall_us: float
+    why: str
+
+
+@dataclass(frozen=True)
 class Steps:
-    """The measured job steps. `source` says where the step marks came from ("none" where there were no steps).
+    """The measured steady steps. `source` says where the step marks came from ("none" where there were no steps).
 
     `unprofiled_us`: the typical step outside the trace windows by the step timers; None where none was timed.
     """
@@ -72,6 +81,7 @@ class Steps:
     wall_us: float
     per_step_us: tuple[float, ...] = ()
     unprofiled_us: float | None = None
+    left_out: tuple[LeftOutStep, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -98,3 +98,34 @@ def last_step_lost(ranks: Sequence[Events]) -> None:
 def is_mark(event: dict[str, Any]) -> bool:
     """True for a host mark of a step."""
     return event.get("cat") == "user_annotation" and str(event.get("name", "")).startswith("ProfilerStep")
+
+
+def held_up(step: int, length_us: float, where: str) -> Callable[[Sequence[Events]], None]:
+    """The hosts of all ranks stand still in a step, by its position, -1 for the last: what is under way then takes
+    `length_us` longer, what comes later comes later.
+
+    `where`: "launch" (inside the step's first launch), "open" (before its first work), "close" (after its last work),
+    or the name of a call, which is recorded before the step's first work and takes that time.
+    """
+
+    def change(ranks: Sequence[Events]) -> None:
+        for events in ranks:
+            mark = sorted((e for e in events if is_mark(e)), key=lambda e: float(e["ts"]))[step]
+            begin, end = float(mark["ts"]), float(mark["ts"]) + float(mark["dur"])
+            launch = min(
+                (e for e in events if e.get("name") == "cudaLaunchKernel" and begin <= float(e["ts"]) < end),
+                key=lambda e: float(e["ts"]),
+            )
+            at = {"launch": float(launch["ts"]) + float(launch["dur"]) / 2, "close": end - 0.01}.get(
+                where, begin + 0.01
+            )
+            for event in (e for e in events if "ts" in e):
+                first = float(event["ts"])
+                last = first + float(event.get("dur", 0))
+                event["ts"] = round(first + length_us * (first > at), 3)
+                if "dur" in event:
+                    event["dur"] = round(last + length_us * (last > at) - event["ts"], 3)
+            if where not in ("launch", "open", "close"):
+                events.append({**launch, "name": where, "ts": at + 0.01, "dur": length_us - 0.02, "args": {}})
+
+    return change

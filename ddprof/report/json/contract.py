@@ -22,6 +22,7 @@ from ddprof.report.model import (
     HealthItem,
     HostClockInfo,
     Ledger,
+    LeftOutStep,
     Replay,
     Report,
     RunInfo,
@@ -65,6 +66,9 @@ def to_contract(report: Report) -> dict[str, Any]:
             "wall_us": _us(report.steps.wall_us),
             "per_step_us": [_us(v) for v in report.steps.per_step_us],
             "untraced_us": _finite(report.steps.unprofiled_us, 3),
+            "left_out": [
+                {"number": step.number, "wall_us": _us(step.wall_us), "why": step.why} for step in report.steps.left_out
+            ],
         },
         "ledger": {
             "per_rank": {str(rank): _ledger_row(row) for rank, row in report.ledger.per_rank.items()},
@@ -134,6 +138,7 @@ def _report(document: ReportDocument) -> Report:
             wall_us=_number(steps.wall_us),
             per_step_us=tuple(map(_number, steps.per_step_us)),
             unprofiled_us=steps.untraced_us,
+            left_out=tuple(LeftOutStep(step.number, _number(step.wall_us), step.why) for step in steps.left_out),
         ),
         ledger=Ledger(
             per_rank={rank: _ledger_from_json(row) for rank, row in ledger.per_rank.items()},

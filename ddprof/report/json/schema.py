@@ -58,6 +58,14 @@ class ClockDocument(Struct):
     method: str
 
 
+class LeftOutDocument(Struct):
+    """One of `steps.left_out`."""
+
+    number: int
+    wall_us: Number
+    why: str
+
+
 class StepsDocument(Struct):
     """`steps`."""
 
@@ -66,6 +74,7 @@ class StepsDocument(Struct):
     wall_us: Number
     per_step_us: tuple[Number, ...]
     untraced_us: Number = None
+    left_out: tuple[LeftOutDocument, ...] = ()
 
 
 class LedgerDocument(Struct):

@@ -1,0 +1,108 @@
+"""What a process does once: it creates its context and loads its modules, and the profiler starts and stops.
+
+CUDA creates the context in the first call that needs it, whichever that is, and loads a module when its first kernel
+is launched (CUDA programming guide, "Initialization" and "Lazy Loading"); cuDNN and cuBLAS allocate when their handles
+are made. The profiler starts before the first work of its first step and flushes its buffers after the last work of its
+last. Whether such a call belongs to every step after all is for the job to say, by comparing steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.gaps import busy
+from ddprof.analyzers.facts.model import ONCE, Once, Work
+from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.work import FULL_QUEUE_NS
+from ddprof.causes import CAUSE_CODE
+from ddprof.intervals import Intervals
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Table, concat
+
+# Calls of the CUDA and HIP runtime and driver API that create, load or register; none belongs to a steady step.
+_CREATION = re.compile(
+    r"^(?:cuda|hip|cu)(?:Init|StreamCreate|EventCreate|Module(?:Load|GetFunction|GetGlobal)|Library(?:Load|Get)"
+    r"|KernelGetFunction|FuncGetAttributes|FuncSetAttribute|CtxCreate|CtxSetLimit|DevicePrimaryCtx|GetDeviceCount"
+    r"|SetDevice|HostRegister|DeviceGet|GetDeviceProperties|GetDriverEntryPoint|GetProcAddress|Ipc|MemPoolCreate"
+    r"|DeviceEnablePeerAccess|DeviceCanAccessPeer)"
+)
+_DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
+
+
+def once_spans(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
+    """ONCE, by start. `tables`: the rank's device_ops and host_spans; `threads`: the host tracks that train."""
+    ops, spans = tables["device_ops"], tables["host_spans"]
+    events, strings = trace.events, trace.strings
+    creation = np.flatnonzero((events["kind"] == Kind.RUNTIME) & matches(_CREATION, strings)[events["name"]])
+    created = events["ts_ns"][creation], events["ts_ns"][creation] + events["dur_ns"][creation]
+    allocated = spans.take(spans["cause"] == CAUSE_CODE["allocator"])
+    fetched = spans.take(spans["cause"] == CAUSE_CODE["dataloader"])
+    overhead = np.flatnonzero(events["kind"] == Kind.OVERHEAD)
+    flushed = events["ts_ns"][overhead], events["ts_ns"][overhead] + events["dur_ns"][overhead]
+    parts = [
+        _rows(*created, Once.CONTEXT, events["name"][creation]),
+        _rows(*allocated.bounds, Once.CONTEXT, allocated["name"]),
+        _loads(ops),
+        _rows(*fetched.bounds, Once.BATCH, fetched["name"]),
+        _rows(*flushed, Once.OVERHEAD, events["name"][overhead]),
+        _edges(trace, steps, tables, threads),
+    ]
+    table = concat(ONCE, parts)
+    return table.take(np.argsort(table["start_ns"], kind="stable"))
+
+
+def _rows(start_ns: Array, end_ns: Array, kind: Once, name: Array | int) -> Table:
+    keep = end_ns > start_ns
+    names = np.broadcast_to(name, len(start_ns))
+    return ONCE.table(
+        {
+            "start_ns": start_ns[keep],
+            "end_ns": end_ns[keep],
+            "kind": np.full(int(keep.sum()), kind),
+            "name": names[keep],
+        }
+    )
+
+
+def _loads(ops: Table) -> Table:
+    """The launch of each kernel's first occurrence, where it took long though nothing was computed meanwhile."""
+    known = np.flatnonzero(ops["launch_ns"] != NULL)
+    order = known[np.argsort(ops["launch_ns"][known], kind="stable")]
+    _, first = np.unique(ops["name"][order], return_index=True)
+    rows = order[first]
+    rows = rows[ops["launch_end_ns"][rows] - ops["launch_ns"][rows] > FULL_QUEUE_NS]
+    calls = ops["launch_ns"][rows], ops["launch_end_ns"][rows]
+    by_start = np.argsort(calls[0], kind="stable")
+    rows, calls = rows[by_start], (calls[0][by_start], calls[1][by_start])
+    free = intervals.subtract(intervals.union(*calls), busy(ops, Work.COMPUTE))
+    at = np.searchsorted(calls[0], free[0], side="right") - 1
+    return _rows(*free, Once.MODULE, ops["name"][rows][np.maximum(at, 0)] if len(rows) else 0)
+
+
+def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
+    """From the first mark to the first work, and from the last work to the last mark: the profiler starts and stops
+    there. Work is what the training threads do, waits for the whole device excepted, and what the device does.
+    """
+    events, ops, spans = trace.events, tables["device_ops"], tables["host_spans"]
+    waits = matches(_DEVICE_SYNC, trace.strings)[events["name"]]
+    does = np.isin(events["kind"], (Kind.CPU_OP, Kind.RUNTIME)) & np.isin(events["track"], threads) & ~waits
+    if not len(steps) or not does.any():
+        return ONCE.empty()
+    start, end = events["ts_ns"][does], events["ts_ns"][does] + events["dur_ns"][does]
+    opens, closes = int(steps["start_ns"][0]), int(steps["end_ns"][-1])
+    after, before = start[start >= opens], np.concatenate((end, ops["end_ns"]))
+    first = int(after.min()) if len(after) else opens
+    last = int(before[before <= closes].max(initial=opens))
+    named = spans.take(spans["cause"] != CAUSE_CODE["host_sync"])
+    lead, tail = (
+        intervals.subtract(_one(*edge), intervals.union(*named.bounds)) for edge in ((opens, first), (last, closes))
+    )
+    return concat(ONCE, [_rows(*lead, Once.STARTING, 0), _rows(*tail, Once.STOPPING, 0)])
+
+
+def _one(start_ns: int, end_ns: int) -> Intervals:
+    return intervals.union(np.array([start_ns], np.int64), np.array([end_ns], np.int64))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from multiprocessing import get_all_start_methods, get_context
 
+from ddprof.analyzers.admit import jobs_among
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.store import cache_folder, cache_key, load, save
@@ -104,20 +105,17 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
         results = list(_map(sources, options, label))
         usable = [r for r in results if r.is_usable]
         failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if not r.is_usable]
-        if usable:
+        for number, job in enumerate(jobs_among([(r.source, r.facts) for r in usable if r.facts is not None], label)):
             found += 1
-            yield _load(label, results, usable, inventory.health, options)
+            unusable = [] if number else [r for r in results if not r.is_usable]  # told once
+            members = [*(usable[at] for at in job.members), *unusable]
+            yield _load(job.label, members, [*inventory.health, *job.notes], options)
     if not found:
         raise NoUsableInput("; ".join(failures[:3]) or "no trace found")
 
 
-def _load(
-    label: str,
-    results: Sequence[RankResult],
-    usable: Sequence[RankResult],
-    found: Sequence[HealthNote],
-    options: Options,
-) -> LoadedRun:
+def _load(label: str, results: Sequence[RankResult], found: Sequence[HealthNote], options: Options) -> LoadedRun:
+    usable = [r for r in results if r.is_usable]
     facts = [r.facts for r in usable if r.facts is not None]
     identities, notes = resolve_identities([f.identity for f in facts], [f.path for f in facts])
     distinct: dict[int | None, RankFacts] = {}

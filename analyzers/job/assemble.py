@@ -30,7 +30,9 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     sizes = [f.identity.world_size for f in ranks if f.identity.world_size]
     world_size = max([*sizes, max(rank_ids, default=0) + 1 if len(rank_ids) > 1 else 1])
     read = set(rank_ids)
-    missing = tuple(rank for rank in range(world_size) if rank not in read)
+    # A lone file that states no world size is no evidence of other ranks, whatever number its name holds.
+    alone = len(rank_ids) == 1 and not sizes
+    missing = () if alone else tuple(rank for rank in range(world_size) if rank not in read)
     group_ids, keys = comm_group_ids(ranks)
     matched = match(ranks, group_ids, keys)
     clock, notes = align(ranks, matched)

@@ -28,7 +28,6 @@ def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> 
     result = list(identities)
     notes = _settle_duplicates(result, paths)
     notes += _fill_missing(result, paths)
-    notes += _world_notes(result)
     return result, notes
 
 
@@ -126,15 +125,3 @@ def _vacant_ranks(result: Sequence[Identity]) -> Iterator[int]:
 def _world_size(result: Sequence[Identity]) -> int | None:
     sizes = Counter(i.world_size for i in result if i.world_size)
     return sizes.most_common(1)[0][0] if sizes else None
-
-
-def _world_notes(result: Sequence[Identity]) -> list[HealthNote]:
-    sizes = {i.world_size for i in result if i.world_size}
-    if len(sizes) < 2:
-        return []
-    named = ", ".join(str(s) for s in sorted(sizes))
-    return [
-        HealthNote(
-            f"the files state different world sizes ({named})", "they may be of different runs; compare with care"
-        )
-    ]

@@ -1,4 +1,7 @@
-"""Which sources belong together: one run per folder, unless folders are one rank or one host each."""
+"""Which sources lie together: one run per folder, unless folders are one rank or one host each.
+
+Whether what lies together is one job, its content tells once it has been read (`admission.jobs`).
+"""
 
 from __future__ import annotations
 

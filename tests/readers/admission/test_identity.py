@@ -74,8 +74,3 @@ def test_a_duplicate_without_evidence_is_left_out() -> None:
     resolved, notes = resolve_identities([same, same], ["x", "y"])
     assert [(i.rank, i.source) for i in resolved] == [(0, "distributedInfo"), (None, "duplicate")]
     assert "another window" in notes[0].effect and "left out" in notes[0].effect
-
-
-def test_different_worlds_are_said() -> None:
-    _, notes = resolve_identities([Identity(0, "distributedInfo", 8), Identity(1, "distributedInfo", 2)], ["a", "b"])
-    assert "different world sizes (2, 8)" in notes[0].issue

@@ -1,0 +1,47 @@
+"""What tells whether ranks are of one job: when they were recorded, and their first collectives by number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, POINT_TO_POINT
+from ddprof.model import ProcessGroup
+from ddprof.tables import NULL
+
+MAX_NUMBERED = 32  # collectives of a rank that are compared with those of others: the first of the window
+_EQUAL_BYTES = (OP_CODE["all_reduce"], OP_CODE["broadcast"])  # operations whose message has one size on all members
+
+
+def recorded_ns(facts: RankFacts) -> tuple[int, int] | None:
+    """First and last instant of the recording, unix time; None where its times are not that."""
+    tables = [t for t in (facts.steps, facts.comms, facts.host_spans) if len(t)]
+    if not facts.has_base_time or not tables:
+        return None
+    return min(int(t["start_ns"].min()) for t in tables), max(int(t["end_ns"].max()) for t in tables)
+
+
+def numbered_collectives(facts: RankFacts) -> dict[tuple[str, int], tuple[str, int | None]]:
+    """(process group, sequence number) -> (operation, bytes where all members have the same) of the first collectives.
+
+    Those whose number no other of their group has: coalesced ones share one.
+    """
+    comms = facts.comms
+    rows = np.flatnonzero(
+        (comms["seq"] != NULL) & (comms["group"] != NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
+    )
+    _, first, counts = np.unique(
+        np.stack((comms["group"][rows], comms["seq"][rows])), axis=1, return_index=True, return_counts=True
+    )
+    alone = np.flatnonzero(counts == 1)[:MAX_NUMBERED]
+    found: dict[tuple[str, int], tuple[str, int | None]] = {}
+    for at in rows[first[alone]].tolist():
+        group, op, size = int(comms["group"][at]), int(comms["op"][at]), int(comms["size_bytes"][at])
+        if group < len(facts.process_groups):
+            key = _group_key(facts.process_groups[group]), int(comms["seq"][at])
+            found[key] = COLLECTIVE_OPS[op], size if op in _EQUAL_BYTES and size != NULL else None
+    return found
+
+
+def _group_key(group: ProcessGroup) -> str:
+    return ",".join(map(str, sorted(group.ranks))) if group.ranks else f"{group.name} of {group.size}"

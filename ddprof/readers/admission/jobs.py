@@ -1,0 +1,133 @@
+"""Which files are one job: those that show it. All others are runs of their own.
+
+Files that lie in one folder may be ranks of one job, one script run twice, or have nothing to do with one another.
+They are put together on positive evidence only:
+
+- they state ranks of one job (distributedInfo, or the sidecar of a run folder) of one world size;
+- they hold the same collectives: same process group, sequence number, operation and bytes;
+- they hold collectives and one process group, or their names number ranks, and their windows overlap.
+
+Files that contradict one another are never put together: other world sizes, or other collectives under one number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ddprof.model import HealthNote
+from ddprof.readers.admission.recording import Recording
+from ddprof.readers.files.names import file_name, rank_in_name
+
+_DIGITS = re.compile(r"\d+")
+SPOKESMEN = 16  # recordings of a job that speak for it: 4,096 ranks are not compared in pairs
+_DIFFERENT = 0.5  # of the collectives that two files number alike: ranks of one job call the same one in all of them
+
+
+def split_jobs(recordings: Sequence[Recording]) -> list[list[int]]:
+    """Positions of the recordings of each job, both in the given order.
+
+    Recordings of one time are put together first, then those whose clocks are off: never two that state one rank.
+    """
+    jobs = [[at] for at in range(len(recordings))]
+    for at_one_time in (True, False):
+        jobs = _merged(jobs, recordings, at_one_time)
+    return sorted(jobs)
+
+
+def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recording]) -> list[HealthNote]:
+    """One note, for all runs, where the files of one folder are several; else none."""
+    if len(jobs) < 2:
+        return []
+    worlds = sorted({w for r in recordings if (w := r.identity.world_size)})
+    if len(worlds) > 1:
+        why = f"they state different world sizes ({', '.join(map(str, worlds))})"
+    else:
+        why = "no stated rank, process group or collective connects them"
+        why += ", and they were recorded at different times" if _apart(jobs, recordings) else ""
+    issue = f"the {len(recordings)} files of this folder are not of one job: {why}"
+    effect = f"analyzed as {len(jobs)} runs, each alone; ddprof compare A B sets two beside each other"
+    return [HealthNote(issue, effect)]
+
+
+def _merged(jobs: list[list[int]], recordings: Sequence[Recording], at_one_time: bool) -> list[list[int]]:
+    """Jobs joined where a recording of one belongs to a recording of the other, and none contradicts any."""
+    found: list[list[int]] = []
+    for job in jobs:
+        joined, apart = list(job), []
+        for other in found:
+            if _are_one(other, joined, recordings, at_one_time):
+                joined = sorted(other + joined)
+            else:
+                apart.append(other)
+        found = [*apart, joined]
+    return found
+
+
+def _are_one(one: Sequence[int], other: Sequence[int], recordings: Sequence[Recording], at_one_time: bool) -> bool:
+    pairs = [(recordings[a], recordings[b]) for a in _spokesmen(one) for b in _spokesmen(other)]
+    if any(_contradict(a, b) for a, b in pairs):
+        return False
+    if at_one_time:
+        return any(_belong(a, b) for a, b in pairs if a.overlaps(b) is not False)
+    return not any(_same_rank(a, b) for a, b in pairs) and any(_belong_by_content(a, b) for a, b in pairs)
+
+
+def _spokesmen(job: Sequence[int]) -> Sequence[int]:
+    """Recordings of a job, spread evenly over it; its first is one."""
+    return job[:: -(-len(job) // SPOKESMEN)]
+
+
+def _contradict(a: Recording, b: Recording) -> bool:
+    worlds = {r.identity.world_size for r in (a, b) if r.identity.world_size}
+    shared = a.numbered.keys() & b.numbered.keys()
+    different = sum(_differ(a, b, key) for key in shared)
+    return len(worlds) > 1 or different > _DIFFERENT * max(1, len(shared))
+
+
+def _differ(a: Recording, b: Recording, key: tuple[str, int]) -> bool:
+    (op, size), (other_op, other_size) = a.numbered[key], b.numbered[key]
+    return op != other_op or (size is not None and other_size is not None and size != other_size)
+
+
+def _same_rank(a: Recording, b: Recording) -> bool:
+    return a.identity.rank is not None and a.identity.rank == b.identity.rank
+
+
+def _belong(a: Recording, b: Recording) -> bool:
+    """Positive evidence that two recordings of one time, or of unknown times, are of one job."""
+    return _belong_by_content(a, b) or _share_group(a, b) or _are_numbered(a, b)
+
+
+def _belong_by_content(a: Recording, b: Recording) -> bool:
+    """Evidence that needs no clock: both state a rank of a job of one size, or hold the same collectives."""
+    stated = a.states_rank and b.states_rank and a.identity.world_size == b.identity.world_size
+    return bool(stated and a.identity.world_size != 1) or bool(a.numbered.keys() & b.numbered.keys())
+
+
+def _share_group(a: Recording, b: Recording) -> bool:
+    """Both communicated in one process group: the same members, or the same name and size where these are unknown."""
+    if not (a.collectives and b.collectives):
+        return False
+    return bool(a.group_ranks & b.group_ranks or a.groups & b.groups)
+
+
+def _are_numbered(a: Recording, b: Recording) -> bool:
+    """Names that differ in the rank they state alone, of files that both, or by their world size, have peers."""
+    names = [file_name(r.path) for r in (a, b)]
+    numbers = [rank_in_name(name) for name in names]
+    if None in numbers or numbers[0] == numbers[1]:
+        return False
+    patterns = {_DIGITS.sub("#", name) for name in names}
+    has_peers = all(r.collectives > 0 or (r.identity.world_size or 1) > 1 for r in (a, b))
+    return len(patterns) == 1 and has_peers
+
+
+def _apart(jobs: Sequence[Sequence[int]], recordings: Sequence[Recording]) -> bool:
+    return all(
+        recordings[a].overlaps(recordings[b]) is False
+        for position, one in enumerate(jobs)
+        for other in jobs[position + 1 :]
+        for a in one
+        for b in other
+    )

@@ -1,0 +1,40 @@
+"""What one file shows of the job it was recorded from: the evidence by which files are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ddprof.model import Identity
+
+CollectiveKey = tuple[str, int]  # process group (its members, or its name where these are unknown), sequence number
+CollectiveCall = tuple[str, int | None]  # operation, bytes where they must be equal on all members
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One rank's file.
+
+    `window_ns`: first and last instant, unix time; None where its times are not unix time. `collectives`: how many
+    were recorded, `numbered` those with a sequence number, `groups` the process groups with more than one rank, as
+    (name, size), `group_ranks` their members where stated.
+    """
+
+    identity: Identity
+    path: str
+    window_ns: tuple[int, int] | None = None
+    collectives: int = 0
+    numbered: Mapping[CollectiveKey, CollectiveCall] = field(default_factory=dict)
+    groups: frozenset[tuple[str, int]] = frozenset()
+    group_ranks: frozenset[tuple[int, ...]] = frozenset()
+
+    @property
+    def states_rank(self) -> bool:
+        """Whether the file itself, or the sidecar beside it, says which rank of which job it is."""
+        return self.identity.source in ("distributedInfo", "sidecar") and self.identity.rank is not None
+
+    def overlaps(self, other: Recording) -> bool | None:
+        """Whether both were recorded at the same time; None where their times cannot be compared."""
+        if self.window_ns is None or other.window_ns is None:
+            return None
+        return max(self.window_ns[0], other.window_ns[0]) < min(self.window_ns[1], other.window_ns[1])

@@ -9,6 +9,7 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
+from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Finding, Recoverable, severity
 from ddprof.report.model import WhatIf
 
@@ -105,7 +106,7 @@ def _finding(candidate: Candidate, gain_us: float, measures: Measures, pricer: P
         recoverable_us=interval,
         confidence=min(candidate.confidence, 0.4) if unsure else candidate.confidence,
         evidence=candidate.evidence,
-        fixes=candidate.fixes,
+        fixes=tuple(fix for fix in candidate.fixes if is_new(fix)),
         unprofiled_us=pricer.unprofiled_gain(candidate, interval),
     )
 

@@ -49,7 +49,7 @@ _ROWS = (
           "M", "#D073B0", "#E9A0D2", "input", is_idle=False, texture="lines"),
     Cause("dataloader", "data loader", "waiting for the next batch",
           "D", "#6B4E00", "#D6A825", "input", texture="dots", host_precedence=4),
-    Cause("host_launch", "launch-bound (CPU)", "idle: launch-bound, the host issues work too slowly",
+    Cause("host_launch", "host too slow (CPU)", "idle: the host issues work too slowly",
           "H", "#1F2430", "#B8C0D0", "host", texture="cross"),
     Cause("host_sync", "host-device sync", "idle: host and device wait for one another",
           "S", "#5B6472", "#8E99AB", "host", host_precedence=5),

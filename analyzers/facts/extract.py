@@ -21,11 +21,13 @@ from ddprof.analyzers.facts.model import (
     HOST_WORK,
     KERNEL_GROUPS,
     MESSAGES,
+    STALLS,
     RankFacts,
     Work,
 )
 from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.once import once_spans
+from ddprof.analyzers.facts.stalls import host_stalls
 from ddprof.analyzers.facts.steps import find_steps, step_marks
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
@@ -82,12 +84,14 @@ def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str
     ops, rows = device_ops(trace)
     ops, comms, messages = device_comms(trace, ops, rows)
     comms, messages = describe_early(comms, messages, steps, early_comms(comms, ops))
-    spans = host_spans(trace, _launching_threads(ops, main), ops)
+    threads = _launching_threads(ops, main)
+    spans = host_spans(trace, threads, ops)
     tables = {
         "device_ops": ops,
         "comms": comms,
         "messages": messages,
         "host_spans": spans,
+        "stalls": host_stalls(trace, threads, ops, spans),
         "host_work": HOST_WORK.empty(),
     }
     tables["kernel_groups"] = kernel_groups(trace, ops, steps)
@@ -103,7 +107,11 @@ def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str
 
 
 def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
-    empty = {"device_ops": DEVICE_OPS.empty(), "kernel_groups": KERNEL_GROUPS.empty()}
+    empty = {
+        "device_ops": DEVICE_OPS.empty(),
+        "kernel_groups": KERNEL_GROUPS.empty(),
+        "stalls": STALLS.empty(),
+    }
     if not len(steps) or main is None:
         spans = host_spans(trace, np.array([] if main is None else [main], np.int64), DEVICE_OPS.empty())
         return {

@@ -131,11 +131,12 @@ def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: 
 
     row   covered by                                                     where            cause
     1-4   a span of collection, allocation, saving, loading              host part        its own (HOST_OCCUPANTS)
-    5     the time from a blocking call to the loader's next fetch       both parts       host_sync
-    6     a blocking call: host and device wait for a copy or a peer     rows 7 and 8     host_sync
-    7     an operation that waits longer than a launch takes             device part      `queued_cause`
-    8     nothing that was recorded                                      unknown launch   unknown
-    9     the host before the launch; a launch of ordinary latency       both parts       host_launch
+    5     a blocking call and as long after it, to the next fetch        both parts       host_sync
+    6     a blocking call that waits for nothing on the device           host part        other
+    7     a blocking call: host and device wait for a copy or a peer     rows 8 and 9     host_sync
+    8     an operation that waits longer than a launch takes             device part      `queued_cause`
+    9     nothing that was recorded                                      unknown launch   unknown
+    10    the host before the launch; a launch of ordinary latency       both parts       host_launch
     """
     start, end = gaps
     is_known = launched_ns != NULL
@@ -152,7 +153,9 @@ def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: 
         taken = idle.book(intervals.intersect(host_part, occupied), cause)
         fetches = taken if cause == "dataloader" else fetches
     blocking = of_cause(spans, "host_sync").bounds
-    idle.book(_after_blocking(gaps, split, blocking, fetches[0]), "host_sync")
+    holding, vain = _blocking_calls(gaps, split, blocking, fetches[0])
+    idle.book(holding, "host_sync")
+    idle.book(vain, "other")
     unclear = intervals.merge(queued, unknown_launch)
     idle.book(intervals.intersect(unclear, intervals.union(*blocking)), "host_sync")
     idle.book(queued, queued_cause)
@@ -161,23 +164,31 @@ def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: 
     return idle.pieces
 
 
-def _after_blocking(gaps: Intervals, split: Array, blocking: Intervals, fetch_ns: Array) -> Intervals:
-    """From each blocking call that touches a gap's host part to the next loader fetch, else to the end of the gap.
+def _blocking_calls(gaps: Intervals, split: Array, blocking: Intervals, fetch_ns: Array) -> tuple[Intervals, Intervals]:
+    """Blocking calls that touch a gap's host part, each with what refilling the queue explains of the gap after it;
+    and those that wait for nothing: the device idles and nothing is launched from their beginning to their end.
 
+    A call holds the host back by no more than its own length: without it the host would have come so much earlier to
+    whatever follows. The rest of a longer gap, and all after the loader's next fetch, is not due to the call. A call
+    that waits for nothing (the profiler's own, as it starts and stops) holds nobody back.
     `split`, shape (gaps,): end of each gap's host part. `blocking`: the calls by start. `fetch_ns`: sorted.
     """
     begin, finish = blocking
     if not len(begin) or not len(gaps[0]):
-        return intervals.EMPTY
+        return intervals.EMPTY, intervals.EMPTY
     start, end = gaps
-    # Calls that begin inside a gap's host part, and for each gap the first call that was still blocking when it began.
+    # Calls that begin inside a gap's host part, and for each gap the first call that blocked until it began.
     gap = np.minimum(np.searchsorted(split, begin, side="right"), len(split) - 1)
     inside = (begin >= start[gap]) & (begin < split[gap])
+    vain = inside & (finish <= split[gap])
+    inside &= ~vain
     reach = np.maximum.accumulate(finish)
-    first = np.minimum(np.searchsorted(reach, start, side="right"), len(begin) - 1)
-    carried = (begin[first] <= start) & (reach[first] > start) & (split > start)
+    first = np.minimum(np.searchsorted(reach, start), len(begin) - 1)
+    carried = (begin[first] <= start) & (reach[first] >= start) & (split > start) & ~vain[first]
     from_ns = np.concatenate((begin[inside], start[carried]))
     to_ns = np.concatenate((end[gap[inside]], end[carried]))
+    held_until = finish + (finish - begin)
+    to_ns = np.minimum(to_ns, np.concatenate((held_until[inside], held_until[first[carried]])))
     following = np.searchsorted(fetch_ns, from_ns, side="right")
     limit = np.append(fetch_ns, np.iinfo(np.int64).max)[following]
-    return intervals.union(from_ns, np.minimum(to_ns, limit))
+    return intervals.union(from_ns, np.minimum(to_ns, limit)), intervals.union(begin[vain], finish[vain])

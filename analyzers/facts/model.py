@@ -147,6 +147,17 @@ ONCE = Schema(
     ),
 )
 
+STALLS = Schema(
+    "stalls",
+    (
+        Column("start_ns", "int64", "from here the host does nothing that is recorded"),
+        Column("end_ns", "int64", "to here"),
+        Column("usual_ns", "int64", "how long the host usually takes at that place"),
+        Column("name", "int32", "innermost host event around; -2147483648 if none"),
+        Column("drains", "bool", "the device has begun all that was launched before the end: it waits for the host"),
+    ),
+)
+
 PHASES = Schema(
     "phases",
     (
@@ -211,6 +222,7 @@ class RankFacts:
     gaps: Table
     host_spans: Table
     once: Table
+    stalls: Table
     phases: Table
     stream_waits: Table
     kernel_groups: Table
@@ -258,6 +270,7 @@ TABLES: dict[str, Schema] = {
         GAPS,
         HOST_SPANS,
         ONCE,
+        STALLS,
         PHASES,
         STREAM_WAITS,
         KERNEL_GROUPS,

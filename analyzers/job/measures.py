@@ -17,10 +17,11 @@ from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.pipeline import stage_work_ns
 from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
+from ddprof.analyzers.job.starved import starved
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar
-from ddprof.tables import NULL, Array
+from ddprof.tables import Array
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,12 @@ class Measures:
     comm: CommStats
     host_spans_us: Mapping[str, Array]  # cause -> (ranks,), in its host spans per step, whether or not the device idles
     host_counts: Mapping[str, Array]  # cause -> (ranks,), host spans per step
-    starved_us: Array  # (ranks,), idle per step before launches not yet made: host_launch less gaps of queued kernels
+    # Idle per step before launches not yet made, by reason (job/starved.py), each (ranks,): the cost of launching,
+    # stops inside any call, what else held the host for long. Together: host_launch less gaps of queued kernels.
+    launching_us: Array
+    stalled_us: Array
+    held_us: Array
+    launch_interval_us: Array  # (ranks,), usual time between two launches
     longest_fetch_us: Array  # (ranks,), the longest time in the loader inside a step
     optimizer_kernels: Array  # (ranks,), kernels launched in optimizer ranges per step
     optimizer_us: Array  # (ranks,), their time
@@ -65,6 +71,7 @@ def measure(job: JobFacts) -> Measures:
     np.add.at(ledger, (job.ledger["rank"], job.ledger["cause"]), job.ledger["dur_ns"])
     spans = {c: np.array([_span_us(f, c) for f in ranks]) for c in SPAN_CAUSES}
     counts = {c: np.array([_span_count(f, c) for f in ranks]) for c in spans}
+    hungry = [starved(f) for f in ranks]
     optimizer = np.array([_optimizer(f) for f in ranks])
     gemm = np.array([_gemm(f) for f in ranks])
     return Measures(
@@ -78,7 +85,10 @@ def measure(job: JobFacts) -> Measures:
         comm=comm_stats(job),
         host_spans_us=spans,
         host_counts=counts,
-        starved_us=np.array([_starved_us(f) for f in ranks]),
+        launching_us=np.array([_per_step_us(f, s.launching) for f, s in zip(ranks, hungry, strict=True)]),
+        stalled_us=np.array([_per_step_us(f, s.stalled) for f, s in zip(ranks, hungry, strict=True)]),
+        held_us=np.array([_per_step_us(f, s.held) for f, s in zip(ranks, hungry, strict=True)]),
+        launch_interval_us=np.array([s.interval_ns / 1e3 for s in hungry]),
         longest_fetch_us=np.array([_longest_fetch_us(f) for f in ranks]),
         optimizer_kernels=optimizer[:, 0],
         optimizer_us=optimizer[:, 1],
@@ -100,18 +110,6 @@ def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
 
 def _span_us(facts: RankFacts, cause: str) -> float:
     return _per_step_us(facts, intervals.union(*facts.spans_of(cause).bounds))
-
-
-def _starved_us(facts: RankFacts) -> float:
-    """Part of the host_launch gaps that lies before the launch of the operation that ends them."""
-    gaps, ops = facts.gaps_of("host_launch"), facts.device_ops
-    gaps = gaps.take(gaps["next_op"] != NULL)
-    if not len(gaps) or not len(ops):
-        return 0.0
-    launch, start = ops["launch_end_ns"][gaps["next_op"]], gaps["start_ns"]
-    end = np.where(launch == NULL, start, np.minimum(gaps["end_ns"], launch))
-    keep = end > start
-    return _per_step_us(facts, (start[keep], end[keep]))
 
 
 def _issued(facts: RankFacts) -> Array:

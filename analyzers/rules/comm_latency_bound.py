@@ -22,6 +22,7 @@ from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
+from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
@@ -44,18 +45,29 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),
                 *exposed_transfer(measures, traffic),
             ),
-            fixes=(
-                Fix(
-                    setting="bucket_cap_mb",
-                    current=text(measures.settings.ddp.bucket_cap_mb),
-                    suggested="25",
-                    patch="DistributedDataParallel(model, bucket_cap_mb=25)",
-                    why="fewer, larger collectives pay the latency fewer times",
-                    source="PyTorch DDP (VLDB'20); torch.nn.parallel.DistributedDataParallel documentation",
-                ),
-            ),
+            fixes=(_fix(measures),),
             band=0.2 if known else 0.35,
         )
+
+
+def _fix(measures: Measures) -> Fix:
+    buckets = Fix(
+        setting="bucket_cap_mb",
+        current=text(measures.settings.ddp.bucket_cap_mb),
+        suggested="25",
+        patch="DistributedDataParallel(model, bucket_cap_mb=25)",
+        why="fewer, larger collectives pay the latency fewer times",
+        source="PyTorch DDP (VLDB'20); torch.nn.parallel.DistributedDataParallel documentation",
+    )
+    if is_new(buckets):
+        return buckets
+    return Fix(
+        setting="collectives beside DDP's buckets",
+        suggested="one for many tensors: flattened, or issued together",
+        patch="flat = torch.cat([t.flatten() for t in tensors])\ndist.all_reduce(flat)  # one latency for all",
+        why=f"buckets hold {buckets.suggested} MiB already, so these calls are not DDP's",
+        source="PyTorch DDP (VLDB'20) section 5 on bucket size",
+    )
 
 
 def _each(traffic: Traffic) -> str:

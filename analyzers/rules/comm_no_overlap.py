@@ -20,6 +20,7 @@ from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.replay.changes.communication.overlap import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import certainty, doubtful, of_reason
+from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
@@ -47,18 +48,29 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 ),
                 *exposed_transfer(measures, traffic),
             ),
-            fixes=(
-                Fix(
-                    setting="bucket_cap_mb",
-                    current=text(measures.settings.ddp.bucket_cap_mb),
-                    suggested=suggested,
-                    patch=f"DistributedDataParallel(model, bucket_cap_mb={suggested})",
-                    why="buckets are reduced as soon as their gradients exist, while backward goes on",
-                    source="PyTorch DDP (VLDB'20)",
-                ),
-            ),
+            fixes=(_fix(measures, suggested),),
             band=0.25,
         )
+
+
+def _fix(measures: Measures, suggested: str) -> Fix:
+    buckets = Fix(
+        setting="bucket_cap_mb",
+        current=text(measures.settings.ddp.bucket_cap_mb),
+        suggested=suggested,
+        patch=f"DistributedDataParallel(model, bucket_cap_mb={suggested})",
+        why="buckets are reduced as soon as their gradients exist, while backward goes on",
+        source="PyTorch DDP (VLDB'20)",
+    )
+    if is_new(buckets):
+        return buckets
+    return Fix(
+        setting="when gradients are reduced",
+        suggested="during the backward pass, by DDP's hooks; no reduction by hand after it",
+        patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
+        why=f"buckets hold {suggested} MiB already, so their size does not delay the reduction",
+        source="PyTorch DDP (VLDB'20)",
+    )
 
 
 RULE = Rule("comm.no_overlap", "Communication starts too late to be hidden", detect, bound="communication")

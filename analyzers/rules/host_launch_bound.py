@@ -1,11 +1,14 @@
 """The device drains faster than the host launches.
 
-What it detects: a large part of the step is idle because the next kernel has not been launched, on every rank alike.
+What it detects: a large part of the step is idle in short gaps, of about the length that a launch costs this host,
+because the next kernel has not been launched, on every rank alike.
 Why it costs: many small kernels cost more to launch than to run; the device waits for Python.
 How the gain is priced: the run is replayed with launches that cost next to nothing (one CUDA graph per step); the
-busiest stream then bounds the step.
-How to fix: torch.compile, CUDA graphs, a larger batch, fused optimizers.
-Limits: the price is an upper bound, because dynamic shapes and graph breaks keep some launches.
+busiest stream then bounds the step. It gains no more than those gaps, and what other ranks wait for them.
+How to fix: torch.compile, CUDA graphs, a larger batch, fused optimizers; what the recording shows that the job does
+already is not advised again.
+Limits: the price is an upper bound, because dynamic shapes and graph breaks keep some launches. Long gaps are not the
+cost of launching: a call that takes far longer than usual is host.stalled.
 Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait.
 """
 
@@ -18,11 +21,14 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.spans import largest_gap
+from ddprof.analyzers.rules.evidence.present import Practice, present_in
+from ddprof.analyzers.rules.evidence.spans import longest_idle
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.015  # of the step idle before launches, healthy runs 0.1 %; queued kernels start within a microsecond
+WHY = "launching costs the host more than the kernels cost the device"
+SOURCE = "PyTorch CUDA graphs and torch.compile documentation"
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -31,13 +37,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not execution_of(job).runs_ahead:
         yield Abstention(RULE.id, "a CPU run has no launch queue")
         return
-    idle = measures.starved_us
+    idle = measures.launching_us
     typical = averages.typical(idle)
     if typical < MIN_SHARE * measures.step_us:
         return
     worst = int(np.argmax(idle))
     kernels = float(np.median(measures.kernels_per_step))
     mean_us = float(np.median(measures.cause_us("compute"))) / kernels if kernels else 0.0
+    interval_us = float(np.median(measures.launch_interval_us))
     yield Candidate(
         id=RULE.id,
         summary=f"the device waits for the host to launch kernels, {format_share(typical / measures.step_us)} of "
@@ -47,30 +54,58 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("graph_launch"),),
         confidence=0.85 if job.ranks[0].step_source != "inferred" else 0.5,
         evidence=(
-            Evidence(f"{kernels:.0f} kernels per step of {format_us(mean_us)} on average"),
-            *largest_gap(measures, worst, "host_launch"),
-        ),
-        fixes=(
-            Fix(
-                setting="torch.compile",
-                current="eager",
-                suggested='torch.compile(model, mode="reduce-overhead")',
-                patch='model = torch.compile(model, mode="reduce-overhead")  # fuses kernels and replays them as '
-                "CUDA graphs",
-                why="launching costs the host more than the kernels cost the device",
-                source="PyTorch CUDA graphs and torch.compile documentation",
+            Evidence(
+                f"{kernels:.0f} kernels per step of {format_us(mean_us)} on average; the host launches one every "
+                f"{format_us(interval_us)}"
             ),
-            Fix(
-                setting="batch size",
-                suggested="larger, if memory allows",
-                why="longer kernels hide the launches",
-                source="HTA documentation on kernel wait",
-            ),
+            *longest_idle(measures, worst, "launching"),
         ),
-        ceiling_us=typical + float(measures.cause_us("comm_wait").min()),
+        fixes=tuple(_fixes(present_in(job))),
+        ceiling_us=typical + _waited_for_us(measures),
         band=0.25,
         is_bound=True,
     )
+
+
+def _waited_for_us(measures: Measures) -> float:
+    """What every rank waits, per step, because others are behind with launching: its part of what makes them late."""
+    launching = float(measures.launching_us.sum())
+    reasons = launching + float(measures.stalled_us.sum()) + float(measures.held_us.sum())
+    return float(measures.cause_us("comm_wait").min()) * launching / reasons if reasons else 0.0
+
+
+def _fixes(practice: Practice) -> Iterator[Fix]:
+    """Fewer or cheaper launches, by what the job does already."""
+    if not practice.is_pytorch:
+        yield Fix("launches", "fewer, larger kernels; a loop of equal launches captured as one graph", WHY, SOURCE)
+    elif not practice.has_cuda_graphs:
+        if not practice.is_compiled:
+            yield _compile("eager", "torch.compile(model)", "fuses kernels, so that fewer are launched")
+    elif practice.launches_graphs:
+        yield Fix(
+            setting="captured part of the step",
+            current="some launches are graphs already",
+            suggested="all of it: no graph breaks, static shapes, no copies to the host between graphs",
+            patch='TORCH_LOGS="graph_breaks,cudagraphs" torchrun ...  # says what is left out of the graphs, and why',
+            why="what is launched kernel by kernel beside the graphs is what the device waits for",
+            source=SOURCE,
+        )
+    elif practice.is_compiled:
+        mode = 'torch.compile(model, mode="reduce-overhead")'
+        yield _compile("compiled, kernels launched one by one", mode, "replays the compiled kernels as CUDA graphs")
+    else:
+        mode = 'torch.compile(model, mode="reduce-overhead")'
+        yield _compile("eager", mode, "fuses kernels and replays them as CUDA graphs")
+    yield Fix(
+        setting="batch size",
+        suggested="larger, if memory allows",
+        why="longer kernels hide the launches",
+        source="HTA documentation on kernel wait",
+    )
+
+
+def _compile(current: str, suggested: str, effect: str) -> Fix:
+    return Fix("torch.compile", suggested, WHY, SOURCE, current, f"model = {suggested}  # {effect}")
 
 
 RULE = Rule("host.launch_bound", "The host launches too slowly", detect, bound="host", upper_bound=True)

@@ -75,6 +75,13 @@ def workers_fix(measures: Measures, waited_us: float, position: int | None = Non
             suggested = workers
         if short or suggested == workers:
             why += f"; the {cost.cores} cores of this rank cannot make a batch per step: make the batch cheaper too"
+    if workers and suggested == workers:
+        return Fix(
+            setting="cost of a batch",
+            suggested="cheaper: cache, decode less, augment on the device",
+            why=why,
+            source="timed inside the loader by ddprof",
+        )
     arguments = execution_of(measures.job).loader_arguments
     return Fix(
         setting="num_workers",

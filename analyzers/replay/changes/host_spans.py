@@ -68,6 +68,18 @@ def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
     return Scenario(freed=freed)
 
 
+def no_stalls(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Every call in which a host stalled takes as long as it usually does."""
+    host = {}
+    for rank, _ in chosen(change, graph, measures):
+        stalls = rank.facts.stalls
+        spans = intervals.union(*stalls.bounds)
+        total = intervals.length(spans)
+        if total:
+            host[rank.position] = ((spans, min(1.0, float(stalls["usual_ns"].sum()) / total)),)
+    return Scenario(host_scale=host)
+
+
 def on_time(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Nobody waits for these ranks: as if they always arrived with their peers."""
     return Scenario(on_time=frozenset(rank.position for rank, _ in chosen(change, graph, measures)))

@@ -19,7 +19,7 @@ from ddprof.analyzers.replay.changes.communication.retiming import (
     scaled_volume,
 )
 from ddprof.analyzers.replay.changes.communication.transfers import scale_transfer, speed_groups
-from ddprof.analyzers.replay.changes.host_spans import instant_loader, no_sync, on_time, remove_host
+from ddprof.analyzers.replay.changes.host_spans import instant_loader, no_stalls, no_sync, on_time, remove_host
 from ddprof.analyzers.replay.changes.kernels import graph_launch, hide_copies, scale_kernels
 from ddprof.analyzers.replay.changes.loader.workers import loader_workers
 from ddprof.analyzers.replay.changes.pipeline_schedule import pipeline_schedule
@@ -61,6 +61,7 @@ _ROWS = (
     ChangeKind("remove_host", "no host time in spans of the cause `target`", remove_host),
     ChangeKind("instant_loader", "every batch is ready when it is asked for", instant_loader),
     ChangeKind("no_sync", "synchronising calls return at once", no_sync),
+    ChangeKind("no_stalls", "calls in which a host stalled take their usual time", no_stalls),
     ChangeKind("on_time", "nobody waits for these ranks", on_time),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch),

@@ -7,6 +7,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.starved import starved
 from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.findings import Evidence
 from ddprof.tables import NULL, Table
@@ -53,6 +54,22 @@ def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]
     )
     text = f"longest idle piece: {format_us((end - start) / 1e3)}" + (f", ended by {event[:80]}" if event else "")
     return [at(measures, position, start, end, text, event)]
+
+
+def longest_idle(measures: Measures, position: int, reason: str) -> list[Evidence]:
+    """The longest time for which a rank's device starved for one reason (a field of `Starved`), [] if there is none."""
+    facts = measures.job.ranks[position]
+    start, end = getattr(starved(facts), reason)
+    if not len(start):
+        return []
+    row = int(np.argmax(end - start))
+    at_ns = np.sort(facts.device_ops["start_ns"])
+    order = np.argsort(facts.device_ops["start_ns"], kind="stable")
+    following = int(np.searchsorted(at_ns, end[row]))
+    event = facts.strings[int(facts.device_ops["name"][order[following]])] if following < len(order) else None
+    text = f"longest idle piece: {format_us((end[row] - start[row]) / 1e3)}"
+    text += f", before {event[:80]}" if event else ""
+    return [at(measures, position, int(start[row]), int(end[row]), text, event)]
 
 
 def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kineto_run import Script
 from labelled_runs import Runs
 
 from ddprof import intervals
 from ddprof.analyzers.facts.gaps import busy, exposed_comm
-from ddprof.analyzers.facts.model import COMMS, Work
+from ddprof.analyzers.facts.model import COMMS, RankFacts, Work
 from ddprof.tables import NULL, Table
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.pp", "host.gc", "input.starved", "comm.slow_link")
@@ -49,3 +52,50 @@ def test_device_time_is_compute_exposed_communication_or_a_gap(labelled: Runs, n
         exposed = intervals.length(intervals.clip((facts.exposed["start_ns"], facts.exposed["end_ns"]), lo, hi))
         gaps = int((facts.gaps["end_ns"] - facts.gaps["start_ns"]).sum())
         assert compute + exposed + gaps == hi - lo
+
+
+def idle_ms(facts: RankFacts, cause: str) -> float:
+    gaps = facts.gaps_of(cause)
+    return float((gaps["end_ns"] - gaps["start_ns"]).sum()) / 1e6
+
+
+def blocked(folder: Path, kernel_us: float, python_us: float) -> RankFacts:
+    """Steps of one kernel for which the host waits, and Python of `python_us` after that."""
+    script = Script()
+    for step in range(3):
+        begin = script.now_us
+        script.launch(dur_us=kernel_us)
+        script.synchronise()
+        script.idle(python_us)
+        script.step(step + 1, begin)
+    script.launch()
+    script.step(4, script.now_us - 20)
+    return script.facts(folder)
+
+
+def test_a_blocking_call_explains_the_gap_after_it(tmp_path: Path) -> None:
+    facts = blocked(tmp_path, kernel_us=8_000.0, python_us=1_000.0)
+    assert idle_ms(facts, "host_sync") == pytest.approx(3.0, rel=0.05)
+
+
+def test_but_no_more_of_it_than_it_blocked(tmp_path: Path) -> None:
+    """Without a wait of 1 ms the host would have come 1 ms earlier to what takes it 50."""
+    facts = blocked(tmp_path, kernel_us=1_000.0, python_us=50_000.0)
+    assert idle_ms(facts, "host_sync") == pytest.approx(3.0, rel=0.05)
+    assert idle_ms(facts, "host_launch") == pytest.approx(3 * 49.0, rel=0.05)
+
+
+def test_a_call_that_waits_for_nothing_explains_nothing(tmp_path: Path) -> None:
+    script = Script()
+    for step in range(3):
+        begin = script.now_us
+        script.launch()
+        script.idle(100.0)
+        script.synchronise(least_us=2_000.0)  # the profiler's own
+        script.idle(30_000.0)
+        script.step(step + 1, begin)
+    script.launch()
+    script.step(4, script.now_us - 20)
+    facts = script.facts(tmp_path)
+    assert idle_ms(facts, "host_sync") == 0.0
+    assert idle_ms(facts, "other") == pytest.approx(6.0, rel=0.01)

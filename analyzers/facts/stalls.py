@@ -1,0 +1,145 @@
+"""Long stops of a host inside calls that usually return at once: a starved CPU, page faults, a lock, the GIL.
+
+The calls that a rank's launching threads make repeat, layer by layer and step by step. Between two neighbouring bounds
+of their events (a call begins or ends) nothing is recorded; a pair of bounds that occurs again and again says how long
+the host usually takes from one to the other. A host that takes far longer once is held by something that is not its
+program. What it takes every time, however long, is its program and no stall.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import NO_STRING, STALLS
+from ddprof.intervals import Intervals
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Table
+
+# A thread that sleeps and is woken, or that reads a page from a solid-state disk, is away for about 100 us; a launch
+# takes about 5. Shorter stops are the scatter of ordinary calls.
+MIN_STALL_NS = 100_000
+TIMES_USUAL = 10.0  # an order of magnitude over the usual time of the same place
+USUAL_PERCENT = 75  # of a place's occurrences take no longer than its usual time: what many of them do is the program
+MIN_OCCURRENCES = 3  # of a place; fewer have no usual time
+_HOST = (Kind.CPU_OP, Kind.ANNOTATION, Kind.RUNTIME, Kind.PYTHON)
+_CALLS = (Kind.CPU_OP, Kind.RUNTIME)  # compiled code: what lies between its bounds does not depend on a script
+
+
+def host_stalls(trace: RankTrace, threads: Array, ops: Table, spans: Table) -> Table:
+    """STALLS of the launching threads (`threads`: host tracks), by start.
+
+    Of several launching threads one works at a time (forward on the training thread, backward on autograd's), so their
+    bounds are one sequence. Left out are stops that `spans` (HOST_SPANS) explain, launch calls that wait for room in
+    the queue, the first call of each name and the first launch of each kernel, in which libraries and modules are
+    loaded.
+    """
+    events = trace.events
+    rows = np.flatnonzero(np.isin(events["track"], threads) & np.isin(events["kind"], _HOST) & (events["dur_ns"] >= 0))
+    if len(rows) < MIN_OCCURRENCES:
+        return STALLS.empty()
+    at_ns, place, owner = _bounds(trace, rows)
+    length = np.diff(at_ns)
+    long = np.flatnonzero(length >= MIN_STALL_NS)
+    if not len(long):
+        return STALLS.empty()
+    usual, is_first = _usual(place, length, long, _fallback(trace, place, owner))
+    found = (usual > 0) & (length[long] >= TIMES_USUAL * usual) & ~is_first
+    long, usual = long[found], usual[found]
+    start, end = at_ns[long], at_ns[long + 1]
+    drained = _is_drained(ops, end)
+    order = np.argsort(ops["launch_ns"], kind="stable")
+    launches = ops.take(order[ops["launch_ns"][order] != NULL])
+    _, first = np.unique(launches["name"], return_index=True)
+    keep = ~_within(spans.bounds, start, end) & ~_within(_calls(launches.take(np.sort(first))), start, end)
+    keep &= drained | ~_within(_calls(launches), start, end)
+    start, end = start[keep], end[keep]
+    return STALLS.table(
+        {
+            "start_ns": start,
+            "end_ns": end,
+            "usual_ns": usual[keep],
+            "name": _innermost(trace, rows, start, end),
+            "drains": drained[keep],
+        }
+    )
+
+
+def _bounds(trace: RankTrace, rows: Array) -> tuple[Array, Array, Array]:
+    """Starts and ends of events in order, ns; what each is (2 x name, + 1 for an end); and the row of its event."""
+    events = trace.events
+    start = events["ts_ns"][rows]
+    at_ns = np.concatenate((start, start + events["dur_ns"][rows]))
+    name = events["name"][rows].astype(np.int64)
+    place = np.concatenate((2 * name, 2 * name + 1))
+    order = np.argsort(at_ns, kind="stable")
+    return at_ns[order], place[order], np.concatenate((rows, rows))[order]
+
+
+def _fallback(trace: RankTrace, place: Array, owner: Array) -> Array:
+    """For each bound but the last what to compare its stretch by where the pair of bounds is rare; NULL for nothing.
+
+    A stretch at the beginning of a compiled call is of that call, whatever follows. Any other is of the code around.
+    """
+    begins_call = (place % 2 == 0) & np.isin(trace.events["kind"][owner], _CALLS)
+    return np.asarray(np.where(begins_call, place, NULL)[:-1])
+
+
+def _usual(place: Array, length: Array, long: Array, fallback: Array) -> tuple[Array, Array]:
+    """Usual length (ns) of the place of each long stretch, 0 where it has none, and whether it is the place's first."""
+    pair = place[:-1] * (int(place.max()) + 1) + place[1:]
+    usual, is_first = _usual_of(pair, length, long)
+    other, other_first = _usual_of(fallback, length, long)
+    rare = usual == 0
+    return np.where(rare, other, usual), np.where(rare, other_first, is_first)
+
+
+def _usual_of(key: Array, length: Array, long: Array) -> tuple[Array, Array]:
+    """Usual length of the stretches of each long stretch's key, 0 for rare keys and NULL; and who is the first."""
+    wanted = np.unique(key[long][key[long] != NULL])
+    rows = np.flatnonzero(np.isin(key, wanted))
+    rows = rows[np.lexsort((length[rows], key[rows]))]
+    begin = np.searchsorted(key[rows], wanted)
+    count = np.searchsorted(key[rows], wanted, side="right") - begin
+    usual = np.zeros(len(long), np.int64)
+    is_first = np.zeros(len(long), bool)
+    if len(wanted):
+        upper = length[rows][begin + (USUAL_PERCENT * (count - 1)) // 100]
+        first = np.minimum.reduceat(rows, begin)
+        at = np.minimum(np.searchsorted(wanted, key[long]), len(wanted) - 1)
+        known = (wanted[at] == key[long]) & (count[at] >= MIN_OCCURRENCES)
+        usual = np.where(known, np.maximum(upper[at], 1), 0)
+        is_first = known & (first[at] == long)
+    return usual, is_first
+
+
+def _calls(launches: Table) -> Intervals:
+    return launches["launch_ns"], launches["launch_end_ns"]
+
+
+def _within(spans: Intervals, start: Array, end: Array) -> Array:
+    """Which stretches lie inside one of some spans, which are sorted by start and may overlap."""
+    if not len(spans[0]):
+        return np.zeros(len(start), bool)
+    reach = np.maximum.accumulate(spans[1])
+    at = np.searchsorted(spans[0], start, side="right") - 1
+    return np.asarray((at >= 0) & (reach[np.maximum(at, 0)] >= end))
+
+
+def _is_drained(ops: Table, at_ns: Array) -> Array:
+    """Whether the device has begun all that was launched before each instant: only then it waits for the host."""
+    known = ops["launch_ns"] != NULL
+    launched = np.searchsorted(np.sort(ops["launch_end_ns"][known]), at_ns, side="left")
+    begun = np.searchsorted(np.sort(ops["start_ns"][known]), at_ns, side="right")
+    return np.asarray(launched <= begun)
+
+
+def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array:
+    """Name of the event around each stretch that began last; NO_STRING where the host was in none."""
+    events = trace.events
+    begun, ended = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
+    names = np.full(len(start), NO_STRING, np.int64)
+    for stretch, (lo, hi) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):  # stalls, not events
+        around = rows[(begun <= lo) & (ended >= hi)]
+        if len(around):
+            names[stretch] = events["name"][around[np.argmax(events["ts_ns"][around])]]
+    return names

@@ -1,0 +1,60 @@
+"""What a job already does, from its own recording: advice that contradicts it is no advice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.findings import Fix
+
+_COMPILED = re.compile(
+    r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction|^TorchDynamo"  # host ranges of torch.compile
+    r"|^triton_(?:poi|per|red|tem|for)_"  # kernels that Inductor generates
+)
+_GRAPHS = re.compile(r"^(?:cuda|hip|cu)GraphLaunch")
+_PYTORCH = re.compile(r"^aten::|at::native::|^autograd::|^torch|ProfilerStep|c10d::")
+
+
+@dataclass(frozen=True)
+class Practice:
+    """What the recording of a job shows of the program, whatever its settings say.
+
+    `is_pytorch`: False for programs of other languages, which no change of a PyTorch setting can reach.
+    `has_cuda_graphs`: whether the accelerator is one that CUDA graphs exist for.
+    """
+
+    is_pytorch: bool
+    is_compiled: bool
+    launches_graphs: bool
+    has_cuda_graphs: bool
+
+
+def present_in(job: JobFacts) -> Practice:
+    """What the ranks of a job show: it is compiled, or launches graphs, where any of them does."""
+    names = {name for facts in job.ranks for name in facts.strings}
+    return Practice(
+        is_pytorch=_some(_PYTORCH, names),
+        is_compiled=_some(_COMPILED, names),
+        launches_graphs=_some(_GRAPHS, names),
+        has_cuda_graphs=job.ranks[0].device.kind == "cuda",
+    )
+
+
+def _some(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
+    return any(pattern.search(name) for name in names)
+
+
+def is_new(fix: Fix) -> bool:
+    """Whether a fix changes anything: the value that it suggests is not the present one."""
+    return fix.current is None or _plain(fix.current) != _plain(fix.suggested)
+
+
+def _plain(value: str) -> str:
+    """A value as settings are compared: 25, 25.0 and "25 " are one."""
+    text = value.strip().lower()
+    try:
+        return f"{float(text):g}"
+    except ValueError:
+        return text

@@ -1,0 +1,145 @@
+"""The host stops for long moments inside any call.
+
+What it detects: calls that usually return within microseconds and now and then take a hundred times as long, anywhere
+in the step, while the device has nothing launched to run.
+Why it costs: the device starves until the host is back, and every other rank waits for it in the next collective. Ranks
+that stop at different moments wait for each of them in turn.
+How the gain is priced: the run is replayed with each of those calls as short as it usually is. It gains no more than
+the time that devices starve in them, and what other ranks wait for those ranks.
+How to fix: give each rank its own cores, fewer threads beside it, no swapping, no thread that holds the GIL.
+Limits: what held the host is not in the trace. A stop that occurs at the same place in every step counts as the program
+itself; the first call of a kind and the first launch of a kernel count as start-up. Where
+the same few ranks stall, so that their hosts are slower on the whole, straggler.host names them.
+Sources: OSDI'25 section 5; Linux scheduler documentation (sched-design-CFS); Python's switch interval (sys module).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.evidence.spans import at, charged_us
+from ddprof.analyzers.rules.straggler_host import slow_hosts
+from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.tables import Array, Table
+from ddprof.units import format_ranks, format_share, format_us
+
+MIN_SHARE = 0.015  # of the step starved in stalls on the rank that has most of them; that of host.launch_bound
+MIN_STALLS = 3  # one stop, or two, may be anything
+OWN_SHARE = 0.25  # of the worst rank's stalls: ranks with less are not among those that stall
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Stalls that starve devices."""
+    ranks = measures.job.ranks
+    starved = measures.stalled_us
+    inside = [_in_steps(facts) for facts in ranks]
+    counts = np.array([len(table) for table in inside])
+    worst = int(np.argmax(starved))
+    if starved[worst] < MIN_SHARE * measures.step_us or counts[worst] < MIN_STALLS:
+        return
+    lengths_us = np.array([_total_us(table) for table in inside]) / max(1, measures.steps)
+    stalling = np.flatnonzero((lengths_us >= OWN_SHARE * lengths_us.max()) & (counts > 0))
+    numbers = measures.ranks(stalling) if len(stalling) <= len(ranks) / 2 else ()
+    limits = execution_of(measures.job).limits
+    slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
+    if numbers and not len(np.setdiff1d(stalling, slow)):
+        return  # the same ranks' hosts are slow on the whole, and straggler.host names them
+    per_step = counts[stalling] / max(1, measures.steps)
+    yield Candidate(
+        id=RULE.id,
+        summary=f"{_subject(measures, numbers)} inside calls that usually return at once: {_range(per_step)} per step, "
+        f"up to {format_us(_longest_us(inside, stalling))} each",
+        ranks=numbers,
+        lost_us=float(starved.mean()),
+        changes=(Change("no_stalls", numbers),),
+        confidence=0.85 if measures.steps >= 2 else 0.7,
+        evidence=tuple(_evidence(measures, inside, stalling, lengths_us)),
+        fixes=(
+            Fix(
+                setting="CPU of " + format_ranks(numbers),
+                suggested="as many cores per rank as it has busy threads, none shared; no swapping",
+                patch="numactl --cpunodebind=N --membind=N  # or torchrun --numa-binding=node; OMP_NUM_THREADS=1; "
+                "vmstat 1 shows run queue (r) and swapping (si)",
+                why="the same calls return at once elsewhere in the step, so the thread was not running",
+                source="OSDI'25 section 5; PyTorch performance tuning guide",
+            ),
+            Fix(
+                setting="threads of the training process",
+                suggested="none that hold the GIL for long (monitoring, logging, loading in threads)",
+                patch="py-spy dump --pid PID  # or perf sched timehist: what runs while the training thread does not",
+                why="a thread that computes in Python keeps the GIL for 5 ms at a time",
+                source="Python documentation: sys.setswitchinterval",
+            ),
+        ),
+        ceiling_us=float(starved.max()) + charged_us(measures, stalling.tolist()),
+        band=0.25,
+    )
+
+
+def _in_steps(facts: RankFacts) -> Table:
+    """The stalls of a rank that lie in its steps."""
+    if not len(facts.steps):
+        return facts.stalls.take(np.zeros(len(facts.stalls), bool))
+    start = facts.stalls["start_ns"]
+    return facts.stalls.take((start >= facts.steps["start_ns"][0]) & (start < facts.steps["end_ns"][-1]))
+
+
+def _total_us(stalls: Table) -> float:
+    return float((stalls["end_ns"] - stalls["start_ns"]).sum()) / 1e3
+
+
+def _longest_us(inside: list[Table], stalling: Array) -> float:
+    return max(float((inside[p]["end_ns"] - inside[p]["start_ns"]).max()) for p in stalling.tolist()) / 1e3
+
+
+def _subject(measures: Measures, numbers: tuple[int, ...]) -> str:
+    alone = len(numbers or measures.job.rank_ids) == 1
+    return (
+        f"the host of {format_ranks(numbers or measures.job.rank_ids)} stops"
+        if alone
+        else (f"the hosts of {format_ranks(numbers)} stop")
+    )
+
+
+def _range(counts: Array) -> str:
+    low, high = (f"{count:.0f}" if count >= 2 else f"{count:.2g}" for count in (counts.min(), counts.max()))
+    return f"{low} times" if low == high else f"{low} to {high} times"
+
+
+def _span(lengths_us: Array) -> str:
+    low, high = format_us(float(lengths_us.min())), format_us(float(lengths_us.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_us: Array) -> Iterator[Evidence]:
+    """How long the stalls of each rank are, which calls they fell into, and the longest one."""
+    most = stalling[np.argsort(-lengths_us[stalling], kind="stable")]
+    share = measures.step_us or 1.0
+    yield Evidence(
+        f"in all {_span(lengths_us[stalling])} per step on {len(stalling)} of {len(inside)} ranks; the device starves "
+        f"in them for up to {format_share(float(measures.stalled_us.max()) / share)} of the step"
+    )
+    worst = int(most[0])
+    facts, stalls = measures.job.ranks[worst], inside[worst]
+    where = Counter(_name(facts, name) for name in stalls["name"].tolist())
+    names = ", ".join(f"{name[:60]} ({count})" for name, count in where.most_common(4))
+    others = len(where) - min(4, len(where))
+    yield Evidence(f"inside {names}" + (f" and {others} other calls" if others else ""), measures.job.rank_ids[worst])
+    row = int(np.argmax(stalls["end_ns"] - stalls["start_ns"]))
+    start, end, name = int(stalls["start_ns"][row]), int(stalls["end_ns"][row]), int(stalls["name"][row])
+    usual = format_us(int(stalls["usual_ns"][row]) / 1e3)
+    text = f"longest: {format_us((end - start) / 1e3)} in {_name(facts, name)[:80]}, usually {usual} at that place"
+    yield at(measures, worst, start, end, text, _name(facts, name))
+
+
+def _name(facts: RankFacts, name: int) -> str:
+    return "Python between calls" if name == NO_STRING else facts.strings[name]
+
+
+RULE = Rule("host.stalled", "The host stops inside any call", detect, bound="host")

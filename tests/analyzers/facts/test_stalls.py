@@ -1,0 +1,72 @@
+"""Stops of the host inside calls that usually return at once, told from its program and from a full queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kineto_run import Script
+
+STEPS, CALLS = 4, 20
+
+
+def run(stops: dict[tuple[int, int], float], views_us: float = 3.0, kernel_us: float = 5.0) -> Script:
+    """Steps of CALLS operators and views; `stops`: (step, call) of views that take longer, in us."""
+    script = Script()
+    for step in range(STEPS):
+        begin = script.now_us
+        for call in range(CALLS):
+            script.launch(dur_us=kernel_us)
+            script.host("aten::view", stops.get((step, call), views_us))
+        script.step(step + 1, begin)
+    return script
+
+
+def test_a_call_that_takes_far_longer_than_usual_is_a_stall(tmp_path: Path) -> None:
+    stalls = run({(1, 3): 8_000.0, (2, 15): 900.0}).facts(tmp_path).stalls
+    assert (stalls["end_ns"] - stalls["start_ns"]).tolist() == [8_000_000, 900_000]
+    assert stalls["usual_ns"].tolist() == [3_000, 3_000]
+    assert stalls["drains"].all()
+
+
+def test_it_names_the_call(tmp_path: Path) -> None:
+    facts = run({(1, 3): 8_000.0}).facts(tmp_path)
+    assert [facts.strings[name] for name in facts.stalls["name"]] == ["aten::view"]
+
+
+def test_what_takes_long_in_every_step_is_the_program(tmp_path: Path) -> None:
+    script = Script()
+    for step in range(STEPS):
+        begin = script.now_us
+        for _ in range(CALLS):
+            script.launch()
+        script.host("my_tokenizer", 6_000.0, "user_annotation")
+        script.step(step + 1, begin)
+    assert len(script.facts(tmp_path).stalls) == 0
+
+
+@pytest.mark.parametrize("slow_us", [3.0, 400.0])
+def test_equally_long_calls_are_no_stalls_however_long(tmp_path: Path, slow_us: float) -> None:
+    assert len(run({}, views_us=slow_us).facts(tmp_path).stalls) == 0
+
+
+def test_the_first_launch_of_a_kernel_loads_its_module(tmp_path: Path) -> None:
+    script = run({})
+    begin = script.now_us
+    script.launch("a kernel of another module", call_us=5_000.0)
+    script.launch()
+    script.step(STEPS + 1, begin)
+    assert len(script.facts(tmp_path).stalls) == 0
+
+
+def test_a_launch_that_waits_for_room_in_the_queue_is_no_stall(tmp_path: Path) -> None:
+    script = run({}, kernel_us=500.0)
+    begin = script.now_us
+    script.launch(call_us=3_000.0)
+    script.step(STEPS + 1, begin)
+    assert len(script.facts(tmp_path).stalls) == 0
+
+
+def test_a_stop_beside_a_busy_device_drains_nothing(tmp_path: Path) -> None:
+    stalls = run({(1, 3): 2_000.0}, kernel_us=500.0).facts(tmp_path).stalls
+    assert stalls["drains"].tolist() == [False]

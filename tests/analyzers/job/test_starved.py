@@ -1,0 +1,50 @@
+"""Devices that starve: the cost of launching, stops of the host, and what else held it for long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kineto_run import Script
+
+from ddprof import intervals
+from ddprof.analyzers.job.starved import launch_interval_ns, starved
+
+
+def run(pause_us: float = 0.0, stop_us: float = 0.0) -> Script:
+    """Four steps of 30 tiny kernels; `pause_us`: Python in the middle of each; `stop_us`: once inside a view."""
+    script = Script()
+    for step in range(4):
+        begin = script.now_us
+        for call in range(30):
+            script.launch()
+            script.host("aten::view", stop_us if stop_us and (step, call) == (2, 7) else 2.0)
+        script.idle(pause_us)
+        script.launch()
+        script.step(step + 1, begin)
+    return script
+
+
+def test_short_gaps_between_launches_are_their_cost(tmp_path: Path) -> None:
+    facts = run().facts(tmp_path)
+    found = starved(facts)
+    assert launch_interval_ns(facts) == found.interval_ns == 16_000
+    assert intervals.length(found.launching) > 0
+    assert intervals.length(found.held) == intervals.length(found.stalled) == 0
+
+
+def test_a_long_pause_of_every_step_is_not(tmp_path: Path) -> None:
+    found = starved(run(pause_us=5_000.0).facts(tmp_path))
+    assert intervals.length(found.held) > 4 * 4_900_000
+    assert intervals.length(found.launching) < 2_000_000
+
+
+def test_nor_is_a_stop_inside_a_call(tmp_path: Path) -> None:
+    found = starved(run(stop_us=7_000.0).facts(tmp_path))
+    assert intervals.length(found.stalled) > 6_900_000
+    assert intervals.length(found.held) == 0
+
+
+def test_the_reasons_are_disjoint(tmp_path: Path) -> None:
+    found = starved(run(pause_us=5_000.0, stop_us=7_000.0).facts(tmp_path))
+    parts = (found.launching, found.stalled, found.held)
+    assert intervals.length(found.every) == sum(map(intervals.length, parts))

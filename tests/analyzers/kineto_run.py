@@ -1,0 +1,68 @@
+"""Small Kineto files by hand, one event after another: what the trace generator does not draw."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ddprof.analyzers.facts.extract import rank_facts
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.readers import discover, read
+
+
+@dataclass
+class Script:
+    """One rank's events; times in microseconds. `now_us`: the host's time; `free_us`: when the device is free."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    now_us: float = 1_000.0
+    free_us: float = 0.0
+    launches: int = 0
+
+    def host(self, name: str, dur_us: float, cat: str = "cpu_op", **args: Any) -> None:
+        """A call of the host, which then goes on."""
+        self.add(name, cat, self.now_us, dur_us, 1, args)
+        self.now_us += dur_us
+
+    def idle(self, dur_us: float) -> None:
+        """Time of which nothing is recorded."""
+        self.now_us += dur_us
+
+    def launch(self, name: str = "kernel", dur_us: float = 5.0, call_us: float = 4.0, op: str = "aten::mul") -> None:
+        """An operator that launches one kernel, 10 us beside the launch call."""
+        self.launches += 1
+        begin, call = self.now_us, self.now_us + 5
+        self.add(op, "cpu_op", begin, 10 + call_us, 1, {"External id": self.launches})
+        ids = {"correlation": self.launches, "External id": self.launches}
+        self.add("cudaLaunchKernel", "cuda_runtime", call, call_us, 1, ids)
+        start = max(self.free_us, call + call_us + 1)
+        self.add(name, "kernel", start, dur_us, 7, {**ids, "stream": 7, "device": 0})
+        self.free_us = start + dur_us
+        self.now_us = begin + 10 + call_us
+
+    def synchronise(self, name: str = "cudaDeviceSynchronize", least_us: float = 3.0) -> None:
+        """The host waits until the device is done."""
+        self.host(name, max(least_us, self.free_us - self.now_us), "cuda_runtime", correlation=10**6 + self.launches)
+
+    def step(self, number: int, begin_us: float) -> None:
+        """A step mark from `begin_us` to now."""
+        self.add(f"ProfilerStep#{number}", "user_annotation", begin_us, self.now_us - begin_us, 1, {})
+
+    def add(self, name: str, cat: str, ts: float, dur: float, tid: int, args: dict[str, Any]) -> None:
+        """Any event."""
+        pid = 0 if cat == "kernel" else 77
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+        )
+
+    def facts(self, folder: Path, rank: int = 0, world_size: int = 1) -> RankFacts:
+        """The facts of the rank whose trace this is."""
+        path = folder / f"rank{rank}.json"
+        device = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9, "computeMinor": 0, "numSms": 132}
+        info = {"backend": "nccl", "rank": rank, "world_size": world_size}
+        text = {"schemaVersion": 1, "deviceProperties": [device], "distributedInfo": info, "traceEvents": self.events}
+        path.write_text(json.dumps(text))
+        ((_, sources),) = discover([str(path)]).runs
+        return rank_facts(read(sources[0]))

@@ -1,0 +1,78 @@
+"""Advice that the recording contradicts is not given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kineto_run import Script
+
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.measures import measure
+from ddprof.analyzers.rules.evidence.present import is_new, present_in
+from ddprof.findings import Candidate, Fix
+
+
+def facts(folder: Path, *names: str) -> RankFacts:
+    """A launch-bound rank with host ranges of these names."""
+    script = Script()
+    for step in range(3):
+        begin = script.now_us
+        for _ in range(40):
+            script.launch()
+        for name in names:
+            script.host(name, 3.0)
+        script.step(step + 1, begin)
+    return script.facts(folder)
+
+
+def advice(given: RankFacts) -> list[Fix]:
+    found = list(catalogue()["host.launch_bound"].detect(measure(job_facts([given]))))
+    assert isinstance(found[0], Candidate)
+    return list(found[0].fixes)
+
+
+def text(fixes: list[Fix]) -> str:
+    return " ".join(f"{fix.setting} {fix.current} {fix.suggested} {fix.patch} {fix.why}" for fix in fixes)
+
+
+def test_an_eager_program_is_advised_to_compile(tmp_path: Path) -> None:
+    assert "eager" in text(advice(facts(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "name", ["Torch-Compiled Region: 0/1", "## Call CompiledFxGraph fud6 ##", "triton_poi_fused_0"]
+)
+def test_a_compiled_one_is_not_called_eager(tmp_path: Path, name: str) -> None:
+    given = facts(tmp_path, name)
+    assert present_in(job_facts([given])).is_compiled
+    assert "eager" not in text(advice(given))
+
+
+def test_one_that_launches_graphs_is_not_told_to(tmp_path: Path) -> None:
+    assert "reduce-overhead" not in text(advice(facts(tmp_path, "cudaGraphLaunch")))
+
+
+def test_other_accelerators_have_no_cuda_graphs(tmp_path: Path) -> None:
+    given = facts(tmp_path)
+    words = text(advice(replace(given, device=replace(given.device, kind="rocm"))))
+    assert "torch.compile" in words
+    assert "CUDA" not in words and "reduce-overhead" not in words
+
+
+def test_a_program_in_c_has_no_torch_settings(tmp_path: Path) -> None:
+    given = facts(tmp_path)
+    words = text(
+        advice(replace(given, strings=tuple(s.replace("aten::", "my_").replace("Prof", "") for s in given.strings)))
+    )
+    assert "torch" not in words
+
+
+@pytest.mark.parametrize(
+    ("current", "suggested", "expected"), [("25", "25.0", False), ("2", "4", True), (None, "4", True)]
+)
+def test_a_fix_suggests_another_value(current: str | None, suggested: str, expected: bool) -> None:
+    assert is_new(Fix("bucket_cap_mb", suggested, "", "", current)) is expected

@@ -59,7 +59,7 @@ class DeviceExecution:
         """Those that start after the first step mark and are launched before the last."""
         ops, steps = facts.device_ops, facts.steps
         launch = np.where(ops["launch_ns"] == NULL, NEVER, ops["launch_ns"])
-        rows = np.flatnonzero((ops["start_ns"] >= steps["start_ns"][0]) & (launch < steps["end_ns"][-1]))
+        rows = np.flatnonzero((ops["start_ns"] >= steps["start_ns"][0]) & (launch < steps["mark_end_ns"][-1]))
         rows = rows[np.lexsort((ops["start_ns"][rows], ops["track"][rows]))]
         track = ops["track"][rows].astype(np.int64)
         launch = launch[rows]

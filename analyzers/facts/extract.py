@@ -9,6 +9,7 @@ from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import complete_steps
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import device_ops
+from ddprof.analyzers.facts.device_time import in_device_time
 from ddprof.analyzers.facts.early import describe_early, early_comms
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
 from ddprof.analyzers.facts.host import host_spans, phases, stream_waits
@@ -31,7 +32,7 @@ from ddprof.analyzers.facts.stalls import host_stalls
 from ddprof.analyzers.facts.steps import find_steps, step_marks
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
-from ddprof.units import format_share
+from ddprof.units import format_share, format_us
 
 OUTSIDE_SHARE = 0.05  # of the device's work; less of it outside every step is not worth a note
 
@@ -43,11 +44,15 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     is_device = trace.device.kind != "cpu" or bool(np.isin(trace.events["kind"], DEVICE_KINDS).any())
     steps, whole, incomplete = complete_steps(trace, steps)
     notes += incomplete
-    tables = _device_tables(trace, steps, main) if is_device else _host_tables(trace, steps, main)
+    if is_device:
+        tables, steps = _device_tables(trace, steps, main, source != "inferred")
+    else:
+        tables = _host_tables(trace, steps, main)
     if (is_device and not (whole and len(tables["device_ops"]))) or trace.top.get("records") == "communication":
         tables["gaps"] = unexplained(tables["gaps"])
     threads = _launching_threads(tables["device_ops"], main)
     notes += _outside_note(tables["device_ops"], steps)
+    notes += _busy_before_note(steps) if source == "inferred" else []
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
     return RankFacts(
@@ -80,7 +85,10 @@ def _launching_threads(ops: Table, main: int | None) -> Array:
     return np.union1d(tracks, [] if main is None else [main]).astype(np.int64)
 
 
-def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
+def _device_tables(
+    trace: RankTrace, steps: Table, main: int | None, are_marked: bool
+) -> tuple[dict[str, Table], Table]:
+    """The tables of a device rank, and its steps in device time. `steps`: of its host."""
     ops, rows = device_ops(trace)
     ops, comms, messages = device_comms(trace, ops, rows)
     comms, messages = describe_early(comms, messages, steps, early_comms(comms, ops))
@@ -94,16 +102,17 @@ def _device_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str
         "stalls": host_stalls(trace, threads, ops, spans),
         "host_work": HOST_WORK.empty(),
     }
+    steps = in_device_time(steps, ops, are_marked)
     tables["kernel_groups"] = kernel_groups(trace, ops, steps)
     if not len(steps):
-        return {**tables, "exposed": EXPOSED.empty(), "gaps": GAPS.empty()}
+        return {**tables, "exposed": EXPOSED.empty(), "gaps": GAPS.empty()}, steps
     marks = step_marks(steps)
     tables["exposed"] = exposed_comm(comms, busy(ops, Work.COMPUTE))
     runtime = trace.events["kind"] == Kind.RUNTIME
     waits = bool((runtime & is_wait_event(trace.strings)[trace.events["name"]]).any())
     comm = intervals.union(*comms.bounds)
     tables["gaps"] = find_gaps(ops, spans, marks, comm, streams_wait=waits)
-    return tables
+    return tables, steps
 
 
 def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
@@ -126,6 +135,15 @@ def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, 
     return {**empty, **cpu_facts(trace, steps, main)}
 
 
+def _busy_before_note(steps: Table) -> list[HealthNote]:
+    """Work that is not in the recording holds the device when it begins; `steps`: the window as one step."""
+    held_ns = int((steps["start_ns"] - steps["mark_ns"]).sum())
+    if not held_ns:
+        return []
+    issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
+    return [HealthNote(issue, "that work is not in the file; times count from its end", "info")]
+
+
 def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:
     if not len(ops) or not len(steps):
         return []
@@ -137,7 +155,7 @@ def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:
         return []
     return [
         HealthNote(
-            f"{format_share(share)} of the device work lies outside every step",
+            f"{format_share(share)} of the device work was launched before the first or after the last step",
             "it is in no number of this report",
             "info",
         )

@@ -17,7 +17,7 @@ from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, union
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
 from ddprof.sidecar import Sidecar
-from ddprof.tables import Column, Schema, Table
+from ddprof.tables import Array, Column, Schema, Table
 
 
 class Work(enum.IntEnum):
@@ -51,8 +51,10 @@ STEPS = Schema(
     "steps",
     (
         Column("index", "int64", "step number as marked; 0, 1, ... where inferred"),
-        Column("start_ns", "int64", "mark that opens the step"),
-        Column("end_ns", "int64", "mark of the next step, or the end of this one"),
+        Column("start_ns", "int64", "start of the step: on a device of the work that its host launches in it"),
+        Column("end_ns", "int64", "start of the next step, or the end of this one"),
+        Column("mark_ns", "int64", "when the host passes the mark that opens the step"),
+        Column("mark_end_ns", "int64", "when the host passes the mark of the next step, or the end of this one"),
     ),
 )
 
@@ -235,19 +237,30 @@ class RankFacts:
     health: tuple[HealthNote, ...] = ()
 
     def spans_of(self, *causes: str) -> Table:
-        """The host spans of these causes that touch the steps, by start; they may nest."""
-        return self._in_steps(of_cause(self.host_spans, *causes))
+        """The host spans of these causes that touch the host's time of the steps, by start; they may nest."""
+        return self._in_steps(of_cause(self.host_spans, *causes), "mark_ns", "mark_end_ns")
 
     def gaps_of(self, cause: str) -> Table:
         """The idle or copy time booked to this cause that touches the steps, by start; disjoint."""
-        return self._in_steps(of_cause(self.gaps, cause))
+        return self._in_steps(of_cause(self.gaps, cause), "start_ns", "end_ns")
 
-    def _in_steps(self, table: Table) -> Table:
+    def _in_steps(self, table: Table, start: str, end: str) -> Table:
         """The rows of a table of spans that touch the time from the first step's start to the last one's end."""
         if not len(self.steps):
             return table
-        first, last = self.steps["start_ns"][0], self.steps["end_ns"][-1]
+        first, last = self.steps[start][0], self.steps[end][-1]
         return table.take((table["end_ns"] > first) & (table["start_ns"] < last))
+
+    def is_issued_in_steps(self, at_ns: Array) -> Array:
+        """Which moments of the host lie between its first step mark and its last; bool, shape as `at_ns`."""
+        if not len(self.steps):
+            return np.zeros(len(at_ns), bool)
+        return np.asarray((at_ns >= self.steps["mark_ns"][0]) & (at_ns < self.steps["mark_end_ns"][-1]))
+
+    @property
+    def marks(self) -> Intervals:
+        """The host's time of each step, from mark to mark."""
+        return self.steps["mark_ns"], self.steps["mark_end_ns"]
 
     def phase_time(self, phase: Phase) -> Intervals:
         """When the host is in this phase."""

@@ -93,7 +93,7 @@ def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads:
     if not len(steps) or not does.any():
         return ONCE.empty()
     start, end = events["ts_ns"][does], events["ts_ns"][does] + events["dur_ns"][does]
-    opens, closes = int(steps["start_ns"][0]), int(steps["end_ns"][-1])
+    opens, closes = int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1])
     after, before = start[start >= opens], np.concatenate((end, ops["end_ns"]))
     first = int(after.min()) if len(after) else opens
     last = int(before[before <= closes].max(initial=opens))

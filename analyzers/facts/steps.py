@@ -52,7 +52,7 @@ def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, 
         notes.append(
             HealthNote(f"{int((~keep).sum())} step marks without length", "those steps are not counted", "warning")
         )
-    steps = STEPS.table({"index": index[keep], "start_ns": start[keep], "end_ns": end[keep]})
+    steps = host_steps(index[keep], start[keep], end[keep])
     return steps, "profiler_step", main, notes
 
 
@@ -101,7 +101,14 @@ def _outermost_starts(trace: RankTrace, selected: Array) -> Array:
 def _steps_from_boundaries(boundaries: Array) -> Table:
     keep = boundaries[1:] > boundaries[:-1]
     start, end = boundaries[:-1][keep], boundaries[1:][keep]
-    return STEPS.table({"index": np.arange(len(start)), "start_ns": start, "end_ns": end})
+    return host_steps(np.arange(len(start)), start, end)
+
+
+def host_steps(index: Array, start_ns: Array, end_ns: Array) -> Table:
+    """STEPS that last from one host mark to the next; device_time.py moves them to the device's time."""
+    return STEPS.table(
+        {"index": index, "start_ns": start_ns, "end_ns": end_ns, "mark_ns": start_ns, "mark_end_ns": end_ns}
+    )
 
 
 def _window(trace: RankTrace) -> tuple[int, int]:
@@ -132,7 +139,7 @@ def _whole_window(trace: RankTrace) -> tuple[Table, str]:
     first, last = _window(trace)
     if last <= first:
         return STEPS.empty(), "inferred"
-    return STEPS.table({"index": [0], "start_ns": [first], "end_ns": [last]}), "inferred"
+    return host_steps(np.array([0]), np.array([first]), np.array([last])), "inferred"
 
 
 def _main_thread(trace: RankTrace, host: Array) -> int | None:

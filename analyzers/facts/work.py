@@ -30,7 +30,7 @@ def free_host(facts: RankFacts) -> Intervals:
     ops = facts.device_ops
     slow = blocked_launches(ops)
     taken = intervals.merge(facts.host_spans.bounds, (ops["launch_ns"][slow], ops["launch_end_ns"][slow]))
-    return intervals.complement(taken, int(facts.steps["start_ns"][0]), int(facts.steps["end_ns"][-1]))
+    return intervals.complement(taken, int(facts.steps["mark_ns"][0]), int(facts.steps["mark_end_ns"][-1]))
 
 
 def running(facts: RankFacts) -> Intervals:
@@ -58,8 +58,8 @@ def step_compute_ns(facts: RankFacts) -> Array:
         return intervals.overlap(host_work(facts), *facts.steps.bounds)
     ops, count = facts.device_ops, len(facts.steps)
     issued = issued_ns(ops)
-    step = np.searchsorted(facts.steps["start_ns"], issued, side="right") - 1
-    mine = (ops["work"] == Work.COMPUTE) & (step >= 0) & (issued < facts.steps["end_ns"][np.maximum(step, 0)])
+    step = np.searchsorted(facts.steps["mark_ns"], issued, side="right") - 1
+    mine = (ops["work"] == Work.COMPUTE) & (step >= 0) & (issued < facts.steps["mark_end_ns"][np.maximum(step, 0)])
     return np.bincount(step[mine], weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=count)
 
 

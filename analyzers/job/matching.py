@@ -44,6 +44,12 @@ def step_of(facts: RankFacts, at_ns: Array) -> Array:
     return np.where(after, len(facts.steps), inside)
 
 
+def _step_issued(facts: RankFacts, at_ns: Array) -> Array:
+    """Position of the step between whose marks each moment of the host lies; as `step_of` outside."""
+    inside = np.searchsorted(facts.steps["mark_ns"], at_ns, side="right") - 1
+    return np.where(at_ns >= facts.steps["mark_end_ns"][-1], len(facts.steps), inside)
+
+
 def match(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> Matched:
     """All instances of the job, collectives first, then point-to-point messages."""
     parts = [_collective_rows(position, facts, group_ids[position]) for position, facts in enumerate(ranks)]
@@ -101,7 +107,7 @@ def _step_label(facts: RankFacts, when: Array) -> Array:
     """
     if facts.step_source != "profiler_step" or not len(facts.steps):
         return np.zeros(len(when), np.int64)
-    position = step_of(facts, when)
+    position = _step_issued(facts, when)
     inside = (position >= 0) & (position < len(facts.steps))
     number = facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)]
     return np.where(inside, number, np.where(position < 0, BEFORE, AFTER))

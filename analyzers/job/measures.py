@@ -95,7 +95,12 @@ def measure(job: JobFacts) -> Measures:
         pageable_us=np.array([_pageable_us(f) for f in ranks]),
         gemm_us=gemm[:, 0],
         fp32_gemm_us=gemm[:, 1],
-        kernels_per_step=np.array([float((f.device_ops["work"][_issued(f)] == Work.COMPUTE).sum()) for f in ranks])
+        kernels_per_step=np.array(
+            [
+                float((f.device_ops["work"][f.is_issued_in_steps(issued_ns(f.device_ops))] == Work.COMPUTE).sum())
+                for f in ranks
+            ]
+        )
         / steps,
         stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
         settings=next((f.sidecar for f in ranks if f.sidecar.is_captured), Sidecar()),
@@ -103,21 +108,17 @@ def measure(job: JobFacts) -> Measures:
 
 
 def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
+    """Time on the device, inside the steps."""
     if not len(facts.steps):
         return 0.0
     return float(intervals.overlap(spans, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
 
 
 def _span_us(facts: RankFacts, cause: str) -> float:
-    return _per_step_us(facts, intervals.union(*facts.spans_of(cause).bounds))
-
-
-def _issued(facts: RankFacts) -> Array:
-    """Which operations of the device were issued inside the steps; bool, shape (device_ops,)."""
-    issued = issued_ns(facts.device_ops)
     if not len(facts.steps):
-        return np.zeros(len(issued), bool)
-    return np.asarray((issued >= facts.steps["start_ns"][0]) & (issued < facts.steps["end_ns"][-1]))
+        return 0.0
+    spans = intervals.union(*facts.spans_of(cause).bounds)
+    return float(intervals.overlap(spans, *facts.marks).sum()) / len(facts.steps) / 1e3
 
 
 def _longest_fetch_us(facts: RankFacts) -> float:
@@ -129,8 +130,7 @@ def _longest_fetch_us(facts: RankFacts) -> float:
 def _span_count(facts: RankFacts, cause: str) -> float:
     if not len(facts.steps):
         return 0.0
-    start = facts.spans_of(cause)["start_ns"]
-    inside = (start >= facts.steps["start_ns"][0]) & (start < facts.steps["end_ns"][-1])
+    inside = facts.is_issued_in_steps(facts.spans_of(cause)["start_ns"])
     return float(inside.sum()) / len(facts.steps)
 
 
@@ -138,7 +138,8 @@ def _optimizer(facts: RankFacts) -> tuple[float, float]:
     ops = facts.device_ops
     if not len(ops) or not len(facts.steps):
         return 0.0, 0.0
-    inside = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE) & _issued(facts)
+    inside = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE)
+    inside &= facts.is_issued_in_steps(issued_ns(ops))
     total = (ops["end_ns"] - ops["start_ns"])[inside].sum()
     return inside.sum() / len(facts.steps), float(total) / len(facts.steps) / 1e3
 

@@ -65,7 +65,7 @@ def _launched_in_steps(ranks: Sequence[RankFacts], matched: Matched) -> Array:
             continue
         comm = matched.comm[mine]
         early, when = early_comms(facts.comms, facts.device_ops)[comm], issued_ns(facts.comms)[comm]
-        inside[mine] = ~early & (when >= facts.steps["start_ns"][0]) & (when < facts.steps["end_ns"][-1])
+        inside[mine] = ~early & facts.is_issued_in_steps(when)
     return inside
 
 

@@ -89,8 +89,8 @@ def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]
     """
     ops = facts.device_ops
     issued = issued_ns(ops)
-    step = np.searchsorted(facts.steps["start_ns"], issued, side="right") - 1
-    inside = (step >= 0) & (step < steps) & (issued < facts.steps["end_ns"][np.maximum(step, 0)])
+    step = np.searchsorted(facts.steps["mark_ns"], issued, side="right") - 1
+    inside = (step >= 0) & (step < steps) & (issued < facts.steps["mark_end_ns"][np.maximum(step, 0)])
     mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
     share = _contended(facts, mine)
     pure = (share < ALONE) | (share > BESIDE)
@@ -238,7 +238,7 @@ def _by_step_times(
 
 
 def _free_host(facts: RankFacts) -> Array:
-    return intervals.overlap(free_host(facts), facts.steps["start_ns"], facts.steps["end_ns"])
+    return intervals.overlap(free_host(facts), *facts.marks)
 
 
 def interference(ranks: Sequence[RankFacts]) -> float:

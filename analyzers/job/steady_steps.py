@@ -102,13 +102,15 @@ def _walls(ranks: Sequence[RankFacts], numbers: Array) -> _Walls:
     wall, busy, idle = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     once = np.zeros((len(Once), *shape))
     for position, facts in enumerate(ranks):
-        lo, hi = facts.steps.take(np.flatnonzero(np.isin(facts.steps["index"], numbers))).bounds
+        steps = facts.steps.take(np.flatnonzero(np.isin(facts.steps["index"], numbers)))
+        lo, hi = steps.bounds
         wall[position] = hi - lo
         busy[position] = intervals.overlap(compute_work(facts), lo, hi)
         idle[position] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
         for kind in Once:
             spans = facts.once.take(facts.once["kind"] == kind)
-            once[kind, position] = intervals.overlap(intervals.union(*spans.bounds), lo, hi)
+            held = intervals.union(*spans.bounds)
+            once[kind, position] = intervals.overlap(held, steps["mark_ns"], steps["mark_end_ns"])
     return _Walls(wall, busy, idle, once)
 
 

@@ -61,7 +61,8 @@ class RankGraph:
     facts: RankFacts
     execution: Execution
     position: int
-    origin_ns: int  # first step mark
+    origin_ns: int  # first step mark of the host
+    begin_ns: int  # start of the first step: of a device that its host is ahead of, later than the mark
     offset_ns: int  # own clock - reference clock
     ops: Ops
     anchors: Anchors

@@ -80,14 +80,14 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         if not blocked:
             break
         _break_deadlock(waiting, needed, arrived, ready)
-    last_origin = max((run.origin for run in runs), default=0)
+    last_begin = max((run.begin for run in runs), default=0)
     counted = tuple(run.rank.position not in scenario.on_time for run in runs)
     return Outcome(
         tuple(run.span() for run in runs),
         counted if any(counted) else (True,) * len(runs),
         tuple(tuple(run.marks) for run in runs),
         tuple(run.comm_busy for run in runs),
-        tuple(last_origin - run.origin for run in runs),
+        tuple(last_begin - run.begin for run in runs),
         tuple(run.host for run in runs),
         tuple(run.ends for run in runs),
     )
@@ -111,7 +111,9 @@ class _Run:
         self.origin = rank.origin_ns - rank.offset_ns
         self.host = [NEVER] * (len(rank.anchors.kind) + 1)
         self.host[0] = self.origin
-        self.stream_end = [NEVER] * (int(rank.ops.track.max()) + 1 if len(rank.ops.track) else 0)
+        self.begin = rank.begin_ns - rank.offset_ns
+        # Until the first step begins the device is at work that the host had launched before.
+        self.stream_end = [self.begin] * (int(rank.ops.track.max()) + 1 if len(rank.ops.track) else 0)
         self.ends = [NEVER] * len(rank.node_first)
         self.starts = [NEVER] * len(rank.node_first)
         self._contract(scenario)
@@ -161,9 +163,9 @@ class _Run:
         self.freed = scenario.freed.get(p, frozenset())
 
     def span(self) -> int:
-        """From the first step mark to the later of the last mark and the last device operation."""
+        """From the first step's start to the later of the last mark and the last device operation."""
         marks = self.marks[-1:] if self.rank.has_host else []
-        return max([NEVER, *marks, *self.stream_end]) - self.origin
+        return max([NEVER, *marks, *self.stream_end]) - self.begin
 
     def advance(
         self, arrived: list[int], latest: list[int], needed: list[int], waiting: dict[int, list[int]], ready: deque[int]

@@ -101,7 +101,7 @@ def _bounds_in_steps(facts: RankFacts, when: Array, which: Array) -> tuple[Array
     bounds, kinds = np.concatenate((calls, when)), np.concatenate((np.zeros(len(calls), np.int64), which))
     order = np.argsort(bounds, kind="stable")
     bounds, kinds = bounds[order], kinds[order]
-    lo, hi = facts.steps["start_ns"], facts.steps["end_ns"]
+    lo, hi = facts.marks
     first, last = np.searchsorted(bounds, lo, side="left"), np.searchsorted(bounds, hi, side="left")
     counts = last - first
     if not len(counts) or (counts != counts[0]).any():

@@ -40,7 +40,7 @@ def find_anchors(facts: RankFacts, ops: Operations, execution: Execution, arrive
     kind = np.concatenate([np.full(len(s), k) for k, s, _ in spans])
     start = np.concatenate([s for _, s, _ in spans])
     stop = np.concatenate([e for _, _, e in spans])
-    keep = (start >= facts.steps["start_ns"][0]) & (start < facts.steps["end_ns"][-1])
+    keep = facts.is_issued_in_steps(start)
     order = np.lexsort((-stop[keep], start[keep]))
     kind, start, stop = kind[keep][order], start[keep][order], stop[keep][order]
     reach = np.maximum.accumulate(stop) if len(stop) else stop

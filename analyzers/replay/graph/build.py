@@ -45,10 +45,10 @@ def _beside(facts: RankFacts, ops: Operations) -> Array:
 
 
 def measured_span_ns(rank: RankGraph) -> int:
-    """From the first step mark to the later of the last mark and the last device operation launched before it."""
-    last = int(rank.marks_ns[-1]) if rank.has_host else rank.origin_ns
+    """From the first step's start to the later of the last mark and the last device operation launched before it."""
+    last = int(rank.marks_ns[-1]) if rank.has_host else rank.begin_ns
     ends = rank.ops.end_ns[rank.ops.launch_ns < int(rank.marks_ns[-1])]
-    return max([last, *([int(ends.max())] if len(ends) else [])]) - rank.origin_ns
+    return max([last, *([int(ends.max())] if len(ends) else [])]) - rank.begin_ns
 
 
 def _last_arrivals(job: JobFacts) -> Array:
@@ -71,7 +71,7 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
     arrived = np.full(len(facts.comms), NEVER)
     np.maximum.at(arrived, job.members["comm"][mine], arrived_ns[mine])
     anchors = find_anchors(facts, moved, execution, arrived)
-    origin = int(facts.steps["start_ns"][0])
+    origin = int(facts.steps["mark_ns"][0])
     begins = np.concatenate(([origin], anchors.end_ns))
     section = np.maximum(np.searchsorted(begins, moved.launch_ns, side="right") - 1, 0)
     dep = find_dependencies(facts, moved) if execution.waits_between_streams else np.full(len(moved.row), -1)
@@ -87,12 +87,13 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
         section=section,
         node=node,
     )
-    marks = facts.steps["end_ns"]
+    marks = facts.steps["mark_end_ns"]
     return RankGraph(
         facts=facts,
         execution=execution,
         position=position,
         origin_ns=origin,
+        begin_ns=max(origin, int(facts.steps["start_ns"][0])),
         offset_ns=job.clock.offset_ns(position),
         ops=ops,
         anchors=anchors,

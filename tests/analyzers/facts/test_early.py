@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ddprof.analyzers.facts.early import describe_early, is_early
-from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, MESSAGES, NO_STRING, STEPS
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, MESSAGES, NO_STRING
+from ddprof.analyzers.facts.steps import host_steps
 from ddprof.tables import NULL, Table
 
 PERIOD, STEP_NS = 3, 1_000
@@ -39,7 +40,7 @@ def comms(early: int, steps: int, period: int = PERIOD) -> Table:
 
 def steps_of(count: int) -> Table:
     start = STEP_NS * np.arange(count)
-    return STEPS.table({"index": np.arange(count), "start_ns": start, "end_ns": start + STEP_NS})
+    return host_steps(np.arange(count), start, start + STEP_NS)
 
 
 @pytest.mark.parametrize("early", [1, 3, 5])

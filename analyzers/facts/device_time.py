@@ -1,0 +1,98 @@
+"""Steps in device time: work belongs to the step that launched it.
+
+A host that runs ahead of its device has passed its step mark long before the device begins that step's work: the normal
+state of a healthy job. A step of the device begins where an event recorded at the mark would complete (CUDA programming
+guide, "Events"): when everything launched before the mark has ended. Where a job waits for its device at the end of
+every step, that is the mark itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.facts.early import is_early
+from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS
+from ddprof.analyzers.facts.model import Work
+from ddprof.tables import NULL, Array, Table
+
+ALWAYS, NEVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
+    """STEPS whose start and end are those of the device's work; unchanged where no launch is known.
+
+    `steps`: with the host's marks as start and end; not `are_marked`: one step that is the whole window, which begins
+    when the device is done with what is not in the recording. A step in which the device had nothing to do, and whose
+    host did not wait for it, has no time of its own and is dropped.
+    """
+    launched = ops["launch_ns"] != NULL
+    if not len(steps) or not launched.any():
+        return steps
+    if not are_marked:
+        return steps.replace(
+            start_ns=np.clip(_queue_free_ns(ops, int(steps["mark_ns"][0])), steps["start_ns"], steps["end_ns"] - 1)
+        )
+    known = launched | is_early(ops)
+    work = ops.take(known & (ops["work"] != Work.COPY))
+    launch = np.where(work["launch_ns"] == NULL, ALWAYS, work["launch_ns"])
+    compute = work["work"] == Work.COMPUTE
+    free_ns = _queue_free_ns(ops, int(steps["mark_ns"][0]))
+
+    def begun(mark_ns: Array) -> Array:
+        ended = np.maximum(mark_ns, free_ns)
+        computed = np.maximum(ended, _last_end(launch[compute], work["end_ns"][compute], mark_ns))
+        following = _first_start(launch[compute], work["start_ns"][compute], mark_ns)
+        # Communication that the next step's work does not wait for overlaps it: that step has begun.
+        return np.maximum(computed, np.minimum(_last_end(launch, work["end_ns"], mark_ns), following))
+
+    start, end = begun(steps["mark_ns"]), begun(steps["mark_end_ns"])
+    return steps.replace(start_ns=start, end_ns=end).take(np.flatnonzero(end > start))
+
+
+def _last_end(launch_ns: Array, end_ns: Array, before_ns: Array) -> Array:
+    """The latest end of all that was launched before each instant; ALWAYS where nothing was."""
+    order = np.argsort(launch_ns, kind="stable")
+    reach = np.concatenate(([ALWAYS], np.maximum.accumulate(end_ns[order]))) if len(order) else np.array([ALWAYS])
+    return np.asarray(reach[np.searchsorted(launch_ns[order], before_ns)])
+
+
+def _first_start(launch_ns: Array, start_ns: Array, from_ns: Array) -> Array:
+    """The earliest start of all that is launched at or after each instant; NEVER where nothing is."""
+    order = np.argsort(launch_ns, kind="stable")
+    first = np.minimum.accumulate(start_ns[order][::-1])[::-1] if len(order) else start_ns
+    return np.asarray(np.append(first, NEVER)[np.searchsorted(launch_ns[order], from_ns)])
+
+
+def _queue_free_ns(ops: Table, mark_ns: int) -> int:
+    """Until when the device was busy with work that was launched before the recording and is not in it; ALWAYS if it
+    was not. `mark_ns`: the first step mark.
+
+    The first operation of the stream that computes most shows it: it had been launched, and started far later than a
+    launch takes, though nothing recorded ran before it on its stream. If it started when an operation of another stream
+    ended, that stream was the one that was held up.
+    """
+    computed = ops["work"] == Work.COMPUTE
+    if not computed.any():
+        return ALWAYS
+    length = np.where(computed, ops["end_ns"] - ops["start_ns"], 0)
+    busiest = int(np.argmax(np.bincount(ops["track"], weights=length)))
+    first = _first_of(ops, busiest)
+    start = int(ops["start_ns"][first])
+    released = (ops["end_ns"] <= start) & (ops["end_ns"] > start - MAX_LAUNCH_LATENCY_NS)
+    if _is_held_up(ops, first, mark_ns) and released.any():
+        first = _first_of(ops, int(ops["track"][np.flatnonzero(released)[0]]))
+    return int(ops["start_ns"][first]) if _is_held_up(ops, first, mark_ns) else ALWAYS
+
+
+def _first_of(ops: Table, track: int) -> int:
+    rows = np.flatnonzero(ops["track"] == track)
+    return int(rows[np.argmin(ops["start_ns"][rows])])
+
+
+def _is_held_up(ops: Table, row: int, mark_ns: int) -> bool:
+    """Whether the operation was in the queue for longer than a launch takes, and for most of the time since the mark.
+
+    It is in the queue once its call has returned: what happens inside (loading code, staging a copy) is the host's.
+    """
+    start, returned = int(ops["start_ns"][row]), int(ops["launch_end_ns"][row])
+    return returned != NULL and start - returned > max(MAX_LAUNCH_LATENCY_NS, returned - mark_ns)

@@ -8,7 +8,8 @@ How to fix: look at the device: clocks, temperature, power cap, ECC errors, a ne
 cordon the node. Where `ddprof run` sampled the GPUs, the finding says what held this one back (power limit, heat, the
 node's power brake) and more often than its peers, and the fix is that.
 Limits: kernels beside communication are compared only with their like. A rank alone in its pipeline stage has no peer.
-With one step, work that happens to be unequal cannot be told from a slow device.
+With one step, work that happens to be unequal cannot be told from a slow device. A rank that is fed more (elements of
+its batches, bytes copied to its device) is straggler.imbalance.
 Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Understanding Stragglers" section 5.
 """
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.feed import is_fed_more
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
@@ -70,7 +72,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     execution = execution_of(job)
     chosen = slow_positions(slowdown, execution.limits.min_compute_excess, execution.limits.sure_compute_excess)
-    chosen = chosen[slowdown.more_work[chosen] < 0.1]
+    chosen = chosen[(slowdown.more_work[chosen] < 0.1) & ~is_fed_more(job.ranks, slowdown.factor)[chosen]]
     if not len(chosen):
         return
     typical = averages.typical(slowdown.factor[np.isfinite(slowdown.factor)])

@@ -1,10 +1,13 @@
 """Ranks get unequal work, and who is late changes or follows the data.
 
 What it detects: compute time differs between ranks within a step more than their pace explains, and the slowest rank
-changes from step to step, or the same rank has more of the same kernels.
+changes from step to step, or the same rank has more work: more kernels, some that take longer while others take their
+usual time, a larger batch.
 Why it costs: every step waits for the rank with most work.
-How the gain is priced: the run is replayed with each step's compute spread evenly over the ranks (OSDI'25: the mean).
-How to fix: batch by length, pack by the sum of squared lengths, rebalance shards.
+How the gain is priced: where ranks take turns, the run is replayed with each step's compute spread evenly over them
+(OSDI'25: the mean); where ranks are named, with theirs between two collectives as long as the typical peer's.
+How to fix: batch by length, pack by the sum of squared lengths, rebalance shards, experts or tables; evaluate on all
+ranks.
 Limits: what the ranks were fed is known where ddprof captured the run (elements of each batch, padding included). A
 single step cannot show who changes. Unequal pipeline stages are pipeline.imbalance.
 Sources: OSDI'25 section 5.3 (sequence length imbalance: 21 % of jobs).
@@ -13,10 +16,12 @@ Sources: OSDI'25 section 5.3 (sequence length imbalance: 21 % of jobs).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.feed import is_fed_more
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
@@ -24,6 +29,7 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
 MORE_WORK_SHARE = 0.1  # of a rank's time, in kernels that its peers do not launch
@@ -32,9 +38,9 @@ MIN_FED_SPREAD = 0.05  # between the batches of a step; equal batches do not dif
 MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a finding by themselves
 
 
-def rotating_spread(work: Slowdown, slowdown: Slowdown, culprits: list[int]) -> tuple[float, int]:
+def rotating_spread(work: Slowdown, slowdown: Slowdown, culprits: list[int], least: float) -> tuple[float, int]:
     """Mean over steps of (slowest - mean) relative slowdown once steady culprits are set aside, and how many ranks take
-    turns.
+    turns at being slowest, counting the steps in which the slowest is above the mean by at least `least`.
     """
     steps = work.per_step.copy()
     for p in culprits:
@@ -43,8 +49,19 @@ def rotating_spread(work: Slowdown, slowdown: Slowdown, culprits: list[int]) -> 
     if usable.sum() < 2 or steps.shape[1] < 2:
         return 0.0, 0
     kept = steps[usable]
-    slowest = np.argmax(kept, axis=0)
-    return float((kept.max(axis=0) - kept.mean(axis=0)).mean()), len(np.unique(slowest))
+    spread = kept.max(axis=0) - kept.mean(axis=0)
+    return float(spread.mean()), len(np.unique(np.argmax(kept, axis=0)[spread >= least]))
+
+
+def burdened(measures: Measures, least: float) -> Array:
+    """Positions that compute longer than their peers in nearly every step by more than their pace explains.
+
+    Pace: how long the same kernels take. A rank that is fed more has its peers' pace, whatever its kernels take.
+    """
+    pace = measures.compute.factor.copy()
+    pace[~np.isfinite(pace) | is_fed_more(measures.job.ranks, pace)] = 1.0
+    work = measures.work
+    return slow_positions(replace(work, factor=work.factor / pace, per_step=work.per_step / pace[:, None]), least)
 
 
 def fed_evidence(measures: Measures) -> Iterator[Evidence]:
@@ -114,20 +131,23 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
         return
-    heavy = np.flatnonzero(slowdown.more_work >= MORE_WORK_SHARE)
-    steady = slow_positions(slowdown, STEADY_EXCESS)
-    spread, turns = rotating_spread(measures.work, slowdown, steady.tolist())
-    if spread < execution_of(measures.job).limits.min_work_spread or (turns < 2 and not len(heavy)):
+    least = execution_of(measures.job).limits.min_work_spread
+    slow = slow_positions(slowdown, STEADY_EXCESS)
+    slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
+    spread, turns = rotating_spread(measures.work, slowdown, slow.tolist(), least)
+    if turns < 2:
+        extra = np.flatnonzero(slowdown.more_work >= MORE_WORK_SHARE)
+        yield from _one_sided(measures, extra, np.union1d(extra, burdened(measures, least)))
         return
-    numbers = measures.ranks(heavy) if len(heavy) and turns < 2 else ()
-    lost = measures.cause_us("comm_wait").mean()
+    if spread < least:
+        return
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     yield Candidate(
         id=RULE.id,
         summary=f"the slowest rank of a step computes {format_share(spread)} longer than the mean, "
         f"and {turns} ranks take turns at it",
-        ranks=numbers,
-        lost_us=float(lost),
+        ranks=(),
+        lost_us=float(measures.cause_us("comm_wait").mean()),
         changes=(Change("balance_compute"),),
         confidence=0.85 if measures.steps >= 3 else 0.6,
         evidence=(
@@ -135,8 +155,58 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             Evidence(f"{turns} different ranks were the slowest in {measures.steps} steps"),
             *largest_wait(measures, worst),
         ),
-        fixes=(_fix(numbers),),
+        fixes=(_fix(()),),
         band=0.2,
+    )
+
+
+def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candidate]:
+    """The same ranks have more work. `extra`: positions with kernels that their peers do not launch; among `heavy`."""
+    lost_us = charged_us(measures, heavy.tolist())
+    if not len(heavy) or 2 * len(heavy) > len(measures.job.ranks) or lost_us < MIN_LOST_SHARE * measures.step_us:
+        return
+    numbers = measures.ranks(heavy)
+    worst = int(heavy[np.argmax(np.nanmax(measures.work.per_step[heavy], axis=1))])
+    per_step = measures.work.per_step[worst]
+    often = int((per_step > 1 + MIN_LOST_SHARE).sum())
+    noun = execution_of(measures.job).work_noun
+    if len(extra):
+        share = format_share(float(measures.compute.more_work[extra].max()))
+        verb = "runs" if len(numbers) == 1 else "run"
+        summary = f"{format_ranks(numbers)} {verb} {noun} that the peers do not, {share} of the time"
+        fix = _elsewhere(numbers)
+    else:
+        verb = "has" if len(numbers) == 1 else "have"
+        summary = f"{format_ranks(numbers)} {verb} more work than the peers, {np.nanmedian(per_step):.2f} x of it"
+        fix = _fix(numbers)
+    yield Candidate(
+        id=RULE.id,
+        summary=summary + ", and the other ranks wait",
+        ranks=numbers,
+        lost_us=lost_us,
+        changes=(Change("level_compute", numbers),),
+        confidence=0.85 if measures.steps >= 3 else 0.6,
+        evidence=(
+            *fed_evidence(measures),
+            Evidence(
+                f"in {often} of {len(per_step)} steps it computes longer than its peers, up to "
+                f"{np.nanmax(per_step):.2f} x; the same {noun} take {measures.compute.factor[worst]:.2f} x there",
+                measures.job.rank_ids[worst],
+            ),
+            *largest_wait(measures, worst),
+        ),
+        fixes=(fix,),
+        band=0.25,
+    )
+
+
+def _elsewhere(numbers: tuple[int, ...]) -> Fix:
+    return Fix(
+        setting=f"work of {format_ranks(numbers)} alone",
+        suggested="shared by all ranks (evaluation, generation, metrics), or done beside the training, or less often",
+        patch="loader = DataLoader(valid, sampler=DistributedSampler(valid, shuffle=False))  # each rank a part",
+        why="the other ranks have nothing to do meanwhile and wait in the next collective",
+        source="PyTorch DistributedDataParallel documentation: work on one rank",
     )
 
 

@@ -42,6 +42,30 @@ class Script:
         self.free_us = start + dur_us
         self.now_us = begin + 10 + call_us
 
+    def copy(self, size_bytes: int, dur_us: float = 10.0) -> None:
+        """A batch copied to the device, asynchronously."""
+        self.launches += 1
+        ids = {"correlation": self.launches, "External id": self.launches}
+        self.add("cudaMemcpyAsync", "cuda_runtime", self.now_us, 4.0, 1, ids)
+        start = max(self.free_us, self.now_us + 5)
+        copied = {**ids, "stream": 7, "device": 0, "bytes": size_bytes}
+        self.add("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", start, dur_us, 7, copied)
+        self.free_us = start + dur_us
+        self.now_us += 4
+
+    def reduce(self, until_us: float, elements: int = 2**20, ranks: int = 2) -> None:
+        """An all-reduce launched now, on the stream of the kernels, that ends at `until_us`."""
+        self.launches += 1
+        ids = {"correlation": self.launches, "External id": self.launches}
+        self.add("cudaLaunchKernelExC", "cuda_runtime", self.now_us, 4.0, 1, ids)
+        start = max(self.free_us, self.now_us + 5)
+        described = {"Collective name": "allreduce", "Process Group Name": "0", "Group size": ranks, "dtype": "Float"}
+        sized = {"In msg nelems": elements, "Out msg nelems": elements, "Process Group Ranks": str(list(range(ranks)))}
+        args = {**ids, **described, **sized, "stream": 7, "device": 0}
+        self.add("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "kernel", start, until_us - start, 7, args)
+        self.free_us = until_us
+        self.now_us += 4
+
     def synchronise(self, name: str = "cudaDeviceSynchronize", least_us: float = 3.0) -> None:
         """The host waits until the device is done."""
         self.host(name, max(least_us, self.free_us - self.now_us), "cuda_runtime", correlation=10**6 + self.launches)
@@ -52,7 +76,7 @@ class Script:
 
     def add(self, name: str, cat: str, ts: float, dur: float, tid: int, args: dict[str, Any]) -> None:
         """Any event."""
-        pid = 0 if cat == "kernel" else 77
+        pid = 0 if cat in ("kernel", "gpu_memcpy") else 77
         self.events.append(
             {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
         )
@@ -66,3 +90,10 @@ class Script:
         path.write_text(json.dumps(text))
         ((_, sources),) = discover([str(path)]).runs
         return rank_facts(read(sources[0]))
+
+
+def meet(scripts: list[Script], transfer_us: float = 50.0) -> None:
+    """An all-reduce of all ranks: it ends on all of them a transfer after the last one arrived."""
+    last_us = max(max(script.free_us, script.now_us + 5) for script in scripts)
+    for script in scripts:
+        script.reduce(last_us + transfer_us, ranks=len(scripts))

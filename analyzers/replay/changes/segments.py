@@ -42,6 +42,28 @@ def scaled_to_peers(
     return _scaled(work, places[0], own, np.broadcast_to(typical, own.shape))
 
 
+def device_factors(ranks: Sequence[RankFacts], issued_ns: Sequence[Array], dur_ns: Sequence[Array]) -> Array | None:
+    """For each operation of the first rank's device the factor, at most 1, that brings the compute launched in its
+    segment to what the other ranks' typically take in that segment of that step; None as in `scaled_to_peers`.
+
+    `issued_ns`, `dur_ns`: of each rank's operations; what is no compute has a duration of 0.
+    """
+    places = _places(ranks)
+    if places is None:
+        return None
+    steps = min(len(place) for place in places)
+    segments = [_segment_of(place[:steps], issued) for place, issued in zip(places, issued_ns, strict=True)]
+    count = max(1, steps * (places[0].shape[1] - 1))
+    own, *others = (np.bincount(s, weights=d, minlength=count) for s, d in zip(segments, dur_ns, strict=True))
+    usual = averages.typical_row(np.array(others))
+    return np.asarray(np.minimum(1.0, usual / np.maximum(own, 1.0))[segments[0]])
+
+
+def _segment_of(place: Array, issued_ns: Array) -> Array:
+    """Number of the segment, over all steps, in which each operation was launched."""
+    return np.maximum(np.searchsorted(place[:, :-1].ravel(), issued_ns, side="right") - 1, 0)
+
+
 def scaled_to_mean(ranks: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> list[Scaled] | None:
     """For each rank the parts of its busy time, each with the factor that brings a segment to the ranks' mean in the
     same step; None as in `scaled_to_peers`.

@@ -23,7 +23,13 @@ from ddprof.analyzers.replay.changes.host_spans import instant_loader, no_stalls
 from ddprof.analyzers.replay.changes.kernels import graph_launch, hide_copies, scale_kernels
 from ddprof.analyzers.replay.changes.loader.workers import loader_workers
 from ddprof.analyzers.replay.changes.pipeline_schedule import pipeline_schedule
-from ddprof.analyzers.replay.changes.work import balance_compute, balance_stages, scale_compute, scale_host
+from ddprof.analyzers.replay.changes.work import (
+    balance_compute,
+    balance_stages,
+    level_compute,
+    scale_compute,
+    scale_host,
+)
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.errors import DdprofError
 from ddprof.findings import Change
@@ -55,6 +61,7 @@ _ROWS = (
     # Work of the ranks.
     ChangeKind("scale_compute", "compute runs `values` times faster", scale_compute, levels_work=True),
     ChangeKind("balance_compute", "peers compute equally long in every step", balance_compute, levels_work=True),
+    ChangeKind("level_compute", "ranks compute no longer than their peers", level_compute, levels_work=True),
     ChangeKind("balance_stages", "every pipeline stage has the same work", balance_stages),
     ChangeKind("scale_host", "the host runs `values` times faster whenever it is free to", scale_host),
     # What the host spends its time on.

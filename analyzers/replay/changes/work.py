@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof import intervals
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.work import host_work, running
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import peers
 from ddprof.analyzers.replay.changes.ranks import chosen
-from ddprof.analyzers.replay.changes.segments import scaled_to_mean, scaled_to_peers
+from ddprof.analyzers.replay.changes.segments import device_factors, scaled_to_mean, scaled_to_peers
 from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.findings import Change
@@ -107,6 +107,33 @@ def _scale_steps(rank: RankGraph, factor: Array, dur: dict[int, Array], host: di
         (intervals.clip(work, int(lo), int(hi)), float(f))
         for lo, hi, f in zip(steps["start_ns"], steps["end_ns"], padded, strict=False)
     )
+
+
+def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """The ranks compute no longer than their typical peer that the change does not name: in every segment between two
+    collectives, so that what they do beside the peers' work goes; in every step where segments cannot be compared.
+    """
+    steps = min(len(rank.marks_ns) for rank in graph.ranks)
+    dur: dict[int, Array] = {}
+    host: dict[int, Scaled] = {}
+    for group in _peer_groups(graph, measures):
+        others = [rank for rank in group if measures.job.rank_ids[rank.position] not in change.ranks]
+        if not others:
+            continue
+        usual = averages.typical_row(np.array([_compute_ns(rank)[:steps] for rank in others], float))
+        for rank in (rank for rank in group if measures.job.rank_ids[rank.position] in change.ranks):
+            compared = [rank, *others]
+            compute = [np.where(r.ops.is_comm | r.ops.is_copy, 0, r.ops.dur_ns) for r in compared]
+            factors = None
+            if not rank.execution.computes_on_host:
+                factors = device_factors([r.facts for r in compared], [r.ops.issued_ns for r in compared], compute)
+            if factors is None:
+                own = _compute_ns(rank)[:steps].astype(float)
+                _scale_steps(rank, np.minimum(1.0, usual / np.maximum(own, 1.0)), dur, host)
+            else:
+                scale = np.where(compute[0] > 0, factors, 1.0)
+                dur[rank.position] = np.round(rank.ops.dur_ns * scale).astype(np.int64)
+    return Scenario(dur_ns=dur, host_scale=host)
 
 
 def balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario:

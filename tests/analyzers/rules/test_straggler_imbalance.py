@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from captured import with_sidecars
+from kineto_run import Script, meet
 from labelled_runs import Labelled, Runs, abstains, fires
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Candidate
 
@@ -71,3 +76,69 @@ def test_batches_speak_where_kernels_cannot_be_compared(labelled: Runs) -> None:
     (said,) = catalogue()[ID].detect(blind)
     assert isinstance(said, Candidate)
     assert said.ranks == (1,)
+
+
+def unequal(folder: Path, work: Callable[[Script, int, int], None], ranks: int = 4) -> LoadedRun:
+    """Ranks that do `work` (script, rank, step) and meet in an all-reduce, step by step."""
+    scripts = [Script() for _ in range(ranks)]
+    for step in range(5):
+        begins = [script.now_us for script in scripts]
+        for number, script in enumerate(scripts):
+            work(script, number, step)
+        meet(scripts)
+        for script, begin in zip(scripts, begins, strict=True):
+            script.synchronise()
+            script.step(step + 1, begin)
+    return LoadedRun("made", job_facts([s.facts(folder, n, ranks) for n, s in enumerate(scripts)]), ())
+
+
+def serious(made: LoadedRun) -> dict[str, tuple[int, ...]]:
+    return {f.id: f.ranks for f in made.report.findings if made.report.severity_of(f) != "info"}
+
+
+def layers(script: Script, dur_us: float, name: str = "gemm", count: int = 20) -> None:
+    for _ in range(count):
+        script.launch(name, dur_us=dur_us)
+
+
+def test_some_kernels_that_take_longer_are_more_work_and_no_slow_device(tmp_path: Path) -> None:
+    def work(script: Script, rank: int, step: int) -> None:
+        layers(script, 200.0)
+        layers(script, 300.0 if rank == 2 else 150.0, "expert", 5)
+
+    assert serious(unequal(tmp_path, work)) == {ID: (2,)}
+
+
+def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) -> None:
+    def work(script: Script, rank: int, step: int) -> None:
+        layers(script, 200.0)
+        if (rank, step) == (0, 2):
+            layers(script, 180.0, "evaluation kernel")
+
+    made = unequal(tmp_path, work)
+    assert serious(made) == {ID: (0,)}
+    (finding,) = [f for f in made.report.findings if f.id == ID]
+    assert finding.recoverable_us.value == pytest.approx(20 * 180.0 / 5, rel=0.15)
+
+
+def test_a_larger_batch_is_more_work_and_no_slow_device(tmp_path: Path) -> None:
+    def work(script: Script, rank: int, step: int) -> None:
+        script.copy(1_500_000 if rank == 1 else 1_000_000)
+        layers(script, 300.0 if rank == 1 else 200.0)
+
+    assert serious(unequal(tmp_path, work)) == {ID: (1,)}
+
+
+def test_the_same_batch_that_takes_longer_is_a_slow_device(tmp_path: Path) -> None:
+    def work(script: Script, rank: int, step: int) -> None:
+        script.copy(1_000_000)
+        layers(script, 300.0 if rank == 1 else 200.0)
+
+    assert serious(unequal(tmp_path, work)) == {"straggler.compute": (1,)}
+
+
+def test_equal_work_that_scatters_is_nobodys(tmp_path: Path) -> None:
+    def work(script: Script, rank: int, step: int) -> None:
+        layers(script, 200.0 + ((rank * 7 + step * 3) % 5) * 0.5)
+
+    assert serious(unequal(tmp_path, work)) == {}

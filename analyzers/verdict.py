@@ -16,6 +16,9 @@ CLEARLY_LARGER = 1.25
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
 UNSHARDED, SURE_ENOUGH = "input.unsharded", 0.75
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
+MAINLY_COMPUTE = (
+    0.5  # of the step: nor does an upper bound that is less than critical beside more compute than the rest
+)
 
 
 def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
@@ -25,7 +28,9 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
         top = _lead(serious, measures)
         rule = catalogue().get(top.id)
         sentence = _sentence(top, measures) + _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
-        if rule and rule.upper_bound and _compute_share(measures) >= MOSTLY_COMPUTE:
+        modest = severity(top.recoverable_us.value, measures.step_us) != "critical"
+        least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
+        if rule and rule.upper_bound and _compute_share(measures) >= least:
             return Verdict("compute", f"{_busy(measures)}. Next: {sentence}")
         return Verdict(rule.bound if rule else "compute", sentence)
     plain = _healthy(measures)

@@ -27,9 +27,11 @@ from ddprof.analyzers.facts.model import (
     Work,
 )
 from ddprof.analyzers.facts.names import is_wait_event
-from ddprof.analyzers.facts.once import once_spans
+from ddprof.analyzers.facts.once import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stalls import host_stalls
 from ddprof.analyzers.facts.steps import find_steps, step_marks
+from ddprof.causes import CAUSE_CODE
+from ddprof.intervals import Intervals
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_share, format_us
@@ -51,6 +53,10 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     if (is_device and not (whole and len(tables["device_ops"]))) or trace.top.get("records") == "communication":
         tables["gaps"] = unexplained(tables["gaps"])
     threads = _launching_threads(tables["device_ops"], main)
+    tables["once"] = once_spans(trace, steps, tables, threads)
+    starting = start_up(tables["once"], steps)
+    tables["gaps"] = book_start_up(tables["gaps"], starting)
+    tables["host_spans"] = _recurring(tables["host_spans"], starting)
     notes += _outside_note(tables["device_ops"], steps)
     notes += _busy_before_note(steps) if source == "inferred" else []
     if not len(steps):
@@ -66,7 +72,6 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         is_device_rank=is_device,
         main_thread=main,
         steps=steps,
-        once=once_spans(trace, steps, tables, threads),
         phases=phases(trace),
         stream_waits=stream_waits(trace, threads),
         process_groups=trace.process_groups,
@@ -77,6 +82,12 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         health=(*trace.health, *notes),
         **tables,
     )
+
+
+def _recurring(spans: Table, starting: Intervals) -> Table:
+    """HOST_SPANS without the allocations of a rank that was starting up."""
+    is_start = (spans["cause"] == CAUSE_CODE["allocator"]) & intervals.contains(starting, spans["start_ns"])
+    return spans.take(~is_start)
 
 
 def _launching_threads(ops: Table, main: int | None) -> Array:

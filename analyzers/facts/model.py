@@ -39,12 +39,13 @@ class Phase(enum.IntEnum):
 class Once(enum.IntEnum):
     """What a process does once (facts/once.py)."""
 
-    CONTEXT = 0  # creating the context, streams, handles; allocation
-    MODULE = 1  # loading the code of a kernel at its first launch
-    BATCH = 2  # fetching a batch; the first one waits until the workers have started
-    OVERHEAD = 3  # what the profiler marks as its own
-    STARTING = 4  # before the first work of the first step: the profiler starts
-    STOPPING = 5  # after the last work of the last step: the profiler stops
+    CONTEXT = 0  # creating the context, streams and events, registering memory
+    MEMORY = 1  # allocation: of a context that an allocation creates, of cuDNN's and cuBLAS's handles
+    MODULE = 2  # loading the code of a kernel at its first launch
+    BATCH = 3  # fetching a batch; the first one waits until the workers have started
+    OVERHEAD = 4  # what the profiler marks as its own
+    STARTING = 5  # before the first work of the first step: the profiler starts
+    STOPPING = 6  # after the last work of the last step: the profiler stops
 
 
 STEPS = Schema(

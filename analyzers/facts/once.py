@@ -15,7 +15,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.gaps import busy
-from ddprof.analyzers.facts.model import ONCE, Once, Work
+from ddprof.analyzers.facts.model import GAPS, ONCE, Once, Work
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.work import FULL_QUEUE_NS
 from ddprof.causes import CAUSE_CODE
@@ -30,6 +30,7 @@ _CREATION = re.compile(
     r"|SetDevice|HostRegister|DeviceGet|GetDeviceProperties|GetDriverEntryPoint|GetProcAddress|Ipc|MemPoolCreate"
     r"|DeviceEnablePeerAccess|DeviceCanAccessPeer)"
 )
+_HOSTS_OWN = ("host_launch", "host_sync", "allocator", "unknown")  # causes of idle time that start-up explains
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
 
 
@@ -45,7 +46,7 @@ def once_spans(trace: RankTrace, steps: Table, tables: Mapping[str, Table], thre
     flushed = events["ts_ns"][overhead], events["ts_ns"][overhead] + events["dur_ns"][overhead]
     parts = [
         _rows(*created, Once.CONTEXT, events["name"][creation]),
-        _rows(*allocated.bounds, Once.CONTEXT, allocated["name"]),
+        _rows(*allocated.bounds, Once.MEMORY, allocated["name"]),
         _loads(ops),
         _rows(*fetched.bounds, Once.BATCH, fetched["name"]),
         _rows(*flushed, Once.OVERHEAD, events["name"][overhead]),
@@ -70,10 +71,10 @@ def _rows(start_ns: Array, end_ns: Array, kind: Once, name: Array | int) -> Tabl
 
 def _loads(ops: Table) -> Table:
     """The launch of each kernel's first occurrence, where it took long though nothing was computed meanwhile."""
-    known = np.flatnonzero(ops["launch_ns"] != NULL)
-    order = known[np.argsort(ops["launch_ns"][known], kind="stable")]
+    order = np.argsort(ops["start_ns"], kind="stable")
     _, first = np.unique(ops["name"][order], return_index=True)
     rows = order[first]
+    rows = rows[ops["launch_ns"][rows] != NULL]  # else its code was there before the recording
     rows = rows[ops["launch_end_ns"][rows] - ops["launch_ns"][rows] > FULL_QUEUE_NS]
     calls = ops["launch_ns"][rows], ops["launch_end_ns"][rows]
     by_start = np.argsort(calls[0], kind="stable")
@@ -106,3 +107,37 @@ def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads:
 
 def _one(start_ns: int, end_ns: int) -> Intervals:
     return intervals.union(np.array([start_ns], np.int64), np.array([end_ns], np.int64))
+
+
+def start_up(once: Table, steps: Table) -> Intervals:
+    """When a rank of which one step was recorded was starting up: nothing in such a recording is known to recur.
+
+    Of the allocations those count that take longer than all shorter ones together: what is allocated step by step is
+    not. Nothing where there are several steps: those are compared (job/steady_steps.py).
+    """
+    if len(steps) != 1:
+        return intervals.EMPTY
+    memory = once["kind"] == Once.MEMORY
+    length = np.where(memory, once["end_ns"] - once["start_ns"], 0)
+    order = np.argsort(-length, kind="stable")
+    outweighs = length[order] > length.sum() - np.cumsum(length[order])
+    heavy = np.zeros(len(once), bool)
+    heavy[order] = np.logical_and.accumulate(outweighs)
+    found = once.take(np.isin(once["kind"], (Once.CONTEXT, Once.MODULE)) | (memory & heavy))
+    return intervals.clip(intervals.union(*found.bounds), int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1]))
+
+
+def book_start_up(gaps: Table, starting: Intervals) -> Table:
+    """GAPS in which idle time while the rank was starting up is of cause "other"."""
+    if not len(starting[0]):
+        return gaps
+    whole = gaps.take(~np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN]))
+    split = gaps.take(np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN]))
+    rest = intervals.complement(starting, int(gaps["start_ns"].min()), int(gaps["end_ns"].max()))
+    pieces = [whole]
+    for part, cause in ((starting, CAUSE_CODE["other"]), (rest, None)):
+        start, end, row, _ = intervals.intersect_rows(split.bounds, part)
+        taken = split.take(row).replace(start_ns=start, end_ns=end)
+        pieces.append(taken if cause is None else taken.replace(cause=np.full(len(row), cause)))
+    booked = concat(GAPS, pieces)
+    return booked.take(np.argsort(booked["start_ns"], kind="stable"))

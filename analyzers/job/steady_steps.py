@@ -28,12 +28,13 @@ from ddprof.model import HealthNote
 from ddprof.tables import Array
 from ddprof.units import format_us
 
-STARTING_UP = (Once.CONTEXT, Once.MODULE)
+STARTING_UP = (Once.CONTEXT, Once.MEMORY, Once.MODULE)
 WORTH_SAYING = 0.03  # of a step, from which a finding is a warning (docs/verdict.md)
 MOST = 0.5  # of a step's excess, which one cause explains if it is more than all others
 FEWEST_OTHERS = 2  # steps to compare with, before length alone says that a step is not one of them
 WORDS = {
-    Once.CONTEXT: "contexts, handles and memory",
+    Once.CONTEXT: "creating contexts",
+    Once.MEMORY: "first allocations",
     Once.MODULE: "loading code",
     Once.BATCH: "the first batch",
     Once.OVERHEAD: "the profiler",

@@ -87,7 +87,7 @@ def _in_steps(facts: RankFacts) -> Table:
     if not len(facts.steps):
         return facts.stalls.take(np.zeros(len(facts.stalls), bool))
     start = facts.stalls["start_ns"]
-    return facts.stalls.take((start >= facts.steps["start_ns"][0]) & (start < facts.steps["end_ns"][-1]))
+    return facts.stalls.take(facts.is_issued_in_steps(start))
 
 
 def _total_us(stalls: Table) -> float:

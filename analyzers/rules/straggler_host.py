@@ -21,7 +21,8 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.scope import out_of_scope
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import latest_rank
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
@@ -68,11 +69,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not execution.sees_waits(measures.job):
         yield Abstention(RULE.id, NO_COMMUNICATION)
         return
-    if not _sees_calls(measures):
+    starting = start_up_only(measures.job)
+    if starting or not _sees_calls(measures):
         late = _late(measures, UNSEEN_CHARGED_SHARE)
         yield from late
         if not late:
-            yield Abstention(RULE.id, NO_CALLS)
+            yield Abstention(RULE.id, starting or NO_CALLS)
         return
     limits = execution.limits
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
@@ -121,6 +123,13 @@ def _sees_calls(measures: Measures) -> bool:
     return alone or all(knows_launches(f) for f in job.ranks)
 
 
+def _ceiling_us(job: JobFacts, cost_us: float) -> float | None:
+    """The most that can be won: what waiting cost where nothing can be replayed; nothing of start-up."""
+    if start_up_only(job):
+        return 0.0
+    return cost_us if out_of_scope(job) is not None else None
+
+
 def _late(measures: Measures, sure_share: float) -> list[Candidate]:
     """No host is slow on the whole, but one rank is last far more often than chance, for reasons of its host.
 
@@ -161,7 +170,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
             ),
         ),
         band=1.0 if unseen else 0.3,
-        ceiling_us=cost_us if unseen else None,
+        ceiling_us=_ceiling_us(job, cost_us),
         is_bound=unseen,
     )
     return [late]

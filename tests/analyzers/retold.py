@@ -95,6 +95,10 @@ def last_step_lost(ranks: Sequence[Events]) -> None:
     ranks[0][:] = [e for e in ranks[0] if "dur" not in e or float(e["ts"]) < limit]
 
 
+def _is_under_way(event: dict[str, Any], at_us: float) -> bool:
+    return float(event["ts"]) < at_us < float(event["ts"]) + float(event["dur"])
+
+
 def is_mark(event: dict[str, Any]) -> bool:
     """True for a host mark of a step."""
     return event.get("cat") == "user_annotation" and str(event.get("name", "")).startswith("ProfilerStep")
@@ -116,6 +120,11 @@ def held_up(step: int, length_us: float, where: str) -> Callable[[Sequence[Event
                 (e for e in events if e.get("name") == "cudaLaunchKernel" and begin <= float(e["ts"]) < end),
                 key=lambda e: float(e["ts"]),
             )
+            held = [e for e in events if e.get("cat") == "gpu_memcpy" and _is_under_way(e, float(launch["ts"]))]
+            for (
+                copy
+            ) in held:  # the copy of the batch ends before the launch, so that nothing runs while the host stands
+                copy["dur"] = round(float(launch["ts"]) - float(copy["ts"]), 3)
             at = {"launch": float(launch["ts"]) + float(launch["dur"]) / 2, "close": end - 0.01}.get(
                 where, begin + 0.01
             )

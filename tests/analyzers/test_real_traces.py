@@ -11,7 +11,7 @@ from ddprof.report.model import Report
 
 # folder, bound, (finding, ranks) above info, findings that would be false accusations
 TRUTHS = (
-    ("multi_rank/one_allreduce_2ranks", "straggler", ("straggler.host", (0,)), ("comm.",)),
+    ("multi_rank/one_allreduce_2ranks", "none", None, ("comm.", "straggler.", "host.")),  # start-up alone
     ("multi_rank/llama4_tp_rtx4090_2ranks", "communication", ("comm.bandwidth_bound", ()), ("straggler.",)),
     ("multi_rank/megatron_pp_last_stage_slow_8gpu", "pipeline", ("pipeline.imbalance", (6, 7)), ("straggler.",)),
     ("formats/horovod_timeline", "straggler", ("straggler.host", (7,)), ("comm.", "host.", "input.")),
@@ -61,6 +61,13 @@ def test_who_is_waited_for_is_named_though_the_host_holds_the_step(shared_dir: P
     assert {f.ranks for f in report.findings if f.ranks} >= {(7,)}
     assert report.ledger.job["comm_wait"] == pytest.approx(5_650, rel=0.05)  # us: "about 5 ms of waiting"
     assert report.ledger.job["comm_transfer"] == pytest.approx(200, rel=0.1)  # us: "about 0.2 ms is transfer"
+
+
+def test_who_is_late_while_all_start_up_is_told_and_not_priced(shared_dir: Path) -> None:
+    report = analyzed(shared_dir, "multi_rank/one_allreduce_2ranks")
+    (late,) = report.findings
+    assert (late.id, late.ranks, report.severity_of(late)) == ("straggler.host", (0,), "info")
+    assert "only start-up was recorded" in report.verdict.headline
 
 
 def test_the_published_ideal_step_of_the_slow_stage(shared_dir: Path) -> None:

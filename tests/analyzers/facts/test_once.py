@@ -1,0 +1,68 @@
+"""Start-up is known by what it holds, also where there is nothing to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import retold
+from labelled_runs import Labelled, Runs
+from retold import Events
+
+from ddprof import intervals
+from ddprof.analyzers.facts.once import start_up
+
+
+def one_step(ranks: Sequence[Events]) -> None:
+    """What the first step holds, without any mark."""
+    for events in ranks:
+        marks = sorted((e for e in events if retold.is_mark(e)), key=lambda e: float(e["ts"]))
+        limit = float(marks[0]["ts"]) + float(marks[0]["dur"])
+        events[:] = [
+            e
+            for e in events
+            if "dur" not in e or (float(e["ts"]) < limit and not str(e["name"]).startswith("ProfilerStep"))
+        ]
+
+
+def cold(labelled: Runs, folder: Path, *changes: Callable[[Sequence[Events]], None]) -> Labelled:
+    """The first step of a healthy run, with changes made before the rest was cut off."""
+    source = labelled("clean.ddp")
+
+    def all_of(ranks: Sequence[Events]) -> None:
+        for change in (*changes, one_step):
+            change(ranks)
+
+    return Labelled("cold", source.label, retold.retell(source.traces, folder / "traces", all_of))
+
+
+@pytest.mark.parametrize("where", ["launch", "cudaFree", "cudaMalloc", "cudaHostRegister", "cudaStreamCreateWithFlags"])
+def test_of_a_recording_of_start_up_nothing_is_said_to_recur(labelled: Runs, tmp_path: Path, where: str) -> None:
+    run = cold(labelled, tmp_path, retold.held_up(0, 2e6, where))
+    facts = run.job.ranks[0]
+    assert intervals.length(start_up(facts.once, facts.steps)) / 1e9 == pytest.approx(2.0, rel=0.01)
+    assert not run.report.findings
+    assert run.report.verdict.bound == "none"
+    assert "only start-up was recorded" in run.report.verdict.headline
+    assert run.report.ledger.job["other"] == pytest.approx(2e6, rel=0.01)
+    assert run.report.ledger.job["allocator"] < 1e4
+
+
+def test_a_short_start_is_no_cost_and_the_rest_is_judged(labelled: Runs, tmp_path: Path) -> None:
+    run = cold(labelled, tmp_path, retold.held_up(0, 4e3, "cudaMalloc"))
+    assert run.report.verdict.bound == "compute"
+    assert not [f.id for f in run.report.findings if f.id == "host.allocator"]
+
+
+def test_allocations_that_repeat_are_no_start(labelled: Runs, tmp_path: Path) -> None:
+    run = cold(labelled, tmp_path, *(retold.held_up(0, 5e3, "cudaMalloc") for _ in range(6)))
+    facts = run.job.ranks[0]
+    assert not intervals.length(start_up(facts.once, facts.steps))
+    assert run.report.ledger.job["allocator"] > 2e4
+
+
+def test_without_marks_and_start_up_a_window_is_judged_as_before(labelled: Runs, tmp_path: Path) -> None:
+    run = cold(labelled, tmp_path)
+    assert run.report.ledger.job["other"] < 100
+    assert run.report.verdict.bound == "compute"

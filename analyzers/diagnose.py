@@ -43,6 +43,9 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
         if unseen and rule.needs_whole_run:
             abstentions.append(Abstention(rule_id, unseen))
             continue
+        if measures.job.not_compared and rule.compares_ranks:
+            abstentions.append(Abstention(rule_id, f"ranks are not compared: {measures.job.not_compared}"))
+            continue
         said = list(rule.detect(measures))
         candidates += [c for c in said if isinstance(c, Candidate)]
         abstentions += [a for a in said if isinstance(a, Abstention)]

@@ -112,6 +112,7 @@ class Rule:
     detect: Callable[[Any], Iterator[Candidate | Abstention]]
     bound: str = "compute"  # verdict.bound when this finding leads
     needs_whole_run: bool = True  # False: it can judge from records of communication alone
+    compares_ranks: bool = False  # it judges a rank by its peers: not where they recorded nothing in common
     upper_bound: bool = False  # its prices are bounds: it leads the verdict only if clearly larger than the next
 
 

@@ -1,7 +1,8 @@
-"""Steps whose device work is in the trace only in part.
+"""Steps that are in the trace only in part.
 
-Where a device tracer runs out of buffers, or a file ends early, launch calls are recorded and the work they launched is
-not. The hole looks like an idle device, and whatever the host did meanwhile would be blamed for it.
+Where a device tracer runs out of buffers, launch calls are recorded and the work they launched is not, or the reverse.
+Where a file ends early its calls and its kernels end together, while operators, which are written before them, go on.
+Either hole looks like an idle device and a free host, and whatever the host did meanwhile would be blamed for it.
 """
 
 from __future__ import annotations
@@ -19,29 +20,60 @@ from ddprof.units import format_share
 _LAUNCH = re.compile(r"launch\w*kernel", re.IGNORECASE)
 LOST_SHARE = 0.05  # of a step's launches; complete traces (all at hand) link every launch to its work
 MIN_LOST = 5  # launches of a step
+FEWER_SHARE = 0.2  # of the events of a step; complete steps of one program differ by less
 LINKED_SHARE = 0.02  # of all launches; with fewer linked, this trace does not use correlation ids
 
 
 def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[HealthNote]]:
     """The longest run of complete steps, whether every step returned is complete, and notes on what was left out.
 
-    All steps are returned where that run is shorter than half of them.
+    All steps are returned where none is complete.
     """
     lost, launches = _lost_launches(trace, steps)
     broken = (lost >= MIN_LOST) & (lost > LOST_SHARE * launches)
-    if not broken.any():
+    ended = _ended_early(trace, steps)
+    if not (broken | ended).any():
         return steps, True, []
-    share = f"{format_share(lost[broken].sum() / launches[broken].sum())} of the kernel launches"
-    begin, end = _longest_run(~broken)
-    if (end - begin) * 2 < len(steps):
-        issue = f"{trace.path}: {share} in {int(broken.sum())} of {len(steps)} steps have no device record"
+    if broken.any():
+        share = f"{format_share(lost[broken].sum() / launches[broken].sum())} of the kernel launches"
+        defect = f"{share} in {int(broken.sum())} of {len(steps)} steps have no device record"
+    else:
+        defect = f"the record of some kind of event ends before {int(ended.sum())} of {len(steps)} steps do"
+    begin, end = longest_run(~(broken | ended))
+    if begin == end:
         effect = "idle time of the device may be work that was not recorded: nobody is blamed for it"
-        return steps, False, [HealthNote(issue, effect, "error")]
+        return steps, False, [HealthNote(f"{trace.path}: {defect}", effect, "error")]
     left_out = np.ones(len(steps), bool)
     left_out[begin:end] = False
     named = ", ".join(map(str, steps["index"][left_out][:8].tolist()))
-    issue = f"{trace.path}: {share} in steps with damage have no device record"
-    return steps.take(np.arange(begin, end)), True, [HealthNote(issue, f"steps left out: {named}", "warning")]
+    note = HealthNote(f"{trace.path}: {defect}", f"steps left out: {named}", "warning")
+    return steps.take(np.arange(begin, end)), True, [note]
+
+
+def _ended_early(trace: RankTrace, steps: Table) -> Array:
+    """Steps in which the record of runtime calls, or of operators, has ended; bool, shape (steps,).
+
+    It has where a later step holds none. The step it ends in counts where it holds fewer than the others and ends
+    longer after the last one than they do.
+    """
+    events, count = trace.events, len(steps)
+    ended = np.zeros(count, bool)
+    for kind in (Kind.RUNTIME, Kind.CPU_OP):
+        at = events["ts_ns"][events["kind"] == kind]
+        step = np.searchsorted(steps["start_ns"], at, side="right") - 1
+        inside = (step >= 0) & (at < steps["end_ns"][step])
+        held = np.bincount(step[inside], minlength=count)
+        if not held.any():
+            continue
+        last = int(np.flatnonzero(held)[-1])
+        ended[last + 1 :] = True
+        last_ns = np.full(count, np.iinfo(np.int64).min)
+        np.maximum.at(last_ns, step[inside], at[inside])
+        tail_ns = steps["end_ns"] - last_ns
+        before = np.flatnonzero(held[:last])
+        fewer = len(before) and held[last] < (1 - FEWER_SHARE) * np.median(held[before])
+        ended[last] |= last + 1 < count or bool(fewer and tail_ns[last] > tail_ns[before].max())
+    return ended
 
 
 def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array]:
@@ -57,12 +89,13 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array]:
     linked = np.isin(events["correlation"][calls], done)
     if linked.mean() < LINKED_SHARE:
         return none, none
-    step = np.searchsorted(steps["start_ns"], events["ts_ns"][calls], side="right") - 1
-    inside = (step >= 0) & (events["ts_ns"][calls] < steps["end_ns"][step])
-    return np.bincount(step[inside & ~linked], minlength=count), np.bincount(step[inside], minlength=count)
+    at, unlinked = events["ts_ns"][calls], ~linked
+    step = np.searchsorted(steps["start_ns"], at, side="right") - 1
+    inside = (step >= 0) & (at < steps["end_ns"][step])
+    return np.bincount(step[inside & unlinked], minlength=count), np.bincount(step[inside], minlength=count)
 
 
-def _longest_run(sound: Array) -> tuple[int, int]:
+def longest_run(sound: Array) -> tuple[int, int]:
     """Half-open range of the longest run of true values, the first of equals; (0, 0) where there is none."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], sound, [False])).astype(np.int8)))
     begins, ends = edges[::2], edges[1::2]

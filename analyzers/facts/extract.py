@@ -76,7 +76,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         stream_waits=stream_waits(trace, threads),
         process_groups=trace.process_groups,
         memory=memory_summary(trace),
-        counts={"events": len(trace.events), "device_ops": len(tables["device_ops"])},
+        counts={"events": len(trace.events), "device_ops": len(tables["device_ops"]), "whole": int(whole)},
         sidecar=trace.sidecar,
         top=trace.top,
         health=(*trace.health, *notes),

@@ -9,7 +9,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import hides_waits
 from ddprof.analyzers.job.clock import align
-from ddprof.analyzers.job.common_steps import common_steps
+from ddprof.analyzers.job.comparable import comparable
 from ddprof.analyzers.job.ledger import build_ledger
 from ddprof.analyzers.job.matching import match
 from ddprof.analyzers.job.model import JobFacts
@@ -25,7 +25,8 @@ from ddprof.model import HealthNote
 def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     """The job, from the facts of its ranks (in any order; ranks must be distinct)."""
     ordered = sorted(facts, key=lambda f: (f.identity.rank is None, f.identity.rank or 0))
-    ranks, uncommon = common_steps(ordered)
+    compared = comparable(ordered)
+    ranks = compared.ranks
     rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(ranks))
     sizes = [f.identity.world_size for f in ranks if f.identity.world_size]
     world_size = max([*sizes, max(rank_ids, default=0) + 1 if len(rank_ids) > 1 else 1])
@@ -57,7 +58,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         blame=charge(ranks, instances, members, clock),
         pipeline=pipeline,
         health=(
-            *uncommon,
+            *compared.notes,
             *notes,
             *matched.notes,
             *left_out_note(left_out, step_ns),
@@ -67,6 +68,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         step_ns=step_ns,
         per_step_ns=tuple(per_step),
         left_out=left_out,
+        not_compared=compared.why_not,
     )
 
 

@@ -137,6 +137,7 @@ class JobFacts:
     step_ns: int = 0  # mean job step
     per_step_ns: tuple[int, ...] = field(default=())
     left_out: tuple[LeftOut, ...] = ()  # recorded steps that are no steady steps
+    not_compared: str = ""  # why ranks cannot be compared with one another; "" where they can
     step_times: Mapping[int, StepMedians] = field(default_factory=dict)  # rank -> its own timers, traced or not
 
     @property

@@ -61,4 +61,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("input.straggler", "Some ranks' loaders are late", detect, bound="input")
+RULE = Rule("input.straggler", "Some ranks' loaders are late", detect, bound="input", compares_ranks=True)

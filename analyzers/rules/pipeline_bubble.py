@@ -74,4 +74,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("pipeline.bubble", "The pipeline bubble is large", detect, bound="pipeline", upper_bound=True)
+RULE = Rule(
+    "pipeline.bubble", "The pipeline bubble is large", detect, bound="pipeline", upper_bound=True, compares_ranks=True
+)

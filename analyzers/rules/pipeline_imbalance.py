@@ -70,4 +70,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("pipeline.imbalance", "One pipeline stage is slower", detect, bound="pipeline")
+RULE = Rule("pipeline.imbalance", "One pipeline stage is slower", detect, bound="pipeline", compares_ranks=True)

@@ -111,4 +111,4 @@ def _look(numbers: tuple[int, ...]) -> Fix:
     )
 
 
-RULE = Rule("straggler.compute", "Some ranks' devices are slower", detect, bound="straggler")
+RULE = Rule("straggler.compute", "Some ranks' devices are slower", detect, bound="straggler", compares_ranks=True)

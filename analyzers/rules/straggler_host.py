@@ -176,4 +176,11 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
     return [late]
 
 
-RULE = Rule("straggler.host", "Some ranks' hosts are slower", detect, bound="straggler", needs_whole_run=False)
+RULE = Rule(
+    "straggler.host",
+    "Some ranks' hosts are slower",
+    detect,
+    bound="straggler",
+    needs_whole_run=False,
+    compares_ranks=True,
+)

@@ -210,4 +210,4 @@ def _elsewhere(numbers: tuple[int, ...]) -> Fix:
     )
 
 
-RULE = Rule("straggler.imbalance", "Ranks get unequal work", detect, bound="straggler")
+RULE = Rule("straggler.imbalance", "Ranks get unequal work", detect, bound="straggler", compares_ranks=True)

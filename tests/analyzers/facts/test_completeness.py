@@ -1,0 +1,60 @@
+"""Steps that are in the trace only in part are left out, whatever kind of event is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.facts.completeness import complete_steps
+from ddprof.analyzers.facts.steps import find_steps
+from ddprof.model import DEVICE_KINDS, Kind, RankTrace
+from ddprof.readers import discover, read
+
+CALLS_AND_KERNELS = (Kind.RUNTIME, *DEVICE_KINDS)
+STEPS = 5
+
+
+@pytest.fixture
+def trace(labelled: Runs) -> RankTrace:
+    """One healthy rank, whose steps are all of one program."""
+    return read(discover([str(labelled("straggler.imbalance").traces)]).sources[0])
+
+
+def cut(trace: RankTrace, kinds: Any, after_step: float) -> RankTrace:
+    """The trace without the events of some kinds that begin after so many steps."""
+    steps = find_steps(trace)[0]
+    number, part = int(after_step), after_step % 1
+    start, end = (int(bound[number]) for bound in steps.bounds)
+    events = trace.events
+    gone = np.isin(events["kind"], kinds) & (events["ts_ns"] >= start + part * (end - start))
+    return replace(trace, events=events.take(np.flatnonzero(~gone)))
+
+
+def whole_steps(trace: RankTrace) -> tuple[list[int], bool]:
+    """Positions of the complete steps, and whether all that are used are complete."""
+    steps = find_steps(trace)[0]
+    found, whole, notes = complete_steps(trace, steps)
+    assert bool(notes) == (len(found) < len(steps) or not whole)
+    return np.flatnonzero(np.isin(steps["index"], found["index"])).tolist(), whole
+
+
+def test_a_whole_trace_has_complete_steps_only(trace: RankTrace) -> None:
+    assert whole_steps(trace) == (list(range(STEPS)), True)
+
+
+@pytest.mark.parametrize("kinds", [CALLS_AND_KERNELS, DEVICE_KINDS, (Kind.CPU_OP,)])
+def test_a_cut_leaves_out_the_step_it_is_in_and_those_behind(trace: RankTrace, kinds: Any) -> None:
+    assert whole_steps(cut(trace, kinds, 2.4)) == ([0, 1], True)
+
+
+@pytest.mark.parametrize("kinds", [CALLS_AND_KERNELS, DEVICE_KINDS])
+def test_a_cut_in_the_last_step_leaves_it_out(trace: RankTrace, kinds: Any) -> None:
+    assert whole_steps(cut(trace, kinds, 4.1)) == ([0, 1, 2, 3], True)
+
+
+def test_a_cut_in_the_first_step_leaves_nothing_complete(trace: RankTrace) -> None:
+    assert whole_steps(cut(trace, CALLS_AND_KERNELS, 0.4)) == (list(range(STEPS)), False)

@@ -1,0 +1,90 @@
+"""Ranks are compared over what all of them recorded whole: damage to one file makes nobody slow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from labelled_runs import Runs
+
+from ddprof.analyzers.diagnose import diagnose
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.comparable import NO_COMMON_STEP, NOTHING_WHOLE, Comparable, comparable
+from ddprof.analyzers.job.measures import measure
+
+
+def with_steps(facts: RankFacts, *positions: int) -> RankFacts:
+    """A rank whose window holds these of its steps alone."""
+    return replace(facts, steps=facts.steps.take(np.array(positions)))
+
+
+def without(facts: RankFacts, table: str, step: int, share: float) -> RankFacts:
+    """A rank that lost a share of the rows of a table that were issued in one step."""
+    rows = getattr(facts, table)
+    lo, hi = (int(bound[step]) for bound in facts.steps.bounds)
+    inside = np.flatnonzero((issued_ns(rows) >= lo) & (issued_ns(rows) < hi))
+    lost = inside[: round(share * len(inside))]
+    return replace(facts, **{table: rows.take(np.setdiff1d(np.arange(len(rows)), lost))})
+
+
+def kept(found: Comparable) -> list[tuple[int | None, list[int]]]:
+    """Rank and steps, from 0, of what is compared."""
+    first = min(int(f.steps["index"][0]) for f in found.ranks)
+    return [(f.identity.rank, (f.steps["index"] - first).tolist()) for f in found.ranks]
+
+
+def test_healthy_ranks_are_compared_as_they_are(labelled: Runs) -> None:
+    for name in ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.imbalance", "host.gc"):
+        ranks = labelled(name).job.ranks
+        assert comparable(ranks) == Comparable(ranks)
+
+
+def test_steps_that_some_rank_lacks_are_left_out_on_all(labelled: Runs) -> None:
+    a, b, c, d = labelled("straggler.imbalance").job.ranks  # five steps
+    found = comparable([with_steps(a, 0, 1, 2, 3), b, with_steps(c, 1, 2, 3, 4), d])
+    assert kept(found) == [(rank, [0, 1, 2]) for rank in range(4)]
+    assert "the 3 that all of them recorded" in found.notes[0].effect
+
+
+def test_a_step_in_which_a_rank_lost_collectives_or_kernels_is_left_out_on_all(labelled: Runs) -> None:
+    a, b, *rest = labelled("straggler.imbalance").job.ranks
+    for table, share in (("comms", 0.3), ("device_ops", 0.1)):
+        found = comparable([a, without(b, table, 4, share), *rest])
+        assert kept(found) == [(rank, [0, 1, 2, 3]) for rank in range(4)]
+        assert "lacks events that its peers recorded" in found.notes[0].issue
+
+
+def test_a_program_that_launches_fewer_kernels_in_one_step_is_whole(labelled: Runs) -> None:
+    ranks = [without(f, "device_ops", 2, 0.1) for f in labelled("straggler.imbalance").job.ranks]
+    assert comparable(ranks) == Comparable(tuple(ranks))
+
+
+def test_a_rank_with_too_few_steps_is_left_out_and_said(labelled: Runs) -> None:
+    a, b, *rest = labelled("clean.ddp").job.ranks  # three steps
+    found = comparable([a, with_steps(b, 0), *rest])
+    assert kept(found) == [(rank, [0, 1, 2]) for rank in (0, 2, 3)]
+    assert found.notes[0].issue.startswith("rank 1 recorded too little")
+    job = job_facts([a, with_steps(b, 0), *rest])
+    assert (job.rank_ids, job.missing_ranks) == ((0, 2, 3), (1,))
+
+
+def test_ranks_that_share_no_step_are_not_compared(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    slow, *_ = (f for f in run.job.ranks if f.identity.rank == 2)
+    other = run.job.ranks[0]
+    assert "straggler.compute" in {f.id for f in diagnose(run.measures, run.pricer).findings}
+    job = job_facts([with_steps(other, 0), with_steps(slow, 1, 2)])
+    assert job.not_compared == NO_COMMON_STEP
+    loaded = replace(run.run, job=job)
+    said = diagnose(measure(job), loaded.pricer)
+    assert not [f.id for f in said.findings if f.id.startswith("straggler")]
+    reasons = {a.id: a.reason for a in said.abstentions}
+    assert NO_COMMON_STEP in reasons["straggler.compute"] and NO_COMMON_STEP in reasons["straggler.host"]
+
+
+def test_ranks_without_a_whole_step_are_not_compared(labelled: Runs) -> None:
+    a, b, *_ = labelled("clean.ddp").job.ranks
+    broken = replace(a, counts={**a.counts, "whole": 0})
+    assert comparable([broken, b]).why_not == NOTHING_WHOLE

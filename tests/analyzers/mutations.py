@@ -1,0 +1,215 @@
+"""Damage done to the files of a healthy run, as transfers, crashes, full buffers and careless hands do it.
+
+A mutation takes the files of a run (name -> document, `traceEvents` included) and gives the texts of the damaged ones.
+It never makes a rank slow: whoever is named afterwards is accused by the damage.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+Files = dict[str, dict[str, Any]]
+Texts = dict[str, str]
+Mutation = Callable[[Files, Files, random.Random], Texts]
+
+
+def load(folder: Path) -> Files:
+    """The traces of a folder, by file name without its packing."""
+    return {
+        path.name.removesuffix(".gz"): json.loads(gzip.decompress(path.read_bytes()))
+        for path in sorted(folder.glob("*.json.gz"))
+    }
+
+
+def write(texts: Texts, folder: Path) -> None:
+    """Write the files into a new folder."""
+    folder.mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _text(document: dict[str, Any]) -> str:
+    head = {key: value for key, value in document.items() if key != "traceEvents"}
+    return json.dumps({**head, "traceEvents": document["traceEvents"]}, separators=(",", ":"))
+
+
+def _changed(files: Files, names: Iterable[str], change: Callable[[list[Any]], list[Any]]) -> Texts:
+    """All files as text, the events of the named ones changed."""
+    chosen = set(names)
+    return {
+        name: _text({**document, "traceEvents": change(document["traceEvents"])} if name in chosen else document)
+        for name, document in files.items()
+    }
+
+
+def _some(files: Files, rng: random.Random, most: int | None = None) -> list[str]:
+    return rng.sample(list(files), rng.randint(1, max(1, min(most or len(files), len(files)))))
+
+
+def _is_timed(event: dict[str, Any]) -> bool:
+    return event.get("ph") != "M" and "ts" in event
+
+
+def _times(events: list[Any]) -> tuple[float, float]:
+    own = [float(e["ts"]) for e in events if e.get("ph") == "X"]
+    return min(own), max(own)
+
+
+def cut(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files end early: as written, sorted by time, or operators first and then calls and kernels by time."""
+    names, order, texts = _some(files, rng), rng.choice(ORDERS), {}
+    for name, document in files.items():
+        text = _text({**document, "traceEvents": order(document["traceEvents"])})
+        texts[name] = text[: int(len(text) * rng.uniform(0.05, 0.99))] if name in names else text
+    return texts
+
+
+def _by_time(events: list[Any]) -> list[Any]:
+    return sorted(events, key=_start)
+
+
+def _calls_last(events: list[Any]) -> list[Any]:
+    """What Kineto writes: the operators, and then runtime calls and device work interleaved."""
+    late = ("cuda_runtime", "cuda_driver", "ac2g", *_ON_DEVICE)
+    return sorted(events, key=lambda e: (e.get("cat") in late, _start(e)))
+
+
+ORDERS: tuple[Callable[[list[Any]], list[Any]], ...] = (list, _by_time, _calls_last, _calls_last)
+
+
+def ended(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files lack all events after an instant, and are whole as JSON."""
+
+    def change(events: list[Any]) -> list[Any]:
+        first, last = _times(events)
+        limit = first + rng.uniform(0.1, 0.95) * (last - first)
+        return [e for e in events if not _is_timed(e) or float(e["ts"]) < limit]
+
+    return _changed(files, _some(files, rng), change)
+
+
+def holes(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files lack all events of up to three stretches of time."""
+    return _changed(files, _some(files, rng), lambda events: _with_holes(events, rng, lambda e: True))
+
+
+def device_holes(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files lack the device's events of up to three stretches of time, as when buffers run full."""
+    return _changed(
+        files, _some(files, rng), lambda events: _with_holes(events, rng, lambda e: str(e.get("cat")) in _ON_DEVICE)
+    )
+
+
+def host_holes(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files lack the host's events of up to three stretches of time."""
+    return _changed(
+        files, _some(files, rng), lambda events: _with_holes(events, rng, lambda e: str(e.get("cat")) not in _ON_DEVICE)
+    )
+
+
+_ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
+
+
+def _with_holes(events: list[Any], rng: random.Random, hit: Callable[[Any], bool]) -> list[Any]:
+    first, last = _times(events)
+    spans = []
+    for _ in range(rng.randint(1, 3)):
+        length = rng.uniform(0.01, 0.25) * (last - first)
+        begin = rng.uniform(first, last - length)
+        spans.append((begin, begin + length))
+    return [e for e in events if not (_is_timed(e) and hit(e) and any(a <= float(e["ts"]) < b for a, b in spans))]
+
+
+def sampled(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files, or all, hold only a share of their events."""
+    names = list(files) if rng.random() < 0.5 else _some(files, rng)
+    share = rng.uniform(0.3, 0.97)
+    return _changed(files, names, lambda events: [e for e in events if e.get("ph") != "X" or rng.random() < share])
+
+
+def shifted(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Every rank recorded other steps; sometimes none that all of them have."""
+
+    def change(events: list[Any]) -> list[Any]:
+        marks = sorted(
+            (float(e["ts"]), float(e["dur"]))
+            for e in events
+            if e.get("cat") == "user_annotation" and str(e["name"]).startswith(("ProfilerStep", "training_step"))
+        )
+        length = rng.randint(1, max(1, len(marks) - 1))
+        begin = rng.randint(0, len(marks) - length)
+        low, high = marks[begin][0], sum(marks[begin + length - 1])
+        return [e for e in events if not _is_timed(e) or low <= float(e["ts"]) < high]
+
+    return _changed(files, list(files), change)
+
+
+def mixed(files: Files, others: Files, rng: random.Random) -> Texts:
+    """Some ranks' files are those of another run."""
+    names = sorted(files)
+    foreign = dict(zip(names, sorted(others), strict=False))
+    taken = {name for name in _some(files, rng, max(1, len(files) - 1)) if name in foreign}
+    kept = {name: _text(files[name]) for name in names if name not in taken}
+    return kept | {f"{foreign[name]}": _text(others[foreign[name]]) for name in taken}
+
+
+def both(files: Files, others: Files, rng: random.Random) -> Texts:
+    """The files of two runs in one folder."""
+    texts = {name: _text(document) for name, document in files.items()}
+    return texts | {f"b_{name}" if name in texts else name: _text(document) for name, document in others.items()}
+
+
+def shuffled(files: Files, _: Files, rng: random.Random) -> Texts:
+    """The events of some files are in no order."""
+
+    def change(events: list[Any]) -> list[Any]:
+        return rng.sample(events, len(events))
+
+    return _changed(files, _some(files, rng), change)
+
+
+def missing(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some ranks left no file."""
+    gone = set(_some(files, rng, max(1, len(files) - 1)))
+    return {name: _text(document) for name, document in files.items() if name not in gone or len(gone) == len(files)}
+
+
+def clock(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some ranks' clocks are off, by microseconds to hours, or run at another rate."""
+
+    def change(events: list[Any]) -> list[Any]:
+        first, _ = _times(events)
+        offset = rng.choice((-1, 1)) * 10 ** rng.uniform(0, 9.5)
+        rate = 1 + rng.choice((0.0, rng.uniform(-1e-4, 1e-4)))
+        moved = copy.deepcopy(events)
+        for event in moved:
+            if _is_timed(event):
+                event["ts"] = round(first + (float(event["ts"]) - first) * rate + offset, 3)
+        return moved
+
+    return _changed(files, _some(files, rng, max(1, len(files) - 1)), change)
+
+
+def without_host(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files lack one kind of host event altogether."""
+    kind = rng.choice(("cuda_runtime", "cpu_op", "user_annotation"))
+    return _changed(files, _some(files, rng), lambda events: [e for e in events if e.get("cat") != kind])
+
+
+def _start(event: dict[str, Any]) -> float:
+    return float(event.get("ts", 0.0)) if event.get("ph") != "M" else -1e30
+
+
+MUTATIONS: dict[str, Mutation] = {
+    mutation.__name__: mutation
+    for mutation in (
+        cut, ended, holes, device_holes, host_holes, sampled, shifted, mixed, both, shuffled, missing, clock,
+        without_host,
+    )
+}  # fmt: skip

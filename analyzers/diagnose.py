@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.coverage import left_out
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
 from ddprof.analyzers.rules.evidence.present import is_new
-from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Finding, Recoverable, severity
+from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Finding, Recoverable, Rule, severity
 from ddprof.report.model import WhatIf
+
+Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
+DetectRest = Callable[[Measures, Sequence[Candidate]], Iterator[Candidate | Abstention]]
 
 NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
 LARGE_SHARE = 0.15  # of the step lost to a cause of the whole job
@@ -34,38 +39,60 @@ class Diagnosis:
 
 
 def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
-    """Run every rule, price every candidate, and rank."""
-    candidates: list[Candidate] = []
-    abstentions: list[Abstention] = []
-    silent: list[str] = []
-    unseen = out_of_scope(measures.job)
-    for rule_id, rule in catalogue().items():
-        if unseen and rule.needs_whole_run:
-            abstentions.append(Abstention(rule_id, unseen))
-            continue
-        if measures.job.not_compared and rule.compares_ranks:
-            abstentions.append(Abstention(rule_id, f"ranks are not compared: {measures.job.not_compared}"))
-            continue
-        said = list(rule.detect(measures))
-        candidates += [c for c in said if isinstance(c, Candidate)]
-        abstentions += [a for a in said if isinstance(a, Abstention)]
+    """Run every rule, price every candidate, and rank. Rules of what the others leave unexplained come last."""
+    rules = catalogue().values()
+    heard = _Heard()
+    for rule in rules:
+        if rule.detect_rest is None:
+            heard.listen(rule, rule.detect, measures)
+    explained = tuple(candidate for _, candidate in _worth(heard.candidates, measures, pricer))
+    for rule in rules:
+        if rule.detect_rest is not None:
+            heard.listen(rule, partial(_of_the_rest, rule.detect_rest, explained), measures)
+    worth = _worth(heard.candidates, measures, pricer)
+    findings, fixed = _explain(worth, measures, pricer)
+    return Diagnosis(
+        findings=tuple(sorted(findings, key=lambda f: -f.recoverable_us.value)),
+        abstentions=tuple(sorted(heard.abstentions, key=lambda abstention: abstention.id)),
+        checked=tuple(sorted({*heard.silent, *({c.id for c in heard.candidates} - {c.id for _, c in worth})})),
+        what_if=_what_if(findings, fixed, [c for _, c in worth], measures, pricer),
+    )
+
+
+def _of_the_rest(rest: DetectRest, found: Sequence[Candidate], measures: Measures) -> Iterator[Candidate | Abstention]:
+    return rest(measures, found)
+
+
+@dataclass
+class _Heard:
+    """What the rules said."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    abstentions: list[Abstention] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+    def listen(self, rule: Rule, detect: Detect, measures: Measures) -> None:
+        """Add what one rule says; one that says nothing of a job it could not see whole has not judged it."""
+        unseen = out_of_scope(measures.job) if rule.needs_whole_run else None
+        if not unseen and measures.job.not_compared and rule.compares_ranks:
+            unseen = f"ranks are not compared: {measures.job.not_compared}"
+        said = [Abstention(rule.id, unseen)] if unseen else list(detect(measures)) or left_out(rule, measures)
+        self.candidates += [c for c in said if isinstance(c, Candidate)]
+        self.abstentions += [a for a in said if isinstance(a, Abstention)]
         if not said:
-            silent.append(rule_id)
+            self.silent.append(rule.id)
+
+
+def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:
+    """The candidates that are worth a line, with their gains (us): bounds last, else largest first."""
     priced = sorted(
         ((pricer.gain_us(c), c) for c in candidates), key=lambda pair: (pair[1].is_bound, -pair[0], pair[1].id)
     )
-    worth = [
+    return [
         (gain, c)
         for gain, c in priced
         if gain >= MIN_SHARE * measures.step_us or not c.changes or _costs_clearly(c, measures)
     ]
-    findings, fixed = _explain(worth, measures, pricer)
-    return Diagnosis(
-        findings=tuple(sorted(findings, key=lambda f: -f.recoverable_us.value)),
-        abstentions=tuple(abstentions),
-        checked=tuple(sorted({*silent, *(c.id for g, c in priced if (g, c) not in worth)})),
-        what_if=_what_if(findings, fixed, [c for _, c in worth], measures, pricer),
-    )
 
 
 def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.coverage import unmatched_us
 from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
@@ -104,11 +105,19 @@ def _healthy(measures: Measures) -> Verdict:
     if largest == "compute" and shares[second] < CLEAR_SHARE:
         text = f"{_busy(measures)}; no cause of lost time above 3 %"
     elif largest == "compute":
-        lost = f"{format_share(shares[second])} is {CAUSES[second].words}"
+        lost = f"{format_share(shares[second])} is {_words(second, measures)}"
         text = f"{_busy(measures)}, {lost}; no rule found a fix above 3 %"
     else:
+        step = format_us(measures.step_us)
         text = (
-            f"{format_share(share)} of each {format_us(measures.step_us)} step is {CAUSES[largest].words}; no rule "
-            "found a fix above 3 %"
+            f"{format_share(share)} of each {step} step is {_words(largest, measures)}; no rule found a fix above 3 %"
         )
     return Verdict(bound, text)
+
+
+def _words(cause: str, measures: Measures) -> str:
+    """A cause in a sentence; communication mostly with ranks that were not traced may be waiting as well."""
+    alone_us = unmatched_us(measures) if cause == "comm_transfer" else 0.0
+    if alone_us > float(measures.cause_us(cause).mean()) / 2:
+        return "exposed communication with ranks that were not traced: moving data, or waiting for them"
+    return CAUSES[cause].words

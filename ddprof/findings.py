@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,9 @@ class Rule:
     needs_whole_run: bool = True  # False: it can judge from records of communication alone
     compares_ranks: bool = False  # it judges a rank by its peers: not where they recorded nothing in common
     upper_bound: bool = False  # its prices are bounds: it leads the verdict only if clearly larger than the next
+    reads_traffic: bool = False  # it judges communication, and that of which no other member was traced it cannot
+    # What it says of what the findings of all other rules leave unexplained, in place of `detect`.
+    detect_rest: Callable[[Any, Sequence[Candidate]], Iterator[Candidate | Abstention]] | None = None
 
 
 def severity(recoverable_us: float, step_us: float) -> str:

@@ -30,14 +30,6 @@ HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a li
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Exposed volume."""
-    alone = [t for t in measures.comm.traffic if t.role == "unmatched" and t.exposed_us > 0.01 * measures.step_us]
-    if alone:
-        yield Abstention(
-            RULE.id,
-            f"{format_us(sum(t.exposed_us for t in alone))} per step of communication has no traced partner: "
-            "waiting and"
-            " moving data cannot be told apart",
-        )
     yield from doubtful(measures, RULE.id, "bandwidth")
     moved_by, faster = of_job(measures)
     for exposure in of_reason(measures, "bandwidth"):
@@ -79,4 +71,4 @@ def _volume(size_bytes: float) -> str:
     return f"{format_bytes(size_bytes)} of " if size_bytes else "the volume of "
 
 
-RULE = Rule("comm.bandwidth_bound", "Too much volume for the link", detect, bound="communication")
+RULE = Rule("comm.bandwidth_bound", "Too much volume for the link", detect, bound="communication", reads_traffic=True)

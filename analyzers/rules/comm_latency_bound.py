@@ -74,4 +74,6 @@ def _each(traffic: Traffic) -> str:
     return f"{format_bytes(traffic.mean_bytes)} each" if traffic.total_bytes else "sizes not recorded"
 
 
-RULE = Rule("comm.latency_bound", "Many small collectives pay latency", detect, bound="communication")
+RULE = Rule(
+    "comm.latency_bound", "Many small collectives pay latency", detect, bound="communication", reads_traffic=True
+)

@@ -73,4 +73,10 @@ def _fix(measures: Measures, suggested: str) -> Fix:
     )
 
 
-RULE = Rule("comm.no_overlap", "Communication starts too late to be hidden", detect, bound="communication")
+RULE = Rule(
+    "comm.no_overlap",
+    "Communication starts too late to be hidden",
+    detect,
+    bound="communication",
+    reads_traffic=True,
+)

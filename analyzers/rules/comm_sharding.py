@@ -78,4 +78,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("comm.sharding", "Sharding traffic is exposed", detect, bound="communication")
+RULE = Rule("comm.sharding", "Sharding traffic is exposed", detect, bound="communication", reads_traffic=True)

@@ -86,4 +86,11 @@ def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups])
     return tuple(int(n) for n in np.asarray(numbers, dtype=int))
 
 
-RULE = Rule("comm.slow_link", "A link is slower than its peers", detect, bound="communication", compares_ranks=True)
+RULE = Rule(
+    "comm.slow_link",
+    "A link is slower than its peers",
+    detect,
+    bound="communication",
+    compares_ranks=True,
+    reads_traffic=True,
+)

@@ -7,7 +7,8 @@ How the gain is priced: the run is replayed with those hosts as fast as their pe
 costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
-the trace a rank is named only where four fifths of all waiting are for it.
+the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
+(a start-up broadcast) is not counted.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
@@ -24,7 +25,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.job.waiting.lateness import latest_rank
+from ddprof.analyzers.job.waiting.lateness import LatestRank, latest_rank
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
@@ -143,7 +144,8 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
     if found.charged_ns < (sure_share if sure else max(sure_share, MIN_CHARGED_SHARE)) * found.total_ns:
         return []
     cost_us = found.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
-    if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * measures.step_us:
+    recurring_us = measures.step_us - found.once_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
+    if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * recurring_us:
         return []
     if not sure and found.waits >= FEW_WAITS:
         return []  # enough operations to judge, and chance explains them
@@ -157,7 +159,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         changes=() if unseen else (Change("on_time", (rank,)),),
         confidence=0.75 if sure else 0.5,
         evidence=(
-            Evidence(f"{format_share(found.charged_ns / found.total_ns)} of all waiting is charged to it", rank),
+            Evidence(_charged_words(found), rank),
             *largest_wait(measures, found.position),
         ),
         fixes=(
@@ -174,6 +176,13 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         is_bound=unseen,
     )
     return [late]
+
+
+def _charged_words(found: LatestRank) -> str:
+    text = f"{format_share(found.charged_ns / found.total_ns)} of all waiting is charged to it"
+    if not found.once_ns:
+        return text
+    return f"{text}, but for {format_us(found.once_ns / 1e3)} over all ranks in waits that occurred once"
 
 
 RULE = Rule(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 
-from ddprof.findings import Evidence, Finding, Fix
+from ddprof.causes import CAUSES
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Evidence, Finding, Fix
 from ddprof.plain_text import clean as clean
 from ddprof.report.model import Calibration, Report
 from ddprof.units import format_ranks, format_share, format_us
@@ -173,7 +174,27 @@ def nothing_found_words(report: Report) -> str:
         return "No cause could be checked."
     if report.verdict.bound == "none":
         return "What could be checked was not found, but the job could not be judged: it need not be fine."
+    lost = _lost_words(report)
+    if lost:
+        also = " What was not judged is listed below." if report.abstentions else ""
+        return f"No rule names a fix, but {lost}.{also}"
     return "Nothing that was checked costs this job time."
+
+
+def _lost_words(report: Report) -> str:
+    """How much of the step is no compute, and what it mostly is; "" where that is CRITICAL_SHARE or less."""
+    job = report.ledger.job
+    wall_us = job.get("wall_us", 0.0)
+    lost_us = wall_us - job.get("compute", 0.0)
+    if not wall_us or lost_us <= CRITICAL_SHARE * wall_us:
+        return ""
+    others = sorted((cause for cause in CAUSES if cause != "compute"), key=lambda cause: -job.get(cause, 0.0))
+    most = ", ".join(
+        f"{CAUSES[cause].label} {format_share(job.get(cause, 0.0) / wall_us)}"
+        for cause in others[:3]
+        if job.get(cause, 0.0) >= WARNING_SHARE * wall_us
+    )
+    return f"{format_share(lost_us / wall_us)} of the step is not compute" + (f" ({most})" if most else "")
 
 
 def checked_words(report: Report) -> str:

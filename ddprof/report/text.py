@@ -96,7 +96,8 @@ def _findings(report: Report, width: int) -> list[Text]:
     ranked = report.ranked_findings()
     shown = ranked[: phrases.MAX_FINDINGS]
     if not shown:
-        return [Text(f"Findings: none. {phrases.nothing_found_words(report)}", style="bold")]
+        none = f"Findings: none. {phrases.nothing_found_words(report)}"
+        return [Text(line, style="bold") for line in textwrap.wrap(none, width)]
     lines = [Text("Findings, by the time that fixing them saves", style="bold")]
     for number, finding in enumerate(shown, 1):
         lines += _finding(report, finding, number, width)

@@ -61,9 +61,25 @@ def test_no_verdict_never_reads_as_fine(straggler_report: Report) -> None:
         words = " ".join(text.split())
         assert "costs this job time" not in words, place
         assert "the job could not be judged" in words, place
-    judged = dataclasses.replace(unjudged, verdict=Verdict("healthy", "nothing is wrong"))
+    judged = dataclasses.replace(unjudged, verdict=Verdict("healthy", "nothing is wrong"), ledger=_ledger(compute=0.93))
     for place, text in _every_rendering(judged).items():
         assert "Nothing that was checked costs this job time." in " ".join(text.split()), place
+
+
+@pytest.mark.parametrize("compute", [0.89, 0.4])
+def test_a_step_that_is_not_compute_never_reads_as_fine(straggler_report: Report, compute: float) -> None:
+    lost = dataclasses.replace(straggler_report, findings=(), ledger=_ledger(compute))
+    for place, text in _every_rendering(lost).items():
+        words = " ".join(text.split())
+        assert "costs this job time" not in words, place
+        assert f"{round(100 * (1 - compute))} % of the step is not compute (communication" in words, place
+
+
+def _ledger(compute: float) -> Ledger:
+    """A step of 100 ms that is compute and communication."""
+    others = dict.fromkeys(CAUSES, 0.0)
+    times = {**others, "compute": 1e5 * compute, "comm_transfer": 1e5 * (1 - compute)}
+    return Ledger({}, {"wall_us": 1e5, **times})
 
 
 def test_nothing_found_is_said(straggler_report: Report) -> None:

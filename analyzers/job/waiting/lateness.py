@@ -9,15 +9,21 @@ from math import comb
 import numpy as np
 
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.causes import CAUSE_CODE
-from ddprof.tables import NULL, Array
+from ddprof.tables import NULL, Array, Table
 
+FEWEST_OTHERS = 4  # waits to compare with, before length alone says that one is no part of the rhythm
+MOST_SHARE = 0.9  # of the waiting: operations beyond it cost next to nothing, whoever is last in them
 MAX_CHANCE = 0.01  # probability, over all ranks, of "last in k of n" by chance
 
 
 @dataclass(frozen=True)
 class LatestRank:
-    """One rank's lateness: last in `last` of `waits` operations others wait in, charged `charged_ns` of `total_ns`."""
+    """One rank's lateness: last in `last` of `waits` operations others wait in, charged `charged_ns` of `total_ns`.
+
+    Of waits that recur; `once_ns`: those that do not, of all ranks together.
+    """
 
     position: int
     last: int
@@ -25,6 +31,7 @@ class LatestRank:
     charged_ns: int
     total_ns: int
     chance: float  # probability that some rank is last so often by chance
+    once_ns: int = 0
 
     @property
     def is_sure(self) -> bool:
@@ -33,11 +40,13 @@ class LatestRank:
 
 
 def latest_rank(job: JobFacts, causes: Collection[str]) -> LatestRank | None:
-    """The rank charged with most waiting for these causes; None where nobody waited for them.
+    """The rank that is late again and again for these causes; None where nobody waited for them.
 
-    Ranks that arrive last more often than by chance go before all others.
+    Ranks that arrive last more often than by chance go before all others, and among them the one that is last most
+    often in the operations that make up most of the waiting. Waits that occur once are left out (`recurring`).
     """
-    blame = job.blame
+    recurs = recurring(job)
+    blame = job.blame.take(recurs)
     if not len(blame):
         return None
     total = int(blame["dur_ns"].sum())
@@ -48,11 +57,46 @@ def latest_rank(job: JobFacts, causes: Collection[str]) -> LatestRank | None:
     charged = np.bincount(last_in[mine], weights=blame["dur_ns"][mine], minlength=len(job.ranks))
     waited = np.unique(blame["instance"])
     last, chance = _last_counts(job, waited)
-    usual = chance < MAX_CHANCE
-    position = int(np.argmax(np.where(usual, charged, -1.0) if usual.any() else charged))
+    usual = (chance < MAX_CHANCE) & (charged > 0)
+    often, _ = _last_counts(job, _most_of(blame))
+    order = (charged, np.where(usual, often, -1)) if usual.any() else (charged,)
+    position = int(np.lexsort(order)[-1])
     return LatestRank(
-        position, int(last[position]), len(waited), int(charged[position]), total, float(chance[position])
+        position=position,
+        last=int(last[position]),
+        waits=len(waited),
+        charged_ns=int(charged[position]),
+        total_ns=total,
+        chance=float(chance[position]),
+        once_ns=int(job.blame["dur_ns"][~recurs].sum()),
     )
+
+
+def recurring(job: JobFacts) -> Array:
+    """Which rows of the job's BLAME are of waits that recur; bool, shape (blame,).
+
+    A window without step marks, or of communication alone, holds what is done once beside what recurs. Left out of it
+    is a wait that is longer than all others together, one after another while enough others are left.
+    """
+    blame = job.blame
+    if out_of_scope(job) is None and job.ranks[0].step_source != "inferred":
+        return np.ones(len(blame), bool)
+    waits = np.bincount(blame["instance"], weights=blame["dur_ns"]) if len(blame) else np.empty(0)
+    order = np.argsort(-waits, kind="stable")
+    order = order[waits[order] > 0]
+    rest = waits[order][::-1].cumsum()[::-1] - waits[order]
+    once = 0
+    while len(order) - once > FEWEST_OTHERS and waits[order[once]] > rest[once]:
+        once += 1
+    return ~np.isin(blame["instance"], order[:once])
+
+
+def _most_of(blame: Table) -> Array:
+    """The instances, longest wait first, that together hold MOST_SHARE of the waiting."""
+    waits = np.bincount(blame["instance"], weights=blame["dur_ns"])
+    order = np.argsort(-waits, kind="stable")
+    reach = np.cumsum(waits[order])
+    return order[: int(np.searchsorted(reach, MOST_SHARE * reach[-1])) + 1]
 
 
 def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:
@@ -63,6 +107,11 @@ def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:
     counts, which = np.unique(last, return_inverse=True)
     tail = np.array([_tail(int(k), len(waited), 1.0 / members) for k in counts])[which]
     return last, np.minimum(1.0, tail * members)  # Bonferroni: the rank was chosen after seeing the counts
+
+
+def chance_of_most(most: int, trials: int, ranks: int) -> float:
+    """Probability that some of `ranks` ranks is last in at least `most` of `trials` by chance."""
+    return min(1.0, ranks * _tail(most, trials, 1.0 / ranks))
 
 
 def _tail(successes: int, trials: int, probability: float) -> float:

@@ -1,0 +1,46 @@
+"""What a rule could not look at: one that found nothing in a part of the job has not found the job fine."""
+
+from __future__ import annotations
+
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.measures import Measures
+from ddprof.findings import Abstention, Rule
+from ddprof.units import format_ranks, format_us
+
+FEW_NAMED = 8  # missing ranks that a sentence names; beyond it their number says more
+
+
+def left_out(rule: Rule, measures: Measures) -> list[Abstention]:
+    """Why a rule that said nothing has not judged the whole job; [] where it has."""
+    reason = unmatched_words(measures) if rule.reads_traffic else ""
+    if rule.compares_ranks:
+        reason = reason or _missing_words(measures)
+    return [Abstention(rule.id, reason)] if reason else []
+
+
+def unmatched_us(measures: Measures) -> float:
+    """Exposed communication of which no other member was traced, us per step, where it is worth a word; else 0."""
+    limits = execution_of(measures.job).limits
+    found = sum(t.exposed_us for t in measures.comm.traffic if t.role == "unmatched")
+    return found if found > limits.min_exposed_share * measures.step_us else 0.0
+
+
+def unmatched_words(measures: Measures) -> str:
+    """Why traffic without a traced partner is not judged; "" where there is none."""
+    lost_us = unmatched_us(measures)
+    if not lost_us:
+        return ""
+    return (
+        f"{format_us(lost_us)} per step of communication has no traced partner: waiting and moving data cannot be told "
+        "apart"
+    )
+
+
+def _missing_words(measures: Measures) -> str:
+    job = measures.job
+    if not job.missing_ranks:
+        return ""
+    few = len(job.missing_ranks) <= FEW_NAMED
+    who = format_ranks(job.missing_ranks) if few else f"{len(job.missing_ranks)} ranks"
+    verb = "was" if len(job.missing_ranks) == 1 else "were"
+    return f"compared {len(job.ranks)} of {job.world_size} ranks: {who} {verb} not traced"

@@ -1,0 +1,163 @@
+"""Ranks are late, and no other finding says why.
+
+What it detects: exposed waiting that is charged to ranks which no finding names, for reasons that no finding covers.
+Why it costs: all others stand still until the late rank comes, whatever holds it.
+How the gain is priced: where ranks are named, the run is replayed with nobody waiting for them. Where ranks take turns,
+removing the reason would save at most what the ranks wait; little of that can be told from scatter, so below a tenth
+of the step it has no price.
+How to fix: look at what the late rank runs there and its peers do not; `ddprof run` with Python stacks names the line.
+Limits: a rank is named where it is late in more steps than chance explains, or for nearly all of the waiting. Waiting
+for ranks without a trace names nobody. Stages of a pipeline wait by design and are judged by its own rules.
+Sources: a binomial test of "last in k of n" against 1 / ranks; OSDI'25 section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most, recurring
+from ddprof.analyzers.rules.evidence.spans import largest_wait
+from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.tables import NULL, Array, Table
+from ddprof.units import format_ranks, format_share, format_us
+
+NEARLY_ALL = 0.8  # of the waiting, charged to one rank: it is named even where the steps are too few to test
+# Findings of the whole job that say why ranks are late, by what the late rank spent the time on (prefixes of ids).
+_EXPLAINS = {
+    "compute": ("straggler.imbalance", "straggler.compute", "pipeline.", "compute."),
+    "comm_transfer": ("comm.",),
+    "memcpy": ("input.pageable_copy",),
+    "dataloader": ("input.",),
+    "host_launch": ("host.launch_bound", "host.stalled"),
+    "host_sync": ("host.sync", "host.stalled"),
+    "allocator": ("host.allocator",),
+    "gc": ("host.gc",),
+    "checkpoint": ("host.checkpoint",),
+}
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """As if no other rule had found anything."""
+    yield from detect_rest(measures, ())
+
+
+def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Candidate | Abstention]:
+    """Waiting that `found` does not explain."""
+    job = measures.job
+    if len(job.ranks) < 2:
+        yield Abstention(RULE.id, "who is late cannot be told: only one rank was traced")
+        return
+    blame = job.blame.take(recurring(job) & ~job.instances["is_message"][job.blame["instance"]])
+    floor = max(WARNING_SHARE, execution_of(job).limits.min_exposed_share) * measures.step_us
+    nobody = blame["culprit"] == NULL
+    if _waited_us(measures, blame.take(nobody)) >= floor:
+        words = (
+            f"{format_us(_waited_us(measures, blame.take(nobody)))} per step is waiting that can be charged to no rank"
+        )
+        yield Abstention(RULE.id, words)
+    left = blame.take(~nobody & ~_explained(measures, blame, found))
+    waited_us = _waited_us(measures, left)
+    if waited_us < floor:
+        return
+    yield _late(measures, left, waited_us)
+
+
+def _waited_us(measures: Measures, blame: Table) -> float:
+    """Waiting per step, mean over the ranks of the job."""
+    return float(blame["dur_ns"].sum()) / 1e3 / max(1, measures.steps) / len(measures.job.ranks)
+
+
+def _explained(measures: Measures, blame: Table, found: Sequence[Candidate]) -> Array:
+    """Which rows a finding explains: it names the culprit, or is of the whole job and covers what held the culprit."""
+    explained = np.zeros(len(blame), bool)
+    for candidate in found:
+        named = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
+        covered = [CAUSE_CODE[cause] for cause, ids in _EXPLAINS.items() if candidate.id.startswith(ids)]
+        explained |= np.isin(blame["culprit"], named) if named else np.isin(blame["cause"], covered)
+    return explained
+
+
+def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
+    """The finding on waiting that nothing explains."""
+    job = measures.job
+    per_step = _charged_by_step(measures, left)
+    latest = np.bincount(np.argmax(per_step, axis=0), minlength=len(job.ranks))
+    worst = int(np.argmax(per_step.sum(axis=1)))
+    share = float(per_step[worst].sum() / per_step.sum())
+    steps = int(latest.sum())
+    sure = chance_of_most(int(latest[worst]), steps, len(job.ranks)) < MAX_CHANCE
+    is_named = (sure and share > 1 / 2) or share >= NEARLY_ALL
+    numbers = (job.rank_ids[worst],) if is_named else ()
+    turns = int((latest > 0).sum())
+    held = _held_by(left, worst)
+    cost = f"the others wait {format_us(waited_us)} of each step"
+    if is_named:
+        summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps and {cost}"
+    else:
+        summary = f"{turns} ranks take turns at being the latest in {steps} steps and {cost}"
+    priced = is_named or waited_us >= CRITICAL_SHARE * measures.step_us
+    return Candidate(
+        id=RULE.id,
+        summary=f"{summary}; no known cause explains it",
+        ranks=numbers,
+        lost_us=waited_us,
+        changes=(Change("on_time", numbers),) if numbers else (),
+        confidence=0.7 if sure and is_named else 0.4,
+        evidence=(
+            Evidence(
+                f"{format_share(share)} of that is charged to it; what it spends more time on than those that wait: "
+                f"{held}",
+                job.rank_ids[worst],
+            ),
+            *largest_wait(measures, worst),
+        ),
+        fixes=(_look(numbers),),
+        ceiling_us=waited_us if priced else 0.0,
+        band=0.3 if numbers else 0.5,
+        is_bound=not numbers,
+    )
+
+
+def _charged_by_step(measures: Measures, left: Table) -> Array:
+    """Waiting charged to each rank in each step, ns, shape (ranks, steps); steps without any are left out."""
+    ranks, steps = len(measures.job.ranks), int(left["step"].max(initial=0)) + 1
+    key = left["culprit"] * steps + np.maximum(left["step"], 0)
+    charged = np.bincount(key, weights=left["dur_ns"], minlength=ranks * steps).reshape(ranks, steps)
+    return np.asarray(charged[:, charged.sum(axis=0) > 0])
+
+
+def _held_by(left: Table, position: int) -> str:
+    """What a rank spent the charged time on, in words, the two largest."""
+    mine = left.take(left["culprit"] == position)
+    spent = np.bincount(mine["cause"], weights=mine["dur_ns"], minlength=len(CAUSE_IDS))
+    order = np.argsort(-spent, kind="stable")[:2]
+    return ", ".join(
+        f"{CAUSES[CAUSE_IDS[cause]].words} ({format_share(float(spent[cause] / spent.sum()))})"
+        for cause in order.tolist()
+        if spent[cause] > WARNING_SHARE * spent.sum()
+    )
+
+
+def _look(numbers: tuple[int, ...]) -> Fix:
+    whom = format_ranks(numbers) if numbers else "the late ranks"
+    return Fix(
+        setting=f"what {whom} does before the others' waits" if numbers else "what the late ranks do before the waits",
+        suggested="compare its timeline with a peer's there; what runs on it and not on the peers is the cause",
+        why="the others are ready and wait for it",
+        source="OSDI'25 section 5",
+    )
+
+
+RULE = Rule(
+    "straggler.unexplained",
+    "Ranks are late without a known cause",
+    detect,
+    bound="straggler",
+    compares_ranks=True,
+    detect_rest=detect_rest,
+)

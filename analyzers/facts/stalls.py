@@ -43,8 +43,8 @@ def host_stalls(trace: RankTrace, threads: Array, ops: Table, spans: Table) -> T
     if not len(long):
         return STALLS.empty()
     usual, is_first = _usual(place, length, long, _fallback(trace, place, owner))
-    found = (usual > 0) & (length[long] >= TIMES_USUAL * usual) & ~is_first
-    long, usual = long[found], usual[found]
+    is_stall = (usual > 0) & (length[long] >= TIMES_USUAL * usual) & ~is_first
+    long, usual = long[is_stall], usual[is_stall]
     start, end = at_ns[long], at_ns[long + 1]
     drained = _is_drained(ops, end)
     order = np.argsort(ops["launch_ns"], kind="stable")
@@ -52,14 +52,17 @@ def host_stalls(trace: RankTrace, threads: Array, ops: Table, spans: Table) -> T
     _, first = np.unique(launches["name"], return_index=True)
     keep = ~_within(spans.bounds, start, end) & ~_within(_calls(launches.take(np.sort(first))), start, end)
     keep &= drained | ~_within(_calls(launches), start, end)
-    start, end = start[keep], end[keep]
+    kept = np.flatnonzero(keep)
+    around = _innermost(trace, rows, start[kept], end[kept])
+    placed = _is_placed(events["kind"], owner[long[kept]], owner[long[kept] + 1], around)
+    kept, around = kept[placed], around[placed]
     return STALLS.table(
         {
-            "start_ns": start,
-            "end_ns": end,
-            "usual_ns": usual[keep],
-            "name": _innermost(trace, rows, start, end),
-            "drains": drained[keep],
+            "start_ns": start[kept],
+            "end_ns": end[kept],
+            "usual_ns": usual[kept],
+            "name": np.where(around >= 0, events["name"][around], NO_STRING),
+            "drains": drained[kept],
         }
     )
 
@@ -133,13 +136,23 @@ def _is_drained(ops: Table, at_ns: Array) -> Array:
     return np.asarray(launched <= begun)
 
 
+def _is_placed(kind: Array, before: Array, after: Array, around: Array) -> Array:
+    """Whether a stretch has a place: it lies inside a call, or an operator or range begins or ends it.
+
+    Between two launches without operators any part of the script may run, so that those stretches are not alike.
+    `before`, `after`: event rows of the bounds; `around`: of the innermost event around, -1 for none.
+    """
+    inside = (around >= 0) & np.isin(kind[around], _CALLS)
+    return np.asarray(inside | (kind[before] != Kind.RUNTIME) | (kind[after] != Kind.RUNTIME))
+
+
 def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array:
-    """Name of the event around each stretch that began last; NO_STRING where the host was in none."""
+    """Row of the event around each stretch that began last; -1 where the host was in none."""
     events = trace.events
     begun, ended = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
-    names = np.full(len(start), NO_STRING, np.int64)
+    found = np.full(len(start), -1, np.int64)
     for stretch, (lo, hi) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):  # stalls, not events
         around = rows[(begun <= lo) & (ended >= hi)]
         if len(around):
-            names[stretch] = events["name"][around[np.argmax(events["ts_ns"][around])]]
-    return names
+            found[stretch] = around[np.argmax(events["ts_ns"][around])]
+    return found

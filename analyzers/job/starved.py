@@ -19,6 +19,9 @@ from ddprof.tables import NULL
 # Between two launches a host runs an operator, or the head of a module, a hook or an optimizer: the time of some tens
 # of launches at most. Longer than this many launches it does something else than launching.
 MOST_LAUNCHES = 32
+# An eager operator costs its host 5 to 20 us, and some hundred us while the profiler records Python stacks. A program
+# that launches more rarely than this does something else in between.
+DEAREST_LAUNCH_NS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def starved(facts: RankFacts) -> Starved:
     stops = facts.stalls.take(facts.stalls["drains"])
     stalled = intervals.intersect(idle, intervals.union(*stops.bounds))
     left = intervals.subtract(idle, stalled)
-    is_long = left[1] - left[0] > MOST_LAUNCHES * interval_ns
+    is_long = left[1] - left[0] > MOST_LAUNCHES * min(interval_ns, DEAREST_LAUNCH_NS)
     return Starved((left[0][~is_long], left[1][~is_long]), stalled, (left[0][is_long], left[1][is_long]), interval_ns)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
@@ -26,6 +27,13 @@ FIX = Fix(
     patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the loop",
     why="freeing and mapping segments synchronises the device; growing segments need neither",
     source="PyTorch notes: CUDA semantics, memory management",
+)
+
+PLAIN_FIX = Fix(
+    setting="device memory",
+    suggested="allocated once before the loop, or from a pool (cudaMallocAsync)",
+    why="allocating and freeing synchronises the device",
+    source="CUDA programming guide: stream-ordered memory allocator",
 )
 
 
@@ -51,7 +59,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("remove_host", target="allocator"),),
         confidence=0.9,
         evidence=(*largest_span(measures, worst, "allocator"), *_retry_evidence(retried)),
-        fixes=(FIX,),
+        fixes=(FIX if present_in(measures.job).is_pytorch else PLAIN_FIX,),
     )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.sidecar import HostWait
@@ -101,7 +102,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 setting="synchronising calls",
                 current=f"{callers} at {lines[0].source_line}" if lines else callers,
                 suggested="none inside the step; read metrics every N steps",
-                patch=_patch(lines),
+                patch=_patch(lines) if lines or present_in(measures.job).is_pytorch else None,
                 why="each call empties the launch queue, and the device idles until it is full again",
                 source="PyTorch performance tuning guide",
             ),

@@ -70,3 +70,16 @@ def test_a_launch_that_waits_for_room_in_the_queue_is_no_stall(tmp_path: Path) -
 def test_a_stop_beside_a_busy_device_drains_nothing(tmp_path: Path) -> None:
     stalls = run({(1, 3): 2_000.0}, kernel_us=500.0).facts(tmp_path).stalls
     assert stalls["drains"].tolist() == [False]
+
+
+def test_python_between_launches_without_operators_has_no_usual_time(tmp_path: Path) -> None:
+    script = Script()
+    for step in range(STEPS):
+        begin = script.now_us
+        for call in range(CALLS):
+            script.launches += 1
+            script.host("cudaLaunchKernel", 4.0, "cuda_runtime", correlation=script.launches)
+            script.idle(5_000.0 if call == 7 and step % 2 else 10.0)
+        script.launch()
+        script.step(step + 1, begin)
+    assert len(script.facts(tmp_path).stalls) == 0

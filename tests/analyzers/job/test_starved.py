@@ -48,3 +48,13 @@ def test_the_reasons_are_disjoint(tmp_path: Path) -> None:
     found = starved(run(pause_us=5_000.0, stop_us=7_000.0).facts(tmp_path))
     parts = (found.launching, found.stalled, found.held)
     assert intervals.length(found.every) == sum(map(intervals.length, parts))
+
+
+def test_a_program_that_launches_rarely_does_not_pay_for_launching(tmp_path: Path) -> None:
+    script = Script()
+    for _ in range(6):
+        script.idle(200_000.0)
+        script.launch()
+    found = starved(script.facts(tmp_path))
+    assert intervals.length(found.launching) < 1_000_000
+    assert intervals.length(found.held) > 5 * 199_000_000

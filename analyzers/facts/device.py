@@ -22,7 +22,7 @@ def device_ops(trace: RankTrace) -> tuple[Table, Array]:
     """
     events = trace.events
     rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS) & (events["dur_ns"] >= 0))
-    launch = _launch_rows(trace, rows)
+    launch = launch_rows(trace, rows)
     found = launch >= 0
     size_bytes = np.full(len(rows), NULL, np.int64)
     if len(trace.copies):
@@ -60,7 +60,7 @@ def _work(trace: RankTrace, rows: Array) -> Array:
     return np.where(comm, Work.COMM, np.where(copy, Work.COPY, Work.COMPUTE))
 
 
-def _launch_rows(trace: RankTrace, rows: Array) -> Array:
+def launch_rows(trace: RankTrace, rows: Array) -> Array:
     """Event row of the runtime call that has the same correlation id; -1 where there is none."""
     events = trace.events
     runtime = np.flatnonzero(

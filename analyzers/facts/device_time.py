@@ -32,6 +32,7 @@ def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
         return steps.replace(
             start_ns=np.clip(_queue_free_ns(ops, int(steps["mark_ns"][0])), steps["start_ns"], steps["end_ns"] - 1)
         )
+    steps = _with_work(steps, ops["launch_ns"][launched])
     known = launched | is_early(ops)
     work = ops.take(known & (ops["work"] != Work.COPY))
     launch = np.where(work["launch_ns"] == NULL, ALWAYS, work["launch_ns"])
@@ -47,6 +48,13 @@ def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
 
     start, end = begun(steps["mark_ns"]), begun(steps["mark_end_ns"])
     return steps.replace(start_ns=start, end_ns=end).take(np.flatnonzero(end > start))
+
+
+def _with_work(steps: Table, launch_ns: Array) -> Table:
+    """The steps without those at either end into which nothing was launched: marks of a profiler that was stopping."""
+    begin, end = (np.searchsorted(np.sort(launch_ns), at) for at in (steps["mark_ns"], steps["mark_end_ns"]))
+    filled = np.flatnonzero(end > begin)
+    return steps.take(np.arange(filled[0], filled[-1] + 1)) if len(filled) else steps
 
 
 def _last_end(launch_ns: Array, end_ns: Array, before_ns: Array) -> Array:

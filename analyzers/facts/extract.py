@@ -47,7 +47,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     steps, whole, incomplete = complete_steps(trace, steps)
     notes += incomplete
     if is_device:
-        tables, steps = _device_tables(trace, steps, main, source != "inferred")
+        tables, steps = _device_tables(trace, steps, main, source != "inferred" or len(steps) > 1)
     else:
         tables = _host_tables(trace, steps, main)
     if (is_device and not (whole and len(tables["device_ops"]))) or trace.top.get("records") == "communication":
@@ -58,7 +58,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     tables["gaps"] = book_start_up(tables["gaps"], starting)
     tables["host_spans"] = _recurring(tables["host_spans"], starting)
     notes += _outside_note(tables["device_ops"], steps)
-    notes += _busy_before_note(steps) if source == "inferred" else []
+    notes += _busy_before_note(steps) if source == "inferred" and len(steps) == 1 else []
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
     return RankFacts(

@@ -1,4 +1,6 @@
-"""Steps of a rank: from ProfilerStep marks, else from annotations of training, else the whole window as one step."""
+"""Steps of a rank: from ProfilerStep marks of the host, else of the device; else from annotations of training; else by
+what the device repeats; else the whole window as one step.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ddprof.analyzers.facts.device import launch_rows
 from ddprof.analyzers.facts.model import STEPS
 from ddprof.analyzers.facts.names import is_dataloader, matches
+from ddprof.analyzers.facts.repetition import repeated_steps
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import Array, Table
 
 _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
 _OPTIMIZER = re.compile(r"^Optimizer\.step#|^ddprof::optimizer$|^optimizer[._ ]?step|optimizer_step", re.IGNORECASE)
 _FORWARD = re.compile(r"DataParallel\.forward|^ddprof::forward$|^forward$|^## ?forward", re.IGNORECASE)
+# Ranges that scripts draw around a step, and those of parts of a step that are named alike.
+_OWN_STEP = re.compile(r"(?:^|[^a-z])(?:step|iter|iteration|batch)(?:[^a-z]|$)|(?:train|training)_?step", re.IGNORECASE)
+_NO_STEP = re.compile(r"optim|sched|micro|load|fetch|zero_grad|eval|valid|test|norm|::", re.IGNORECASE)
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
 _LONGEST_NUMBER = 15  # digits: a step each microsecond for thirty years
+RESOLUTION_NS = 1_000  # of times in traces of older profilers: ranges that touch may seem to overlap by that much
 MIN_MARKS = 2  # a mark that does not repeat is no boundary of steps
 
 
@@ -30,9 +38,16 @@ def find_steps(trace: RankTrace) -> tuple[Table, str, int | None, list[HealthNot
     main = _main_thread(trace, host)
     if not len(trace.events):
         return STEPS.empty(), "inferred", main, []
+    on_device = _from_device_marks(trace)
+    if on_device is not None:
+        return on_device, "profiler_step", main, []
     found = _from_annotations(trace, host)
     if found is not None:
         return found, "annotation", main, []
+    found = _from_repetition(trace, host)
+    if found is not None:
+        note = HealthNote("no step marks in the trace", f"{len(found)} steps were found by what repeats", "info")
+        return found, "inferred", main, [note]
     return (*_whole_window(trace), main, [])
 
 
@@ -68,14 +83,15 @@ def _numbers(strings: Sequence[str], names: Array) -> Array:
 
 def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
     """A step begins with the first loader fetch, else the first forward, after an optimizer step; where neither is
-    annotated, with an optimizer step. None where nothing repeats.
+    annotated, where the script says so by a range of its own, else with an optimizer step. None where nothing repeats.
     """
     events = trace.events
     optimizer_ns = _outermost_starts(trace, host & matches(_OPTIMIZER, trace.strings)[events["name"]])
     loader_ns = _outermost_starts(trace, host & is_dataloader(trace.strings)[events["name"]])
     forward_ns = _outermost_starts(trace, host & matches(_FORWARD, trace.strings)[events["name"]])
+    named_ns, named_end = _from_names(trace, host)
     last = _host_end(trace, host)
-    for anchors in (loader_ns, forward_ns):
+    for anchors, end in ((loader_ns, last), (forward_ns, last), (named_ns, named_end)):
         if len(anchors) < MIN_MARKS:
             continue
         if len(optimizer_ns):
@@ -83,10 +99,68 @@ def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
             first = np.concatenate(([True], group[1:] > group[:-1]))
             anchors = anchors[first]
         if len(anchors) >= MIN_MARKS:
-            return _steps_from_boundaries(np.append(anchors, last))
+            return _steps_from_boundaries(np.append(anchors, end))
     if len(optimizer_ns) >= MIN_MARKS:
         return _steps_from_boundaries(optimizer_ns)
     return None
+
+
+def _from_device_marks(trace: RankTrace) -> Table | None:
+    """Marks that the profiler left on the device alone. The host passes each when it launches the step's first work."""
+    events = trace.events
+    marks = np.flatnonzero(
+        (events["kind"] == Kind.GPU_ANNOTATION) & matches(_PROFILER_STEP, trace.strings)[events["name"]]
+    )
+    if not len(marks):
+        return None
+    number = _numbers(trace.strings, events["name"][marks])
+    index, of_step = np.unique(number, return_inverse=True)
+    start, end = np.full(len(index), np.iinfo(np.int64).max), np.zeros(len(index), np.int64)
+    np.minimum.at(start, of_step, events["ts_ns"][marks])
+    np.maximum.at(end, of_step, events["ts_ns"][marks] + events["dur_ns"][marks])
+    rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS))
+    step = np.searchsorted(start, events["ts_ns"][rows], side="right") - 1
+    rows, step = rows[step >= 0], step[step >= 0]
+    launch = launch_rows(trace, rows)
+    known = launch >= 0
+    called = np.full(len(index), np.iinfo(np.int64).max)
+    np.minimum.at(called, step[known], events["ts_ns"][launch[known]])
+    if not known.any() or (np.diff(start) <= 0).any() or (np.diff(np.minimum(called, start)) <= 0).any():
+        return host_steps(index, start, np.append(start[1:], end[-1]))
+    called = np.minimum(called, start)
+    last = int(events["ts_ns"][launch[known]].max()) + 1
+    return host_steps(index, called, np.append(called[1:], max(last, int(called[-1]) + 1)))
+
+
+def _from_names(trace: RankTrace, host: Array) -> tuple[Array, int]:
+    """Starts of the ranges that the script draws around its steps ("train_step 12", "epoch_0_batch_3"), and the end of
+    the last: of such names, numbers apart, of the one whose ranges last longest in all.
+    """
+    events = trace.events
+    named = matches(_OWN_STEP, trace.strings) & ~matches(_NO_STEP, trace.strings)
+    rows = np.flatnonzero(host & (events["kind"] == Kind.ANNOTATION) & named[events["name"]])
+    kinds = [(re.sub(r"\d+", "#", trace.strings[events["name"][r]]), int(events["track"][r])) for r in rows]
+    best, last, longest = np.empty(0, np.int64), 0, 0
+    for kind in dict.fromkeys(kinds):
+        mine = rows[[other == kind for other in kinds]]
+        start = np.sort(events["ts_ns"][mine])
+        end = np.sort(events["ts_ns"][mine] + events["dur_ns"][mine])
+        length = int((end - start).sum())
+        if len(mine) >= MIN_MARKS and (end[:-1] <= start[1:] + RESOLUTION_NS).all() and length > longest:
+            best, last, longest = start, int(end[-1]), length
+    return best, last
+
+
+def _from_repetition(trace: RankTrace, host: Array) -> Table | None:
+    events, rows = trace.events, repeated_steps(trace)
+    if rows is None:
+        return None
+    launch = launch_rows(trace, rows)
+    begin = np.where(launch >= 0, events["ts_ns"][launch], events["ts_ns"][rows])
+    end = _host_end(trace, host) if (launch >= 0).all() else _window(trace)[1]
+    if (np.diff(begin) <= 0).any() or end <= begin[-1]:
+        return None
+    return _steps_from_boundaries(np.append(begin, end))
 
 
 def _outermost_starts(trace: RankTrace, selected: Array) -> Array:

@@ -107,7 +107,6 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
                 "no communication was recorded between the ranks", "time they wait for each other counts as the host's"
             )
         )
-    sources = {f.step_source for f in ranks}
-    if "inferred" in sources:
+    if any(f.step_source == "inferred" and len(f.steps) == 1 for f in ranks):
         notes.append(HealthNote("no step marks in the trace", "the whole window counts as one step"))
     return notes

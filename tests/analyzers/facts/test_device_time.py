@@ -106,3 +106,8 @@ def test_a_window_without_marks_keeps_work_whose_launch_was_not_recorded() -> No
 
 def test_a_trace_without_launches_keeps_its_marks() -> None:
     assert bounds_ms([0, 10, 20], [(1, 30, None, COMPUTE, 0)]) == [0, 10, 20]
+
+
+def test_marks_at_the_ends_into_which_nothing_is_launched_are_no_steps() -> None:
+    found: list[Op] = [(10.0 * step + 1, 10.0 * step + 9, 10.0 * step + 0.9, COMPUTE, 0) for step in (1, 2)]
+    assert bounds_ms([0, 10, 20, 30, 31], found) == [10, 20, 30]

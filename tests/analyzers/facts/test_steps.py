@@ -1,13 +1,16 @@
-"""Steps of a rank: those that the profiler marked, one after another."""
+"""Steps of a rank: those that are marked, by whomever and wherever, else those that repeat."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import retold
 from corpus import SCENARIOS
-from labelled_runs import Runs
+from labelled_runs import Labelled, Runs
+from retold import Events
 
 from ddprof.analyzers.facts.steps import find_steps
 from ddprof.readers import Source, read
@@ -33,3 +36,87 @@ def test_a_mark_whose_number_no_counter_reaches_is_a_step_all_the_same(tmp_path:
     path.write_text(json.dumps([{**mark, "name": name, "ts": 100 * at} for at, name in enumerate(names)]))
     steps, *_ = find_steps(read(Source(str(path), "kineto")))
     assert steps["index"].tolist() == [7, 8, 9]
+
+
+def told(labelled: Runs, folder: Path, change: Callable[[Events], None], name: str = "clean.ddp") -> Labelled:
+    """A run whose files have lost their marks, and whatever `change` does."""
+
+    def all_of(ranks: Sequence[Events]) -> None:
+        for events in ranks:
+            change(events)
+
+    source = labelled(name)
+    return Labelled(name, source.label, retold.retell(source.traces, folder / "traces", all_of))
+
+
+def without_marks(events: Events) -> None:
+    """Neither marks of steps nor ranges of training: operators, calls and kernels alone."""
+    events[:] = [e for e in events if e.get("cat") not in ("user_annotation", "gpu_user_annotation")]
+
+
+def test_steps_without_marks_are_found_by_what_the_device_repeats(labelled: Runs, tmp_path: Path) -> None:
+    run = told(labelled, tmp_path, without_marks)
+    assert {facts.step_source for facts in run.job.ranks} == {"inferred"}
+    assert run.report.steps.count == 3
+    assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
+    assert any("found by what repeats" in item.effect for item in run.report.health)
+
+
+def test_a_window_that_ends_inside_a_step_shows_no_rhythm(labelled: Runs, tmp_path: Path) -> None:
+    def cut(events: Events) -> None:
+        without_marks(events)
+        timed = [float(e["ts"]) for e in events if "dur" in e]
+        limit = min(timed) + 0.8 * (max(timed) - min(timed))
+        events[:] = [e for e in events if "dur" not in e or float(e["ts"]) < limit]
+
+    assert told(labelled, tmp_path, cut).report.steps.count == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["train_step", "step {0}", "epoch_0_batch_{0}", "## iteration {0} ##", "Training Step"]
+)
+def test_marks_of_the_scripts_own_are_steps(labelled: Runs, tmp_path: Path, name: str) -> None:
+    def renamed(events: Events) -> None:
+        keep = [
+            e for e in events if e.get("cat") not in ("user_annotation", "gpu_user_annotation") or retold.is_mark(e)
+        ]
+        for number, mark in enumerate(e for e in keep if retold.is_mark(e)):
+            mark["name"] = name.format(number)
+            inside = {**mark, "name": f"micro_batch {number}", "dur": mark["dur"] / 2}
+            keep += [inside, {**mark, "name": "optimizer_step_hook", "dur": 10.0}]
+        events[:] = keep
+
+    run = told(labelled, tmp_path, renamed)
+    assert {facts.step_source for facts in run.job.ranks} == {"annotation"}
+    assert run.report.steps.count == 3
+    assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
+
+
+@pytest.mark.parametrize("with_host", [True, False])
+def test_marks_on_the_device_alone_are_steps(labelled: Runs, tmp_path: Path, with_host: bool) -> None:
+    def device_side(events: Events) -> None:
+        device = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation")
+        events[:] = [
+            e
+            for e in events
+            if "dur" not in e or e["cat"] in device or (with_host and e["cat"] in ("cuda_runtime", "cpu_op"))
+        ]
+
+    run = told(labelled, tmp_path, device_side)
+    assert {facts.step_source for facts in run.job.ranks} == {"profiler_step"}
+    assert run.report.steps.count == 3
+    assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.05)
+
+
+def test_ranges_of_micro_batches_are_told_from_steps_by_the_optimizer(labelled: Runs, tmp_path: Path) -> None:
+    def accumulated(events: Events) -> None:
+        marks = [e for e in events if retold.is_mark(e)]
+        without_marks(events)
+        for mark in marks:
+            part = mark["dur"] / 4
+            events.extend({**mark, "name": f"batch {i}", "ts": mark["ts"] + i * part, "dur": part} for i in range(3))
+            events.append({**mark, "name": "Optimizer.step#SGD.step", "ts": mark["ts"] + 3 * part, "dur": part})
+
+    run = told(labelled, tmp_path, accumulated)
+    assert {facts.step_source for facts in run.job.ranks} == {"annotation"}
+    assert run.report.steps.count == 3

@@ -21,6 +21,7 @@ MIN_STALL_NS = 100_000
 TIMES_USUAL = 10.0  # an order of magnitude over the usual time of the same place
 USUAL_PERCENT = 75  # of a place's occurrences take no longer than its usual time: what many of them do is the program
 MIN_OCCURRENCES = 3  # of a place; fewer have no usual time
+NEAR = 64  # events looked at first for the one around a stall; most calls are shallow
 _HOST = (Kind.CPU_OP, Kind.ANNOTATION, Kind.RUNTIME, Kind.PYTHON)
 _CALLS = (Kind.CPU_OP, Kind.RUNTIME)  # compiled code: what lies between its bounds does not depend on a script
 
@@ -34,7 +35,8 @@ def host_stalls(trace: RankTrace, threads: Array, ops: Table, spans: Table) -> T
     loaded.
     """
     events = trace.events
-    rows = np.flatnonzero(np.isin(events["track"], threads) & np.isin(events["kind"], _HOST) & (events["dur_ns"] >= 0))
+    rows = np.flatnonzero(np.isin(events["kind"], _HOST, kind="table"))
+    rows = rows[np.isin(events["track"][rows], threads, kind="table") & (events["dur_ns"][rows] >= 0)]
     if len(rows) < MIN_OCCURRENCES:
         return STALLS.empty()
     at_ns, place, owner = _bounds(trace, rows)
@@ -83,7 +85,7 @@ def _fallback(trace: RankTrace, place: Array, owner: Array) -> Array:
 
     A stretch at the beginning of a compiled call is of that call, whatever follows. Any other is of the code around.
     """
-    begins_call = (place % 2 == 0) & np.isin(trace.events["kind"][owner], _CALLS)
+    begins_call = (place % 2 == 0) & np.isin(trace.events["kind"][owner], _CALLS, kind="table")
     return np.asarray(np.where(begins_call, place, NULL)[:-1])
 
 
@@ -91,28 +93,25 @@ def _usual(place: Array, length: Array, long: Array, fallback: Array) -> tuple[A
     """Usual length (ns) of the place of each long stretch, 0 where it has none, and whether it is the place's first."""
     pair = place[:-1] * (int(place.max()) + 1) + place[1:]
     usual, is_first = _usual_of(pair, length, long)
-    other, other_first = _usual_of(fallback, length, long)
-    rare = usual == 0
-    return np.where(rare, other, usual), np.where(rare, other_first, is_first)
+    rare = np.flatnonzero(usual == 0)
+    usual[rare], is_first[rare] = _usual_of(fallback, length, long[rare])
+    return usual, is_first
 
 
 def _usual_of(key: Array, length: Array, long: Array) -> tuple[Array, Array]:
     """Usual length of the stretches of each long stretch's key, 0 for rare keys and NULL; and who is the first."""
     wanted = np.unique(key[long][key[long] != NULL])
-    rows = np.flatnonzero(np.isin(key, wanted))
+    if not len(wanted):
+        return np.zeros(len(long), np.int64), np.zeros(len(long), bool)
+    rows = np.flatnonzero(wanted[np.minimum(np.searchsorted(wanted, key), len(wanted) - 1)] == key)
     rows = rows[np.lexsort((length[rows], key[rows]))]
     begin = np.searchsorted(key[rows], wanted)
     count = np.searchsorted(key[rows], wanted, side="right") - begin
-    usual = np.zeros(len(long), np.int64)
-    is_first = np.zeros(len(long), bool)
-    if len(wanted):
-        upper = length[rows][begin + (USUAL_PERCENT * (count - 1)) // 100]
-        first = np.minimum.reduceat(rows, begin)
-        at = np.minimum(np.searchsorted(wanted, key[long]), len(wanted) - 1)
-        known = (wanted[at] == key[long]) & (count[at] >= MIN_OCCURRENCES)
-        usual = np.where(known, np.maximum(upper[at], 1), 0)
-        is_first = known & (first[at] == long)
-    return usual, is_first
+    upper = length[rows][begin + (USUAL_PERCENT * (count - 1)) // 100]
+    first = np.minimum.reduceat(rows, begin)
+    at = np.minimum(np.searchsorted(wanted, key[long]), len(wanted) - 1)
+    known = (wanted[at] == key[long]) & (count[at] >= MIN_OCCURRENCES)
+    return np.where(known, np.maximum(upper[at], 1), 0), known & (first[at] == long)
 
 
 def _calls(launches: Table) -> Intervals:
@@ -151,8 +150,13 @@ def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array
     events = trace.events
     begun, ended = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
     found = np.full(len(start), -1, np.int64)
-    for stretch, (lo, hi) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):  # stalls, not events
-        around = rows[(begun <= lo) & (ended >= hi)]
-        if len(around):
-            found[stretch] = around[np.argmax(events["ts_ns"][around])]
+    behind = np.searchsorted(begun, start, side="right")
+    for stretch, (last, hi) in enumerate(zip(behind.tolist(), end.tolist(), strict=True)):  # stalls, not events
+        reach = NEAR
+        while last > 0 and found[stretch] < 0:  # backwards from the last event that has begun, further each time
+            first = max(0, last - reach)
+            around = np.flatnonzero(ended[first:last] >= hi)
+            if len(around):
+                found[stretch] = rows[first + around[-1]]
+            last, reach = first, 8 * reach
     return found

@@ -92,7 +92,7 @@ def _framework(job: JobFacts) -> tuple[str, ...]:
     roles = [str(r) for r, size in zip(job.groups["role"], job.groups["size"], strict=True) if r and size > 1]
     names = {"fsdp_shard": "fsdp", "replicate": "hsdp"}
     for role in dict.fromkeys(names.get(r, r) for r in roles):
-        if role not in found and not (role == "dp" and "ddp" in found):
+        if role not in found and not role.startswith("group of") and not (role == "dp" and "ddp" in found):
             found.append(role)
     return tuple(found)
 

@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ddprof.analyzers.facts.gaps import unexplained
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import hides_waits
+from ddprof.analyzers.job.agreement import NOT_THE_SAME, disagreeing, not_matched_note, odd_ranks_note, unmatched
 from ddprof.analyzers.job.clock import align
-from ddprof.analyzers.job.comparable import comparable
+from ddprof.analyzers.job.comparable import Comparable, comparable
 from ddprof.analyzers.job.ledger import build_ledger
-from ddprof.analyzers.job.matching import match
+from ddprof.analyzers.job.matching import Matched, match
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.oversubscription import oversubscription_note
 from ddprof.analyzers.job.pipeline import bubble_allowance, find_pipeline
 from ddprof.analyzers.job.steady_steps import left_out_note, steady_steps
-from ddprof.analyzers.job.traffic.groups import comm_group_ids, groups_table
+from ddprof.analyzers.job.traffic.groups import GroupKey, comm_group_ids, groups_table
 from ddprof.analyzers.job.waiting.blame import charge
 from ddprof.analyzers.job.waiting.waits import split_waits
 from ddprof.model import HealthNote
+from ddprof.tables import Array
 
 
 def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     """The job, from the facts of its ranks (in any order; ranks must be distinct)."""
     ordered = sorted(facts, key=lambda f: (f.identity.rank is None, f.identity.rank or 0))
-    compared = comparable(ordered)
-    ranks = compared.ranks
+    met = _met(comparable(ordered))
+    ranks, matched, group_ids, keys = met.ranks, met.matched, met.group_ids, met.keys
     rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(ranks))
-    sizes = [f.identity.world_size for f in ranks if f.identity.world_size]
-    world_size = max([*sizes, max(rank_ids, default=0) + 1 if len(rank_ids) > 1 else 1])
-    read = set(rank_ids)
+    sizes = [f.identity.world_size for f in ordered if f.identity.world_size]
+    named = [f.identity.rank for f in ordered if f.identity.rank is not None]
+    world_size = max([*sizes, max(named, default=0) + 1 if len(ordered) > 1 else 1])
     # A lone file that states no world size is no evidence of other ranks, whatever number its name holds.
-    alone = len(rank_ids) == 1 and not sizes
+    alone = len(ordered) == 1 and not sizes
+    read = set(rank_ids)
     missing = () if alone else tuple(rank for rank in range(world_size) if rank not in read)
-    group_ids, keys = comm_group_ids(ranks)
-    matched = match(ranks, group_ids, keys)
     clock, notes = align(ranks, matched)
     size_of = np.array([len(members) for members, _ in keys], np.int64)
     wanted = np.where(matched.is_message, 2, size_of[matched.group] if len(size_of) else 0)
@@ -58,7 +61,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         blame=charge(ranks, instances, members, clock),
         pipeline=pipeline,
         health=(
-            *compared.notes,
+            *met.notes,
             *notes,
             *matched.notes,
             *left_out_note(left_out, step_ns),
@@ -68,8 +71,37 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         step_ns=step_ns,
         per_step_ns=tuple(per_step),
         left_out=left_out,
-        not_compared=compared.why_not,
+        not_compared=met.why_not,
     )
+
+
+@dataclass(frozen=True)
+class _Met:
+    """Ranks that can be compared, and what they met in. `why_not`: why they cannot be compared; "" where they can."""
+
+    ranks: tuple[RankFacts, ...]
+    matched: Matched
+    group_ids: list[Array]
+    keys: list[GroupKey]
+    notes: tuple[HealthNote, ...]
+    why_not: str
+
+
+def _met(compared: Comparable) -> _Met:
+    """What the ranks met in, without the ranks whose collectives cannot be those of the others."""
+    ranks, notes = compared.ranks, compared.notes
+    group_ids, keys = comm_group_ids(ranks)
+    matched = match(ranks, group_ids, keys)
+    odd = disagreeing(ranks, matched)
+    if not odd:
+        return _Met(ranks, matched, group_ids, keys, notes, compared.why_not)
+    rest = tuple(f for p, f in enumerate(ranks) if p not in set(odd))
+    if len(rest) > len(odd) and len(rest) > 1:
+        note = odd_ranks_note([ranks[p] for p in odd])
+        return _met(replace(compared, ranks=rest, notes=(*notes, note)))
+    # What left a mark on the collectives left its mark on all else: an idle device may be one whose events are missing.
+    blank = tuple(replace(f, gaps=unexplained(f.gaps)) for f in ranks)
+    return _Met(blank, unmatched(matched), group_ids, keys, (*notes, not_matched_note()), NOT_THE_SAME)
 
 
 def _per_step(ranks: Sequence[RankFacts]) -> list[int]:

@@ -29,13 +29,26 @@ COMPARED_RANKS = 4  # of each of two domains: 16 pairs bound the difference of t
 
 
 @dataclass(frozen=True)
-class _Comparison:
-    """How far clock b is ahead of clock a by operations that both left together, ns, and what causality allows."""
+class ClockDifference:
+    """How far clock b is ahead of clock a by operations that both left together, ns, and what causality allows.
 
-    difference_ns: Array  # one per operation
+    Nobody leaves an operation before the other has arrived: each tells by how much b is ahead at least and at most.
+    """
+
+    difference_ns: Array  # one per operation, as all of these
     when_ns: Array  # on clock a
-    low_ns: int
-    high_ns: int
+    least_ns: Array
+    most_ns: Array
+
+    @property
+    def low_ns(self) -> int:
+        """What all operations allow at least."""
+        return int(self.least_ns.max())
+
+    @property
+    def high_ns(self) -> int:
+        """What all operations allow at most."""
+        return int(self.most_ns.min())
 
     @property
     def is_contradicted(self) -> bool:
@@ -43,7 +56,7 @@ class _Comparison:
         return self.low_ns > 0 or self.high_ns < 0
 
 
-class _Members:
+class SharedOperations:
     """Arrivals and ends of every rank in operations that all members leave together, each on the rank's own clock."""
 
     def __init__(self, ranks: Sequence[RankFacts], matched: Matched) -> None:
@@ -55,32 +68,30 @@ class _Members:
         self._start_ns = [facts.comms["start_ns"][comm] for facts, comm in comms]
         self._end_ns = [facts.comms["end_ns"][comm] for facts, comm in comms]
 
-    def compare(self, a: int, b: int) -> _Comparison | None:
+    def compare(self, a: int, b: int) -> ClockDifference | None:
         """The clocks of two ranks (by position); None where they share no operation."""
         _, i, j = np.intersect1d(self._instance[a], self._instance[b], return_indices=True)
         if not len(i):
             return None
         end_a, end_b = self._end_ns[a][i], self._end_ns[b][j]
-        low = (self._start_ns[b][j] - end_a).max()  # nobody leaves before the other has arrived
-        high = (end_b - self._start_ns[a][i]).min()
-        return _Comparison(end_b - end_a, end_a, int(low), int(high))
+        return ClockDifference(end_b - end_a, end_a, self._start_ns[b][j] - end_a, end_b - self._start_ns[a][i])
 
-    def compare_any(self, a: Sequence[int], b: Sequence[int]) -> _Comparison | None:
+    def compare_any(self, a: Sequence[int], b: Sequence[int]) -> ClockDifference | None:
         """The clocks of two domains, each given by some of its ranks; None where these share no operation."""
         found = [each for p in a for q in b if (each := self.compare(p, q)) is not None]
         if not found:
             return None
-        return _Comparison(
+        return ClockDifference(
             np.concatenate([each.difference_ns for each in found]),
             np.concatenate([each.when_ns for each in found]),
-            max(each.low_ns for each in found),
-            min(each.high_ns for each in found),
+            np.concatenate([each.least_ns for each in found]),
+            np.concatenate([each.most_ns for each in found]),
         )
 
 
 def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[HealthNote]]:
     """The clock of the job. Domains without any shared operation keep offset 0 and an unknown error (None)."""
-    members = _Members(ranks, matched)
+    members = SharedOperations(ranks, matched)
     domain, notes = _split_domains(ranks, _domains(ranks), members)
     names = list(dict.fromkeys(domain))
     if len(names) == 1:
@@ -104,7 +115,7 @@ def _domains(ranks: Sequence[RankFacts]) -> list[str]:
 
 
 def _split_domains(
-    ranks: Sequence[RankFacts], domain: list[str], members: _Members
+    ranks: Sequence[RankFacts], domain: list[str], members: SharedOperations
 ) -> tuple[list[str], list[HealthNote]]:
     """Give a rank its own domain where its end times contradict the clock its host is said to share."""
     notes, result = [], list(domain)
@@ -148,7 +159,9 @@ def _connected_pairs(code: Array, matched: Matched, count: int) -> list[tuple[in
     return [(a, b) for a, b in (divmod(key, count) for key in keys) if a != b]
 
 
-def _propagate(names: list[str], pairs: list[tuple[int, int]], code: Array, members: _Members) -> dict[str, HostClock]:
+def _propagate(
+    names: list[str], pairs: list[tuple[int, int]], code: Array, members: SharedOperations
+) -> dict[str, HostClock]:
     """Breadth-first from the first domain over the connected pairs; errors add along the path.
 
     `code`: domain of each rank, an index into `names`. Of each domain the first ranks are compared.
@@ -175,7 +188,7 @@ def _propagate(names: list[str], pairs: list[tuple[int, int]], code: Array, memb
     return {names[index]: clock for index, clock in clocks.items()}
 
 
-def _fit(found: _Comparison) -> tuple[int, float, int]:
+def _fit(found: ClockDifference) -> tuple[int, float, int]:
     """Offset in the middle of the window (ns), drift (ppm) and error (ns) of clock b against clock a."""
     difference, when = found.difference_ns.astype(np.float64), found.when_ns
     drift = 0.0

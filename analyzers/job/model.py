@@ -19,7 +19,9 @@ GROUPS = Schema(
     (
         Column("size", "int64", "ranks in the group"),
         Column("ranks", "str", "members, comma separated"),
-        Column("role", "str", "dp, tp, pp, ep, fsdp_shard, replicate, world, or ''"),
+        Column(
+            "role", "str", "dp, tp, pp, ep, fsdp_shard, replicate, world; 'group of N' where nothing shows it; or ''"
+        ),
         Column("name", "str", "process group name"),
     ),
 )

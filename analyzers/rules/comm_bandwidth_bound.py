@@ -37,7 +37,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         gradients = traffic.role in GRADIENT_ROLES
         hook = execution_of(measures.job).compression_hook
         fix = Fix(
-            setting="gradient compression" if gradients else "link of the " + (traffic.role or "model") + " groups",
+            setting="gradient compression" if gradients else _link_of(traffic.role),
             suggested=hook if gradients else "keep these groups inside NVLink; check the NCCL transport",
             patch=f"model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{hook})"
             if gradients
@@ -69,6 +69,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 def _volume(size_bytes: float) -> str:
     return f"{format_bytes(size_bytes)} of " if size_bytes else "the volume of "
+
+
+def _link_of(role: str) -> str:
+    return f"link of the {role}" if role.startswith("group of") else f"link of the {role or 'model'} groups"
 
 
 RULE = Rule("comm.bandwidth_bound", "Too much volume for the link", detect, bound="communication", reads_traffic=True)

@@ -65,7 +65,7 @@ def run_words(report: Report) -> str:
         run.name,
         ranks + (f" on {hosts} hosts" if hosts > 1 else ""),
         run.device_name or run.device.replace("unknown", ""),
-        " + ".join(run.framework) + (f" over {run.backend}" if run.backend else ""),
+        " over ".join(filter(None, (" + ".join(run.framework), run.backend))),
         f"{_count(steps.count, 'step')} of {time_words(steps.wall_us)}" if steps.count else "no steps",
     ]
     return clean(" · ".join(part for part in parts if part.strip()))
@@ -224,6 +224,8 @@ def clock_words(report: Report) -> str:
     if len(hosts) < 2:
         return ""
     errors = [h.error_us for h in hosts.values() if h.error_us is not None]
+    if len(errors) < 2:  # the reference alone
+        return f"clocks of {len(hosts)} hosts not aligned: nothing that was recorded connects them"
     within = f" to within {format_us(max(errors))}" if errors else ", error unknown"
     return clean(f"clocks of {len(hosts)} hosts aligned by {report.clock.method}{within}")
 

@@ -104,8 +104,8 @@ def groups_table(
         for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
             used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += 1
     described = {(tuple(sorted(g.ranks)), g.name): g.description for f in ranks for g in f.process_groups}
-    # Parameters are gathered and gradients scattered where something is trained; inference does the same for tensor
-    # parallelism.
+    # Parameters are gathered and gradients scattered where something is trained. Without a sign of training the same
+    # calls may serve any parallelism: then only the size of the group is known.
     trains = any(
         "Optimizer" in s or "FSDP" in s or "FullySharded" in s or "Backward" in s for f in ranks[:1] for s in f.strings
     )
@@ -132,5 +132,5 @@ def _role(key: GroupKey, description: str, used: Counter[str], world_size: int, 
     if used["all_to_all"] > used["all_reduce"]:
         return "ep"
     if not trains:
-        return "tp" if used else ""
+        return f"group of {len(key[0])}" if used else ""
     return "dp" if len(key[0]) == world_size else ""

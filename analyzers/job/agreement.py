@@ -1,0 +1,78 @@
+"""Can what was matched be one operation? Nobody leaves a collective before its last member has arrived.
+
+Whatever two clocks differ by, and however they drift, it is true of every operation that two ranks share. Where events
+were sampled or filtered, or a file is of another run, the k-th collectives of two files are not the same one, and it is
+not. Then nothing follows from them: no wait, no clock, no late rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.clock import ClockDifference, SharedOperations
+from ddprof.analyzers.job.matching import Matched
+from ddprof.model import HealthNote
+from ddprof.units import format_ranks
+
+RESOLUTION_NS = 1_000  # traces before PyTorch 2.1 hold whole microseconds
+DRIFT = 200e-6  # of two quartz clocks against one another: 100 ppm each is their usual limit
+IMPOSSIBLE_SHARE = 0.1  # of shared operations; one in ten may be torn by a clock that was set, or by a lost event
+PARTNERS = 8  # ranks that each rank is compared with; all, where there are fewer
+NOT_THE_SAME = (
+    "the k-th collectives of the files are not the same ones: events were left out, or a file is of another run"
+)
+
+
+def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
+    """Positions of ranks whose operations cannot be those of most ranks they are matched with."""
+    shared = SharedOperations(ranks, matched)
+    partners = range(len(ranks))[:: -(-len(ranks) // PARTNERS)]
+    found = []
+    for position in range(len(ranks)):
+        known = [c for p in partners if p != position and (c := shared.compare(p, position)) is not None]
+        if sum(map(_is_impossible, known)) * 2 > len(known):
+            found.append(position)
+    return found
+
+
+def _is_impossible(compared: ClockDifference) -> bool:
+    """Whether no offset and drift of the clocks lets every member have arrived before anybody left.
+
+    Of operations whose length both ranks know: a flight recorder may know no end.
+    """
+    known = (compared.most_ns > compared.difference_ns) & (compared.difference_ns > compared.least_ns)
+    if not known.any():
+        return False
+    offset = np.median(compared.difference_ns[known])
+    middle = (compared.when_ns.max() + compared.when_ns.min()) / 2
+    slack = RESOLUTION_NS + DRIFT * np.abs(compared.when_ns - middle)
+    broken = (compared.least_ns - offset > slack) | (offset - compared.most_ns > slack)
+    return bool(broken[known].mean() > IMPOSSIBLE_SHARE)
+
+
+def unmatched(matched: Matched) -> Matched:
+    """Every row on its own: an operation of which one member is known."""
+    of_row = matched.instance
+    return replace(
+        matched,
+        instance=np.arange(len(of_row)),
+        op=matched.op[of_row],
+        group=matched.group[of_row],
+        is_message=matched.is_message[of_row],
+        size_bytes=matched.size_bytes[of_row],
+    )
+
+
+def odd_ranks_note(ranks: Sequence[RankFacts]) -> HealthNote:
+    """What is said of ranks that disagree with the others, and are left out."""
+    named = format_ranks(tuple(r for f in ranks if (r := f.identity.rank) is not None))
+    return HealthNote(f"the collectives of {named} are not those of the other ranks", f"left out: {NOT_THE_SAME}")
+
+
+def not_matched_note() -> HealthNote:
+    """What is said where nothing was matched."""
+    return HealthNote(NOT_THE_SAME, "nothing is matched: no waits, no clock, and ranks are not compared", "error")

@@ -1,0 +1,27 @@
+"""What a process group is for is read off its name or its use; where neither shows it, it is a group of N."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.engine import Options, analyze
+from ddprof.report.phrases import run_words
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"), [("clean.ddp", {"dp"}), ("clean.fsdp", {"fsdp_shard"}), ("clean.tpdp", {"dp", "tp"})]
+)
+def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: set[str]) -> None:
+    assert set(labelled(name).job.groups["role"].tolist()) == roles
+
+
+def test_a_group_without_a_sign_of_its_role_is_a_group_of_its_size(shared_dir: Path) -> None:
+    folder = shared_dir / "wild/recordings/horovod_late_rank_24"
+    if not folder.is_dir():
+        pytest.skip("horovod_late_rank_24 is not among the real recordings")
+    (report,) = analyze([folder], Options(workers=1, cache=False))
+    assert report.run.framework == ()
+    assert "24 ranks · cuda · horovod ·" in run_words(report)

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -58,7 +59,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=float(measures.cause_us("allocator").mean()),
         changes=(Change("remove_host", target="allocator"),),
         confidence=0.9,
-        evidence=(*largest_span(measures, worst, "allocator"), *_retry_evidence(retried)),
+        evidence=(
+            *occurrences(measures, worst, "allocator"),
+            *largest_span(measures, worst, "allocator"),
+            *_retry_evidence(retried),
+        ),
         fixes=(FIX if present_in(measures.job).is_pytorch else PLAIN_FIX,),
     )
 

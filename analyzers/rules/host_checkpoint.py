@@ -19,6 +19,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
+from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
@@ -46,9 +47,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     savers = np.flatnonzero(spent > 0.25 * spent.max())
     alone = len(savers) <= len(spent) / 2
     numbers = measures.ranks(savers) if alone else ()
+    often = "".join(f" ({seen.text})" for seen in occurrences(measures, worst, "checkpoint"))
     yield Candidate(
         id=RULE.id,
-        summary=f"saving state stops {format_ranks(numbers)} for {format_us(float(spent.max()))} per traced step",
+        summary=f"saving state stops {format_ranks(numbers)} for {format_us(float(spent.max()))} per traced step"
+        + often,
         ranks=numbers,
         lost_us=float(measures.cause_us("checkpoint").mean()),
         changes=(Change("remove_host", target="checkpoint"),),

@@ -1,0 +1,28 @@
+"""A cost that not every step has is told per occurrence too."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from labelled_runs import Runs, fires
+
+from ddprof.analyzers.rules.evidence.occurrences import occurrences
+
+
+def test_a_save_in_one_step_of_three(labelled: Runs) -> None:
+    run = labelled("host.checkpoint")
+    told = fires(run, "host.checkpoint").summary
+    found = re.search(r"per traced step \(in 1 of 3 steps, ([\d.]+) (µs|ms|s) each time\)", told)
+    assert found is not None, told
+    each_us = float(found[1]) * {"µs": 1, "ms": 1e3, "s": 1e6}[found[2]]
+    assert each_us / 3 == pytest.approx(float(run.measures.host_spans_us["checkpoint"].max()), rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "cause"), [("host.allocator", "allocator"), ("input.starved", "dataloader")])
+def test_a_cost_of_every_step_is_told_per_step_alone(labelled: Runs, name: str, cause: str) -> None:
+    assert not occurrences(labelled(name).measures, 0, cause)
+
+
+def test_without_any_there_is_nothing_to_tell(labelled: Runs) -> None:
+    assert not occurrences(labelled("clean.ddp").measures, 0, "gc")

@@ -29,6 +29,8 @@ class Cause:
     texture: str = ""  # "hatch", "dots", "lines" or "cross"; "": plain
     # Idle time that host spans of several causes cover is of the lowest; None: no host span has this cause.
     host_precedence: int | None = None
+    # Findings of the whole job (their ids, or how these begin) that say why ranks which spend time on it are late.
+    explained_by: tuple[str, ...] = ()
 
     @property
     def color_name(self) -> str:
@@ -40,25 +42,34 @@ class Cause:
 # fmt: off
 _ROWS = (
     Cause("compute", "compute", "computing",
-          "C", "#1F6FEB", "#5B9DFF", "compute", is_idle=False),
+          "C", "#1F6FEB", "#5B9DFF", "compute", is_idle=False,
+          explained_by=("straggler.imbalance", "straggler.compute", "pipeline.", "compute.")),
     Cause("comm_transfer", "communication", "exposed communication: moving data",
-          "T", "#D9480F", "#FF8A4C", "communication", is_idle=False),
+          "T", "#D9480F", "#FF8A4C", "communication", is_idle=False,
+          explained_by=("comm.",)),
     Cause("comm_wait", "waiting for late ranks", "exposed communication: waiting for a rank that is late",
           "W", "#A61E4D", "#FF6B9A", "straggler", is_idle=False, texture="hatch"),
     Cause("memcpy", "host-device copies", "copying between host and device",
-          "M", "#D073B0", "#E9A0D2", "input", is_idle=False, texture="lines"),
+          "M", "#D073B0", "#E9A0D2", "input", is_idle=False, texture="lines",
+          explained_by=("input.pageable_copy",)),
     Cause("dataloader", "data loader", "waiting for the next batch",
-          "D", "#6B4E00", "#D6A825", "input", texture="dots", host_precedence=4),
+          "D", "#6B4E00", "#D6A825", "input", texture="dots", host_precedence=4,
+          explained_by=("input.",)),
     Cause("host_launch", "host too slow (CPU)", "idle: the host issues work too slowly",
-          "H", "#1F2430", "#B8C0D0", "host", texture="cross"),
+          "H", "#1F2430", "#B8C0D0", "host", texture="cross",
+          explained_by=("host.launch_bound", "host.stalled")),
     Cause("host_sync", "host-device sync", "idle: host and device wait for one another",
-          "S", "#5B6472", "#8E99AB", "host", host_precedence=5),
+          "S", "#5B6472", "#8E99AB", "host", host_precedence=5,
+          explained_by=("host.sync", "host.stalled")),
     Cause("allocator", "allocator", "idle: allocating device memory",
-          "A", "#7A3EB1", "#B98CE8", "host", host_precedence=2),
+          "A", "#7A3EB1", "#B98CE8", "host", host_precedence=2,
+          explained_by=("host.allocator",)),
     Cause("gc", "garbage collection", "idle: Python garbage collection",
-          "G", "#007A5A", "#35C79A", "host", host_precedence=1),
+          "G", "#007A5A", "#35C79A", "host", host_precedence=1,
+          explained_by=("host.gc",)),
     Cause("checkpoint", "checkpoint/logging", "idle: checkpoint, logging, evaluation",
-          "K", "#00788A", "#3FC3D6", "host", host_precedence=3),
+          "K", "#00788A", "#3FC3D6", "host", host_precedence=3,
+          explained_by=("host.checkpoint",)),
     Cause("pipeline_bubble", "pipeline bubble", "idle: another pipeline stage",
           "B", "#8A6D3B", "#CBB083", "pipeline"),
     Cause("other", "other idle", "idle: other known work",

@@ -27,18 +27,6 @@ from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
 
 NEARLY_ALL = 0.8  # of the waiting, charged to one rank: it is named even where the steps are too few to test
-# Findings of the whole job that say why ranks are late, by what the late rank spent the time on (prefixes of ids).
-_EXPLAINS = {
-    "compute": ("straggler.imbalance", "straggler.compute", "pipeline.", "compute."),
-    "comm_transfer": ("comm.",),
-    "memcpy": ("input.pageable_copy",),
-    "dataloader": ("input.",),
-    "host_launch": ("host.launch_bound", "host.stalled"),
-    "host_sync": ("host.sync", "host.stalled"),
-    "allocator": ("host.allocator",),
-    "gc": ("host.gc",),
-    "checkpoint": ("host.checkpoint",),
-}
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -77,7 +65,7 @@ def _explained(measures: Measures, blame: Table, found: Sequence[Candidate]) -> 
     explained = np.zeros(len(blame), bool)
     for candidate in found:
         named = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
-        covered = [CAUSE_CODE[cause] for cause, ids in _EXPLAINS.items() if candidate.id.startswith(ids)]
+        covered = [CAUSE_CODE[cause] for cause, row in CAUSES.items() if candidate.id.startswith(row.explained_by)]
         explained |= np.isin(blame["culprit"], named) if named else np.isin(blame["cause"], covered)
     return explained
 

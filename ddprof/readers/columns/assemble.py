@@ -64,6 +64,7 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
     )
     tables = {"events": events, "tracks": tracks, **_sparse(columns, order, base_time_ns)}
     columns.defects["durations beyond a day (overflow)"] += clipped
+    columns.defects["collectives whose group has no usable name"] += columns.arguments.groups.unnamed
     return Assembled(tuple(strings), tables, _defect_notes(columns, label))
 
 
@@ -171,7 +172,7 @@ def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
         "events without a usable timestamp": "left out",
         "events more than 30 days from most others": "left out: they cannot be of the same recording",
         "rows of the wrong type": "left out",
-        "events that state no rank, step or length": "left out",
+        "collectives whose group has no usable name": "their group is told by its ranks, where they are stated",
         "begin/end events, which Kineto does not write": "left out",
     }
     notes = [HealthNote(f"{label}: {n} {what}", effect[what]) for what, n in columns.defects.items() if n]

@@ -22,11 +22,13 @@ class Groups:
 
     def __init__(self) -> None:
         self.groups: list[ProcessGroup] = []
+        self.unnamed = 0  # collectives whose group has a name that is no text
         self._by_name: dict[tuple[str, str], int] = {}
         self._by_args: dict[tuple[Any, ...], int] = {}
 
     def number(self, args: Args) -> int:
         """The index of the group a collective ran in; NO_GROUP where its arguments do not name one."""
+        self.unnamed += args.group_name is not None and as_text(args.group_name) is None
         listed = args.group_ranks
         stated = as_text(listed) if not isinstance(listed, list) else tuple(map(as_text, listed))
         numbers = (args.rank_start, args.rank_stride, args.group_size)

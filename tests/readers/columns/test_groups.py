@@ -8,6 +8,7 @@ from typing import Any
 import kineto_text as kt
 import pytest
 from kineto_traces import trace_of
+from malformed import issues
 
 from ddprof.readers.columns.numbers import LARGEST_RANK
 
@@ -62,3 +63,9 @@ def test_arguments_of_any_type_leave_a_group_whose_ranks_can_be(tmp_path: Path, 
     assert len(trace.collectives) == 1
     assert all(rank <= LARGEST_RANK for group in trace.process_groups for rank in group.ranks)
     assert all(isinstance(group.name, str) and (group.size or 1) <= LARGEST_RANK for group in trace.process_groups)
+
+
+@pytest.mark.parametrize("name", [["a"], {}, True])
+def test_a_group_whose_name_is_no_text_is_said(tmp_path: Path, name: Any) -> None:
+    event = kt.kernel("nccl", 0, 10, **{"Collective name": "allreduce", "Process Group Name": name})
+    assert "1 collectives whose group has no usable name" in issues(trace_of(tmp_path / "t.json", [event]))

@@ -26,9 +26,20 @@ def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> 
     leave it out. Notes say all.
     """
     result = list(identities)
-    notes = _settle_duplicates(result, paths)
+    notes = _swapped_notes(result, paths)
+    notes += _settle_duplicates(result, paths)
     notes += _fill_missing(result, paths)
     return result, notes
+
+
+def _swapped_notes(result: Sequence[Identity], paths: Sequence[str]) -> list[HealthNote]:
+    """Where names and contents state the same ranks, each once, but in another order: somebody renamed the files."""
+    named, held = [rank_in_name(path) for path in paths], [identity.rank for identity in result]
+    odd = [at for at, rank in enumerate(named) if rank != held[at]]
+    if not odd or None in named or len(set(named)) < len(named) or Counter(named) != Counter(held):
+        return []
+    issue = f"{len(odd)} files are named for other ranks than they state: {file_name(paths[odd[0]])} is of rank"
+    return [HealthNote(f"{issue} {held[odd[0]]}", "ranks are those that the files state")]
 
 
 def _settle_duplicates(result: list[Identity], paths: Sequence[str]) -> list[HealthNote]:

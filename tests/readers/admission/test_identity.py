@@ -74,3 +74,11 @@ def test_a_duplicate_without_evidence_is_left_out() -> None:
     resolved, notes = resolve_identities([same, same], ["x", "y"])
     assert [(i.rank, i.source) for i in resolved] == [(0, "distributedInfo"), (None, "duplicate")]
     assert "another window" in notes[0].effect and "left out" in notes[0].effect
+
+
+def test_files_that_were_renamed_among_each_other_are_said() -> None:
+    stated = [Identity(1, "distributedInfo", 2), Identity(0, "distributedInfo", 2)]
+    result, (note,) = resolve_identities(stated, ["rank0.json", "rank1.json"])
+    assert result == stated
+    assert note.issue == "2 files are named for other ranks than they state: rank0.json is of rank 1"
+    assert resolve_identities(stated, ["a/rank0.json", "b/rank0.json"])[1] == []  # ranks of each host in the names

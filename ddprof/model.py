@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddprof.flight_recorder import Recorded
-from ddprof.plain_text import clean
+from ddprof.outside.plain_text import clean
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Column, Schema, Table
 

@@ -23,8 +23,7 @@ MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"} | {
     "flight_recorder",
-    "plain_text",
-    "regular_files",
+    "outside",
 }
 VOCABULARY = BASIS | {"findings"}
 FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING = (
@@ -36,23 +35,22 @@ PURE_REPORT = "report.model"
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
     "sidecar": set(),
-    "plain_text": set(),
-    "regular_files": set(),
+    "outside": set(),
     "flight_recorder": {"sidecar"},
-    "model": {"tables", "sidecar", "plain_text", "flight_recorder"},
+    "model": {"tables", "sidecar", "outside", "flight_recorder"},
     "tables": set(),
     "averages": set(),
     "causes": set(),
     "intervals": set(),
     "units": set(),
-    "errors": {"plain_text"},
+    "errors": {"outside"},
     "findings": set(),
     "_version": set(),
     "hardware": {"errors"},
-    RUN_FOLDER: {"_version", "regular_files"},
-    "capture": {"errors", "_version", "regular_files", RUN_FOLDER},  # in the training process: never the launcher
-    LAUNCHER: {"errors", "_version", "regular_files", RUN_FOLDER, "capture.guard"},
-    "readers": {"model", "sidecar", "tables", "units", "errors", "plain_text", "regular_files"} | {"flight_recorder"},
+    RUN_FOLDER: {"_version", "outside"},
+    "capture": {"errors", "_version", "outside", RUN_FOLDER},  # in the training process: never the launcher
+    LAUNCHER: {"errors", "_version", "outside", RUN_FOLDER, "capture.guard"},
+    "readers": {"model", "sidecar", "tables", "units", "errors", "outside"} | {"flight_recorder"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},

@@ -9,7 +9,6 @@ from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import complete_steps
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import device_ops
-from ddprof.analyzers.facts.device_time import in_device_time
 from ddprof.analyzers.facts.early import describe_early, early_comms
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
 from ddprof.analyzers.facts.host import host_spans, phases, stream_waits
@@ -27,9 +26,10 @@ from ddprof.analyzers.facts.model import (
     Work,
 )
 from ddprof.analyzers.facts.names import is_wait_event
-from ddprof.analyzers.facts.once import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stalls import host_stalls
-from ddprof.analyzers.facts.steps import find_steps, step_marks
+from ddprof.analyzers.facts.stepping.device_time import in_device_time
+from ddprof.analyzers.facts.stepping.once import book_start_up, once_spans, start_up
+from ddprof.analyzers.facts.stepping.steps import find_steps, step_marks
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace

@@ -23,7 +23,7 @@ import msgspec
 from ddprof._version import __version__
 from ddprof.analyzers.facts.model import TABLES, RankFacts
 from ddprof.model import Device, HealthNote, Identity, ProcessGroup
-from ddprof.regular_files import open_regular
+from ddprof.outside.regular_files import open_regular
 from ddprof.sidecar import Sidecar
 from ddprof.tables import from_parquet, to_parquet
 

@@ -10,15 +10,21 @@ import numpy as np
 from ddprof.analyzers.facts.gaps import unexplained
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import hides_waits
-from ddprof.analyzers.job.agreement import NOT_THE_SAME, disagreeing, not_matched_note, odd_ranks_note, unmatched
 from ddprof.analyzers.job.clock import align
-from ddprof.analyzers.job.comparable import Comparable, comparable
+from ddprof.analyzers.job.compared.agreement import (
+    NOT_THE_SAME,
+    disagreeing,
+    not_matched_note,
+    odd_ranks_note,
+    unmatched,
+)
+from ddprof.analyzers.job.compared.comparable import Comparable, comparable
+from ddprof.analyzers.job.compared.steady_steps import left_out_note, steady_steps
 from ddprof.analyzers.job.ledger import build_ledger
 from ddprof.analyzers.job.matching import Matched, match
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.oversubscription import oversubscription_note
 from ddprof.analyzers.job.pipeline import bubble_allowance, find_pipeline
-from ddprof.analyzers.job.steady_steps import left_out_note, steady_steps
 from ddprof.analyzers.job.traffic.groups import GroupKey, comm_group_ids, groups_table
 from ddprof.analyzers.job.waiting.blame import charge
 from ddprof.analyzers.job.waiting.waits import split_waits

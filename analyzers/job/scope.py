@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddprof import intervals
-from ddprof.analyzers.facts.once import start_up
+from ddprof.analyzers.facts.stepping.once import start_up
 from ddprof.analyzers.facts.work import lost_device
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.units import format_us

@@ -11,7 +11,7 @@ import click
 
 from ddprof.cli.progress import progress_bar
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
-from ddprof.plain_text import clean, clean_lines
+from ddprof.outside.plain_text import clean, clean_lines
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report

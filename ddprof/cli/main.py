@@ -17,7 +17,7 @@ from ddprof._version import __version__
 from ddprof.cli.dev import DEVELOPERS
 from ddprof.cli.lazy_group import LazyGroup
 from ddprof.errors import DdprofError
-from ddprof.plain_text import clean
+from ddprof.outside.plain_text import clean
 
 # name -> (module, one line of help). The module holds the click command as `command`.
 COMMANDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ddprof.model import HealthNote
-from ddprof.plain_text import encodable
+from ddprof.outside.plain_text import encodable
 
 
 @dataclass(frozen=True)

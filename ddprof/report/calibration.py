@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.errors import UsageError
-from ddprof.regular_files import read_bounded
+from ddprof.outside.regular_files import read_bounded
 from ddprof.report.model import Calibration, Report
 
 FILE = "calibration.jsonl"

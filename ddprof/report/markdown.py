@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ddprof.causes import CAUSES
 from ddprof.findings import Finding
-from ddprof.plain_text import clean_lines
+from ddprof.outside.plain_text import clean_lines
 from ddprof.report import phrases
 from ddprof.report.bar import shares
 from ddprof.report.model import Report

@@ -7,7 +7,7 @@ import statistics
 
 from ddprof.causes import CAUSES
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Evidence, Finding, Fix
-from ddprof.plain_text import clean as clean
+from ddprof.outside.plain_text import clean as clean
 from ddprof.report.model import Calibration, Report
 from ddprof.units import format_ranks, format_share, format_us
 

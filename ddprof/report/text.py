@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ddprof.causes import CAUSES
 from ddprof.findings import Finding
-from ddprof.plain_text import clean
+from ddprof.outside.plain_text import clean
 from ddprof.report import phrases
 from ddprof.report.bar import cells, shares
 from ddprof.report.model import Report

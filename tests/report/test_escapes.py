@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from ddprof.findings import Evidence, Finding, Fix
-from ddprof.plain_text import clean
+from ddprof.outside.plain_text import clean
 from ddprof.report.comparison import text as comparison_text
 from ddprof.report.comparison.compare import compare
 from ddprof.report.comparison.html import render_html

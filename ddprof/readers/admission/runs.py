@@ -9,7 +9,7 @@ import os
 import re
 
 from ddprof.model import HealthNote
-from ddprof.plain_text import encodable
+from ddprof.outside.plain_text import encodable
 from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
 from ddprof.readers.formats import FORMATS
 from ddprof.readers.source import Source

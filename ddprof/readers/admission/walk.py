@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
+from ddprof.outside.regular_files import kind_words
 from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.source import Source
-from ddprof.regular_files import kind_words
 
 # Written by capture while it runs, or by people: no traces, and not worth a note each.
 SKIPPED_SUFFIXES = (".tmp", ".ring", ".bin", ".py", ".md", ".txt", ".log", ".html", ".csv", ".yaml", ".yml", ".sh")

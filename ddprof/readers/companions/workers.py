@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from ddprof.model import HealthNote, Kind
+from ddprof.outside.regular_files import open_regular
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.files.opening import one_line
-from ddprof.regular_files import open_regular
 from ddprof.sidecar import Fetch, Sidecar, TimedFetches
 from ddprof.tables import Array
 

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from typing import IO
 
-from ddprof.regular_files import open_regular
+from ddprof.outside.regular_files import open_regular
 
 # What damage raises in an archive; RuntimeError: a member with a password, packed in a way unknown to zipfile, or
 # headers of headers; the others: numbers in headers that are none, or not believable.

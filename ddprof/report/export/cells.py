@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddprof.plain_text import clean
+from ddprof.outside.plain_text import clean
 
 # A spreadsheet runs a cell that begins with one of these, also in the full width of East Asian scripts.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ddprof.errors import NoUsableInput
-from ddprof.regular_files import open_regular, read_bounded
+from ddprof.outside.regular_files import open_regular, read_bounded
 from ddprof.report.json.contract import from_document
 from ddprof.report.model import Report
 

@@ -10,7 +10,7 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.completeness import complete_steps
-from ddprof.analyzers.facts.steps import find_steps
+from ddprof.analyzers.facts.stepping.steps import find_steps
 from ddprof.model import DEVICE_KINDS, Kind, RankTrace
 from ddprof.readers import discover, read
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ddprof.analyzers.facts.device_time import in_device_time
 from ddprof.analyzers.facts.model import DEVICE_OPS, Work
-from ddprof.analyzers.facts.steps import host_steps
+from ddprof.analyzers.facts.stepping.device_time import in_device_time
+from ddprof.analyzers.facts.stepping.steps import host_steps
 from ddprof.tables import NULL, Table
 
 MS = 1_000_000

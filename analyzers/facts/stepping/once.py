@@ -113,7 +113,7 @@ def start_up(once: Table, steps: Table) -> Intervals:
     """When a rank of which one step was recorded was starting up: nothing in such a recording is known to recur.
 
     Of the allocations those count that take longer than all shorter ones together: what is allocated step by step is
-    not. Nothing where there are several steps: those are compared (job/steady_steps.py).
+    not. Nothing where there are several steps: those are compared (job/compared/steady_steps.py).
     """
     if len(steps) != 1:
         return intervals.EMPTY

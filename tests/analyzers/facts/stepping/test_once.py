@@ -11,7 +11,7 @@ from labelled_runs import Labelled, Runs
 from retold import Events
 
 from ddprof import intervals
-from ddprof.analyzers.facts.once import start_up
+from ddprof.analyzers.facts.stepping.once import start_up
 
 
 def one_step(ranks: Sequence[Events]) -> None:

@@ -11,7 +11,7 @@ from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.comparable import NO_COMMON_STEP, NOTHING_WHOLE, Comparable, comparable
+from ddprof.analyzers.job.compared.comparable import NO_COMMON_STEP, NOTHING_WHOLE, Comparable, comparable
 from ddprof.analyzers.job.measures import measure
 
 

@@ -12,8 +12,8 @@ from labelled_runs import Runs
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.engine import LoadedRun, Options, analyze
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.agreement import NOT_THE_SAME, disagreeing
 from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.compared.agreement import NOT_THE_SAME, disagreeing
 from ddprof.analyzers.job.matching import match
 from ddprof.analyzers.job.traffic.groups import comm_group_ids
 from ddprof.tables import NULL

@@ -12,7 +12,7 @@ import numpy as np
 from ddprof.analyzers.facts.device import launch_rows
 from ddprof.analyzers.facts.model import STEPS
 from ddprof.analyzers.facts.names import is_dataloader, matches
-from ddprof.analyzers.facts.repetition import repeated_steps
+from ddprof.analyzers.facts.stepping.repetition import repeated_steps
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import Array, Table
 

@@ -12,7 +12,7 @@ from corpus import SCENARIOS
 from labelled_runs import Labelled, Runs
 from retold import Events
 
-from ddprof.analyzers.facts.steps import find_steps
+from ddprof.analyzers.facts.stepping.steps import find_steps
 from ddprof.readers import Source, read
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.pp", "host.gc", "input.starved", "comm.slow_link")

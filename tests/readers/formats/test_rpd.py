@@ -1,13 +1,19 @@
-"""rocprof databases."""
+"""rocprof databases, and cells of any type and size in them and in those of Nsight: rows are left out, and said."""
 
 from __future__ import annotations
 
+import sqlite3
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from shared_formats import FORMATS, names, traces
 
+from ddprof.errors import DdprofError
 from ddprof.model import DEVICE_KINDS, Kind
+from ddprof.readers import discover, read
 from ddprof.tables import NULL
 
 
@@ -22,3 +28,101 @@ def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
     device = np.isin(database.events["kind"], DEVICE_KINDS)
     assert (database.events["correlation"][device] != NULL).all()
     assert database.copies["size_bytes"].max() == 2_000_000_000
+
+
+PID = 111 << 24
+RPD = {
+    "rocpd_string": (
+        "id string",
+        [(1, "gemm"), (2, "hipLaunch"), (3, "KernelExecution"), (4, "CopyHostToDevice")],
+    ),
+    "rocpd_op": (
+        "id gpuId queueId start end description_id opType_id",
+        [(n, 0, 1, 1000 * n, 1000 * n + 400, 1, 3 + n % 2) for n in range(1, 7)],
+    ),
+    "rocpd_api": ("id pid tid start end apiName_id", [(n, 9, 9, 1000 * n - 50, 1000 * n, 2) for n in range(1, 7)]),
+    "rocpd_api_ops": ("api_id op_id", [(n, n) for n in range(1, 7)]),
+    "rocpd_copyapi": ("api_ptr_id size", [(n, 64) for n in range(1, 7)]),
+}
+NSYS = {
+    "StringIds": ("id value", [(1, "gemm"), (2, "cudaLaunchKernel_v7000"), (3, "main")]),
+    "CUPTI_ACTIVITY_KIND_KERNEL": (
+        "start end deviceId streamId correlationId demangledName shortName globalPid",
+        [(1000 * n, 1000 * n + 400, 0, 7, n, 1, 1, PID) for n in range(1, 7)],
+    ),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": (
+        "start end deviceId streamId correlationId bytes copyKind srcKind dstKind globalPid",
+        [(1000 * n + 500, 1000 * n + 600, 0, 7, n, 64, 1, 1, 2, PID) for n in range(1, 7)],
+    ),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": (
+        "start end globalTid correlationId nameId",
+        [(1000 * n - 50, 1000 * n, PID + 5, n, 2) for n in range(1, 7)],
+    ),
+    "NVTX_EVENTS": (
+        "start end globalTid text textId eventType",
+        [
+            (1000 * n - 90, 1000 * n + 90, PID + 5, f"aten::mm, op_id = {n}, sizes = [[2, 2]]", None, 59)
+            for n in range(6)
+        ],
+    ),
+    "ThreadNames": ("globalTid nameId", [(PID + 5, 3)]),
+    "TARGET_INFO_GPU": ("id name totalMemory computeMajor computeMinor smCount", [(0, "A100", 1 << 36, 8, 0, 108)]),
+    "TARGET_INFO_SESSION_START_TIME": ("utcEpochNs systemClockNs", [(10**18, 0)]),
+}
+ODD = (None, "x", b"\xff", -1, 2**63 - 1, -(2**63), float("inf"))
+
+
+def write(path: Path, tables: dict[str, Any], cell: tuple[str, int] | None, odd: Any) -> None:
+    """A database of these tables, with one odd cell in the second row of a column."""
+    path.unlink(missing_ok=True)
+    with sqlite3.connect(path) as connection:
+        for table, (columns, rows) in tables.items():
+            names = columns.split()
+            quoted = ", ".join(f'"{name}"' for name in names)
+            connection.execute(f"CREATE TABLE {table} ({quoted})")
+            changed = [list(row) for row in rows]
+            if cell is not None and cell[0] == table:
+                changed[min(1, len(changed) - 1)][cell[1]] = odd
+            connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", changed)
+    connection.close()
+
+
+def events(path: Path) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        traces = [read(source) for source in discover([path]).sources]
+    for trace in traces:
+        assert (trace.events["dur_ns"] >= 0).all()
+    return sum(len(trace.events) for trace in traces)
+
+
+@pytest.mark.parametrize(("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS)])
+def test_an_odd_cell_costs_no_more_than_its_row(tmp_path: Path, name: str, tables: dict[str, Any]) -> None:
+    path = tmp_path / name
+    write(path, tables, None, None)
+    before = events(path)
+    assert before > 10
+    for table, (columns, _) in tables.items():
+        for at in range(len(columns.split())):
+            for odd in ODD:
+                write(path, tables, (table, at), odd)
+                assert events(path) >= before - 1, (table, columns.split()[at], odd)
+
+
+@pytest.mark.parametrize(("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS)])
+def test_missing_tables_and_columns_are_absent_facts_or_one_line(
+    tmp_path: Path, name: str, tables: dict[str, Any]
+) -> None:
+    path = tmp_path / name
+    less = [{other: given for other, given in tables.items() if other != table} for table in tables]
+    for table, (columns, rows) in tables.items():
+        names = columns.split()
+        for at in range(len(names)):
+            kept = " ".join(n for n in names if n != names[at])
+            less.append({**tables, table: (kept, [(*row[:at], *row[at + 1 :]) for row in rows])})
+    for given in less:
+        write(path, given, None, None)
+        try:
+            events(path)
+        except DdprofError as error:
+            assert "\n" not in str(error) and name in str(error)

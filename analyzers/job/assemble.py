@@ -68,10 +68,11 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         pipeline=pipeline,
         health=(
             *met.notes,
+            *_of_left_out(ordered, ranks),
             *notes,
             *matched.notes,
             *left_out_note(left_out, step_ns),
-            *_health(ranks, missing, world_size),
+            *_health(ranks, tuple(rank for rank in missing if rank not in set(named)), world_size),
             *oversubscription_note(ranks),
         ),
         step_ns=step_ns,
@@ -108,6 +109,17 @@ def _met(compared: Comparable) -> _Met:
     # What left a mark on the collectives left its mark on all else: an idle device may be one whose events are missing.
     blank = tuple(replace(f, gaps=unexplained(f.gaps)) for f in ranks)
     return _Met(blank, unmatched(matched), group_ids, keys, (*notes, not_matched_note()), NOT_THE_SAME)
+
+
+def _of_left_out(all_ranks: Sequence[RankFacts], kept: Sequence[RankFacts]) -> list[HealthNote]:
+    """What the readers noted of ranks that are not compared: mostly why they are not."""
+    files = {facts.path for facts in kept}
+    left_out = [facts for facts in all_ranks if facts.path not in files]
+    return [
+        note if note.rank is not None else replace(note, rank=facts.identity.rank)
+        for facts in left_out
+        for note in facts.health
+    ]
 
 
 def _per_step(ranks: Sequence[RankFacts]) -> list[int]:

@@ -15,7 +15,7 @@ _LONGEST_KEY = 200  # bytes
 _KEY = rb'\s*"(?P<%s>[^"\\]{0,' + str(_LONGEST_KEY).encode() + rb'})"\s*:'
 _AFTER = re.compile(rb"\]\s*(?:," + _KEY % b"key" + rb"|\}\s*\{" + _KEY % b"other" + rb"|(?P<last>(?:\}\s*)?\Z))")
 _UNCLEAR = re.compile(rb'\]\s*(?:,\s*(?:"[^"\\]*"?\s*)?|\}\s*(?:\{\s*(?:"[^"\\]*"?\s*)?)?)?\Z')
-_BRACKET = re.compile(rb"\s*,?\s*\]")
+_SOLID = re.compile(rb"\S")
 
 
 def is_list_end(text: bytes, bracket: int, is_last: bool) -> bool | None:
@@ -61,6 +61,8 @@ def end_of_text(text: bytes, last_event: int, last_object: int, begin: int) -> i
 
 
 def _first(text: bytes, begin: int) -> int | None:
-    """The offset of a closing bracket that only white space separates from `begin`."""
-    found = _BRACKET.match(text, begin)
-    return found.end() - 1 if found is not None else None
+    """The offset of a closing bracket that only white space, and one comma, separate from `begin`."""
+    found = _SOLID.search(text, begin)
+    if found is not None and found[0] == b",":
+        found = _SOLID.search(text, found.end())
+    return found.start() if found is not None and found[0] == b"]" else None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from labelled_runs import Runs
 
 from ddprof.analyzers.job.assemble import job_facts
+from ddprof.model import HealthNote
 
 
 def test_ranks_in_any_order_give_the_same_job(labelled: Runs) -> None:
@@ -13,3 +16,13 @@ def test_ranks_in_any_order_give_the_same_job(labelled: Runs) -> None:
     assert turned.rank_ids == job.rank_ids
     assert turned.step_ns == job.step_ns
     assert turned.ledger["dur_ns"].tolist() == job.ledger["dur_ns"].tolist()
+
+
+def test_a_rank_that_is_left_out_keeps_what_its_reader_noted(labelled: Runs) -> None:
+    job = labelled("clean.ddp").job
+    note = HealthNote("rank1.json: the file ends early", "later events are missing")
+    cut = replace(job.ranks[1], counts={**job.ranks[1].counts, "whole": 0}, health=(note,))
+    found = job_facts([job.ranks[0], cut, *job.ranks[2:]])
+    assert found.rank_ids == tuple(r for r in job.rank_ids if r != job.rank_ids[1])
+    assert [n.rank for n in found.health if n.issue == note.issue] == [job.rank_ids[1]]
+    assert not [n.issue for n in found.health if "not traced" in n.issue]  # its file was read

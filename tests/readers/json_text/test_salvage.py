@@ -152,7 +152,8 @@ SPAN = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},'
 )
 def test_time_is_linear_in_text_that_is_no_events(tmp_path: Path, piece: bytes) -> None:
     odd = piece * (BOMB_BYTES // len(piece))
-    for text in (b'{"traceEvents": [' + SPAN + odd + SPAN + b"]}", b"{" + odd, b'{"traceEvents": [], ' + odd):
+    texts = (b'{"traceEvents": [' + SPAN + odd + SPAN + b"]}", b"{" + odd, b'{"traceEvents": [], ' + odd)
+    for text in (*texts, b"[" + SPAN + odd, b"[" + SPAN[:-1] + odd):
         begin = time.process_time()
         with suppress(NoUsableInput):
             read_text(tmp_path / "t.json", text)

@@ -2,16 +2,20 @@
 #
 #   make demo      two short training jobs (healthy, and with one late data loader) and the verdict on each
 #   make test      formatting, types, then all tests (fast ones first), those on DeepSpeed, Lightning, ... included
+#   make fuzz      10,000 damaged inputs through the command line; what fails is left in fuzz-found/
 #   make setup     the environment in .venv alone
 #   make clean     remove everything that was made
 #
 # PYTHON       interpreter to build .venv with (default python3)
 # TORCH        torch requirement (default torch==2.13.0; the tool itself works with any torch >= 2.4)
+# N, SEED      how many cases `make fuzz` runs, and the number of the first (default: a new one, which it prints)
 # TORCH_INDEX  index to take torch from, e.g. https://download.pytorch.org/whl/cpu for the small CPU-only build
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
+N ?= 10000
+SEED ?=
 EXTRAS ?= dev,dashboard,fast,nvtx
 
 VENV := .venv
@@ -27,7 +31,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Two training processes on a small machine: one thread each, or they fight over the cores and the healthy run is not.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test setup lint types clean
+.PHONY: demo test fuzz setup lint types clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -65,5 +69,9 @@ test: lint types $(FRAMEWORKS)
 	@.ci/browser
 	python -m pytest -m "not slow"
 
+# Half of the cases are read by the native scanner, half by msgspec.
+fuzz: $(READY)
+	PYTHONPATH=tests/fuzz python -m fuzzing --count $(N) $(if $(SEED),--seed $(SEED)) --keep fuzz-found
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis ddprof-runs
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis ddprof-runs fuzz-found

@@ -1,0 +1,8 @@
+"""Makes the harness of this folder importable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # `fuzzing` is a helper of this folder, not installed

@@ -1,0 +1,147 @@
+"""`python -m fuzzing`: run cases, group what fails by its place, keep the smallest input of each group."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fuzzing.cases import Case, drawn, kept
+from fuzzing.judge import MOST_CPU_S, Bounds, Failure
+from fuzzing.minimise import minimised
+from fuzzing.pool import Pool
+from fuzzing.tree import Tree, plant
+from fuzzing.worker import Worker
+
+KEPT_BOUNDS = Bounds(cpu_s=5.0, peak_bytes=500 << 20)
+_SECONDS_EACH = 20.0  # to make the input of a group smaller
+
+
+@dataclass
+class Group:
+    """Failures of one kind at one place."""
+
+    kind: str
+    place: str
+    cases: list[tuple[Case, str]] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """Kind and place, as a line and as the name of a folder."""
+        return f"{self.kind} {self.place}".strip()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns 1 where a case failed."""
+    options = _options(arguments)
+    if options.kept:
+        return _report(run(kept(), options.processes, KEPT_BOUNDS), len(kept()), options)
+    start = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big") * 1_000
+    cases = [Case.named(name) for name in options.case] or list(drawn(options.count, start, options.everywhere))
+    if not options.case:
+        print(f"SEED={start} N={options.count}: {cases[0].name} ... {cases[-1].name}", file=sys.stderr)
+    return _report(run(cases, options.processes, Bounds(options.seconds)), len(cases), options)
+
+
+def _report(groups: Sequence[Group], count: int, options: argparse.Namespace) -> int:
+    """Print what failed, write and keep it where that is asked for; 1 where anything did."""
+    for group in groups:
+        print(f"{len(group.cases):5}  {group.title}\n       {group.cases[0][0].name}: {group.cases[0][1]}")
+    print(f"{sum(len(g.cases) for g in groups)} failures in {len(groups)} groups, of {count} cases")
+    if options.json:
+        options.json.write_text(json.dumps([_plain(group) for group in groups], indent=1))
+    if options.keep and groups:
+        keep(groups, options.keep)
+    return 1 if groups else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m fuzzing", description="Damaged inputs through the command line.")
+    parser.add_argument("--count", type=int, default=1_000, help="how many cases")
+    parser.add_argument("--seed", type=int, help="number of the first case (default: a new one)")
+    parser.add_argument("--kept", action="store_true", help="the inputs that failed before, instead of new cases")
+    parser.add_argument("--everywhere", action="store_true", help="only seeds that every checkout has")
+    parser.add_argument("--seconds", type=float, default=MOST_CPU_S, help="CPU time that a case may take")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--case", action="append", default=[], help="one case by its name; repeatable")
+    parser.add_argument("--json", type=Path, help="write the groups to this file")
+    parser.add_argument("--keep", type=Path, help="write the smallest input of each group below this folder")
+    return parser.parse_args(arguments)
+
+
+def run(cases: Iterable[Case], processes: int, bounds: Bounds) -> list[Group]:
+    """Groups of failures, the largest first."""
+    found: dict[tuple[str, str], Group] = {}
+    total, done, since = len(list(cases)), 0, time.monotonic()
+    pool = Pool(processes, bounds)
+    try:
+        for case, failures in pool.run(cases):
+            done += 1
+            for failure in failures:
+                group = found.setdefault(failure.group, Group(*failure.group))
+                group.cases.append((case, failure.text))
+            if done % 250 == 0:
+                print(f"{done}/{total} in {time.monotonic() - since:.0f} s, {len(found)} groups", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(f"stopped after {done} of {total} cases", file=sys.stderr)
+    finally:
+        pool.close()
+    for group in found.values():
+        group.cases.sort(key=lambda item: (_size(item[0].tree), item[0].name))
+    return sorted(found.values(), key=lambda group: (-len(group.cases), group.title))
+
+
+def _plain(group: Group) -> dict[str, object]:
+    cases = [{"name": case.name, "text": text} for case, text in group.cases]
+    return {"kind": group.kind, "place": group.place, "count": len(cases), "cases": cases}
+
+
+def _size(tree: Tree) -> int:
+    return sum(len(entry) if isinstance(entry, bytes) else 100 for entry in tree.values())
+
+
+def keep(groups: Sequence[Group], folder: Path) -> None:
+    """Write the smallest input of each group that can be found in some seconds, with what it was."""
+    base = Path(tempfile.mkdtemp(prefix="ddprof-fuzz-"))
+    base.chmod(0o755)
+    worker = Worker(base)
+    worker.warm_up()
+    for group in groups:
+        case, text = group.cases[0]
+        tree = case.tree if group.kind in ("hang", "died", "slow") or case.of_cache else _smallest(worker, case, group)
+        target = folder / "".join(c if c.isalnum() else "_" for c in group.title)
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        plant(tree, target)
+        words = f"{group.title}\n{text}\ncase {case.name}\nddprof {' '.join(case.command)}, target {case.target}\n"
+        (target / "what.txt").write_text(words)
+        print(f"kept {target}", file=sys.stderr)
+    shutil.rmtree(base, ignore_errors=True)
+
+
+def _smallest(worker: Worker, case: Case, group: Group) -> Tree:
+    def fails(tree: Tree) -> bool:
+        smaller = Remade(case, tree)
+        failures: list[Failure] = worker.run(smaller, Bounds())
+        return any(failure.group == (group.kind, group.place) for failure in failures)
+
+    return minimised(case.tree, fails, _SECONDS_EACH)
+
+
+class Remade(Case):
+    """A case with another tree in place of the one its name makes."""
+
+    def __init__(self, case: Case, tree: Tree) -> None:
+        super().__init__(case.seed, case.mutation, case.number)
+        self.__dict__.update(tree=tree, target=case.target if case.target in tree else "run")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,169 @@
+"""One call of the command line in this process, watched: what it said, what it cost, where it failed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import resource
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fuzzing import places
+from fuzzing.seeds import REPOSITORY
+
+HEADROOM_BYTES = 1_600 << 20  # of address space beyond what the process has: then MemoryError says where
+NOBODY = 65534
+_PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a call. `error`: (place, what) of an exception that was nobody's to see; times in seconds."""
+
+    code: int
+    stdout: str
+    stderr: str
+    error: tuple[str, str] | None
+    warned: tuple[tuple[str, str], ...]
+    cpu_s: float
+    peak_bytes: int
+
+
+_vanishing: dict[str, int] = {}  # path -> how many more times it can be opened
+
+
+def _watch_opens(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: deletes a vanishing file just before it is opened."""
+    if event != "open" or not _vanishing or not isinstance(arguments[0], str):
+        return
+    path = os.path.abspath(arguments[0])
+    if path in _vanishing:
+        _vanishing[path] -= 1
+        if _vanishing[path] <= 0:
+            del _vanishing[path]
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def prepare() -> None:
+    """Once in each process that asks: the hook that makes files vanish."""
+    sys.addaudithook(_watch_opens)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What surrounds a call: `vanishing` counts by path the openings at which a file is deleted; `as_nobody`: rights
+    bind, also where the harness runs as root."""
+
+    vanishing: Mapping[str, int] = field(default_factory=dict)
+    is_native: bool = True
+    as_nobody: bool = False
+
+
+def ask(arguments: Sequence[str], folder: Path, setting: Setting) -> Answer:
+    """Call `ddprof ARGUMENTS` as the program would, from `folder`, with its own homes below it. It may never return."""
+    from ddprof.cli.main import main  # a process that only hands out cases does without ddprof
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    warned: list[tuple[str, str]] = []
+    error, code = None, 0
+    _vanishing.clear()
+    _vanishing.update(setting.vanishing)
+    before_cpu = _cpu_s()
+    with _limits(), _environment(arguments, folder, setting), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, category, *_: warned.append(
+            (places.of_frame(sys._getframe(1)), f"{category.__name__}: {message}")
+        )
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                main()
+            except SystemExit as done:
+                code = done.code if isinstance(done.code, int) else 1
+            except BaseException as caught:
+                error = (places.of_error(caught.__traceback__), f"{type(caught).__name__}: {caught}"[:300])
+        cpu_s, peak = _cpu_s() - before_cpu, peak_bytes()
+    _vanishing.clear()
+    return Answer(code, _text(out), _text(err), error, tuple(warned), cpu_s, peak)
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode("utf-8", "surrogateescape")
+
+
+def _cpu_s() -> float:
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+@contextlib.contextmanager
+def _environment(arguments: Sequence[str], folder: Path, setting: Setting) -> Iterator[None]:
+    """The process as the program finds it, and as it was afterwards."""
+    kept = dict(os.environ), sys.argv, sys.excepthook, tempfile.tempdir, Path.cwd()
+    home = folder / "home"
+    for part in (home, folder / "tmp", folder / "out", folder / "run"):
+        part.mkdir(exist_ok=True)
+    os.environ.update(DDPROF_DATA_HOME=str(home), XDG_CACHE_HOME=str(folder / "cache"), HOME=str(home))
+    os.environ.update(DDPROF_NATIVE="1" if setting.is_native else "0", NO_COLOR="1", COLUMNS="120")
+    os.environ.pop("DDPROF_DEBUG", None)
+    sys.argv = ["ddprof", *arguments]
+    tempfile.tempdir = str(folder / "tmp")
+    os.chdir(folder)
+    drops_rights = setting.as_nobody and os.geteuid() == 0 and _is_open_to_all(REPOSITORY)
+    if drops_rights:
+        _hand_over(folder)
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if drops_rights:
+            os.seteuid(0)
+        os.environ.clear()
+        os.environ.update(kept[0])
+        sys.argv, sys.excepthook, tempfile.tempdir = kept[1:4]
+        os.chdir(kept[4])
+
+
+def _is_open_to_all(folder: Path) -> bool:
+    """Whether anybody can import what lies there."""
+    return all(part.stat().st_mode & 0o5 == 0o5 for part in (folder, *folder.parents))
+
+
+def _hand_over(folder: Path) -> None:
+    """The folders to nobody; files are readable to all."""
+    os.chown(folder, NOBODY, -1)
+    for path in folder.rglob("*"):
+        if path.is_dir() and not path.is_symlink() and path.stat().st_mode & 0o700:
+            os.chown(path, NOBODY, -1)
+
+
+@contextlib.contextmanager
+def _limits() -> Iterator[None]:
+    """A bound on memory, and a fresh measure of its peak."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (_address_bytes() + HEADROOM_BYTES, hard))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _address_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE_BYTES
+
+
+def peak_bytes() -> int:
+    """The most memory this process has had since the peak began anew."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) << 10

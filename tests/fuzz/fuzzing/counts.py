@@ -1,0 +1,121 @@
+"""How many events of a file were kept, against how many of them the mutation touched: what is lost beyond is the
+reader's doing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_EVENTS = b'"traceEvents"'
+_FETCHES = "DataLoader"
+_DECODER = json.JSONDecoder(strict=False)
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Of the events of a sound file: how many there are, how many a mutation removed or changed, and whether the text
+    after it is still whole (then what is missing in it was never there for its reader)."""
+
+    total: int
+    touched: int
+    is_whole: bool
+    is_header: bool  # what was changed is not the event list
+
+
+def kept_events(target: Path, is_native: bool) -> dict[str, int]:
+    """Events that ddprof's readers keep of each PyTorch trace below `target`, by path."""
+    from ddprof.errors import DdprofError
+    from ddprof.readers import discover, read
+
+    os.environ["DDPROF_NATIVE"] = "1" if is_native else "0"
+    kept = {}
+    try:
+        for source in discover([target]).sources:
+            if source.format == "kineto" and source.member is None:
+                trace = read(source)
+                fetches = np.flatnonzero(trace.tracks["pid"] == _FETCHES)  # of another file, drawn beside the events
+                kept[source.path] = int((~np.isin(trace.events["track"], fetches)).sum())
+    except DdprofError:
+        pass
+    return kept
+
+
+def touched(before: bytes, after: bytes) -> Touched | None:
+    """What a mutation did to the events of a text; None where `before` is no trace."""
+    starts = _event_spans(before)
+    if not starts:
+        return None
+    parsed = _events(after)
+    if parsed is not None:
+        mine, left = _counted(_events(before) or []), _counted(parsed)
+        gone = sum((mine - left).values())
+        return Touched(len(starts), gone, True, False)
+    first, last = _changed(before, after)
+    if first == 0 or (first <= starts[0][0] and last >= before.index(_EVENTS)):
+        return Touched(len(starts), len(starts), False, True)  # nothing says any more that this is a list of events
+    hit = sum(1 for start, end in starts if start <= last and end >= first)
+    return Touched(len(starts), hit, False, last <= starts[0][0] or first >= starts[-1][1])
+
+
+def _changed(before: bytes, after: bytes) -> tuple[int, int]:
+    """The span of `before` outside of which both texts are the same."""
+    shortest = min(len(before), len(after))
+    first = _common(before, after, shortest)
+    tail = _common(before[::-1], after[::-1], shortest - first)
+    return first, len(before) - tail
+
+
+def _common(one: bytes, other: bytes, most: int) -> int:
+    """How many bytes two texts have in common from the start, by halving."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@lru_cache(maxsize=32)
+def _event_spans(text: bytes) -> tuple[tuple[int, int], ...]:
+    """[start, end) of each event of a sound trace, in bytes; () where the text is none."""
+    at = text.find(_EVENTS)
+    if at < 0:
+        return ()
+    chars = text.decode("latin-1")
+    at = chars.index("[", at) + 1
+    spans = []
+    while (start := chars.find("{", at)) >= 0 and not chars[at:start].strip(" \t\r\n,"):
+        try:
+            _, at = _DECODER.raw_decode(chars, start)
+        except ValueError:
+            break
+        spans.append((start, at))
+    return tuple(spans)
+
+
+def _events(text: bytes) -> list[Any] | None:
+    """The events of a whole JSON text; None where it is none."""
+    try:
+        value = json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return None
+    found = value.get("traceEvents") if isinstance(value, Mapping) else value
+    return found if isinstance(found, list) else None
+
+
+def _refused(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _counted(events: list[Any]) -> Counter[str]:
+    return Counter(json.dumps(event, sort_keys=True) for event in events)

@@ -1,0 +1,30 @@
+"""Mutations by family: small pure functions of a tree and a source of random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from fuzzing.mutations import archives, events, headers, places, tables, texts, values
+from fuzzing.tree import Tree
+
+Mutation = Callable[[Tree, Random], Tree]
+# Family -> its mutations. A case first chooses a family, so that a family of few has its turn.
+FAMILIES: Mapping[str, Mapping[str, Mutation]] = {
+    "texts": texts.MUTATIONS,
+    "values": values.MUTATIONS,
+    "events": events.MUTATIONS,
+    "headers": headers.MUTATIONS,
+    "archives": archives.MUTATIONS,
+    "places": places.MUTATIONS,
+    "databases": tables.DATABASES,
+    "pickles": tables.PICKLES,
+    "rings": tables.RINGS,
+}
+AS_IT_IS = "as_it_is"  # of inputs that failed before: nothing is changed
+MUTATIONS: Mapping[str, Mutation] = {
+    AS_IT_IS: lambda tree, draw: tree,
+    **{name: made for family in FAMILIES.values() for name, made in family.items()},
+}
+# After these the recording is the same, and so must be the report.
+SAME_RECORDING = frozenset({"header_last", "archive"})

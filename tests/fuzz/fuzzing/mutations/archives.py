@@ -1,0 +1,123 @@
+"""Mutations of packing: the run inside an archive, or inside one that is odd, hostile or enormous."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+
+from fuzzing.tree import Tree, files, with_file
+
+BOMB_BYTES = 3 << 30  # unpacked: more than a reader may keep, quick enough to skip
+_ODD_NAMES = ("/etc/rank0.json", "../../rank0.json", "rank0.json\n", "a/" * 200 + "r.json", "rank\x1b[31m0.json", "")
+_ODD_NAMES += ("rank\udce9\udcff0.json", "C:\\rank0.json", ".hidden/rank0.json", "rank0.json/", "con.json", "-rf.json")
+
+
+def _inputs(tree: Tree) -> list[tuple[str, bytes]]:
+    return [(name.removeprefix("run/"), content) for name, content in files(tree) if name.startswith("run/")]
+
+
+def _tar(members: Iterable[tuple[str, bytes]], links: Iterable[tuple[str, str]] = ()) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+        for name, target in links:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            tar.addfile(info)
+    return out.getvalue()
+
+
+def _zip(members: Iterable[tuple[str, bytes]]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            archive.writestr(zipfile.ZipInfo(name.encode("utf-8", "replace").decode()), content)
+    return out.getvalue()
+
+
+def _alone(tree: Tree, name: str, content: bytes) -> Tree:
+    """The archive in place of the run's files."""
+    return {**{path: entry for path, entry in tree.items() if not path.startswith("run/")}, f"run/{name}": content}
+
+
+def archive(tree: Tree, draw: Random) -> Tree:
+    """The run in one archive: it reads the same."""
+    inside = _inputs(tree)
+    how = draw.choice(("tar", "tar.gz", "tar.xz", "tar.bz2", "zip"))
+    content = _zip(inside) if how == "zip" else _tar(inside)
+    pack = {"tar.gz": gzip.compress, "tar.xz": lzma.compress, "tar.bz2": bz2.compress}.get(how)
+    return _alone(tree, f"run.{how}", pack(content) if pack else content)
+
+
+def damaged_archive(tree: Tree, draw: Random) -> Tree:
+    """An archive cut short, or with some of its bytes changed."""
+    content = draw.choice((_tar, _zip))(_inputs(tree))
+    if draw.random() < 0.5:
+        content = content[: draw.randrange(len(content))]
+    for _ in range(draw.choice((0, 1, 20))):
+        at = draw.randrange(len(content) or 1)
+        content = content[:at] + draw.randbytes(draw.choice((1, 4))) + content[at + 1 :]
+    return _alone(tree, "run.zip", content)
+
+
+def nested_archive(tree: Tree, draw: Random) -> Tree:
+    """An archive in an archive in an archive."""
+    content = _tar(_inputs(tree))
+    for depth in range(draw.choice((1, 3, 30))):
+        content = draw.choice((_tar, _zip))([(f"inner{depth}.tar", content)])
+    return _alone(tree, "run.tar", content)
+
+
+def odd_member_names(tree: Tree, draw: Random) -> Tree:
+    """Members with names that point outside, are not text, or are the same."""
+    inside = [(draw.choice((*_ODD_NAMES, name)), content) for name, content in _inputs(tree)]
+    pack = draw.choice((_tar, _zip))
+    return _alone(tree, "run.tar", pack([(name or "x", content) for name, content in inside]))
+
+
+def links_in_archive(tree: Tree, draw: Random) -> Tree:
+    """Members that are links: to themselves, to one another, out of the archive."""
+    targets = ("rank0.json", "rank1.json", "/dev/zero", "../../../../etc/passwd", "loop", "")
+    links = [(name, draw.choice(targets)) for name in ("rank0.json", "rank1.json", "loop")]
+    return _alone(tree, "run.tar", _tar(_inputs(tree), links))
+
+
+def many_members(tree: Tree, draw: Random) -> Tree:
+    """Thousands of small members."""
+    extra = [(f"{n}/note{n}.json", b'{"a": 1}') for n in range(draw.choice((200, 3_000)))]
+    return _alone(tree, "run.zip", draw.choice((_tar, _zip))([*_inputs(tree), *extra]))
+
+
+def bomb(tree: Tree, draw: Random) -> Tree:
+    """A small file that unpacks to gigabytes: in place of any file of the run, or beside it."""
+    name, content = draw.choice(_inputs(tree) or [("rank0.json", b"")])
+    text = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    head = draw.choice((text, text[: len(text) // 2], b'{"schema": "ddprof.run/1", "x": "', b"[", b""))
+    filler = draw.choice((b" ", b"0", b"[", b'{"a":', b"{},", b'"x",', b"\n", b"\0"))
+    return with_file(tree, f"run/{draw.choice((name, 'more.json'))}", _packed_bomb(head, filler, draw))
+
+
+def _packed_bomb(head: bytes, filler: bytes, draw: Random) -> bytes:
+    """`head`, then `filler` again and again, packed twice as tight by packing what is the same only once."""
+    size = draw.choice((64 << 20, 512 << 20, BOMB_BYTES))
+    piece = filler * ((1 << 20) // len(filler))
+    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+    out = [packer.compress(head), packer.flush(zlib.Z_FULL_FLUSH)]
+    block = zlib.compressobj(6, zlib.DEFLATED, -15)
+    once = block.compress(piece) + block.flush(zlib.Z_FULL_FLUSH)
+    out.append(once * (size // len(piece)))  # blocks after a full flush stand for themselves; the checksum is missing
+    return b"".join(out)
+
+
+_ALL = (archive, damaged_archive, nested_archive, odd_member_names, links_in_archive, many_members, bomb)
+MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {mutation.__name__: mutation for mutation in _ALL}

@@ -1,0 +1,181 @@
+"""Mutations of a trace's events: still whole JSON, but another or an impossible recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from fuzzing.mutations.values import documents, put
+from fuzzing.tree import Tree
+
+Events = list[dict[str, Any]]
+Change = Callable[[Events, Random], Events]
+
+
+def changed(tree: Tree, draw: Random, change: Change) -> Tree:
+    """The tree with the events of one of its traces changed."""
+    traces = [(name, value) for name, value in documents(tree) if _events(value) is not None]
+    if not traces:
+        return tree
+    name, value = draw.choice(traces)
+    events = [event for event in _events(value) or [] if isinstance(event, dict)]
+    after = change(events, draw)
+    return put(tree, name, {**value, "traceEvents": after} if isinstance(value, dict) else type(value)(after))
+
+
+def _events(value: Any) -> list[Any] | None:
+    found = value.get("traceEvents") if isinstance(value, dict) else value
+    return found if isinstance(found, list) and found and isinstance(found[0], dict) else None
+
+
+def some(events: Events, draw: Random) -> Events:
+    """A few of the events: one, those of one category or name, or a share of all."""
+    if not events:
+        return []
+    one = draw.choice(events)
+    how = draw.randrange(4)
+    if how == 0:
+        return [one]
+    if how == 1:
+        return [event for event in events if event.get("cat") == one.get("cat")]
+    if how == 2:
+        return [event for event in events if event.get("name") == one.get("name")]
+    return draw.sample(events, max(1, len(events) * draw.choice((1, 10, 50)) // 100))
+
+
+def drop(events: Events, draw: Random) -> Events:
+    """Some events missing."""
+    gone = {id(event) for event in some(events, draw)}
+    return [event for event in events if id(event) not in gone]
+
+
+def keep_only(events: Events, draw: Random) -> Events:
+    """Only some events there."""
+    return some(events, draw)
+
+
+def repeat(events: Events, draw: Random) -> Events:
+    """Some events there twice, or ten times."""
+    return events + [dict(event) for event in some(events, draw) for _ in range(draw.choice((1, 9)))]
+
+
+def shuffle(events: Events, draw: Random) -> Events:
+    """All events in another order."""
+    return draw.sample(events, len(events))
+
+
+def _set(key: str, offered: tuple[Any, ...]) -> Change:
+    def change(events: Events, draw: Random) -> Events:
+        new = draw.choice(offered)
+        for event in some(events, draw):
+            event[key] = new
+        return events
+
+    return change
+
+
+def scale_times(events: Events, draw: Random) -> Events:
+    """Times or durations multiplied: another unit, a clock that runs backwards, everything at once."""
+    key, factor = draw.choice(("ts", "dur")), draw.choice((-1, 0, 1e-3, 1e3, 1e6, 1e12, 1e15))
+    for event in some(events, draw):
+        if isinstance(event.get(key), int | float):
+            event[key] *= factor
+    return events
+
+
+def shift_times(events: Events, draw: Random) -> Events:
+    """Some events much earlier or later."""
+    by_us = draw.choice((-1e9, -1e4, -1.0, 0.0005, 1e4, 1e9, 1e13, 4e15, 9e15))
+    for event in some(events, draw):
+        if isinstance(event.get("ts"), int | float):
+            event["ts"] += by_us
+    return events
+
+
+def swap_labels(events: Events, draw: Random) -> Events:
+    """Names or categories of two kinds of event swapped."""
+    key = draw.choice(("name", "cat", "pid", "tid"))
+    one, other = (draw.choice(events).get(key) if events else None for _ in range(2))
+    for event in events:
+        if event.get(key) in (one, other):
+            event[key] = other if event.get(key) == one else one
+    return events
+
+
+def swap_arguments(events: Events, draw: Random) -> Events:
+    """The arguments of events in another order: kernels that belong to other launches and collectives."""
+    mine = some(events, draw)
+    arguments = [event.get("args") for event in mine]
+    draw.shuffle(arguments)
+    for event, args in zip(mine, arguments, strict=True):
+        event["args"] = args
+    return events
+
+
+def set_argument(events: Events, draw: Random) -> Events:
+    """One argument of some events replaced by the same odd value."""
+    named = [event for event in events if isinstance(event.get("args"), dict) and event["args"]]
+    if not named:
+        return events
+    key = draw.choice(sorted({key for event in named for key in event["args"]}))
+    new = draw.choice((-1, 0, 2**31, 2**63, 2**64, 10**30, None, "x", "", [], [[1]], {}, True, 0.5, 1e300, "[0, 1, 2"))
+    for event in some([event for event in named if key in event["args"]], draw):
+        event["args"][key] = new
+    return events
+
+
+def renumber(events: Events, draw: Random) -> Events:
+    """All identifiers that join events the same, or none the same."""
+    key, is_same = draw.choice(("correlation", "External id", "Seq", "stream", "device")), draw.random() < 0.5
+    for at, event in enumerate(events):
+        args = event.get("args")
+        if isinstance(args, dict) and key in args:
+            args[key] = 1 if is_same else at
+    return events
+
+
+def steps_elsewhere(events: Events, draw: Random) -> Events:
+    """Step marks missing, nested in one another, on another thread, of no length or with odd numbers."""
+    marks = [event for event in events if str(event.get("name", "")).startswith("ProfilerStep")]
+    how = draw.randrange(6)
+    for number, mark in enumerate(marks):
+        if how == 0:
+            mark["name"] = "step"
+        elif how == 1:
+            mark["dur"] = 0
+        elif how == 2:
+            mark["ts"] = marks[0]["ts"]
+        elif how == 3:
+            mark["tid"] = number
+        elif how == 4:
+            mark["name"] = draw.choice(
+                ("ProfilerStep#", "ProfilerStep#-1", "ProfilerStep#1e3", f"ProfilerStep#{2**70}")
+            )
+        else:
+            mark["dur"] = 1e10
+    return events
+
+
+_SETS = {
+    "no_duration": _set("dur", (0, -1, -1e9, None, "", "5")),
+    "phase": _set("ph", ("B", "E", "i", "M", "b", "e", "C", "", "XX", None, 5)),
+    "other_pid": _set("pid", (0, 1, -1, "", None, 2**40, [1], {"a": 1}, 0.5, "\ud800")),
+    "other_tid": _set("tid", (0, 7, 20, -1, "", None, 2**40, [1], {"a": 1}, 0.5)),
+    "other_category": _set("cat", ("kernel", "cpu_op", "gpu_memcpy", "user_annotation", "Trace", "", None, "x" * 999)),
+    "other_name": _set("name", ("", None, "ProfilerStep#0", "gloo:all_reduce", "ncclDevKernel_SendRecv", "\x1b[2J", 5)),
+    "no_arguments": _set("args", (None, [], {}, "x", 5, [{}])),
+    "same_time": _set("ts", (0, -1, None, 1e18, "1000.5", 2**62, 9.3e15)),
+}
+_CHANGES = (drop, keep_only, repeat, shuffle, scale_times, shift_times, swap_labels, swap_arguments, set_argument)
+_CHANGES += (renumber, steps_elsewhere)
+
+
+def _mutation(change: Change) -> Callable[[Tree, Random], Tree]:
+    return lambda tree, draw: changed(tree, draw, change)
+
+
+MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
+    f"events_{name}": _mutation(change)
+    for name, change in [*((change.__name__, change) for change in _CHANGES), *_SETS.items()]
+}

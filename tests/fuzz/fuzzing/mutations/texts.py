@@ -1,0 +1,167 @@
+"""Mutations of bytes: of any one file, packed or not, whatever it holds."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Mapping
+from random import Random
+
+from fuzzing.tree import Entry, Tree, files, packed_like, unpacked, with_file
+
+Edit = Callable[[bytes, Random], bytes]
+_LENGTHS = (1, 1, 2, 3, 8, 40, 300)
+_ODD_BYTES = (b"\x00", b"\xe9", b"\xff\xfe", b"\x1b[31m", b"\xed\xa0\x80", b"\x07", b"\xc3", b"\n", b"\t", b"\x7f")
+_ODD_WORDS = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"nul", b"tru", b"0x10", b"01", b"-", b"'a'", b"9" * 5_000)
+_PUNCTUATION = b'[]{}",:\\'
+
+
+def edited(tree: Tree, draw: Random, edit: Edit, is_packed: bool = False) -> dict[str, Entry]:
+    """The tree with one of its files edited: its text or, `is_packed`, the bytes on disk."""
+    name, content = draw.choice(sorted(files(tree)))
+    if is_packed:
+        return with_file(tree, name, edit(content, draw))
+    return with_file(tree, name, packed_like(content, edit(unpacked(content), draw)))
+
+
+def on_text(edit: Edit) -> Callable[[Tree, Random], dict[str, Entry]]:
+    """The edit as a mutation of a file's text."""
+    return lambda tree, draw: edited(tree, draw, edit)
+
+
+def on_disk(edit: Edit) -> Callable[[Tree, Random], dict[str, Entry]]:
+    """The edit as a mutation of a file as it is stored."""
+    return lambda tree, draw: edited(tree, draw, edit, is_packed=True)
+
+
+def flip(content: bytes, draw: Random) -> bytes:
+    """One bit of one byte changed."""
+    if not content:
+        return content
+    at = draw.randrange(len(content))
+    return content[:at] + bytes([content[at] ^ 1 << draw.randrange(8)]) + content[at + 1 :]
+
+
+def overwrite(content: bytes, draw: Random) -> bytes:
+    """Some bytes replaced by random ones."""
+    at, length = draw.randrange(len(content) + 1), draw.choice(_LENGTHS)
+    return content[:at] + draw.randbytes(length) + content[at + length :]
+
+
+def cut_out(content: bytes, draw: Random) -> bytes:
+    """Some bytes missing."""
+    at, length = draw.randrange(len(content) + 1), draw.choice(_LENGTHS)
+    return content[:at] + content[at + length :]
+
+
+def cut_off(content: bytes, draw: Random) -> bytes:
+    """The file ends early: a full disk, a killed process."""
+    return content[: draw.randrange(len(content) + 1)]
+
+
+def double(content: bytes, draw: Random) -> bytes:
+    """Some bytes there twice."""
+    at, length = draw.randrange(len(content) + 1), draw.choice(_LENGTHS)
+    return content[: at + length] + content[at:]
+
+
+def insert_odd_byte(content: bytes, draw: Random) -> bytes:
+    """A byte that JSON or UTF-8 does not allow there, or a terminal's escape."""
+    at = draw.randrange(len(content) + 1)
+    return content[:at] + draw.choice(_ODD_BYTES) + content[at:]
+
+
+def insert_punctuation(content: bytes, draw: Random) -> bytes:
+    """A stray bracket, quote, comma, colon or backslash."""
+    at, which = draw.randrange(len(content) + 1), draw.randrange(len(_PUNCTUATION))
+    return content[:at] + _PUNCTUATION[which : which + 1] + content[at:]
+
+
+def drop_punctuation(content: bytes, draw: Random) -> bytes:
+    """A bracket, quote, comma or colon missing."""
+    which = draw.choice(_PUNCTUATION.strip(b"\\"))
+    places = [at for at, byte in enumerate(content[: 1 << 20]) if byte == which]
+    if not places:
+        return content
+    at = draw.choice(places)
+    return content[:at] + content[at + 1 :]
+
+
+def odd_word(content: bytes, draw: Random) -> bytes:
+    """A number replaced by a word that is none in JSON, or by one of 5,000 digits."""
+    places = [
+        at for at in range(1, min(len(content), 1 << 20)) if content[at - 1 : at] in b": [" and _is_digit(content, at)
+    ]
+    if not places:
+        return content
+    at = draw.choice(places)
+    end = at
+    while end < len(content) and content[end : end + 1] in b"0123456789.-":
+        end += 1
+    return content[:at] + draw.choice(_ODD_WORDS) + content[end:]
+
+
+def _is_digit(content: bytes, at: int) -> bool:
+    return content[at : at + 1].isdigit()
+
+
+def nest(content: bytes, draw: Random) -> bytes:
+    """A run of opening brackets: what a recursive parser does not survive."""
+    at = draw.randrange(len(content) + 1)
+    return content[:at] + draw.choice((b"[", b'{"a":')) * draw.choice((50, 2_000, 100_000)) + content[at:]
+
+
+def swap_halves(content: bytes, draw: Random) -> bytes:
+    """Two parts of a file in the other order: two writers of one file."""
+    first, second = sorted(draw.randrange(len(content) + 1) for _ in range(2))
+    return content[second:] + content[first:second] + content[:first]
+
+
+def zero_block(content: bytes, draw: Random) -> bytes:
+    """A block of zeros: what a crashed machine leaves of a file."""
+    at, length = draw.randrange(len(content) + 1), draw.choice((16, 512, 4096))
+    return content[:at] + b"\0" * len(content[at : at + length]) + content[at + length :]
+
+
+def empty(content: bytes, draw: Random) -> bytes:
+    """Nothing, or only white space."""
+    return draw.choice((b"", b" \n", b"\xef\xbb\xbf", b"{}", b"[]", b"null", b"0"))
+
+
+def other_encoding(content: bytes, draw: Random) -> bytes:
+    """The text in another encoding."""
+    text = content.decode("utf-8", "replace")
+    return text.encode(draw.choice(("utf-16", "utf-16-be", "utf-32", "utf-8-sig", "utf-7")), "replace")
+
+
+def pack_again(content: bytes, draw: Random) -> bytes:
+    """Packed once more than its name says, some of them in two members or with a tail."""
+    packed = gzip.compress(content, compresslevel=1, mtime=0)
+    return draw.choice((packed, packed + b"tail", packed[:-4], packed + gzip.compress(b"", mtime=0)))
+
+
+MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
+    **{
+        f"text_{edit.__name__}": on_text(edit)
+        for edit in (
+            flip,
+            overwrite,
+            cut_out,
+            cut_off,
+            double,
+            insert_odd_byte,
+            insert_punctuation,
+            drop_punctuation,
+            odd_word,
+            nest,
+            swap_halves,
+            zero_block,
+            empty,
+            other_encoding,
+            pack_again,
+        )
+    },
+    **{
+        f"disk_{edit.__name__}": on_disk(edit)
+        for edit in (flip, overwrite, cut_out, cut_off, double, zero_block, empty)
+    },
+}

@@ -1,0 +1,227 @@
+"""Mutations of JSON values: one value of a document replaced by one that its reader may not expect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from typing import Any
+
+from fuzzing.tree import Entry, Tree, files, packed_like, unpacked, with_file
+
+NAN, INFINITY = float("nan"), float("inf")
+_RAW = "@raw:"  # stands for text that `json` would not write
+_MOST_EVENTS = 300  # of a long list that are looked at: the others are alike
+
+NUMBERS = (-1, 0, 1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64, -(2**63), 10**30, 0.5, 1e308, 5e-324)
+NUMBERS += (NAN, INFINITY, -INFINITY, f"{_RAW}1e999", f"{_RAW}{'9' * 5_000}", f"{_RAW}-0.0", f"{_RAW}1E400")
+TEXTS = ("", "x", "0", "-1", "NaN", "1e5", "\x1b[31mred", "\x1b]0;title\x07", "\ud800", "\u202e", "a\nb", "a" * 100_000)
+TEXTS += ("../../etc/passwd", "<script>alert(1)</script>", "Process\x00name", "ProfilerStep#99999999999999999999")
+SHAPES: tuple[Any, ...] = (None, True, False, [], {}, [1], [[]], [None], {"a": {}}, {"0": 1}, [NAN], [[2**64]], ["x"])
+SHAPES += (_RAW + "[" * 3_000 + "]" * 3_000, _RAW + '{"a":' * 900 + "1" + "}" * 900)
+
+
+def documents(tree: Tree) -> list[tuple[str, Any]]:
+    """Files that are whole JSON, or lists of JSON lines, with their values."""
+    found = []
+    for name, content in sorted(files(tree)):
+        text = unpacked(content)
+        if text[:1] not in (b"{", b"["):
+            continue
+        value = _parsed(text)
+        if value is not None:
+            found.append((name, value))
+    return found
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return Lines(json.loads(line) for line in text.splitlines() if line.strip())
+    except (ValueError, RecursionError):
+        return None
+
+
+class Lines(list[Any]):
+    """The values of a file of JSON lines."""
+
+
+def written(value: Any) -> bytes:
+    """JSON text of a value, NaN and raw pieces included."""
+    if isinstance(value, Lines):
+        return b"\n".join(written(item) for item in value) + b"\n"
+    text = json.dumps(value)
+    while (at := text.find(f'"{_RAW}')) >= 0:
+        end = text.index('"', at + 1)
+        while text[end - 1] == "\\":
+            end = text.index('"', end + 1)
+        text = text[:at] + json.loads(text[at : end + 1])[len(_RAW) :] + text[end + 1 :]
+    return text.encode()
+
+
+def put(tree: Tree, name: str, value: Any) -> dict[str, Entry]:
+    """The tree with one JSON file replaced, packed as it was."""
+    before = tree[name]
+    assert isinstance(before, bytes)
+    return with_file(tree, name, packed_like(before, written(value)))
+
+
+Slot = tuple[Any, Any]  # a dict or list, and the key or index in it
+
+
+def slots(value: Any, key: str = "") -> Iterator[tuple[str, Slot]]:
+    """(the nearest key, where it is) of every value of a document; of long lists only some."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield name, (value, name)
+            yield from slots(item, name)
+    elif isinstance(value, list):
+        stride = max(1, len(value) // _MOST_EVENTS)
+        for at in range(0, len(value), stride):
+            yield f"{key}[]", (value, at)
+            yield from slots(value[at], f"{key}[]")
+
+
+def chosen_slot(tree: Tree, draw: Random, wanted: Callable[[Any], bool]) -> tuple[str, Any, Slot] | None:
+    """A file, its value and a place in it: first a key, then one of its places, so that rare keys have their turn."""
+    found = documents(tree)
+    draw.shuffle(found)
+    for name, value in found:
+        by_key: dict[str, list[Slot]] = {}
+        for key, slot in slots(value):
+            if wanted(slot[0][slot[1]]):
+                by_key.setdefault(key, []).append(slot)
+        if by_key:
+            return name, value, draw.choice(by_key[draw.choice(sorted(by_key))])
+    return None
+
+
+def replaced(tree: Tree, draw: Random, wanted: Callable[[Any], bool], offered: tuple[Any, ...]) -> Tree:
+    """The tree with one value that is `wanted` replaced by one of those offered."""
+    found = chosen_slot(tree, draw, wanted)
+    if found is None:
+        return tree
+    name, value, (holder, key) = found
+    holder[key] = draw.choice(offered)
+    return put(tree, name, value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def number_to_odd_number(tree: Tree, draw: Random) -> Tree:
+    """A number replaced by a huge, negative, fractional or undefined one."""
+    return replaced(tree, draw, _is_number, NUMBERS)
+
+
+def number_to_other(tree: Tree, draw: Random) -> Tree:
+    """A number replaced by text, null, a list or an object."""
+    return replaced(tree, draw, _is_number, (*SHAPES, *TEXTS))
+
+
+def text_to_odd_text(tree: Tree, draw: Random) -> Tree:
+    """A text replaced by an empty, long, escaped or half one."""
+    return replaced(tree, draw, lambda value: isinstance(value, str), TEXTS)
+
+
+def text_to_other(tree: Tree, draw: Random) -> Tree:
+    """A text replaced by a number, null, a list or an object."""
+    return replaced(tree, draw, lambda value: isinstance(value, str), (*SHAPES, *NUMBERS))
+
+
+def holder_to_other(tree: Tree, draw: Random) -> Tree:
+    """A list or object replaced by something that is none, or by an empty or odd one."""
+    return replaced(tree, draw, lambda value: isinstance(value, list | dict), (*SHAPES, 7, "x", NAN))
+
+
+def null_to_other(tree: Tree, draw: Random) -> Tree:
+    """A null or a truth value replaced."""
+    return replaced(tree, draw, lambda value: value is None or isinstance(value, bool), (*SHAPES, *NUMBERS, *TEXTS))
+
+
+def drop_key(tree: Tree, draw: Random) -> Tree:
+    """A key missing."""
+    found = chosen_slot(tree, draw, lambda value: True)
+    if found is None or not isinstance(found[2][0], dict):
+        return tree
+    name, value, (holder, key) = found
+    del holder[key]
+    return put(tree, name, value)
+
+
+def swap_keys(tree: Tree, draw: Random) -> Tree:
+    """The values of two keys of one object swapped."""
+    found = chosen_slot(tree, draw, lambda value: True)
+    if found is None or not isinstance(found[2][0], dict):
+        return tree
+    name, value, (holder, key) = found
+    other = draw.choice(sorted(holder))
+    holder[key], holder[other] = holder[other], holder[key]
+    return put(tree, name, value)
+
+
+def rename_key(tree: Tree, draw: Random) -> Tree:
+    """A key by another name: of the other case, empty, or odd."""
+    found = chosen_slot(tree, draw, lambda value: True)
+    if found is None or not isinstance(found[2][0], dict):
+        return tree
+    name, value, (holder, key) = found
+    holder[draw.choice((key.upper(), "", "\ud800", f"{key} ", "0"))] = holder.pop(key)
+    return put(tree, name, value)
+
+
+def repeat_key(tree: Tree, draw: Random) -> Tree:
+    """A key twice, with another value the second time (which is the one that parsers keep)."""
+    found = chosen_slot(tree, draw, _is_number)
+    if found is None or not isinstance(found[2][0], dict):
+        return tree
+    name, value, (holder, key) = found
+    before = f"{json.dumps(key)}: {json.dumps(holder[key])}"
+    text = written(value).decode()
+    return with_file(
+        tree,
+        name,
+        packed_like(_content(tree, name), text.replace(before, f"{before}, {json.dumps(key)}: null", 1).encode()),
+    )
+
+
+def all_of_a_key(tree: Tree, draw: Random) -> Tree:
+    """Every value of one key replaced by the same odd one: a writer with another idea of the format."""
+    found = documents(tree)
+    if not found:
+        return tree
+    name, value = draw.choice(found)
+    keys = sorted({key for key, _ in slots(value) if not key.endswith("[]")})
+    if not keys:
+        return tree
+    key, new = draw.choice(keys), draw.choice((*NUMBERS, *SHAPES, "x", "-1"))
+    for holder in _holders(value, key):
+        holder[key] = new
+    return put(tree, name, value)
+
+
+def _holders(value: Any, key: str) -> Iterator[dict[str, Any]]:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(item.values())
+            if key in item:
+                yield item
+        elif isinstance(item, list):
+            stack.extend(item)
+
+
+def _content(tree: Tree, name: str) -> bytes:
+    entry = tree[name]
+    assert isinstance(entry, bytes)
+    return entry
+
+
+_ALL = (number_to_odd_number, number_to_other, text_to_odd_text, text_to_other, holder_to_other, null_to_other)
+_ALL += (drop_key, swap_keys, rename_key, repeat_key, all_of_a_key)
+MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {mutation.__name__: mutation for mutation in _ALL}

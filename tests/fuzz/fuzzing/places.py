@@ -1,0 +1,46 @@
+"""Where in ddprof an error, a warning or a hang is: the innermost frame that is its own."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType, TracebackType
+
+import ddprof
+
+_CODE = f"{Path(ddprof.__file__).resolve().parents[1]}/"  # the checkout whose ddprof runs
+_OURS = ("ddprof", "analyzers", "dashboard")
+_NOWHERE = "outside ddprof"
+_FAULT_LINE = re.compile(r'File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
+
+
+def of_error(trace: TracebackType | None) -> str:
+    """`file:function` of the innermost frame of ours."""
+    frames = traceback.extract_tb(trace)
+    return _innermost((frame.filename, frame.name) for frame in frames)
+
+
+def of_frame(frame: FrameType | None) -> str:
+    """The same of the frame that runs now."""
+    found = []
+    while frame is not None:
+        found.append((frame.f_code.co_filename, frame.f_code.co_name))
+        frame = frame.f_back
+    return _innermost(reversed(found))
+
+
+def of_dump(text: str) -> str:
+    """The same of what `faulthandler` wrote, innermost first; of its last thread, which is the main one."""
+    main = text.rsplit("Thread 0x", 1)[-1]
+    return _innermost((found["file"], found["function"]) for found in reversed([*_FAULT_LINE.finditer(main)]))
+
+
+def _innermost(frames: Iterable[tuple[str, str]]) -> str:
+    place = _NOWHERE
+    for file, function in frames:
+        parts = file.removeprefix(_CODE).split("/")
+        if file.startswith(_CODE) and parts[0] in _OURS and not function.startswith("<module"):
+            place = f"{'/'.join(parts)}:{function}"
+    return place

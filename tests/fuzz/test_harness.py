@@ -1,0 +1,142 @@
+"""The harness itself: mutations are pure, and what must not pass is seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from fuzzing import judge, reports
+from fuzzing.answers import Answer
+from fuzzing.cases import JSON, Case
+from fuzzing.counts import touched
+from fuzzing.judge import Bounds, Failure, Sound
+from fuzzing.minimise import fewer, minimised
+from fuzzing.mutations import MUTATIONS
+from fuzzing.seeds import BUILT, seed
+from fuzzing.tree import Fifo, Link, Socket, Unreadable, Vanishing, plant
+
+CHANGES_NOTHING = {"as_it_is"}
+
+
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
+def test_mutations_are_pure_and_follow_from_a_number(name: str) -> None:
+    effective = 0
+    for seed_name in BUILT:
+        before = dict(seed(seed_name))
+        for number in range(3):
+            first, second = (MUTATIONS[name](seed(seed_name), Random(number)) for _ in range(2))
+            assert first == second
+            assert dict(seed(seed_name)) == before
+            effective += first != before
+    assert effective or name in CHANGES_NOTHING
+
+
+def test_every_kind_of_entry_is_planted(tmp_path: Path) -> None:
+    tree = {"run/a": b"x", "run/b": Fifo(), "run/c": Socket(), "run/d": Link("gone"), "run/e": Unreadable()}
+    vanishing = plant({**tree, "run/f": Vanishing(b"y", 2), "run/caf\udce9": b""}, tmp_path)
+    found = {path.name: path for path in (tmp_path / "run").iterdir()}
+    assert (found["b"].is_fifo(), found["c"].is_socket(), found["d"].is_symlink()) == (True, True, True)
+    assert vanishing == {str(tmp_path / "run/f"): 2}
+    found["e"].chmod(0o700)
+
+
+def answer(code: int = 0, stdout: str = "", stderr: str = "", **more: Any) -> Answer:
+    return Answer(code, stdout, stderr, more.get("error"), more.get("warned", ()), more.get("cpu_s", 0.1), 1 << 20)
+
+
+def kinds(given: Answer, folder: Path) -> set[str]:
+    case = Case("on_devices", "header_rank", 1)
+    object.__setattr__(case, "command", JSON)
+    object.__setattr__(case, "target", "run")
+    return {failure.kind for failure in judge.of_answer(given, case, folder, Bounds())}
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (answer(error=("x.py:f", "ValueError: x")), "traceback"),
+        (answer(error=("x.py:f", "MemoryError: ")), "memory"),
+        (answer(code=1, stderr="ddprof: internal error\n"), "exit code"),
+        (answer(code=4, stderr="ddprof: run/rank0.pt.trace.json: empty\nmore\n"), "line"),
+        (answer(code=4, stderr="ddprof: something is wrong\n"), "line"),
+        (answer(code=4, stderr="ddprof: run: \x1b[31mred\n"), "escape"),
+        (answer(code=4, cpu_s=21.0, stderr="ddprof: run: no trace\n"), "slow"),
+        (answer(code=4, warned=(("x.py:f", "RuntimeWarning: overflow"),), stderr="ddprof: run: x\n"), "warning"),
+        (answer(stdout='{"a": NaN}'), "report"),
+    ],
+)
+def test_what_must_not_be_is_seen(given: Answer, kind: str, tmp_path: Path) -> None:
+    assert kinds(given, tmp_path) == {kind}
+
+
+def test_a_refusal_in_one_line_that_names_the_file_is_good(tmp_path: Path) -> None:
+    assert kinds(answer(code=4, stderr="ddprof: run/rank0.pt.trace.json: not JSON\n"), tmp_path) == set()
+
+
+def test_events_lost_are_held_against_events_touched() -> None:
+    (_, text), *_ = seed("on_devices").items()
+    assert isinstance(text, bytes)
+    cut = touched(text, text[: len(text) // 2])
+    assert cut is not None and 60 < cut.touched < 80 and not cut.is_whole
+    flipped = touched(text, text.replace(b'"dur": 8,', b'"dur": Na,', 1))
+    assert flipped is not None and (flipped.touched, flipped.is_whole) == (1, False)
+    document = json.loads(text)
+    del document["traceEvents"][5:8]
+    fewer_events = touched(text, json.dumps(document).encode())
+    assert fewer_events is not None and (fewer_events.touched, fewer_events.is_whole) == (3, True)
+    assert touched(text, text.replace(b'"schemaVersion": 1', b'"schemaVersion": x', 1)).touched == 0  # type: ignore[union-attr]
+
+
+def lost(words: str, kept_events: int, change: bytes) -> list[Failure]:
+    path = "run/rank0.pt.trace.json"
+    case = Case("on_devices", "text_flip", 2)
+    text = case.sound[path]
+    assert isinstance(text, bytes)
+    object.__setattr__(case, "tree", {**case.sound, path: text.replace(b'"dur": 8,', change, 1)})
+    object.__setattr__(case, "target", "run")
+    report = {"health": [{"issue": words}] if words else [], "run": {"missing_ranks": []}}
+    given = answer(stdout=json.dumps(report))
+    return list(judge.of_counts(given, case, {path: kept_events}, Sound(None, {path: 95})))
+
+
+def test_a_silent_drop_and_a_greedy_one_are_told_apart() -> None:
+    assert [f.kind for f in lost("", 94, b'"dur": Na,')] == ["silent drop"]
+    assert [f.kind for f in lost("rank0.pt.trace.json: 60 events missing", 35, b'"dur": Na,')] == ["greedy drop"]
+    assert lost("rank0.pt.trace.json: 1 event missing", 94, b'"dur": Na,') == []
+    assert lost("", 95, b'"dur": Na,') == []
+
+
+def test_impossible_reports_are_seen() -> None:
+    finding = {"id": "host.gc", "recoverable_us": {"low": 1, "value": 2, "high": 3}, "lost_us": 1, "confidence": 1.5}
+    report = {
+        "run": {"world_size": 10**9, "ranks": [0], "missing_ranks": []},
+        "steps": {"count": 2, "wall_us": 10.0, "per_step_us": [10.0]},
+        "ledger": {"per_rank": {"0": {"wall_us": 10.0, "compute": 3.0}}, "job": {"wall_us": 0.0}},
+        "verdict": {"bound": "compute", "headline": "x"},
+        "health": [{"issue": "two\nlines", "effect": "x"}],
+        "findings": [{**finding, "ranks": [7]}],
+    }
+    found = " ".join(reports.defects(json.dumps(report)))
+    for words in (
+        "1000000000 ranks",
+        "2 steps, but 1",
+        "not one line",
+        "do not sum",
+        "confidence 1.5",
+        "not of the job",
+    ):
+        assert words in found
+
+
+def test_an_input_is_made_smaller_while_it_still_fails() -> None:
+    assert fewer(list(range(40)), lambda items: {3, 17} <= set(items)) == [3, 17]
+    tree = {"run/a.json": json.dumps({"x": 1, "traceEvents": [{"n": n} for n in range(50)]}).encode(), "run/b": b"y"}
+
+    def fails(candidate: Any) -> bool:
+        text = candidate.get("run/a.json", b"")
+        return b'"n": 7}' in text
+
+    assert minimised(tree, fails, 10.0) == {"run/a.json": b'{"traceEvents": [{"n": 7}]}'}

@@ -45,6 +45,8 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     # A rank whose device left no events is no CPU rank: where its device's time went is unknown, whatever its host did.
     is_device = trace.device.kind != "cpu" or bool(np.isin(trace.events["kind"], DEVICE_KINDS).any())
     steps, whole, incomplete = complete_steps(trace, steps)
+    # Without marks nothing says which steps the missing events of a damaged file were of.
+    whole = whole and not (source == "inferred" and any(note.severity == "error" for note in trace.health))
     notes += incomplete
     if is_device:
         tables, steps = _device_tables(trace, steps, main, source != "inferred" or len(steps) > 1)

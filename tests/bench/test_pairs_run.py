@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,20 +12,23 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+ENDING_S = 60
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def bench(folder: Path, *arguments: str, timeout_s: int) -> tuple[subprocess.CompletedProcess[str], dict]:
     results = folder / "results.json"
     line = [sys.executable, "-m", "ddprof.cli.main", "bench", "workloads", "--out", str(folder), "--results"]
-    done = subprocess.run(
-        [*line, str(results), *arguments],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    with subprocess.Popen(
+        [*line, str(results), *arguments], cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)  # a kill would leave its jobs running for ever
+            process.wait(ENDING_S)
+            raise
+    done = subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
     return done, json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
 
 

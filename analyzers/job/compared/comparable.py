@@ -44,8 +44,10 @@ class Comparable:
 def comparable(ranks: Sequence[RankFacts]) -> Comparable:
     """The largest block of ranks and consecutive steps that is recorded whole. Tables of events are not cut."""
     unchanged = Comparable(tuple(ranks))
-    if len(ranks) < 2 or not _are_numbered(ranks):
+    if len(ranks) < 2:
         return unchanged
+    if not _are_numbered(ranks):
+        return _recorded_whole(ranks)
     numbers = np.unique(np.concatenate([f.steps["index"] for f in ranks]))
     has = np.array([np.isin(numbers, f.steps["index"]) for f in ranks])
     whole = has & _whole(ranks, numbers, has)
@@ -66,6 +68,16 @@ def _are_numbered(ranks: Sequence[RankFacts]) -> bool:
         return False
     marked = all(f.step_source == "profiler_step" for f in ranks)
     return marked or len({len(f.steps) for f in ranks}) == 1
+
+
+def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
+    """The ranks whose files hold their whole windows, where steps have no numbers by which they could be paired."""
+    kept = [p for p, facts in enumerate(ranks) if facts.counts.get("whole", 1)]
+    if len(kept) == len(ranks):
+        return Comparable(tuple(ranks))
+    if len(kept) < 2:
+        return Comparable(tuple(ranks), why_not=NOTHING_WHOLE)
+    return Comparable(tuple(ranks[p] for p in kept), (_left_out_note(ranks, kept),))
 
 
 def _whole(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
@@ -156,12 +168,7 @@ def _cut(facts: RankFacts, numbers: Array) -> RankFacts:
 def _notes(
     ranks: Sequence[RankFacts], kept: Sequence[int], chosen: Array, numbers: Array, has: Array, whole: Array
 ) -> list[HealthNote]:
-    notes = []
-    gone = [p for p in range(len(ranks)) if p not in set(kept)]
-    if gone:
-        named = format_ranks(tuple(r for p in gone if (r := ranks[p].identity.rank) is not None))
-        issue = f"{named} recorded too little of the steps that the others recorded"
-        notes.append(HealthNote(issue, "not compared, and left out: what was late there is unknown", "warning"))
+    notes = [_left_out_note(ranks, kept)] if len(kept) < len(ranks) else []
     if len(chosen) < len(numbers):
         torn = (has & ~whole)[list(kept)]
         issue = f"ranks hold different steps: {int(has.sum(axis=1).min())} to {int(has.sum(axis=1).max())}"
@@ -170,3 +177,10 @@ def _notes(
             issue = f"a rank lacks events that its peers recorded, in steps {where}"
         notes.append(HealthNote(issue, f"only the {len(chosen)} that all of them recorded whole are used", "info"))
     return notes
+
+
+def _left_out_note(ranks: Sequence[RankFacts], kept: Sequence[int]) -> HealthNote:
+    gone = [facts for p, facts in enumerate(ranks) if p not in set(kept)]
+    named = format_ranks(tuple(rank for facts in gone if (rank := facts.identity.rank) is not None))
+    issue = f"{named} recorded too little of the steps that the others recorded"
+    return HealthNote(issue, "not compared, and left out: what was late there is unknown", "warning")

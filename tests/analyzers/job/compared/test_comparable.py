@@ -88,3 +88,13 @@ def test_ranks_without_a_whole_step_are_not_compared(labelled: Runs) -> None:
     a, b, *_ = labelled("clean.ddp").job.ranks
     broken = replace(a, counts={**a.counts, "whole": 0})
     assert comparable([broken, b]).why_not == NOTHING_WHOLE
+
+
+def test_a_file_that_lost_its_end_is_left_out_where_steps_have_no_numbers(labelled: Runs) -> None:
+    ranks = [replace(f, step_source="inferred") for f in labelled("straggler.imbalance").job.ranks]
+    cut = replace(with_steps(ranks[-1], 0), counts={**ranks[-1].counts, "whole": 0})
+    found = comparable([*ranks[:-1], cut])
+    assert [f.identity.rank for f in found.ranks] == [f.identity.rank for f in ranks[:-1]]
+    assert "recorded too little" in found.notes[0].issue
+    assert comparable([with_steps(f, *range(1 + p % 2)) for p, f in enumerate(ranks)]).why_not == ""
+    assert comparable([ranks[0], cut]).why_not == NOTHING_WHOLE

@@ -56,7 +56,7 @@ def test_steps_and_phases_are_exact(tmp_path: Path, package: str, arguments: lis
 def _is_analyzed(run: Captured, unsharded: bool) -> None:
     """The engine reads the run; of what a toy model on busy cores can show, only the samples are certain."""
     (report,) = analyze([run.folder], Options(cache=False))
-    assert report.steps.count == 3
+    assert report.steps.count + len(report.steps.left_out) == 3  # busy cores may make one of them unlike the others
     assert not [note for note in report.health if note.severity == "error"]
     assert any(finding.id == "input.unsharded" for finding in report.findings) == unsharded
 
@@ -90,7 +90,7 @@ def test_horovod_counts_steps_and_accuses_nobody(tmp_path: Path) -> None:
         names = Counter(run.names(rank))
         assert [names[f"ddprof::{phase}"] for phase in ("data", "forward", "backward", "optimizer")] == [4, 4, 4, 4]
     (report,) = analyze([run.folder], Options(cache=False))
-    assert report.steps.count == 4
+    assert report.steps.count + len(report.steps.left_out) == 4
     assert any("no communication was recorded" in note.issue for note in report.health)
     assert "straggler.host" in {item.id for item in report.abstentions}
 

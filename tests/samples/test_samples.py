@@ -16,12 +16,14 @@ TRUTHS: dict[str, dict[str, Any]] = {
     file.parent.name: json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*/truth.json"))
 }
 MAX_BYTES = 3_000_000
+# What fits no listed cause, and stalls whose place in the host's calls is chance: no run of the generator is their picture.
+WITHOUT_SAMPLE = {"straggler.unexplained", "host.stalled"}
 WITHOUT_PRICE = {"input.unsharded"}  # work done twice, not time of a step
 
 
 def test_every_finding_has_a_sample() -> None:
     shown = {finding["id"] for truth in TRUTHS.values() for finding in truth["findings"]}
-    assert set(catalogue()) - shown == set()
+    assert set(catalogue()) - shown == WITHOUT_SAMPLE
     assert [name for name, truth in TRUTHS.items() if not truth["findings"]] == ["healthy"]
 
 

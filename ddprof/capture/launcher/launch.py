@@ -56,7 +56,10 @@ def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals]) -> int:
         if status is not None:
             return 128 - status if status < 0 else status
         info = signal.sigtimedwait(watched, _TICK_S)
-        if info is not None and info.si_signo != signal.SIGCHLD and info.si_code != _FROM_KERNEL:
+        # Held and resumed beyond the time it was to wait, Python's sigtimedwait returns a signal that nobody sent.
+        if info is None or info.si_signo not in watched or info.si_signo == signal.SIGCHLD:
+            continue
+        if info.si_code != _FROM_KERNEL:
             _send(child, info.si_signo)
 
 

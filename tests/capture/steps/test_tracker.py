@@ -188,7 +188,7 @@ def test_nobody_needs_to_listen_to_a_range(kind: str) -> None:
 def test_steps_reach_the_ring_once_there_is_one(seen: Recorder, tmp_path: Path) -> None:
     seen.iteration()
     seen.iteration()
-    ring = StepRing(tmp_path / "a.ring", {"rank": 0}, capacity=4)
+    ring = StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h"}, capacity=4)
     seen.tracker.write_to(ring)
     for number in range(6):
         seen.tracker.profiled = number == 5
@@ -206,7 +206,7 @@ def test_steps_reach_the_ring_once_there_is_one(seen: Recorder, tmp_path: Path) 
 
 
 def test_a_forked_child_begins_its_own_life(seen: Recorder, tmp_path: Path) -> None:
-    ring = StepRing(tmp_path / "a.ring", {"rank": 0})
+    ring = StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h"})
     seen.tracker.write_to(ring)
     for _ in range(3):
         seen.iteration()

@@ -16,7 +16,7 @@ TRUTHS: dict[str, dict[str, Any]] = {
     file.parent.name: json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*/truth.json"))
 }
 MAX_BYTES = 3_000_000
-# What fits no listed cause, and stalls whose place in the host's calls is chance: no run of the generator is their picture.
+# What fits no listed cause, and stalls, whose place is chance: no run of the generator is their picture.
 WITHOUT_SAMPLE = {"straggler.unexplained", "host.stalled"}
 WITHOUT_PRICE = {"input.unsharded"}  # work done twice, not time of a step
 

@@ -26,7 +26,7 @@ FREE_BYTES = 256 << 20  # unpacked, whatever the ratio: read in seconds, one blo
 MAX_HOLE_BYTES = 16 << 20  # a crash leaves pages of zeros, or a tail of them
 MAX_DICTIONARY_BYTES = 256 << 20  # `xz -9` needs 65 MiB; the header may ask for 4 GiB
 _GZIP = b"\x1f\x8b"
-_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_WIDE = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")  # in this order: the mark of one begins like another's
 _DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
     (_GZIP, lambda: _ZLIB.decompressobj(31)),
     (b"BZh", bz2.BZ2Decompressor),
@@ -56,9 +56,10 @@ class ByteStream:
             raise NoUsableInput(f"{self._label}: zstd is not supported: unpack it with 'zstd -d' first")
         blocks = self._unpack(head)
         first = next(blocks, b"")
-        for bom, encoding in _UTF16.items():
-            if first.startswith(bom):
-                return _transcode(first[len(bom) :], blocks, encoding)
+        for encoding in _WIDE:
+            mark = "\ufeff".encode(encoding)
+            if first.startswith((mark, "{".encode(encoding), "[".encode(encoding))):
+                return _transcode(first.removeprefix(mark), blocks, encoding)
         whole = _chain(first, blocks)
         return self._until_hole(whole) if first.lstrip()[:1] in (b"{", b"[") else whole
 

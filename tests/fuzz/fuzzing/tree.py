@@ -83,11 +83,12 @@ def plant(tree: Tree, folder: Path) -> dict[str, int]:
 
 
 def _bind(path: Path) -> None:
-    """Binding keeps the name short (108 bytes at most) by going through the folder."""
-    here = os.open(path.parent, os.O_RDONLY)
+    """A socket is bound by a name of 108 bytes at most: by a short one in its folder, and then renamed."""
+    here, short = os.open(path.parent, os.O_RDONLY), path.with_name(".socket")
     try:
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(f"/proc/self/fd/{here}/{path.name}")
+            listener.bind(f"/proc/self/fd/{here}/{short.name}")
+        short.rename(path)
     finally:
         os.close(here)
 

@@ -24,6 +24,16 @@ def test_encodings_do_not_matter(shared_dir: Path, name: str) -> None:
     assert ("not UTF-8" in issues(trace)) == name.startswith("latin1")
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("text", ['{"traceEvents": []}', "[1]"])
+def test_text_in_any_encoding_of_unicode(tmp_path: Path, text: str, encoding: str, mark: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes((mark + text).encode(encoding))
+    with open_blocks(str(path)) as blocks:
+        assert b"".join(blocks).decode("utf-8-sig") == text
+
+
 def test_plain_text_named_gz(shared_dir: Path) -> None:
     trace = broken(shared_dir, "not_gzip_despite_suffix.json.gz")
     np.testing.assert_array_equal(trace.events["ts_ns"], healthy(shared_dir, 3).events["ts_ns"])

@@ -47,6 +47,10 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, redact
         if len(open_runs) > 1:
             names = ", ".join(opened.report.run.name for opened in open_runs)
             raise NoUsableInput(f"{path}: holds {len(open_runs)} runs ({names}); name one of them")
+        if form == "perfetto" and open_runs[0].loaded is None:
+            raise NoUsableInput(
+                f"{path}: a saved report holds no events; name the traces, or export its tables (--to csv)"
+            )
         redaction = redaction_of(open_runs[0], key) if key else None
         try:
             if form == "perfetto":

@@ -20,3 +20,15 @@ def test_only_the_arrows_of_the_chosen_ranks_are_counted(ddprof: Invoke, repo_ro
         arrows = sum(event["ph"] == "s" for event in document["traceEvents"])
         assert f" and {arrows} waits to " in err
         assert (arrows > 0) is bool(least)
+
+
+def test_a_saved_report_is_named_where_it_has_no_events_to_write(
+    ddprof: Invoke, repo_root: Path, tmp_path: Path
+) -> None:
+    _, report, _ = ddprof("analyze", str(repo_root / "sample_traces" / "slow_gpu"), "--format", "json", "--no-cache")
+    saved = tmp_path / "saved.json"
+    saved.write_text(report, encoding="utf-8")
+    code, _, err = ddprof("export", str(saved), "-o", str(tmp_path / "x.json"))
+    assert (code, len(err.splitlines())) == (4, 1)
+    assert str(saved) in err and "holds no events" in err
+    assert ddprof("export", str(saved), "--to", "csv", "-o", str(tmp_path / "tables"))[0] == 0

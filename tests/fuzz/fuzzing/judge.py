@@ -87,9 +87,10 @@ def _of_line(answer: Answer, case: Case, folder: Path) -> Iterator[Failure]:
     if case.command[0] not in READING or "--redact" in case.command:
         return
     names = {case.target, *(name.rsplit("/", 1)[-1] for name in case.tree)}
+    names |= {name.encode("utf-8", "backslashreplace").decode() for name in names}
     if not any(name in lines[0] for name in names):
         yield Failure("line", "", f"names no file: {lines[0][:300]!r}")
-    elif len(lines[0]) - len(str(folder)) - max(map(len, case.tree)) > LONGEST_LINE:
+    elif len(lines[0]) - len(str(folder)) - max(map(len, case.tree), default=0) > LONGEST_LINE:
         yield Failure("line", "", f"{len(lines[0])} characters: {lines[0][:200]!r}")
     if _CONTROL.search(lines[0]):
         yield Failure("escape", "", f"control characters in the error line: {lines[0][:200]!r}")
@@ -131,8 +132,8 @@ def of_recording(answer: Answer, case: Case, sound: Sound) -> Iterator[Failure]:
     """Packed in another way, the same recording gives the same numbers."""
     if not set(case.mutation.split("+")) <= SAME_RECORDING or case.target != "run" or sound.document is None:
         return
-    if "captured" in case.seed:
-        return  # its side files are not read inside archives
+    if "captured" in case.seed or case.seed == SAVED:
+        return  # side files and saved reports are not read inside archives
     if answer.code != 0:
         yield Failure("packing", "", f"exit {answer.code}: {answer.stderr[:200]}")
     elif reports.recording(reports.parsed(answer.stdout)) != reports.recording(sound.document):

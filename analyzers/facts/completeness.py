@@ -58,7 +58,7 @@ def _ended_early(trace: RankTrace, steps: Table) -> Array:
     """
     events, count = trace.events, len(steps)
     ended = np.zeros(count, bool)
-    for kind in (Kind.RUNTIME, Kind.CPU_OP):
+    for kind in (Kind.RUNTIME, Kind.CPU_OP) if count else ():
         at = events["ts_ns"][events["kind"] == kind]
         step = np.searchsorted(steps["start_ns"], at, side="right") - 1
         inside = (step >= 0) & (at < steps["end_ns"][step])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, Work
+from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
 from ddprof.model import RankTrace
 from ddprof.tables import NULL, Array, Table
@@ -56,6 +57,14 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
             "is_fp32": fp32,
         }
     )
+
+
+def with_steps(facts: RankFacts, rows: Array) -> RankFacts:
+    """The rank with these of its steps alone. Tables of single events still cover its whole window."""
+    if len(rows) == len(facts.steps):
+        return facts
+    steps = facts.steps.take(rows)
+    return replace(facts, steps=steps, kernel_groups=groups_within(facts.kernel_groups, facts.device_ops, steps))
 
 
 def groups_within(groups: Table, ops: Table, steps: Table) -> Table:

@@ -87,7 +87,8 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     if is_named:
         summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps and {cost}"
     else:
-        summary = f"{turns} ranks take turns at being the latest in {steps} steps and {cost}"
+        whose = "one rank is" if turns == 1 else f"{turns} ranks take turns at being"
+        summary = f"{whose} the latest in {steps} steps and {cost}"
     priced = is_named or waited_us >= CRITICAL_SHARE * measures.step_us
     return Candidate(
         id=RULE.id,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ddprof.analyzers.facts.completeness import longest_run
-from ddprof.analyzers.facts.kernels import groups_within
+from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.work import issued_ns, knows_launches
@@ -57,9 +57,9 @@ def comparable(ranks: Sequence[RankFacts]) -> Comparable:
     if len(kept) < 2:
         return replace(unchanged, why_not=NOTHING_WHOLE if has.all(axis=0).any() else NO_COMMON_STEP)
     chosen = numbers[first:end]
-    return Comparable(
-        tuple(_cut(ranks[p], chosen) for p in kept), tuple(_notes(ranks, kept, chosen, numbers, has, whole))
-    )
+    rows = {p: np.flatnonzero(np.isin(ranks[p].steps["index"], chosen)) for p in kept}
+    cut = tuple(with_steps(ranks[p], rows[p]) for p in kept)
+    return Comparable(cut, tuple(_notes(ranks, kept, chosen, numbers, has, whole)))
 
 
 def _are_numbered(ranks: Sequence[RankFacts]) -> bool:
@@ -155,14 +155,6 @@ def _block(whole: Array) -> tuple[list[int], int, int]:
             break
         kept.remove(min(kept, key=lambda p: (int(whole[p].sum()), p)))
     return best
-
-
-def _cut(facts: RankFacts, numbers: Array) -> RankFacts:
-    rows = np.flatnonzero(np.isin(facts.steps["index"], numbers))
-    if len(rows) == len(facts.steps):
-        return facts
-    steps = facts.steps.take(rows)
-    return replace(facts, steps=steps, kernel_groups=groups_within(facts.kernel_groups, facts.device_ops, steps))
 
 
 def _notes(

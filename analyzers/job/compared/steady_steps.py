@@ -14,12 +14,13 @@ A cost in one step that is neither, a checkpoint every few steps say, is part of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.kernels import groups_within
+from ddprof.analyzers.facts.completeness import longest_run
+from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.facts.model import Once, RankFacts, of_cause
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import LeftOut
@@ -76,8 +77,9 @@ def steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...], tup
     is_once = _occurring_once(walls)
     if not is_once.any():
         return unchanged, ()
-    first, last = _longest_run(~is_once)
-    kept = tuple(_cut(facts, int(numbers[first]), int(numbers[last])) for facts in ranks)
+    begin, end = longest_run(~is_once[::-1])  # backwards: of equals the last, when the process is warmer
+    first, last = len(is_once) - end, len(is_once) - 1 - begin
+    kept = tuple(_between(facts, int(numbers[first]), int(numbers[last])) for facts in ranks)
 
     def mostly(step: int) -> str:
         return f"mostly {_largest_cause(ranks, int(numbers[step]))}"
@@ -159,19 +161,10 @@ def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
     return int(others.sum()) >= FEWEST_OTHERS and float(unused) > float(walls.job_wall[others].sum())
 
 
-def _longest_run(steady: Array) -> tuple[int, int]:
-    """First and last position of the longest run of true values, the last of equals: the process is warmer then."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], steady, [False])).astype(np.int8)))
-    begins, ends = edges[::2], edges[1::2]
-    longest = len(begins) - 1 - int(np.argmax((ends - begins)[::-1]))
-    return int(begins[longest]), int(ends[longest]) - 1
-
-
-def _cut(facts: RankFacts, first: int, last: int) -> RankFacts:
-    """The rank with the steps of these numbers alone. Tables of single events still cover its whole window."""
+def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
+    """The rank with the steps of these numbers alone."""
     index = facts.steps["index"]
-    steps = facts.steps.take(np.flatnonzero((index >= first) & (index <= last)))
-    return replace(facts, steps=steps, kernel_groups=groups_within(facts.kernel_groups, facts.device_ops, steps))
+    return with_steps(facts, np.flatnonzero((index >= first) & (index <= last)))
 
 
 def _why(walls: _Walls, step: int, is_once: Array) -> str:

@@ -80,6 +80,7 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        """The header in a block of 512 bytes. Raises tarfile.ReadError where it is damaged or too long."""
         try:
             header = super().frombuf(buf, encoding, errors)
         except _ENDS:

@@ -11,6 +11,7 @@ from ddprof.capture.instruments.backward import Backward
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
 from ddprof.capture.instruments.collectives import Collectives
+from ddprof.capture.instruments.cpu_waits import CpuContention
 from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
 from ddprof.capture.instruments.garbage import GarbageCollection
@@ -19,6 +20,8 @@ from ddprof.capture.instruments.optimizer import OptimizerSteps
 from ddprof.capture.instruments.pipelines import PipelineSchedules
 from ddprof.capture.instruments.profilers import UserProfilers
 from ddprof.capture.instruments.syncs import HostSyncs
+from ddprof.capture.instruments.training.gradient_use import GradientUse
+from ddprof.capture.instruments.training.replicas import Replicas
 from ddprof.capture.instruments.workers import LoaderWorkers
 from ddprof.capture.processes import follow_children
 from ddprof.capture.session import Session
@@ -29,11 +32,13 @@ if TYPE_CHECKING:
     from ddprof.capture.hub import Hub
 
 MIN_TORCH = (2, 4)
+active: Session | None = None  # of this process, once torch has been imported: `ddprof.step()` looks here
 
 
 def start(settings: str, torch: ModuleType) -> Session:
     """Install every instrumentor in a process that has imported `torch`. Raises ValueError on damaged settings."""
-    session = Session(CaptureConfig.from_path(settings))
+    global active
+    session = active = Session(CaptureConfig.from_path(settings))
     begin = session.guard.wrap(_begin)
     begin(session, torch)
     return session
@@ -72,7 +77,10 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
         GarbageCollection(hub),
         TorchSave(hub),
         HostSyncs(hub),
+        CpuContention(hub),
         GradientTimes(hub),
+        GradientUse(hub),
+        Replicas(hub),
         *wrapper_forwards(forward),
         PipelineSchedules(hub),
         DistributedCheckpoint(hub),

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ddprof.capture.describe.observed import Observed
+from ddprof.capture.files.call_log import CallLog
+from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.files.step import Step
 from ddprof.capture.guard import Guard
 from ddprof.capture.journal import Journal
+from ddprof.capture.steps.unmarked import UnmarkedSteps
 from ddprof.capture.window.annotate import Annotator
 
 
@@ -19,6 +22,10 @@ class PhaseTimers(Protocol):
     @property
     def index(self) -> int:
         """The number of the step that is open now."""
+
+    @property
+    def last_end_ns(self) -> int:
+        """When the latest phase ended."""
 
     @property
     def booked(self) -> int:
@@ -39,9 +46,14 @@ class Hub(Protocol):
     observed: Observed
     annotator: Annotator
     folder: Path  # the run folder
+    config: CaptureConfig
+    calls: CallLog | None  # the last collectives that the script called; None before the rank is known
     begin: Callable[..., Any]  # (phase, name of its range or None): a phase begins. Returns what `end` takes
     end: Callable[..., Any]  # (phase, what `begin` returned): it ends
+    optimizer_begins: Callable[[int], object]  # (its id): it is about to step
     optimizer_stepped: Callable[..., Any]  # (optimizer): it has stepped, or its GradScaler skipped the step
+    unmarked: list[UnmarkedSteps]  # to be told of what repeats; empty once optimizers or the script mark the steps
+    watch_root: Callable[[Any], object]  # (module): time this model's calls, whatever it is
     process_group_exists: Callable[[], Any]  # torch.distributed is initialised: the rank is known
     user_profiler_starts: Callable[[], Any]  # the script is about to start a profiler of its own
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ _RECENT_PAUSES = 4096
 _RECENT_BATCHES = 512  # steps
 _RECENT_FETCHES = 512
 _MAX_NOTES = 64
+_RECENT_CALLS = 1024
 
 
 class Journal:
@@ -21,9 +23,13 @@ class Journal:
         self.checkpoints: deque[dict[str, Any]] = deque(maxlen=_RECENT_PAUSES)
         self.syncs: dict[tuple[str, str], list[int]] = {}  # (source line, what) -> [count, total ns]
         self.notes: list[str] = []
+        # (file, line, collective) of the script -> the library's function that it calls on the way, "package function"
+        self.through: dict[tuple[str, int, str], str] = {}
+        self.window_calls: deque[dict[str, Any]] = deque(maxlen=_RECENT_CALLS)  # collectives called in trace windows
         self.skipped_optimizer_steps = 0
         self.batch: dict[str, Any] | None = None
         self._batches: deque[list[int]] = deque(maxlen=_RECENT_BATCHES)  # [step, batches, samples, elements]
+        self._traced_batches: deque[list[int]] = deque(maxlen=_RECENT_BATCHES)  # of the steps in trace windows
         self.fetches: deque[list[int]] = deque(maxlen=_RECENT_FETCHES)  # loaders without workers
         self.gradient_ready: dict[str, Any] | None = None
         self.nccl_log: Path | None = None  # where NCCL writes, if it was asked to
@@ -39,9 +45,28 @@ class Journal:
         else:
             batches.append([step, 1, samples, elements])
 
+    def window_closed(self, record: dict[str, Any]) -> None:
+        """Keep a trace window, and what was fetched in its steps: the analysis compares ranks over these."""
+        self.windows.append(record)
+        self._traced_batches.extend(
+            row for row in self._batches if record["first_step"] <= row[0] <= record["last_step"]
+        )
+
     def batches(self) -> list[dict[str, int]]:
-        """Batches, samples and elements of the recent steps."""
-        return [dict(zip(("step", "batches", "samples", "elements"), row, strict=True)) for row in self._batches]
+        """Batches, samples and elements of the traced and of the recent steps."""
+        by_step = {row[0]: row for row in (*self._traced_batches, *self._batches)}
+        names = ("step", "batches", "samples", "elements")
+        return [dict(zip(names, by_step[step], strict=True)) for step in sorted(by_step)]
+
+    def window_called(self, calls: Iterable[dict[str, Any]], since_ns: int) -> None:
+        """Keep the collectives (as the log of calls has them) that the script called from a moment on."""
+        for call in calls:
+            line = call["line"]
+            if call["entered_ns"] >= since_ns:
+                through = self.through.get((line["file"], line["line"], call["op"]), "")
+                self.window_calls.append(
+                    {"op": call["op"], "entered_ns": call["entered_ns"], **line, "through": through}
+                )
 
     def note(self, text: str) -> None:
         """Add a sentence to the sidecar's `notes`, unless it is there already."""

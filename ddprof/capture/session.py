@@ -10,6 +10,7 @@ import atexit
 import sys
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +18,31 @@ from ddprof.capture import sidecar
 from ddprof.capture.clock import ClockSync
 from ddprof.capture.describe import nccl_log
 from ddprof.capture.describe.observed import Observed
+from ddprof.capture.describe.whereabouts import ended, whereabouts
+from ddprof.capture.files.call_log import CallLog
 from ddprof.capture.files.config import CaptureConfig, rank_selected
 from ddprof.capture.files.control import ControlReader, Request
-from ddprof.capture.files.layout import FLIGHT_RECORDER_SUFFIX, RING_SUFFIX, SIDECAR_SUFFIX
+from ddprof.capture.files.layout import (
+    ANSWER_SUFFIX,
+    CALLS_SUFFIX,
+    FAULT_SUFFIX,
+    FLIGHT_RECORDER_SUFFIX,
+    RING_SUFFIX,
+    SIDECAR_SUFFIX,
+    STACKS_SUFFIX,
+)
 from ddprof.capture.files.ring import StepRing
+from ddprof.capture.files.storage import write_json
 from ddprof.capture.guard import Guard, say
 from ddprof.capture.identity import RankIdentity, identify
 from ddprof.capture.instruments.base import Instrumentor, Listeners
 from ddprof.capture.journal import Journal
 from ddprof.capture.signals import Watchdog
+from ddprof.capture.stacks.sampler import StackSampler
 from ddprof.capture.steps.native_tracker import native_tracker
 from ddprof.capture.steps.own_cost import OwnCost
 from ddprof.capture.steps.tracker import StepTracker
+from ddprof.capture.steps.unmarked import KINDS, UnmarkedSteps
 from ddprof.capture.window import flight_recorder
 from ddprof.capture.window.annotate import Annotator, Range
 from ddprof.capture.window.plan import WindowPlan
@@ -53,22 +67,32 @@ class Session:
         self.own_cost = OwnCost(self.guard)
         self.observed = Observed(self.guard)
         self.journal = Journal()
-        self.control = ControlReader(self.folder, self._attend, self.guard.wrap(self._stuck))
+        self.control = ControlReader(
+            self.folder, self._attend, self.guard.wrap(self._stuck), self.guard.wrap(self._answer)
+        )
         self.clock = ClockSync(config.clock)
         self.window = TraceWindow(self.annotator, self.journal.note, config.record_shapes)
         self.plan = WindowPlan(config.skip_steps, config.window_steps, config.every_steps, config.mode == "trace")
         self.identity: RankIdentity | None = None
         self.ring: StepRing | None = None
+        self.calls: CallLog | None = None
         self.finished = False  # the flush has begun
+        self.watch_root: Callable[[Any], object] = _nothing
+        self.unmarked = [self._without_optimizers()]
+        self._marked_by_script = False
+        self.ending: dict[str, Any] | None = None  # how the process ended, once it has
         self._windows_allowed = True
         self._unwritable = False  # a sidecar could not be written
         self.attach([])
         self._make_tracker()
+        self.stacks = self._make_sampler()
         self.finish = self.guard.wrap(self._finish)
         self.watchdog = Watchdog(self.finish)
         self.process_group_exists: Callable[[], Any] = self.guard.wrap(self._identify)
         self.user_profiler_starts: Callable[[], Any] = self.guard.wrap(self._user_profiler_starts)
         self.optimizer_stepped: Callable[..., Any] = self.guard.wrap_hook(self._optimizer_stepped)
+        self.open_range = self.guard.wrap(self.annotator.open)
+        self.step_marked: Callable[[], Any] = self.guard.wrap(self._step_marked)
         atexit.register(self.finish, "exit")
 
     def attach(self, instrumentors: Sequence[Instrumentor]) -> None:
@@ -87,22 +111,68 @@ class Session:
         self.tracker: StepTracker | NativeStepTracker
         self.begin: Callable[..., Any]
         self.end: Callable[..., Any]
+        self.optimizer_begins: Callable[[int], object]
         if native is not None:
             self.guard.lead(native)
             self.tracker, self.begin, self.end = native, native.begin, native.end
+            self.optimizer_begins = native.optimizer_begins
         else:
             self.tracker = tracker = StepTracker(*callbacks)
             self.begin, self.end = self.guard.wrap_hook(tracker.begin), self.guard.wrap_hook(tracker.end)
+            self.optimizer_begins = self.guard.wrap(tracker.optimizer_begins)
         self.tracker.listening = self.annotator.listening
+
+    def _make_sampler(self) -> StackSampler:
+        return StackSampler(self.tracker, lambda: self.guard.enabled, self.journal.note)
 
     def _optimizer_stepped(self, optimizer: object, _: object) -> None:
         if self.identity is None:
             self._identify()
+        if self.unmarked:
+            self._optimizers_mark_steps()
         if id(optimizer) not in self.observed.optimizers:
             self.observed.saw_optimizer(optimizer)
         if self._at_optimizer_step:
             self._at_optimizer_step = [hook for hook in self._at_optimizer_step if hook()]
-        self.tracker.optimizer_stepped(id(optimizer))
+        for watch in self.observed.step_watchers:
+            watch(optimizer)
+        if not self._marked_by_script:
+            self.tracker.optimizer_stepped(id(optimizer))
+
+    # ------------------------------------------------------------------ steps that no optimizer marks
+
+    def _without_optimizers(self) -> UnmarkedSteps:
+        mark, watch_root = (lambda: self.tracker.mark_step()), (lambda module: self.watch_root(module))
+        return UnmarkedSteps(self.guard, mark, self._may_mark, watch_root)
+
+    def _may_mark(self, kind: int) -> bool:
+        """Whether the steps of this process are to be told by what repeats: a loader's worker or another helper of
+        multiprocessing that runs a model is no rank."""
+        if self.identity is None:
+            if parent_process() is not None:
+                return False
+            self._identify()
+        self.journal.note(f"no optimizer has stepped: {KINDS[kind]} mark the steps (a script can: ddprof.step())")
+        return True
+
+    def _optimizers_mark_steps(self) -> None:
+        """The first optimizer step. What was taken for steps before it was no training: the window opens anew."""
+        before = self.unmarked.pop()
+        if not before.kind:
+            return
+        self.tracker.mark_step()
+        index = self.tracker.index
+        self.journal.note(f"steps before {index} ran before the first optimizer step: {KINDS[before.kind]} marked them")
+        if self.config.mode == "trace":
+            self.plan.request(index + self.config.skip_steps, self.config.window_steps, "first optimizer step")
+
+    def _step_marked(self) -> None:
+        """The script says that a step ends here. From now on nothing else marks steps."""
+        if self.identity is None:
+            self._identify()
+        self._marked_by_script = True
+        self.unmarked.clear()
+        self.tracker.mark_step()
 
     # ------------------------------------------------------------------ becoming a rank
 
@@ -119,10 +189,17 @@ class Session:
             "step ring", lambda: StepRing(self.path(RING_SUFFIX), sidecar.ring_identity(found))
         )
         self.guard.attempt("step ring", lambda: self.tracker.write_to(self.ring))
+        self.calls = self.guard.attempt("log of calls", lambda: CallLog(self.path(CALLS_SUFFIX)))
         self.guard.attempt("clock", lambda: self.clock.announce(found))
+        self.guard.attempt("stacks", lambda: self._sample_stacks(found))
         self.control.start()
-        self.watchdog.arm()
+        self.watchdog.arm(self.path(FAULT_SUFFIX))
         self.write_sidecar("running")
+
+    def _sample_stacks(self, identity: RankIdentity) -> None:
+        path = self.path(STACKS_SUFFIX)
+        if self.config.stacks and self.stacks.path != path:
+            self.stacks.start(path, sidecar.who(identity))
 
     def _remove_early_files(self) -> None:
         """The rank was guessed from the environment before the process group told it: the guess leaves no file
@@ -130,7 +207,12 @@ class Session:
         self.tracker.write_to(None)
         if self.ring is not None:
             self.ring.close()
-        for suffix in (RING_SUFFIX, SIDECAR_SUFFIX):
+        self.stacks.stop("another rank")
+        self.stacks = self._make_sampler()
+        if self.calls is not None:
+            self.calls.close()
+            self.calls = None
+        for suffix in (RING_SUFFIX, SIDECAR_SUFFIX, STACKS_SUFFIX, CALLS_SUFFIX):
             self.path(suffix).unlink(missing_ok=True)
 
     def path(self, suffix: str, window: int | None = None) -> Path:
@@ -151,7 +233,7 @@ class Session:
             for step_ended in self._listeners.step_ended:
                 step_ended(next_index - 1)
         if window.is_open and self.plan.closes_at(next_index):
-            self._close_window(next_index - 1)
+            self._close_window(next_index - 1, between_steps=True)
         request = self.control.take()
         if request is not None and self._requested(request):
             return True
@@ -194,20 +276,22 @@ class Session:
         if not self.window.open(first_step, reason):
             return
         self._profiles(True)
+        self.stacks.window(True)
         for window_opened in self._listeners.window_opened:
             window_opened(first_step, self.plan.last_step)
 
-    def _close_window(self, last_step: int, same_thread: bool = True) -> None:
+    def _close_window(self, last_step: int, same_thread: bool = True, between_steps: bool = False) -> None:
         """Stop, export, dump the flight recorder, refresh the sidecar."""
         for window_closed in self._listeners.window_closed:
             window_closed()
         index = len(self.journal.windows)
-        stem = self.path("", index)
-        record = self.window.close(stem, last_step, same_thread)
+        record = self.window.close(self.path("", index), last_step, same_thread)
         self._profiles(self.window.is_open)
+        self.stacks.window(self.window.is_open)
         if record is None:
             return
-        self.journal.windows.append(record)
+        self.journal.window_closed(record)
+        self.journal.window_called(self.calls.recent() if self.calls else [], record["start_ns"])
         reason = self.guard.attempt(
             "flight recorder",
             lambda: flight_recorder.dump_window(
@@ -216,6 +300,9 @@ class Session:
         )
         if reason:
             self.journal.note(f"window {index}: {reason}")
+        if between_steps:
+            for window_written in self._listeners.window_written:
+                window_written(last_step)
         if same_thread:
             self.write_sidecar("running")
             self.clock.ping_again(f"window{index}")
@@ -244,8 +331,12 @@ class Session:
             self.control.stop()
             if self.window.is_open:
                 self._close_window(self.tracker.index, same_thread=reason != "watchdog")
+            if self.unmarked and self.unmarked[0].under_way:
+                self.tracker.optimizer_stepped(0)  # the last step is as good as one of an optimizer
             self.tracker.finish()
-            if reason in ("watchdog", "signal"):
+            self.guard.attempt("stacks", lambda: self.stacks.stop(reason))
+            self.ending = ended(reason)
+            if reason in ("watchdog", "signal") or self.ending["error"]:
                 self._dump_flight_recorder()
             self.clock.stop()
             self.write_sidecar(reason)
@@ -261,6 +352,15 @@ class Session:
         self._dump_flight_recorder()
         self.journal.note(f"no step ended for 5 s after a stop was asked for: hanging in step {self.tracker.index}")
         self.write_sidecar("running")
+
+    def _answer(self, request: int) -> None:
+        """The launcher asks where this rank is: its job may hang. Called from the thread that reads the requests."""
+        answer = {
+            "request": request,
+            **whereabouts(self.identity, self.calls, self.tracker.booked),
+            "flight_recorder": self.guard.attempt("flight recorder", lambda: flight_recorder.read_entries(stacks=True)),
+        }
+        self.guard.attempt("where", lambda: write_json(self.path(ANSWER_SUFFIX), answer))
 
     def write_sidecar(self, state: str) -> None:
         """Write or refresh the sidecar; a folder that cannot be written costs one line on stderr."""
@@ -279,15 +379,22 @@ class Session:
         if inherited and torch is not None:
             # A forked DataLoader worker would record every operator into memory nobody ever reads.
             torch.autograd._enable_record_function(False)
-        self.identity = None
-        self.ring = None
+        self.identity = self.ring = self.calls = self.ending = None
         self.finished = False
         self.journal = Journal()
         self.guard.time_hooks(False)
         self.own_cost = OwnCost(self.guard)
         self.window.rebind(self.journal.note)
         self.tracker.restart()
+        self.unmarked[:] = [self._without_optimizers()]
+        self._marked_by_script = False
         self._profiles(False)
+        self.stacks.abandon()
+        self.stacks = self._make_sampler()
         self.control.abandon()
         self.watchdog.disarm_in_child()
         self.clock = ClockSync(self.config.clock)
+
+
+def _nothing(_: object) -> None:
+    return None

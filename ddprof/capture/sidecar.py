@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from ddprof.capture.clock import ClockSync
     from ddprof.capture.hub import Hub
     from ddprof.capture.instruments.base import Instrumentor
+    from ddprof.capture.stacks.sampler import StackSampler
     from ddprof.capture.steps.own_cost import OwnCost
 
     class Sources(Hub, Protocol):
         """The session, as far as it is written down."""
 
         clock: ClockSync
+        ending: dict[str, Any] | None
         identity: RankIdentity | None
         instrumentors: Sequence[Instrumentor]
         own_cost: OwnCost
+        stacks: StackSampler
 
 
 _MAX_SYNC_LINES = 256
@@ -47,10 +50,11 @@ def build(session: Sources, state: str) -> dict[str, Any]:
     if identity is None:
         raise RuntimeError("a sidecar needs a rank")
     steps = session.tracker.logged()
+    stacks = session.stacks.described()
     return {
         "schema": SCHEMA,
         "state": state,
-        **_who(identity),
+        **who(identity),
         **session.observed.surroundings(),
         **session.observed.describe(),
         "processors": environment.processors(),
@@ -69,10 +73,24 @@ def build(session: Sources, state: str) -> dict[str, Any]:
         **{key: value for instrumentor in session.instrumentors for key, value in instrumentor.recorded().items()},
         "gradient_ready": journal.gradient_ready,
         "allocator": guard.attempt("allocator", environment.allocator),
+        "end": session.ending,
+        "calls": session.calls.recent() if session.calls is not None and _is_abnormal(state, session.ending) else [],
+        "window_calls": list(journal.window_calls),
         "skipped_optimizer_steps": journal.skipped_optimizer_steps,
-        "overhead": {**step_medians(steps), "own_ns_per_step": session.own_cost.per_step_ns()},
+        "stacks": stacks,
+        "overhead": {
+            **step_medians(steps),
+            "own_ns_per_step": session.own_cost.per_step_ns(),
+            "stacks_frac": stacks["frac"] if stacks else None,
+            "stacks_window_frac": stacks["window_frac"] if stacks else None,
+        },
         "notes": [*journal.notes, *guard.faults],
     }
+
+
+def _is_abnormal(state: str, end: dict[str, Any] | None) -> bool:
+    """Whether the last calls of the rank are of interest: it failed, or was stopped."""
+    return state not in ("exit", "running", "stopped") or bool(end and end["error"])
 
 
 def _syncs(syncs: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:
@@ -92,10 +110,11 @@ def _source(line: str) -> str | None:
 
 def ring_identity(identity: RankIdentity) -> dict[str, Any]:
     """What makes a step ring readable without its sidecar."""
-    return {**_who(identity), "started_ns": time.time_ns()}
+    return {**who(identity), "started_ns": time.time_ns()}
 
 
-def _who(identity: RankIdentity) -> dict[str, Any]:
+def who(identity: RankIdentity) -> dict[str, Any]:
+    """The keys that say whose a file is."""
     fields = dataclasses.asdict(identity)
     fields["rank_source"] = fields.pop("source")
     return fields

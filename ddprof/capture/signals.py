@@ -13,8 +13,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
+
+from ddprof.capture.files.last_resort import LastResort
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _MAIN_THREAD_S = 0.5  # how long the main thread may take to reach its handler before it counts as blocked
@@ -32,12 +35,15 @@ class Watchdog:
         self._pipe: tuple[int, int] | None = None
         self._reached = threading.Event()
         self._pending: int | None = None
+        self.last_resort = LastResort()
 
-    def arm(self) -> None:
-        """Take over the signals nobody handles.
+    def arm(self, threads_path: Path) -> None:
+        """Take over the signals nobody handles, and write to `threads_path` when a rank cannot answer otherwise.
 
         Does nothing off the main thread, or where another wakeup descriptor is in use.
         """
+        with suppress(OSError):
+            self.last_resort.arm(threads_path)
         if self._libc is None or self._armed or threading.current_thread() is not threading.main_thread():
             return
         free = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
@@ -59,6 +65,8 @@ class Watchdog:
 
     def disarm_in_child(self) -> None:
         """After a fork: the descriptor is the parent's, a byte in it would wake the parent."""
+        with suppress(OSError):
+            self.last_resort.abandon()
         if self._pipe is None:
             return
         signal.set_wakeup_fd(-1)

@@ -55,11 +55,19 @@ def test_sigterm_of_one_rank(tmp_path: Path) -> None:
     assert len(run.sidecars[1]["steps"]) == 8
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGKILL", "-9"), ("exit", "7")])
-def test_death_without_warning_keeps_the_steps(tmp_path: Path, name: str, code: str) -> None:
-    run = incident(tmp_path, name)
+def test_a_hard_exit_loses_neither_the_last_step_nor_the_open_window(tmp_path: Path) -> None:
+    run = incident(tmp_path, "exit")
     assert run.code == 1
-    assert f"exitcode: {code})" in run.output
+    assert "exitcode: 7)" in run.output
+    assert run.sidecars[1]["state"] == "exit"
+    assert len(run.sidecars[1]["steps"]) == 8
+    assert 1 in run.traces
+
+
+def test_death_without_warning_keeps_the_steps(tmp_path: Path) -> None:
+    run = incident(tmp_path, "SIGKILL")
+    assert run.code == 1
+    assert "exitcode: -9)" in run.output
     survivor, victim = run.sidecars
     assert 0 in run.traces
     assert victim["state"] == "killed"
@@ -134,11 +142,14 @@ def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     run = ddprof_run(blocked / "runs", ranks_of("loop.py", "--steps", "3"), TMPDIR=str(tmp_path))
-    assert run.code == 0
-    assert "finished 3" in run.output
-    assert "cannot be written (Not a directory): writing to" in run.output
-    (folder,) = [path for path in (tmp_path / f"ddprof-{os.getuid()}").iterdir() if not path.is_symlink()]
-    assert len(list(folder.glob("*.sidecar.json"))) == 2
+    assert run.code == 0, run.output
+    assert "finished 3" in run.output, run.output
+    assert "cannot be written (Not a directory): writing to" in run.output, run.output
+    private = tmp_path / f"ddprof-{os.getuid()}"
+    folders = [path for path in private.iterdir() if not path.is_symlink()]
+    assert len(folders) == 1, (sorted(map(str, private.rglob("*"))), run.output)
+    written = sorted(path.name for path in folders[0].iterdir())
+    assert sum(name.endswith(".sidecar.json") for name in written) == 2, (written, run.output)
 
 
 @pytest.mark.parametrize("before", ["torch", "glob"])

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from runs import Captured, ddprof_run, ranks_of
 
+from ddprof.analyzers.engine import analyze
+
 pytestmark = pytest.mark.torch
 
 STEPS = 10  # of every kind in scripts/framework.py
@@ -27,6 +29,7 @@ GROUPS: dict[str, dict[str, dict[str, int]]] = {
         "activation_checkpointing": USUAL,
         "two_optimizers": {"data": 1, "forward": 6, "backward": 2, "optimizer": 2},
     },
+    "wrapped": {"wrapped_ddp": USUAL},
     "sharded": {"fsdp1": USUAL, "fsdp2": USUAL, "hsdp": USUAL},
     "compiled": {"compiled": USUAL},
     "tensor parallel": {"tensor_parallel": USUAL},
@@ -64,10 +67,16 @@ def test_steps_and_phases_are_exact(group: tuple[str, Captured]) -> None:
         assert phases_per_window(run, rank) == list(kinds.values())
 
 
+def test_nothing_is_remarked_of_training_that_is_right(group: tuple[str, Captured]) -> None:
+    _, run = group
+    assert [report.training.remarks for report in analyze([run.folder])] == [()]
+
+
 def test_sidecar_knows_the_parallelism(group: tuple[str, Captured]) -> None:
     name, run = group
     expected: dict[str, dict[str, Any]] = {
         "data parallel": {"parallelism": ["ddp"], "skipped_optimizer_steps": 1},
+        "wrapped": {"parallelism": ["ddp"]},
         "sharded": {"parallelism": ["fsdp"]},
         "compiled": {"parallelism": ["compiled", "ddp"]},
         "tensor parallel": {"parallelism": ["tp"]},
@@ -78,6 +87,11 @@ def test_sidecar_knows_the_parallelism(group: tuple[str, Captured]) -> None:
         assert sidecar["optimizer"]["class"] in ("AdamW", "SGD")
         if name == "sharded":
             assert sidecar["fsdp"]["version"] == 2
+        if name == "wrapped":
+            assert sidecar["ddp"]["bucket_sizes_bytes"]
+        if name == "data parallel":
+            assert [model["kind"] for model in sidecar["models"]] == ["ddp"] * 7  # a GAN has two
+            assert all(model["parameters"]["count"] and model["settings"] for model in sidecar["models"])
         if name == "pipelines":
             assert sidecar["pipeline"]["microbatches"] == 4
             assert sidecar["pipeline"]["stage_indices"][0] == rank

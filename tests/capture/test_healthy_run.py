@@ -41,7 +41,8 @@ def test_one_file_of_each_kind_per_rank_and_nothing_else(healthy: Captured) -> N
         assert f"rank{rank}.HOST.PID.0.0.pt.trace.json.gz" in shape
         assert f"rank{rank}.HOST.PID.0.0.fr.json" in shape
         assert f"rank{rank}.HOST.PID.0.sidecar.json" in shape
-    assert len(names) == 7
+        assert f"rank{rank}.HOST.PID.0.stacks.jsonl" in shape
+    assert len(names) == 9
 
 
 def test_every_step_is_counted_with_its_phases(healthy: Captured) -> None:
@@ -158,7 +159,9 @@ def test_ranges_are_user_annotations(tmp_path: Path, binding: bool) -> None:
 def test_losses_are_bitwise_equal_with_and_without_capture(tmp_path: Path, wrapper: str) -> None:
     bare, seen = tmp_path / "bare", tmp_path / "seen"
     options = ("--wrapper", wrapper, "--steps", "50", "--losses")
-    subprocess.run(ranks_of("loop.py", *options, str(bare)), env=environment(), check=True, capture_output=True)
+    command = ranks_of("loop.py", *options, str(bare))
+    alone = subprocess.run(command, env=environment(), check=False, capture_output=True, text=True)
+    assert alone.returncode == 0, alone.stdout + alone.stderr
     run = ddprof_run(tmp_path / "runs", ranks_of("loop.py", *options, str(seen)), "--every", "10")
     assert run.code == 0
     assert len(run.sidecars[0]["windows"]) == 5

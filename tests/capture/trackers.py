@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -22,6 +23,15 @@ def make(kind: str, on_boundary: Boundary, open_range: Any = None, close_range: 
     if tracker is None:
         pytest.skip("the phase timers in C were not built: no compiler")
     return tracker
+
+
+def let_the_clock_tick() -> None:
+    """Return once the wall clock shows more than it did: a phase open across this call lasts longer than nothing.
+
+    Two reads by different CPUs of a virtual machine can give the same time."""
+    before = time_ns()
+    while time_ns() <= before:
+        pass
 
 
 class Recorder:
@@ -46,7 +56,9 @@ class Recorder:
         return self.closed[-1]
 
     def phase(self, phase: int) -> None:
-        self.tracker.end(phase, self.tracker.begin(phase))
+        token = self.tracker.begin(phase)
+        let_the_clock_tick()
+        self.tracker.end(phase, token)
 
     def iteration(self, *, data: int = 1, micro: int = 1, optimizers: tuple[int, ...] = (1,)) -> None:
         for _ in range(data):

@@ -77,11 +77,23 @@ def precision() -> dict[str, Any]:
     }
 
 
-def processors() -> dict[str, int | None]:
-    """CPUs this process may use, and ranks of the job on this host that share them (null: not known)."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def processors() -> dict[str, int | str | None]:
+    """CPUs this process may use, how many and which, and ranks of the job on this host that share them (null: not
+    known)."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     named = (os.environ.get(name, "") for name in _LOCAL_SIZES)
-    return {"usable": usable, "local_ranks": next((int(size) for size in named if size.isdigit()), None)}
+    return {
+        "usable": os.cpu_count() if cores is None else len(cores),
+        "local_ranks": next((int(size) for size in named if size.isdigit()), None),
+        "cores": None if cores is None else _in_words(cores),
+    }
+
+
+def _in_words(cores: list[int]) -> str:
+    """Sorted numbers as the kernel writes a list of CPUs: "0-3,8"."""
+    first = [core for core in cores if core - 1 not in cores]
+    last = [core for core in cores if core + 1 not in cores]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True))
 
 
 def allocator() -> dict[str, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+_MAP_STYLE = 0  # torch.utils.data.dataloader._DatasetKind.Map
 _MAX_NESTING = 4  # sampler inside batch sampler inside a framework's shard wrapper
 
 
@@ -23,6 +24,15 @@ def describe(loader: Any) -> dict[str, Any]:
         "batches_per_epoch": _batches(loader),
         "sampler": _sampler(loader),
     }
+
+
+def distributed_sampler(holder: Any) -> Any:
+    """The sampler that gives each rank its part, of a loader or of an iterator over one; None where there is none."""
+    index_sampler = getattr(holder, "_index_sampler", None)
+    for sampler in (*_chain(holder), index_sampler, _inner_sampler(index_sampler)):
+        if isinstance(getattr(sampler, "num_replicas", None), int):
+            return sampler
+    return None
 
 
 def _batches(loader: Any) -> int | None:
@@ -92,15 +102,21 @@ def _sharded(sampler: Any, innermost: Any, replicas: int) -> dict[str, Any]:
 
 
 def _chain(loader: Any) -> list[Any]:
+    """The loader's samplers, outermost first; [] for an iterable data set, which draws its samples itself."""
     found: list[Any] = []
-    current = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
-    for _ in range(_MAX_NESTING):
-        if current is None:
-            break
+    if getattr(loader, "_dataset_kind", _MAP_STYLE) != _MAP_STYLE:
+        return found
+    current = _inner_sampler(loader)
+    while current is not None and current not in found and len(found) < _MAX_NESTING:
         found.append(current)
-        inner = getattr(current, "batch_sampler", None) or getattr(current, "sampler", None)
-        current = inner if inner is not current else None
+        current = _inner_sampler(current)
     return found
+
+
+def _inner_sampler(holder: Any) -> Any:
+    """Compared with None alone: a sampler's truth is its length, which it may not have."""
+    inner = getattr(holder, "batch_sampler", None)
+    return getattr(holder, "sampler", None) if inner is None else inner
 
 
 def _world_size() -> int:

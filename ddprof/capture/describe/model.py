@@ -9,6 +9,17 @@ _MIB = 1 << 20
 _MAX_NAMES = 4096  # per bucket table; beyond it the names are left out, the sizes stay
 
 
+def describe(kind: str, model: Any) -> dict[str, Any]:
+    """One of the job's models: `kind` is how it is wrapped ("ddp", "fsdp1", "fsdp2", "deepspeed", "module")."""
+    wrapper = {"ddp": ddp, "fsdp1": fsdp1, "fsdp2": fsdp2, "deepspeed": deepspeed}.get(kind)
+    return {
+        "kind": kind,
+        "class": type(getattr(model, "module", model)).__name__,
+        "parameters": parameters(model),
+        "settings": None if wrapper is None else wrapper(model),
+    }
+
+
 def parameters(model: Any) -> dict[str, Any]:
     """Count, bytes, main dtype and trainable share. Sharded parameters count what this rank holds."""
     count = trainable = size_bytes = 0
@@ -56,11 +67,25 @@ def ddp(model: Any) -> dict[str, Any]:
         "find_unused_parameters": getattr(model, "find_unused_parameters", None),
         "static_graph": getattr(model, "static_graph", None),
         "gradient_as_bucket_view": getattr(model, "gradient_as_bucket_view", None),
-        "broadcast_buffers": getattr(model, "broadcast_buffers", None),
+        "broadcast_buffers": getattr(model, "forward_sync_buffers", getattr(model, "broadcast_buffers", None)),
+        "buffers": _buffers(model),
         "comm_hook": data.get("comm_hook") or None,
         "has_rebuilt_buckets": bool(data.get("has_rebuilt_buckets")),
         "module": type(getattr(model, "module", model)).__name__,
         "torch": torch.__version__,
+    }
+
+
+def _buffers(model: Any) -> dict[str, Any]:
+    """The buffers that are kept equal: how many, their bytes, and which is the largest."""
+    named = getattr(model, "named_module_buffers", None) or {}
+    sizes = {name: buffer.numel() * buffer.element_size() for name, buffer in named.items()}
+    largest = max(sizes, key=lambda name: sizes[name], default=None)
+    return {
+        "count": len(sizes),
+        "size_bytes": sum(sizes.values()),
+        "largest": largest,
+        "largest_bytes": 0 if largest is None else sizes[largest],
     }
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import partial
+from threading import get_ident
 from typing import Any
 
 from ddprof.capture.describe import environment
 from ddprof.capture.describe import loader as describe_loader
 from ddprof.capture.describe import model as describe_model
 from ddprof.capture.describe import optimizer as describe_optimizer
+from ddprof.capture.describe.origin import script_line
 from ddprof.capture.guard import Guard
 
 _MAX_LOADERS = 16
+_MAX_MODELS = 16
+_MAX_OPTIMIZERS = 1024  # one for each parameter where they step inside backward
 _MESH_PARALLELISM = ("tp", "cp", "ep")  # mesh dimensions whose usual name says what they are for
 
 
@@ -24,6 +29,9 @@ class Observed:
         self._guard = guard
         self._roots: list[tuple[str, weakref.ref[Any]]] = []
         self.optimizers: dict[int, weakref.ref[Any]] = {}
+        self.step_watchers: list[Callable[[Any], object]] = []  # called with each optimizer that has stepped
+        self.training_thread: int | None = None  # the thread in which the first optimizer stepped
+        self._made: dict[int, tuple[weakref.ref[Any], Any]] = {}  # optimizers, each with the line that made it
         self._loaders: dict[int, weakref.ref[Any]] = {}
         self._loader_keys: dict[int, str] = {}
         self._training_loader = "dataloader"
@@ -49,6 +57,14 @@ class Observed:
             if name in _MESH_PARALLELISM:
                 self.saw_framework(name)
 
+    def models(self) -> list[tuple[str, Any]]:
+        """(kind, model) of the models that are still there, in the order in which they were met."""
+        return [(kind, model) for kind, reference in self._roots if (model := reference()) is not None]
+
+    def living_optimizers(self) -> list[Any]:
+        """The optimizers that have stepped and are still there."""
+        return [optimizer for reference in self.optimizers.values() if (optimizer := reference()) is not None]
+
     def ddp_model(self) -> Any:
         """The DDP model, None where there is none or it is gone."""
         return self._first(("ddp",))
@@ -59,8 +75,20 @@ class Observed:
         self._described["pipeline"] = description
 
     def saw_optimizer(self, optimizer: Any) -> None:
-        """An optimizer stepped."""
+        """An optimizer stepped for the first time, in this thread."""
+        if self.training_thread is None:
+            self.training_thread = get_ident()
         self.optimizers.setdefault(id(optimizer), weakref.ref(optimizer))
+
+    def optimizer_made(self, optimizer: Any) -> None:
+        """An optimizer is being made by the script's line that runs now."""
+        if len(self._made) < _MAX_OPTIMIZERS:
+            self._made[id(optimizer)] = (weakref.ref(optimizer), script_line())
+
+    def made_at(self, optimizer: Any) -> Any:
+        """The line of the script that made an optimizer; None where it is not known."""
+        reference, line = self._made.get(id(optimizer), (None, None))
+        return line if reference is not None and reference() is optimizer else None
 
     def saw_loader(self, loader: Any) -> None:
         """A DataLoader was iterated."""
@@ -84,6 +112,8 @@ class Observed:
         self._refresh("fsdp", self._first(("fsdp1",)), describe_model.fsdp1)
         self._refresh("fsdp", self._first(("fsdp2",)), describe_model.fsdp2)
         self._refresh("deepspeed", self._first(("deepspeed",)), describe_model.deepspeed)
+        for index, (kind, reference) in enumerate(self._roots[:_MAX_MODELS]):
+            self._refresh(f"model.{index}", reference(), partial(describe_model.describe, kind))
         optimizers = [reference() for reference in self.optimizers.values()]
         for index, optimizer in enumerate(optimizers):
             key = "optimizer" if index == 0 else f"optimizer.{index}"
@@ -98,6 +128,7 @@ class Observed:
             "optimizer": described.get("optimizer"),
             "more_optimizers": _numbered(described, "optimizer"),
             "parameters": described.get("parameters"),
+            "models": _numbered(described, "model"),
             "dataloader": described.get(self._training_loader),
             "more_dataloaders": [
                 described[key] for key in sorted(described) if key.startswith("dataloader") and key != training
@@ -138,4 +169,5 @@ class Observed:
 
 
 def _numbered(described: dict[str, Any], prefix: str) -> list[Any]:
-    return [value for key, value in sorted(described.items()) if key.startswith(prefix + ".")]
+    found = [(int(key.removeprefix(prefix + ".")), key) for key in described if key.startswith(prefix + ".")]
+    return [described[key] for _, key in sorted(found)]

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 _WHOLE = {"skip_steps", "window_steps", "every_steps"}
+_SWITCHES = ("record_shapes", "stacks")
 _SAFE = ","  # besides what is never quoted: it splits neither PYTHONPATH nor the settings
 
 
@@ -26,11 +27,12 @@ class CaptureConfig:
     ranks: str = "all"
     mode: str = "trace"  # "trace" | "monitor"
     record_shapes: bool = True
+    stacks: bool = True  # sample Python stacks
     clock: str = "auto"  # "auto": ping only between hosts; "always": also within one (tests); "off"
 
     def as_path(self) -> str:
         """`skip_steps=5/.../run_dir=/shared/runs/r1`, without anything that would split PYTHONPATH."""
-        fields = dataclasses.asdict(self) | {"record_shapes": int(self.record_shapes)}
+        fields = dataclasses.asdict(self) | {name: int(getattr(self, name)) for name in _SWITCHES}
         run_dir = _quoted(fields.pop("run_dir"), _SAFE + "/")
         return "/".join([*(f"{key}={_quoted(str(value))}" for key, value in fields.items()), f"run_dir={run_dir}"])
 
@@ -43,7 +45,8 @@ class CaptureConfig:
         if not found or set(pairs) != names or not all(pairs[key].isdigit() for key in _WHOLE):
             raise ValueError(f"the settings of ddprof run are damaged: {text[:200]}")
         values: dict[str, Any] = {key: _unquoted(value) for key, value in pairs.items()}
-        values.update({key: int(pairs[key]) for key in _WHOLE}, record_shapes=pairs["record_shapes"] == "1")
+        values.update({key: int(pairs[key]) for key in _WHOLE})
+        values.update({key: pairs[key] == "1" for key in _SWITCHES})
         return cls(run_dir=_unquoted(run_dir), **values)
 
 

@@ -16,14 +16,17 @@ from ddprof.capture.files.layout import CONTROL
 from ddprof.capture.files.storage import read_object, write_json
 
 _POLL_S = 0.5
+WHERE = "where"
 _MAX_BYTES = 1 << 16  # a request has some hundred
 LONGEST_WINDOW = 10_000  # steps that may be asked for: a profiler keeps all events of its window in memory
 _LARGEST = 1 << 48  # of an id or a step
 _STUCK_POLLS = 10  # 5 s without a step boundary
+_JOIN_S = 10.0  # for an answer that is being written
 
 
 class Request(NamedTuple):
-    """`action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture."""
+    """`action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture; "where": say at once where
+    every thread is, though no step ends."""
 
     action: str
     first_step: int
@@ -31,13 +34,15 @@ class Request(NamedTuple):
     reason: str
 
 
-def send(run_dir: Path, request: Request) -> None:
-    """Ask every rank of the job. Raises OSError."""
+def send(run_dir: Path, request: Request) -> int:
+    """Ask every rank of the job. Returns the number of the request. Raises OSError."""
     try:
         last, _ = _read(run_dir / CONTROL)
     except (OSError, ValueError):
         last = 0  # none yet, or one that no rank can read either: the time of day is above every earlier id
-    write_json(run_dir / CONTROL, {"id": max(last + 1, int(time.time())), **request._asdict()})
+    identifier = max(last + 1, int(time.time()))
+    write_json(run_dir / CONTROL, {"id": identifier, **request._asdict()})
+    return identifier
 
 
 def _read(path: Path) -> tuple[int, Request]:
@@ -61,13 +66,21 @@ class ControlReader:
     """Reads `control.json` twice a second; a request is new when its `id` is higher than the last.
 
     On the polling thread, `on_request` is called when a new request waits, `on_stuck` when the training thread has not
-    reached a step boundary in time to obey a "stop": it hangs.
+    reached a step boundary in time to obey a "stop": it hangs, `on_asked` with the number of a request that asks where
+    the rank is.
     """
 
-    def __init__(self, run_dir: Path, on_request: Callable[[], object], on_stuck: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        on_request: Callable[[], object],
+        on_stuck: Callable[[], object],
+        on_asked: Callable[[int], object],
+    ) -> None:
         self._path = run_dir / CONTROL
         self._on_request = on_request
         self._on_stuck = on_stuck
+        self._on_asked = on_asked
         self._unheard = 0  # polls since a "stop" was seen that no step boundary has taken
         self.waiting: Request | None = None  # seen, and not yet taken at a step boundary
         self._seen_id = 0
@@ -86,7 +99,7 @@ class ControlReader:
         """End polling and wait for the thread: a daemon thread inside a call can abort the interpreter at exit."""
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(2.0)
+            self._thread.join(_JOIN_S)
 
     def abandon(self) -> None:
         """After a fork: the child has no polling thread."""
@@ -117,5 +130,9 @@ class ControlReader:
             return  # no request, or one of a newer version
         if identifier > self._seen_id:
             self._seen_id = identifier
+            if request.action == WHERE:
+                if self._thread is not None:  # else it was asked before this process was a rank
+                    self._on_asked(identifier)
+                return
             self.waiting = request
             self._on_request()

@@ -7,7 +7,6 @@ process. Writing takes no lock and no system call. `steps/native/step_log.h` wri
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import re
 import struct
@@ -17,7 +16,7 @@ from typing import Any
 
 from ddprof.capture.files.layout import LARGEST_RANK
 from ddprof.capture.files.step import Step
-from ddprof.capture.files.storage import open_new, parse_object
+from ddprof.capture.files.storage import new_map, parse_object
 from ddprof.outside.regular_files import read_bounded
 
 MAGIC = b"DDPROFR2"
@@ -41,16 +40,7 @@ class StepRing:
         encoded = json.dumps(identity).encode()
         if len(encoded) > HEADER_BYTES - _IDENTITY_AT - 8:
             raise ValueError("the identity does not fit the ring's header")
-        descriptor = open_new(path, 0o644)  # whoever else could cut the file short would end the job by SIGBUS
-        try:
-            # Every block is claimed now: writing to a hole of a full disk would kill the job with SIGBUS.
-            os.posix_fallocate(descriptor, 0, size)
-            self._map = mmap.mmap(descriptor, size)
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(descriptor)
+        self._map = new_map(path, size)
         self._capacity = capacity
         self._written = 0
         struct.pack_into("<q", self._map, _IDENTITY_AT, len(encoded))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE = range(5)
 PHASE_NAMES = ("data", "forward", "backward", "optimizer", "collective")
+REST = len(PHASE_NAMES)  # the training thread is in none of them
 
 
 class Step(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import mmap
 import os
 import shutil
 from pathlib import Path
@@ -115,3 +116,20 @@ def free_bytes(folder: Path) -> int | None:
     except OSError:
         return None
     return stats.f_bavail * stats.f_frsize
+
+
+def new_map(path: Path, size_bytes: int) -> mmap.mmap:
+    """A new file of this size, all of it mapped for writing. Raises OSError, and leaves no file, where it does not fit.
+
+    Every block is claimed now: writing to a hole of a full disk would kill the job with SIGBUS. Nobody else may write
+    to it: whoever could cut the file short would end the job the same way.
+    """
+    descriptor = open_new(path, 0o644)
+    try:
+        os.posix_fallocate(descriptor, 0, size_bytes)
+        return mmap.mmap(descriptor, size_bytes)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)

@@ -19,7 +19,7 @@ class Backward(Instrumentor):
     def _install(self, module: ModuleType) -> None:
         torch: Any = module
         begin, end, original = self.hub.begin, self.hub.end, torch.autograd.backward
-        is_compiling = torch.compiler.is_compiling
+        is_compiling, unmarked = torch.compiler.is_compiling, self.hub.unmarked
 
         def backward(*args: Any, **kwargs: Any) -> None:
             """torch.autograd.backward, timed."""
@@ -31,6 +31,8 @@ class Backward(Instrumentor):
                 original(*args, **kwargs)
             finally:
                 end(BACKWARD, token)
+                if unmarked and token:
+                    unmarked[0].backward_ended()
 
         backward.__doc__ = original.__doc__
         backward.__wrapped__ = original  # type: ignore[attr-defined]

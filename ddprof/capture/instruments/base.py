@@ -49,6 +49,10 @@ class Instrumentor(ABC):
     def window_closed(self) -> None:  # noqa: B027
         """The open window ends, as planned or early; its trace has not been exported yet."""
 
+    def window_written(self, last_step: int) -> None:  # noqa: B027
+        """The window that ended with `last_step` has been written; the next step has not begun. Never told of a window
+        that ended early, inside a step or with the process."""
+
     def step_ended(self, number: int) -> None:  # noqa: B027
         """Step `number` has ended. Told of the first two steps, and of every step in a window; of no other."""
 
@@ -69,6 +73,7 @@ class Listeners:
         told, base = instrumentors, Instrumentor
         self.window_opened = [i.window_opened for i in told if type(i).window_opened is not base.window_opened]
         self.window_closed = [i.window_closed for i in told if type(i).window_closed is not base.window_closed]
+        self.window_written = [i.window_written for i in told if type(i).window_written is not base.window_written]
         self.step_ended = [i.step_ended for i in told if type(i).step_ended is not base.step_ended]
         self.optimizer_stepped = [
             i.optimizer_stepped for i in told if type(i).optimizer_stepped is not base.optimizer_stepped

@@ -1,14 +1,30 @@
-"""Saving and loading state: `torch.save`, `torch.load` and torch.distributed.checkpoint."""
+"""Saving and loading state: `torch.save`, `torch.load` and torch.distributed.checkpoint.
+
+One save is one pause: what a save calls inside (torch.distributed.checkpoint writes each tensor by `torch.save`, from
+threads of its own) and the files that a framework writes one after another (model, optimizer, scheduler) belong to it.
+"""
 
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from types import ModuleType
 from typing import Any
 
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.window.annotate import Range
+
+_SAVES = {"save", "async_save", "save_state_dict"}
+
+
+class _Nesting(threading.local):
+    """How many saves and loads are under way in this thread, whichever function was called."""
+
+    depth = 0
+
+
+_nesting = _Nesting()
 
 
 class _Saving(Instrumentor):
@@ -18,38 +34,58 @@ class _Saving(Instrumentor):
     label = ""
 
     def _install(self, module: ModuleType) -> None:
-        self._depth = 0
         self._before = self.hub.guard.wrap(self._enter)
         self._after = self.hub.guard.wrap(self._leave)
         for name in self.names:
             original = getattr(module, name, None)
             if original is not None:
-                self.patches.add(module, name, self._timed(original, f"{self.label}.{name}"))
+                self.patches.add(module, name, self._timed(original, name))
 
-    def _timed(self, original: Any, what: str) -> Any:
+    def _timed(self, original: Any, name: str) -> Any:
         @functools.wraps(original)
         def timed(*args: Any, **kwargs: Any) -> Any:
             token = self._before()
             try:
                 return original(*args, **kwargs)
             finally:
-                self._after(what, token)
+                self._after(name, token)
 
         return timed
 
     def _enter(self) -> tuple[int, Range | None]:
-        self._depth += 1
-        return time.time_ns(), self.hub.annotator.open("ddprof::checkpoint") if self._depth == 1 else None
+        _nesting.depth += 1
+        outermost = _nesting.depth == 1 and self._holds_up_training()
+        return time.time_ns(), self.hub.annotator.open("ddprof::checkpoint") if outermost else None
 
-    def _leave(self, what: str, token: tuple[int, Range | None] | None) -> None:
-        self._depth -= 1
-        if token is None or self._depth:
+    def _leave(self, name: str, token: tuple[int, Range | None] | None) -> None:
+        _nesting.depth -= 1
+        if token is None or _nesting.depth or not self._holds_up_training():
             return
         started_ns, opened = token
         if opened is not None:
             opened.close()
-        pause = {"start_ns": started_ns, "dur_ns": time.time_ns() - started_ns, "what": what}
-        self.hub.journal.checkpoints.append(pause)
+        self._book(name, started_ns, time.time_ns())
+
+    def _holds_up_training(self) -> bool:
+        """Whether this is the thread that trains: the main thread, until an optimizer has stepped."""
+        trains = self.hub.observed.training_thread
+        if trains is not None:
+            return threading.get_ident() == trains
+        return threading.current_thread() is threading.main_thread()
+
+    def _book(self, name: str, started_ns: int, ended_ns: int) -> None:
+        """A pause of its own, or the next file of the pause before it: nothing was trained in between, and the break
+        between the two is shorter than the writing."""
+        pauses, kind = self.hub.journal.checkpoints, "save" if name in _SAVES else "load"
+        if pauses and pauses[-1]["kind"] == kind:
+            last = pauses[-1]
+            last_end_ns = last["start_ns"] + last["dur_ns"]
+            written_ns = last["dur_ns"] + ended_ns - started_ns
+            if self.hub.tracker.last_end_ns <= last_end_ns and started_ns - last_end_ns <= written_ns:
+                last["dur_ns"], last["calls"] = ended_ns - last["start_ns"], last["calls"] + 1
+                return
+        what = f"{self.label}.{name}"
+        pauses.append({"start_ns": started_ns, "dur_ns": ended_ns - started_ns, "what": what, "kind": kind, "calls": 1})
 
 
 class TorchSave(_Saving):

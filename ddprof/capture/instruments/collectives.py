@@ -10,11 +10,15 @@ import functools
 import os
 import sys
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddprof.capture.describe import nccl_log
 from ddprof.capture.files.step import COLLECTIVE
 from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.instruments.call_record import CallRecord, CallState
+
+if TYPE_CHECKING:
+    from ddprof.capture.hub import Hub
 
 _OPERATIONS = (
     "all_reduce",
@@ -43,6 +47,10 @@ _OPERATIONS = (
 class Collectives(Instrumentor):
     """Wraps the functions of torch.distributed in both modules users reach them through."""
 
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(hub)
+        self._calls = CallState()
+
     def _install(self, module: ModuleType) -> None:
         c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
         if c10d is None:
@@ -61,17 +69,24 @@ class Collectives(Instrumentor):
 
     def _timed(self, original: Any, name: str) -> Any:
         begin, end, label = self.hub.begin, self.hub.end, f"ddprof::collective.{name}"
+        record = CallRecord(self.hub, name, original, sys.modules["torch.distributed.distributed_c10d"], self._calls)
+        enter, leave = self.hub.guard.wrap(record.enter), self.hub.guard.wrap(record.leave)
         is_compiling = sys.modules["torch"].compiler.is_compiling
 
         @functools.wraps(original)
         def timed(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():
                 return original(*args, **kwargs)
+            at = enter(args, kwargs)
             token = begin(COLLECTIVE, label)
+            raised = True
             try:
-                return original(*args, **kwargs)
+                result = original(*args, **kwargs)
+                raised = False
+                return result
             finally:
                 end(COLLECTIVE, token)
+                leave(at, raised)
 
         return timed
 

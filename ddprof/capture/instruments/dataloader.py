@@ -12,6 +12,7 @@ from typing import Any
 
 from ddprof.capture.files.step import DATA
 from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.instruments.training.passes import SamplerPasses
 
 _MAX_TENSORS = 8
 _MAX_INDICES = 512  # per loader
@@ -33,17 +34,24 @@ class DataLoading(Instrumentor):
         self._last: int | None = None  # the loader of the latest batch
         self._trains: int | None = None  # the loader that feeds the training, once known
         self._wanted: set[int] = set()  # samplers whose indices are still kept
+        self._passes = SamplerPasses()
         self._tensor: Any = sys.modules["torch"].Tensor
         fetch: Any = source._BaseDataLoaderIter.__next__
         iterate: Any = source.DataLoader.__iter__
         begins = hub.guard.wrap(self._begins)
         saw_batch = hub.guard.wrap_hook(self.saw_batch)
-        begin, end = hub.begin, hub.end
+        pass_ends = hub.guard.wrap_hook(self._ends)
+        begin, end, unmarked = hub.begin, hub.end, hub.unmarked
 
         def __next__(iterator: Any) -> Any:
+            if unmarked:
+                unmarked[0].fetch_begins()
             token = begin(DATA)
             try:
                 batch = fetch(iterator)
+            except StopIteration:
+                pass_ends(iterator)
+                raise
             finally:
                 end(DATA, token)
             saw_batch(iterator, batch)
@@ -51,7 +59,11 @@ class DataLoading(Instrumentor):
 
         def __iter__(loader: Any) -> Any:
             begins(loader)
-            return iterate(loader)
+            token = begin(DATA)  # workers start here
+            try:
+                return iterate(loader)
+            finally:
+                end(DATA, token)
 
         if hasattr(source._BaseDataLoaderIter, "_next_index"):
             self._watch_indices(source._BaseDataLoaderIter)
@@ -67,13 +79,22 @@ class DataLoading(Instrumentor):
         return False
 
     def recorded(self) -> dict[str, Any]:
-        """Data-set indices that the training loader's first pass asked for, in order; the first 512."""
+        """Data-set indices that the training loader's first pass asked for, in order, the first 512; the passes of
+        samplers that shuffle anew for each epoch they are told."""
         first = next(iter(self._indices.values()), [])
-        return {"sample_indices": first if self._trains is None else self._indices.get(self._trains, first)}
+        return {
+            "sample_indices": first if self._trains is None else self._indices.get(self._trains, first),
+            "sampler_passes": self._passes.recorded(self._trains),
+        }
+
+    def _ends(self, iterator: Any, _: object) -> None:
+        """A pass over a loader has ended."""
+        self._passes.ends(iterator)
 
     def _begins(self, loader: Any) -> None:
         """A pass over a loader begins."""
         self.hub.observed.saw_loader(loader)
+        self._passes.begins(loader)
         if id(loader) not in self._indices and len(self._indices) >= _MAX_LOADERS:
             return
         sampler = id(getattr(loader, "_index_sampler", None))

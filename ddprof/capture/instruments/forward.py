@@ -16,6 +16,10 @@ from typing import Any
 from ddprof.capture.files.step import FORWARD
 from ddprof.capture.instruments.base import Instrumentor
 
+# These are the roots also where another module calls them (Fabric, a LightningModule, a wrapper of the user's). Every
+# unit of FSDP inside its root is an instance of the same class, so only the first one met is; no DDP is inside a DDP.
+_DATA_PARALLEL = ("ddp", "dp", "fsdp1", "fsdp2", "deepspeed")
+
 
 class ForwardPasses(Instrumentor):
     """Times root forwards; `watch_class` adds the wrappers of frameworks once they are imported."""
@@ -27,6 +31,7 @@ class ForwardPasses(Instrumentor):
         self.watch_class(self._torch.nn.parallel.DistributedDataParallel, "ddp")
         self.watch_class(self._torch.nn.DataParallel, "dp")
         self._learn_root()
+        self.hub.watch_root = self._watch_root
 
     def _uninstall(self) -> None:
         self._stop_learning()
@@ -40,9 +45,10 @@ class ForwardPasses(Instrumentor):
         hub = self.hub
         is_compiling = _is_compiling(self._torch)
         own_call = vars(cls).get("__call__")
-        begin, end = hub.begin, hub.end
+        begin, end, unmarked = hub.begin, hub.end, hub.unmarked
         saw = hub.guard.wrap_hook(self._saw)
         seen: Callable[[], Any] = _nothing  # the root met last: usually the only one
+        searching = kind in _DATA_PARALLEL
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
             # Looked up at call time, not kept: torch.fx and others swap nn.Module.__call__ while they trace.
@@ -50,11 +56,13 @@ class ForwardPasses(Instrumentor):
             inherited = own_call.__get__(module) if own_call is not None else parent.__call__
             if is_compiling():
                 return inherited(*args, **kwargs)  # dynamo sees through us: no graph break
-            nonlocal seen
+            nonlocal seen, searching
+            if unmarked:
+                unmarked[0].forward_begins(module)
             token = begin(FORWARD)
-            if token and seen() is not module:
+            if seen() is not module and (token or searching):
                 saw(kind, module)
-                seen = weakref.ref(module)
+                seen, searching = weakref.ref(module), kind == "ddp"
             try:
                 return inherited(*args, **kwargs)
             finally:
@@ -76,7 +84,7 @@ class ForwardPasses(Instrumentor):
         base = self._torch.nn.Module
         inherited = base.__call__
         is_compiling = _is_compiling(self._torch)
-        begin, end = self.hub.begin, self.hub.end
+        begin, end, unmarked = self.hub.begin, self.hub.end, self.hub.unmarked
         learn = self.hub.guard.wrap(self._learned)
         inside: list[Any] = []
 
@@ -84,6 +92,8 @@ class ForwardPasses(Instrumentor):
             if inside or is_compiling():
                 return inherited(module, *args, **kwargs)
             inside.append(module)
+            if unmarked and not isinstance(module, tuple(self._watched)):  # or its class has told of the call
+                unmarked[0].forward_begins(module)
             started = begin(FORWARD)
             try:
                 result = inherited(module, *args, **kwargs)
@@ -108,6 +118,13 @@ class ForwardPasses(Instrumentor):
             return
         self.watch_class(type(module), "module")
         self.hub.observed.saw_root("module", module)
+
+    def _watch_root(self, module: Any) -> None:
+        """The model of a loop without optimizers, which need not train: `_learned` would not have taken it."""
+        self._stop_learning()
+        if not any(isinstance(module, cls) for cls in self._watched):
+            self.watch_class(type(module), "module")
+            self.hub.observed.saw_root("module", module)
 
     def _stop_learning(self) -> None:
         base = self._torch.nn.Module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -25,6 +26,7 @@ class OptimizerSteps(Instrumentor):
             source.register_optimizer_step_pre_hook(before),
             source.register_optimizer_step_post_hook(after),
         ]
+        self._watch_creation(source.Optimizer)
         grad_scaler = getattr(sys.modules.get("torch.amp.grad_scaler"), "GradScaler", None)
         if grad_scaler is not None:
             self._watch_scaler(grad_scaler)
@@ -36,10 +38,12 @@ class OptimizerSteps(Instrumentor):
     def _hooks(self) -> tuple[Hook, Hook]:
         """Functions, not methods: fewer look-ups with cold caches."""
         hub, stepped = self.hub, self._stepped
-        begin, end = hub.begin, hub.end
+        begin, end, begins = hub.begin, hub.end, hub.optimizer_begins
         tokens: list[Token | None] = []
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if not tokens:
+                begins(id(optimizer))
             tokens.append(begin(OPTIMIZER))
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -50,6 +54,20 @@ class OptimizerSteps(Instrumentor):
                 hub.optimizer_stepped(optimizer)
 
         return before, after
+
+    def _watch_creation(self, cls: Any) -> None:
+        """A job that has an optimizer is not one that trains without."""
+        original, unmarked = cls.__init__, self.hub.unmarked
+        made = self.hub.guard.wrap_hook(lambda optimizer, _: self.hub.observed.optimizer_made(optimizer))
+
+        @functools.wraps(original)
+        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            for steps in unmarked:
+                steps.optimizer_made()
+            made(optimizer)
+            original(optimizer, *args, **kwargs)
+
+        self.patches.add(cls, "__init__", __init__)
 
     def _watch_scaler(self, cls: Any) -> None:
         original = cls.step

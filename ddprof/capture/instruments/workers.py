@@ -11,12 +11,15 @@ import json
 import os
 import sys
 import time
+from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ddprof.capture.files.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX, host_label
 from ddprof.capture.files.storage import open_to_append
 from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.stacks.of_worker import sample_worker
 
 _MAX_LINES = 20_000  # per worker: about 2 MB
 # In the training process, reading the CPU time twice takes longer than all else that is done for a step. So after the
@@ -66,11 +69,13 @@ class LoaderWorkers(Instrumentor):
         return timed
 
     def _timed(self, original: Any, get_worker_info: Any) -> Any:
-        book = self.hub.guard.wrap(self._book)
+        book, begins = self.hub.guard.wrap(self._book), self.hub.guard.wrap(self._begins)
 
         def fetch(fetcher: Any, possibly_batched_index: Any) -> Any:
             """The fetcher's own fetch, with what it cost written down."""
             info = get_worker_info()
+            if info is not None and self._owner != os.getpid():
+                begins(info)
             self._fetched += 1
             self._timing = info is not None or self._fetched <= _ALL_FETCHES or self._fetched % _SAMPLED_FETCHES == 0
             if not self._timing:
@@ -92,22 +97,30 @@ class LoaderWorkers(Instrumentor):
         if info is None:
             self.hub.journal.fetches.append([*cost, samples])
             return
-        if self._owner != os.getpid():
-            self._owner, self._file, self._lines = os.getpid(), None, 0
         if self._lines >= _MAX_LINES:
             return
         if self._file is None:
-            self._file = self._open()
+            self._begins(info)
             if self._file is None:
-                return  # the parent is no rank yet: a single process before its first optimizer step
+                return
         self._lines += 1
         started_ns, duration_ns, cpu_ns, collate_ns = cost
         line = {"worker": info.id, "start_ns": started_ns, "dur_ns": duration_ns, "cpu_ns": cpu_ns}
         line |= {"collate_ns": collate_ns, "samples": samples}
         os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
-    def _open(self) -> int | None:
+    def _begins(self, info: Any) -> None:
+        """This worker is about to fetch. Its files have the name of its rank, so there are none while its parent is no
+        rank yet: a single process before its first optimizer step."""
+        if self._owner != os.getpid():
+            self._owner, self._file, self._lines = os.getpid(), None, 0
         for sidecar in self.hub.folder.glob(f"rank*.{host_label()}.{os.getppid()}.*{SIDECAR_SUFFIX}"):
-            path = sidecar.with_name(sidecar.name.removesuffix(SIDECAR_SUFFIX) + WORKERS_SUFFIX)
-            return open_to_append(path)
-        return None
+            stem = sidecar.with_name(sidecar.name.removesuffix(SIDECAR_SUFFIX))
+            self._file = open_to_append(stem.with_name(stem.name + WORKERS_SUFFIX))
+            if self.hub.config.stacks:
+                self.hub.guard.attempt("stacks", partial(self._sample, stem, info.id))
+            return
+
+    def _sample(self, stem: Path, worker: int) -> None:
+        guard = self.hub.guard
+        sample_worker(stem, worker, lambda: guard.enabled, self.hub.journal.note)

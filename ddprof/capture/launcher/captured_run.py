@@ -15,6 +15,7 @@ from ddprof.capture.files.storage import write_json
 from ddprof.capture.guard import say
 from ddprof.capture.launcher import manifest, run_folder
 from ddprof.capture.launcher.chores import chore
+from ddprof.capture.launcher.hang.watch import LOOK_S, Explained, HangWatch
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.host.nvml import Nvml
 from ddprof.capture.launcher.host.topology import read_topology
@@ -23,6 +24,8 @@ from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.shim import child_environment, obstacle
 from ddprof.capture.launcher.summary import RunSummary, summarize
 from ddprof.capture.launcher.upload import is_url, upload
+
+Explain = Callable[[Path], Explained | None]  # why the job hangs or has failed, from what its ranks left in the folder
 
 
 @dataclass(frozen=True)
@@ -37,39 +40,58 @@ class RunOptions:
     every: int
     ranks: str
     mode: str
+    stacks: bool = True
+    on_hang: str = "dump"
 
 
 class CapturedRun:
     """Made before the job starts. Raises OSError where no folder can be made, ValueError where no child could be
     captured; everything after that is a chore, which may fail without the job noticing."""
 
-    def __init__(self, options: RunOptions, command_line: Sequence[str]) -> None:
+    def __init__(self, options: RunOptions, command_line: Sequence[str], explain: Explain | None = None) -> None:
         self._options = options
         self._command_line = command_line
         started_ns = time.time_ns()
         self._folder = _make_folder(options, command_line, started_ns / 1e9)
         self.environment = child_environment(_config(self._folder.path, options), os.environ)
-        given = {key: getattr(options, key) for key in ("skip", "steps", "every", "ranks", "mode")}
+        given = {key: getattr(options, key) for key in ("skip", "steps", "every", "ranks", "mode", "stacks")}
         self._begun = manifest.begin(command_line, given, started_ns)
         self._write(self._begun, "nothing says how the run was started until it has ended")
         nvml = chore("NVIDIA's library", "GPUs are not watched", Nvml.open)
         self._gpus = GpuWatch(nvml)
+        self._explain = explain = explain or _unexplained
+        watched, abort = self._folder.path, options.on_hang == "abort"
+        self._hangs = HangWatch(watched, explain, abort, _look_s()) if self._leads else None
         self._monitor = chore("monitor mode", "no counters and no windows on trouble", self._make_monitor)
 
     @property
-    def tick(self) -> Callable[[], None] | None:
-        """What is to be called twice a second while the job runs, if anything."""
+    def tick(self) -> Callable[[], int | None]:
+        """What is to be called twice a second while the job runs; a signal that it returns is to end the job."""
+        watch: Callable[[], None] | None = None
         if self._monitor is not None:
-            return self._monitor.tick
-        return self._gpus.tick if self._gpus.exists else None
+            watch = self._monitor.tick
+        elif self._gpus.exists:
+            watch = self._gpus.tick
+
+        def tick() -> int | None:
+            if watch is not None:
+                watch()
+            return self._hangs.tick() if self._hangs is not None else None
+
+        return tick
 
     def end(self, code: int) -> None:
         """Sum up what the job left, which ended with `code`; say in one line where things are and what is next."""
         path = self._folder.path
         notes = chore("steps of killed ranks", "they stay in their step rings", lambda: salvage(path)) or []
+        hang = self._hangs.found if self._hangs is not None else None
+        if self._hangs is not None:
+            chore("answers of the ranks", "some are left there", self._hangs.tidy)
         summary = chore("the sum of the ranks", "the manifest names none", lambda: summarize(path)) or RunSummary()
         ended = chore("the end of the manifest", "it is lacking", lambda: self._ended(summary, code, notes))
         written = ended is not None and self._write(ended, "nothing says how the run ended")
+        if code or hang:
+            chore("the reason", f"ddprof hang {path} gives it", lambda: self._say_why(code))
         chore("the last line", f"the run is in {path}", lambda: say(self._last_line(summary, written)))
         if is_url(self._options.out):
             address = chore("the upload", f"the run stays in {path}", lambda: upload(path, self._options.out))
@@ -89,10 +111,19 @@ class CapturedRun:
     def _ended(self, summary: RunSummary, code: int, notes: Sequence[str]) -> dict[str, Any]:
         return {
             **manifest.end(self._begun, summary, code, time.time_ns(), notes, self._leads),
+            "hang": None if self._hangs is None else self._hangs.found,
             "triggered": [] if self._monitor is None else self._monitor.reasons,
             "gpus": chore("the GPUs", "the manifest lacks them", self._gpus.summary) or [],
             "topology": chore("the topology", "the manifest lacks it", read_topology),
         }
+
+    def _say_why(self, code: int) -> None:
+        """Why the job failed, or hung until it was ended, where what its ranks left tells."""
+        found = self._explain(self._folder.path)
+        hang = self._hangs.found if self._hangs is not None else None
+        if found is not None and found.kind != "none" and (hang is None or found.sentence != hang["sentence"]):
+            shown = os.path.relpath(self._folder.path)
+            say(f"the job ended with exit code {code}. {found.sentence} More: ddprof hang {shown}")
 
     def _write(self, content: dict[str, Any], missing: str) -> bool:
         def write() -> bool:
@@ -130,8 +161,22 @@ def _config(path: Path, options: RunOptions) -> CaptureConfig:
         every_steps=options.every,
         ranks=options.ranks,
         mode=options.mode,
+        stacks=options.stacks,
         clock=os.environ.get("DDPROF_CLOCK", "auto"),
     )
+
+
+def _unexplained(_: Path) -> Explained | None:
+    """Where nobody is there to explain."""
+    return None
+
+
+def _look_s() -> float:
+    """Seconds without a step before the ranks are asked where they are; DDPROF_HANG_LOOK_S sets it (for tests)."""
+    try:
+        return max(float(os.environ.get("DDPROF_HANG_LOOK_S", "")), 0.1)
+    except ValueError:
+        return LOOK_S
 
 
 def _name_of(command_line: Sequence[str]) -> str:

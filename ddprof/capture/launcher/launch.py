@@ -20,12 +20,15 @@ _LAST_TICK_S = 5.0  # how long a tick that is under way may take when the job ha
 _NOT_FOUND = 127  # exit codes of a shell
 _NOT_EXECUTABLE = 126
 
+Tick = Callable[[], int | None]  # returns a signal for the child, if any
 
-def run_child(command: Sequence[str], environment: Mapping[str, str], on_tick: Callable[[], None] | None = None) -> int:
+
+def run_child(command: Sequence[str], environment: Mapping[str, str], on_tick: Tick | None = None) -> int:
     """Run `command`, forward signals sent to us, call `on_tick` about twice a second, and return the exit code.
 
     A child killed by signal n gives 128 + n, one that cannot be started 127 (not found) or 126 (anything else), as in a
-    shell, and a line that says why. `on_tick` runs on a thread of its own and is not called again once it has failed.
+    shell, and a line that says why. `on_tick` runs on a thread of its own and is not called again once it has
+    failed; a signal that it returns is sent to the child.
     """
     watched = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -41,7 +44,7 @@ def run_child(command: Sequence[str], environment: Mapping[str, str], on_tick: C
             say(f"{command[0]} was not started: {reason}")
             found = getattr(error, "errno", None) not in (errno.ENOENT, errno.ENOTDIR)
             return _NOT_EXECUTABLE if found else _NOT_FOUND
-        with _ticking(on_tick):
+        with _ticking(on_tick, child):
             code = _wait(child, watched)
         while signal.sigtimedwait(watched, 0) is not None:
             pass  # meant for the child, which has ended: they must not end us before its exit code is returned
@@ -64,13 +67,13 @@ def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals]) -> int:
 
 
 @contextmanager
-def _ticking(on_tick: Callable[[], None] | None) -> Iterator[None]:
+def _ticking(on_tick: Tick | None, child: subprocess.Popen[bytes]) -> Iterator[None]:
     """Call `on_tick` twice a second meanwhile: beside the waiting, so that a tick that hangs delays no signal."""
     if on_tick is None:
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_tick_until, args=(ended, on_tick), name="ddprof-watch", daemon=True)
+    thread = threading.Thread(target=_tick_until, args=(ended, on_tick, child), name="ddprof-watch", daemon=True)
     thread.start()
     try:
         yield
@@ -79,9 +82,11 @@ def _ticking(on_tick: Callable[[], None] | None) -> Iterator[None]:
         thread.join(_LAST_TICK_S)
 
 
-def _tick_until(ended: threading.Event, on_tick: Callable[[], None]) -> None:
+def _tick_until(ended: threading.Event, on_tick: Tick, child: subprocess.Popen[bytes]) -> None:
     def tick() -> bool:
-        on_tick()
+        number = on_tick()
+        if number is not None:
+            _send(child, number)
         return True
 
     while not ended.wait(_TICK_S):

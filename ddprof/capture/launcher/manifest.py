@@ -65,12 +65,18 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
     shown = os.path.relpath(path)
     shown = str(path) if shown.startswith("..") else shown
     if not summary.ranks:
-        return f"no training process was seen (no optimizer step, no process group); settings are in {shown}"
+        return (
+            "no training process was seen (no optimizer step, no process group, no loop over batches or a model; "
+            f"a script can mark its steps by ddprof.step()); settings are in {shown}"
+        )
     own, window = summary.overhead["own_frac"], summary.overhead["window_frac"]
+    own = own if own is None else own + (summary.overhead["stacks_frac"] or 0.0)
     cost = "" if own is None else f", overhead {100 * own:.2f} % of a step"
     cost += "" if window is None else f" ({100 * max(window, 0.0):+.0f} % inside the trace window)"
     if not summary.windows and first_window_step is not None and summary.steps <= first_window_step:
-        return f"no trace: the job ended after {summary.steps} steps, before step {first_window_step} (see --skip)"
+        return f"no trace: the job ended after {summary.steps} steps, before step {first_window_step} (see --skip" + (
+            ", or call ddprof.step() at the end of each step)" if not summary.steps else ")"
+        )
     if not summary.windows and first_window_step is not None:
         return f"no trace: no rank wrote one (see --ranks, and `disabled` in {os.path.join(shown, 'manifest.json')})"
     ranks = f"{len(summary.ranks)} rank{'s' if len(summary.ranks) != 1 else ''}"

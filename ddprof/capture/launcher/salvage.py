@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.files.layout import RING_SUFFIX, SCHEMA, SIDECAR_SUFFIX, TRACE_SUFFIX, host_label, parse_stem
+from ddprof.capture.files.call_log import read_calls
+from ddprof.capture.files.last_resort import remove_empty
+from ddprof.capture.files.layout import (
+    CALLS_SUFFIX,
+    FAULT_SUFFIX,
+    RING_SUFFIX,
+    SCHEMA,
+    SIDECAR_SUFFIX,
+    TRACE_SUFFIX,
+    host_label,
+    parse_stem,
+)
 from ddprof.capture.files.ring import MAX_STEPS, RingContent, read_ring
 from ddprof.capture.files.storage import names_in, read_object, write_json
 from ddprof.capture.launcher.liveness import runs_here
@@ -24,6 +36,16 @@ def salvage(folder: Path) -> list[str]:
             notes.append(f"{ring_path.name}: its steps are not in the sidecar: {error.strerror}")
         except ValueError as error:  # the ring is damaged, and names itself
             notes.append(f"{error}: its steps are not in the sidecar")
+    for log in names_in(folder, CALLS_SUFFIX):
+        if _dead_here(log.name):
+            try:
+                _keep_calls(log)
+            except (OSError, ValueError) as error:
+                notes.append(f"{log.name}: its calls are not in the sidecar: {error}")
+    for unwritten in names_in(folder, FAULT_SUFFIX):
+        if _dead_here(unwritten.name):
+            with suppress(OSError):
+                remove_empty(unwritten)
     for leftover in names_in(folder, ".tmp"):
         if not _dead_here(leftover.name):
             continue
@@ -65,6 +87,16 @@ def _complete(path: Path, ring_path: Path) -> list[str]:
     write_json(path, content)
     ring_path.unlink()
     return notes
+
+
+def _keep_calls(log: Path) -> None:
+    """Add the last calls of a process that was killed to its sidecar. A log that was read is deleted. Raises OSError,
+    and ValueError on a damaged log or sidecar."""
+    path = log.with_name(log.name.removesuffix(CALLS_SUFFIX) + SIDECAR_SUFFIX)
+    content = read_object(path) if path.exists() else {}
+    if content.get("state") == "killed":
+        write_json(path, {**content, "calls": read_calls(log)})
+    log.unlink()
 
 
 def _sidecar(path: Path) -> tuple[dict[str, Any] | None, list[str]]:

@@ -22,6 +22,7 @@ _PHASES = tuple(f"{name}_ns" for name in PHASE_NAMES)
 _Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 48)]
 _Nanoseconds: TypeAlias = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 _Cost: TypeAlias = _Nanoseconds | Annotated[float, Meta(ge=-1e18, le=1e18)]
+_Share: TypeAlias = Annotated[float, Meta(ge=0, le=1e3)]
 
 
 class _Step(Struct, gc=False):
@@ -47,6 +48,8 @@ class _Overhead(Struct):
     bare_step_ns: _Cost | None = None
     profiled_step_ns: _Cost | None = None
     own_ns_per_step: _Cost | None = None
+    stacks_frac: _Share | None = None
+    stacks_window_frac: _Share | None = None
 
 
 class _SidecarExtract(Struct):
@@ -142,7 +145,7 @@ def _step_times(steps: list[_Step]) -> dict[str, int]:
 
 def _overhead(overheads: list[_Overhead]) -> dict[str, Any]:
     """The worst rank's: a job is as slow as its slowest rank."""
-    bare, profiled, own = (
+    bare, profiled, own, stacks, stacks_window = (
         max((ns for overhead in overheads if (ns := getattr(overhead, key)) is not None), default=None)
         for key in _Overhead.__struct_fields__
     )
@@ -152,4 +155,6 @@ def _overhead(overheads: list[_Overhead]) -> dict[str, Any]:
         "own_ns_per_step": own,
         "window_frac": (profiled - bare) / bare if bare and profiled else None,
         "own_frac": own / bare if bare and own is not None else None,
+        "stacks_frac": stacks,
+        "stacks_window_frac": stacks_window,
     }

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from time import time_ns
 
 from ddprof.capture.files.ring import StepRing
-from ddprof.capture.files.step import BACKWARD, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, Step
+from ddprof.capture.files.step import BACKWARD, COLLECTIVE, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, REST, Step
 from ddprof.capture.steps.step_log import StepLog
 from ddprof.capture.window.annotate import Range
 
 _RANGES = tuple(f"ddprof::{name}" for name in PHASE_NAMES)
+_INNERMOST_FIRST = (COLLECTIVE, DATA, BACKWARD, FORWARD, OPTIMIZER)  # an optimizer's closure holds the others
 Token = bool | Range  # whether a phase is counted, or its range while somebody listens (then it is)
 
 
@@ -65,6 +66,7 @@ class StepTracker:
         self._known: set[int] = set()
         self._fetched = False
         self._forwarded = False
+        self._worked = False  # a forward or backward outside a closure, since an optimizer stepped
 
     def begin(self, phase: int, name: str | None = None) -> Token:
         """Enter a phase (DATA, ...). Returns what `end` takes: False where it is not counted (another thread, nested in
@@ -90,6 +92,8 @@ class StepTracker:
                 if self._stepped and not self._fetched and self._stepped >= self._known:
                     now = self._boundary(now)
                 self._forwarded = True
+            if phase in (FORWARD, BACKWARD):
+                self._worked = True
         self._began_ns[phase] = now
         if self.listening:
             return self._open_range(name or _RANGES[phase]) or True
@@ -114,6 +118,13 @@ class StepTracker:
         if depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):
             self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's
 
+    def optimizer_begins(self, optimizer_id: int) -> None:
+        """An optimizer is about to step. Where it has stepped and nothing was computed for it since, its closure does
+        the work (LBFGS on one batch), and this is where the next step begins."""
+        again = optimizer_id in self._stepped and not self._worked and not self._depth[OPTIMIZER]
+        if again and get_ident() == self._thread:
+            self._boundary(time_ns())
+
     def optimizer_stepped(self, optimizer_id: int) -> None:
         """Book that an optimizer has stepped, or that its GradScaler skipped it."""
         if get_ident() != self._thread:
@@ -126,7 +137,20 @@ class StepTracker:
             if not self._forwarded:
                 self._boundary(time_ns())
         self._stepped.add(optimizer_id)
-        self._forwarded = False
+        self._forwarded = self._worked = False
+
+    def mark_step(self) -> None:
+        """A step ends here: the script says so, or what repeats in a loop without optimizers."""
+        if self._thread is None:
+            self._thread = get_ident()
+        if get_ident() != self._thread:
+            return
+        now = time_ns()
+        if self.start_ns:
+            self._stepped.clear()
+            self._boundary(now)
+        else:
+            self.start_ns = now
 
     def finish(self) -> bool:
         """Book the last, still open step if an optimizer stepped in it, ended where its last phase ended."""
@@ -148,6 +172,17 @@ class StepTracker:
     def booked(self) -> int:
         """How many steps have closed."""
         return self.log.booked
+
+    @property
+    def thread(self) -> int:
+        """The training thread's id (threading.get_ident), 0 where it is not known yet."""
+        return self._thread or 0
+
+    @property
+    def phase(self) -> int:
+        """What the training thread is in (the innermost phase; a recomputation is part of backward), else REST."""
+        depth = self._depth
+        return next((phase for phase in _INNERMOST_FIRST if depth[phase]), REST)
 
     def logged(self) -> list[tuple[Step, bool]]:
         """The first and the recent steps, each with whether it was disturbed."""

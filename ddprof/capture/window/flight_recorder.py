@@ -16,6 +16,7 @@ from ddprof.capture.files.storage import write_json
 
 _ON_BY_DEFAULT = (2, 13)  # torch; for gloo too
 _SLACK_NS = 2_000_000  # an entry is created just before the operator that the trace shows
+_SYMBOLISER = "torch._inductor.codecache"  # what torch imports to name the lines of a stack (py_symbolize in C++)
 
 
 def dump_window(path: Path, start_ns: int, end_ns: int) -> str | None:
@@ -39,23 +40,32 @@ def dump_window(path: Path, start_ns: int, end_ns: int) -> str | None:
 
 def dump_all(path: Path) -> None:
     """Write every entry, those of collectives that never finished included: they explain a hang. Raises OSError."""
-    dump = read_entries()
+    dump = read_entries(stacks=True)
     if dump is not None and dump.get("entries"):
         write_json(path, dump)
 
 
-def read_entries() -> dict[str, Any] | None:
-    """The dump as plain data without Python stacks (they hold paths), or None where this torch has none."""
+def read_entries(stacks: bool = False) -> dict[str, Any] | None:
+    """The dump as plain data, or None where this torch has none. `stacks`: with the lines that called, which are
+    paths. They are left out where torch would import its compiler to name them: imported by our thread while the script
+    imports it as well, each is given the other's half, and the script fails."""
     c10d = sys.modules.get("torch._C._distributed_c10d")
     if c10d is None:
         return None
     dump = getattr(c10d, "_dump_fr_trace", None) or getattr(c10d, "_dump_nccl_trace", None)
     if dump is None:
         return None
-    raw = dump(includeCollectives=True, includeStackTraces=False, onlyActive=False)
+    raw = dump(includeCollectives=True, includeStackTraces=stacks and _is_imported(_SYMBOLISER), onlyActive=False)
     content = pickle.loads(raw)  # made by this very process a moment ago
     plain: dict[str, Any] = json.loads(json.dumps(content, default=str))
     return plain
+
+
+def _is_imported(name: str) -> bool:
+    """Whether a module and the packages around it have been imported to the end."""
+    parts = name.split(".")
+    modules = [sys.modules.get(".".join(parts[:count])) for count in range(1, len(parts) + 1)]
+    return all(m is not None and not getattr(m.__spec__, "_initializing", False) for m in modules)
 
 
 def enable_on_old_torch(version: tuple[int, ...]) -> str | None:

@@ -20,7 +20,13 @@ def seen(batch: Any) -> Journal:
     guard, journal = Guard(), Journal()
     observed = SimpleNamespace(saw_loader=lambda loader: None, trains_with=lambda loader: None)
     hub: Any = SimpleNamespace(
-        guard=guard, journal=journal, observed=observed, tracker=SimpleNamespace(index=0), begin=None, end=None
+        guard=guard,
+        journal=journal,
+        observed=observed,
+        tracker=SimpleNamespace(index=0),
+        begin=None,
+        end=None,
+        unmarked=[],
     )
     loading = DataLoading(hub)
     loading.install(sys.modules["torch"])

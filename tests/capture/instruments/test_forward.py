@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch
 
 def test_every_wrapper_of_torch_is_where_the_table_says() -> None:
     torch = pytest.importorskip("torch")
-    hub: Any = SimpleNamespace(guard=Guard(), begin=lambda *_: False, end=lambda *_: None)
+    hub: Any = SimpleNamespace(guard=Guard(), unmarked=[], begin=lambda *_: False, end=lambda *_: None)
     forward = ForwardPasses(hub)
     forward.install(torch)
     try:

@@ -59,6 +59,21 @@ def ddp() -> None:
     plain(DistributedDataParallel(Net()))
 
 
+def wrapped_ddp() -> None:
+    """As Lightning Fabric does: the module that is called holds the DDP module."""
+
+    class Wrapper(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = DistributedDataParallel(Net())
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.inner(x)
+            return out
+
+    plain(Wrapper())
+
+
 def accumulation() -> None:
     plain(DistributedDataParallel(Net()), micro=3)
 
@@ -174,6 +189,7 @@ KINDS: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
         ddp,
+        wrapped_ddp,
         accumulation,
         no_sync,
         activation_checkpointing,

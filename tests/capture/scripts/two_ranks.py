@@ -1,31 +1,59 @@
 """Starts a script as the two ranks of a job, as torchrun does, but without importing torch once more.
 
-The first rank that fails ends the other one; the exit code is 1 then, as torchrun's.
+The first rank that fails ends the other one; the exit code is 1 then, as torchrun's, and stderr says how each ended.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
 import sys
 import time
 
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-ranks = [
-    subprocess.Popen(
-        [sys.executable, *sys.argv[1:]], env={**os.environ, **shared, "RANK": str(r), "LOCAL_RANK": str(r)}
-    )
-    for r in (0, 1)
-]
-while any(rank.poll() is None for rank in ranks) and not any(rank.poll() for rank in ranks):
-    time.sleep(0.02)
-failed = any(rank.poll() for rank in ranks)
-for rank in ranks:
+# Below what kernels hand out by themselves (32768 and above on Linux, 49152 by RFC 6335): a port of those may be some
+# connection's own before rank 0 listens on it, that of the rank which asks for it included.
+FIRST, LAST = 10_000, 32_000
+
+
+def free_port() -> int:
+    """A port of the store, another one for each process that looks for one at the same time."""
+    for attempt in range(LAST - FIRST):
+        port = FIRST + (os.getpid() * 7 + attempt) % (LAST - FIRST)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            return port
+    raise SystemExit("no free port")
+
+
+def main() -> None:
+    """Both ranks, to their end."""
+    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, *sys.argv[1:]], env={**os.environ, **shared, "RANK": str(r), "LOCAL_RANK": str(r)}
+        )
+        for r in (0, 1)
+    ]
+    while any(rank.poll() is None for rank in ranks) and not any(rank.poll() for rank in ranks):
+        time.sleep(0.02)
+    first = [rank.returncode for rank in ranks]
+    failed = any(first)
+    for rank in ranks:
+        if failed:
+            rank.terminate()
+        rank.wait()
     if failed:
-        rank.terminate()
-    rank.wait()
-sys.exit(int(failed))
+        ended = ", ".join(f"rank {r}: {code}" for r, code in enumerate(first))
+        print(f"exit codes when the first rank failed (None: it still ran): {ended}", file=sys.stderr, flush=True)
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    main()

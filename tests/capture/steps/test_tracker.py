@@ -92,6 +92,31 @@ def test_closure_inside_the_optimizer_keeps_its_own_phases(seen: Recorder) -> No
     assert 2e6 <= found.optimizer_ns < 20e6
 
 
+def test_an_optimizer_that_computes_in_its_closure_alone_marks_every_step(seen: Recorder) -> None:
+    """LBFGS over all data."""
+    for _ in range(6):
+        seen.tracker.optimizer_begins(1)
+        outer = seen.tracker.begin(OPTIMIZER)
+        for _ in range(3):
+            seen.phase(FORWARD)
+            seen.phase(BACKWARD)
+        seen.tracker.end(OPTIMIZER, outer)
+        seen.tracker.optimizer_stepped(1)
+    assert seen.tracker.finish()
+    assert [step.number for step in seen.closed] == [0, 1, 2, 3, 4, 5]
+    assert all(step.backward_ns > 0 for step in seen.closed)
+
+
+def test_a_marked_step_ends_there(seen: Recorder) -> None:
+    for _ in range(4):
+        for _ in range(3):
+            seen.phase(DATA)
+            seen.phase(FORWARD)
+        seen.tracker.mark_step()
+    assert [step.number for step in seen.closed] == [0, 1, 2, 3]
+    assert all(step.data_ns > 0 for step in seen.closed)
+
+
 def test_evaluation_between_epochs_belongs_to_the_step_before_it(seen: Recorder) -> None:
     seen.iteration()
     for _ in range(5):

@@ -16,7 +16,7 @@ enum { DATA, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE, PHASES };
 typedef struct {
     PyObject_HEAD
     char enabled, timed, listening, profiled, disturbed;
-    char fetched, forwarded, has_thread;
+    char fetched, forwarded, worked, has_thread;
     unsigned long thread;
     long long index, calm_until, start_ns, last_end_ns, spent_hooks_ns;
     Py_ssize_t stepped_count; /* of `stepped`, so that most calls need not look */
@@ -122,6 +122,7 @@ static PyObject *enter(StepTracker *self, int phase, PyObject *name) {
             if (self->stepped_count && !self->fetched && all_have_stepped(self) && boundary(self, &now_ns)) return NULL;
             self->forwarded = 1;
         }
+        if (phase == FORWARD || phase == BACKWARD) self->worked = 1;
     }
     self->began_ns[phase] = now_ns;
     if (self->listening) {
@@ -173,6 +174,16 @@ static PyObject *StepTracker_end(StepTracker *self, PyObject *const *args, Py_ss
     return Py_NewRef(Py_None);
 }
 
+static PyObject *StepTracker_optimizer_begins(StepTracker *self, PyObject *optimizer_id) {
+    if (!self->enabled || !self->has_thread || PyThread_get_thread_ident() != self->thread) return Py_NewRef(Py_None);
+    if (!self->stepped_count || self->worked || self->depth[OPTIMIZER]) return Py_NewRef(Py_None);
+    int again = PySet_Contains(self->stepped, optimizer_id);
+    int64_t now_ns = wall_ns();
+    if (again < 0) PyErr_Clear();
+    if (again > 0 && boundary(self, &now_ns)) return NULL;
+    return Py_NewRef(Py_None);
+}
+
 static PyObject *StepTracker_optimizer_stepped(StepTracker *self, PyObject *optimizer_id) {
     if (!self->enabled || !self->has_thread || PyThread_get_thread_ident() != self->thread) return Py_NewRef(Py_None);
     int again = self->stepped_count ? PySet_Contains(self->stepped, optimizer_id) : 0;
@@ -189,7 +200,24 @@ static PyObject *StepTracker_optimizer_stepped(StepTracker *self, PyObject *opti
     }
     if (again < 0 || PySet_Add(self->stepped, optimizer_id) < 0) PyErr_Clear();
     self->stepped_count = PySet_Size(self->stepped);
-    self->forwarded = 0;
+    self->forwarded = self->worked = 0;
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *StepTracker_mark_step(StepTracker *self, PyObject *nothing) {
+    unsigned long thread = PyThread_get_thread_ident();
+    if (self->enabled && !self->has_thread) {
+        self->thread = thread;
+        self->has_thread = 1;
+    }
+    if (!self->enabled || thread != self->thread) return Py_NewRef(Py_None);
+    int64_t now_ns = wall_ns();
+    if (self->start_ns) {
+        forget_stepped(self);
+        if (boundary(self, &now_ns)) return NULL;
+    } else {
+        self->start_ns = now_ns;
+    }
     return Py_NewRef(Py_None);
 }
 
@@ -206,7 +234,7 @@ static PyObject *StepTracker_restart(StepTracker *self, PyObject *nothing) {
     memset(self->depth, 0, sizeof self->depth);
     forget_stepped(self);
     PySet_Clear(self->known);
-    self->fetched = self->forwarded = self->has_thread = 0;
+    self->fetched = self->forwarded = self->worked = self->has_thread = 0;
     self->profiled = self->disturbed = self->listening = self->timed = 0;
     self->log.booked = 0;
     log_unmap(&self->log);
@@ -318,16 +346,33 @@ static PyMemberDef members[] = {
     {"profiled", T_BOOL, offsetof(StepTracker, profiled), 0, NULL},
     {"disturbed", T_BOOL, offsetof(StepTracker, disturbed), 0, NULL},
     {"index", T_LONGLONG, offsetof(StepTracker, index), READONLY, NULL},
+    {"last_end_ns", T_LONGLONG, offsetof(StepTracker, last_end_ns), READONLY, NULL},
     {"calm_until", T_LONGLONG, offsetof(StepTracker, calm_until), 0, NULL},
     {"spent_ns", T_LONGLONG, offsetof(StepTracker, spent_hooks_ns), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
 
-static PyGetSetDef computed[] = {{"booked", (getter)StepTracker_booked, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyObject *StepTracker_thread(StepTracker *self, void *nothing) {
+    return PyLong_FromUnsignedLong(self->has_thread ? self->thread : 0);
+}
+
+static PyObject *StepTracker_phase(StepTracker *self, void *nothing) {
+    static const int innermost_first[PHASES] = {COLLECTIVE, DATA, BACKWARD, FORWARD, OPTIMIZER};
+    int at = 0;
+    while (at < PHASES && !self->depth[innermost_first[at]]) at++;
+    return PyLong_FromLong(at < PHASES ? innermost_first[at] : PHASES);
+}
+
+static PyGetSetDef computed[] = {{"booked", (getter)StepTracker_booked, NULL, NULL, NULL},
+                                 {"thread", (getter)StepTracker_thread, NULL, NULL, NULL},
+                                 {"phase", (getter)StepTracker_phase, NULL, NULL, NULL},
+                                 {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMethodDef methods[] = {
     {"begin", (PyCFunction)(void (*)(void))StepTracker_begin, METH_FASTCALL, NULL},
     {"end", (PyCFunction)(void (*)(void))StepTracker_end, METH_FASTCALL, NULL},
+    {"optimizer_begins", (PyCFunction)StepTracker_optimizer_begins, METH_O, NULL},
     {"optimizer_stepped", (PyCFunction)StepTracker_optimizer_stepped, METH_O, NULL},
+    {"mark_step", (PyCFunction)StepTracker_mark_step, METH_NOARGS, NULL},
     {"finish", (PyCFunction)StepTracker_finish, METH_NOARGS, NULL},
     {"restart", (PyCFunction)StepTracker_restart, METH_NOARGS, NULL},
     {"write_to", (PyCFunction)StepTracker_write_to, METH_O, NULL},

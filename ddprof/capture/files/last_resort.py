@@ -1,0 +1,79 @@
+"""The answer of a rank that cannot answer: a thread keeps the interpreter's lock inside C code.
+
+faulthandler writes the stacks of all threads from a signal's handler, in C and without the lock. The signal is a
+real-time one that nothing uses; where the script, or a library of it, has a handler for it, that one stays and there is
+no such answer. Whoever sends it looks first whether the rank still handles it (`handles`): else it would end the rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import threading
+from pathlib import Path
+
+from ddprof.capture.files.storage import open_new
+
+_BELOW_LAST = 7  # real-time signals are taken from both ends; no library is known that takes this one
+
+
+def answer_signal() -> int | None:
+    """The number of the signal; None where there are none of this kind."""
+    last = getattr(signal, "SIGRTMAX", None)
+    return None if last is None or not hasattr(faulthandler, "register") else int(last) - _BELOW_LAST
+
+
+def handles(pid: int | str, number: int) -> bool:
+    """Whether a process of this host has a handler for a signal. False where the kernel does not say."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+        caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+        return bool(int(caught, 16) >> (number - 1) & 1)
+    except (OSError, ValueError, IndexError, StopIteration):
+        return False
+
+
+class LastResort:
+    """One per process. `arm` and `disarm` raise OSError where the file cannot be made or removed."""
+
+    def __init__(self) -> None:
+        self._armed: tuple[int, Path, int] | None = None  # signal, file, descriptor
+
+    def arm(self, path: Path) -> None:
+        """Write the stacks to this file whenever the signal comes, where it is free. Does nothing off the main
+        thread."""
+        self.disarm()
+        number = answer_signal()
+        if number is None or threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(number) not in (signal.SIG_DFL, signal.SIG_IGN) or handles("self", number):
+            return
+        descriptor = open_new(path, 0o644)
+        signal.signal(number, signal.SIG_IGN)  # what it is again once faulthandler has let go: one too late is nothing
+        faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
+        self._armed = number, path, descriptor
+
+    def disarm(self) -> None:
+        """Give the signal back; a file in which nothing was written goes."""
+        path = self.abandon()
+        if path is not None:
+            remove_empty(path)
+
+    def abandon(self) -> Path | None:
+        """Give the signal back, and leave the file: after a fork it is the parent's. Returns it, None without one."""
+        armed, self._armed = self._armed, None
+        if armed is None:
+            return None
+        number, path, descriptor = armed
+        faulthandler.unregister(number)
+        os.close(descriptor)
+        return path
+
+
+def remove_empty(path: Path) -> None:
+    """Delete a file in which nothing was written. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        if not path.stat().st_size:
+            path.unlink()

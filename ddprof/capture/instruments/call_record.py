@@ -1,0 +1,151 @@
+"""What is written of each call of a function of torch.distributed: group, number, shape, the line that calls."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from _thread import get_ident
+from collections.abc import Callable, Mapping, Sequence
+from time import time_ns
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from ddprof.capture.describe.stacks import is_library
+from ddprof.capture.files.call_log import described
+
+if TYPE_CHECKING:
+    from ddprof.capture.hub import Hub
+
+_TENSORS = ("tensor", "input_tensor", "input", "output_tensor", "output", "tensor_list", "gather_list")
+_PEERS = ("dst", "src", "group_dst", "group_src")
+_MESSAGES = {"send": "send", "isend": "send", "recv": "recv", "irecv": "recv"}
+_MAX_PLACES = 1024  # kept: places that call, times shapes
+Place = tuple[str, Any, Any, int, int]  # group, shape, dtype, identity of the code that calls, where in it
+# The collective itself, and our wrapper around it, under whatever name this package was imported.
+_COLLECTIVES = ("torch.distributed.distributed_c10d", "torch.distributed.c10d_logger", __name__.partition(".")[0] + ".")
+_MAX_DEPTH = 40  # frames between a collective and the line of the script
+
+
+class CallState:
+    """What all operations share: a group counts its calls, not those of one function."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, str, int], int] = {}  # calls so far, by group, kind and peer
+        self.inside: set[int] = set()  # threads that are inside a message
+
+
+class CallRecord:
+    """Books the calls of one operation in the log of the session, if there is one."""
+
+    def __init__(self, hub: Hub, name: str, original: Callable[..., Any], c10d: Any, state: CallState) -> None:
+        self._hub = hub
+        self._name = name
+        self._c10d = c10d
+        self._labels: Mapping[Any, str] = c10d._world.pg_names  # one mapping for the life of the process
+        self._places: dict[Place, tuple[bytes, int, CodeType]] = {}
+        self._numbers, self._inside = state.numbers, state.inside
+        places = {parameter: at for at, parameter in enumerate(inspect.signature(original).parameters)}
+        self._group = ("group", places.get("group", -1))
+        self._tensor = next(((word, places[word]) for word in _TENSORS if word in places), None)
+        self._peers = [(word, places[word]) for word in _PEERS if word in places] if name in _MESSAGES else []
+        self._kind = _MESSAGES.get(name, "")
+
+    def enter(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
+        """Book that the call begins. Returns what `leave` takes, None where nothing is booked."""
+        log = self._hub.calls
+        if log is None:
+            return None
+        group = _given(args, kwargs, self._group)
+        label = self._labels.get(self._c10d.GroupMember.WORLD if group is None else group)
+        if label is None:  # this rank is no member of it
+            return None
+        peer = self._peer(args, kwargs)
+        if self._kind and not self._first_inside():
+            return None  # `send` calls `isend`: one message
+        key = (label, self._kind, peer)
+        number = self._numbers[key] = self._numbers.get(key, 0) + 1
+        tensor = _given(args, kwargs, self._tensor) if self._tensor else None
+        if isinstance(tensor, list | tuple):
+            tensor = tensor[0] if tensor else None
+        inner = sys._getframe(2)
+        caller = _caller(inner)
+        # The line of a frame is looked up in a table of all lines of its function, and the hash of its code is made of
+        # all that it holds: several microseconds each. So places are told by the identity of the code.
+        shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
+        place = (label, shape, dtype, id(caller.f_code), caller.f_lasti)
+        known = self._places.get(place) or self._describe(place, caller, inner)
+        return log.enter(known[0], number, peer, known[1], time_ns())
+
+    def _describe(self, place: Place, caller: FrameType, inner: FrameType) -> tuple[bytes, int, CodeType]:
+        """What is the same in all calls of one place with tensors of one shape: text, line, and the code, which
+        has to live for as long as its identity is the key. `inner`: the frame that calls torch.distributed."""
+        label, shape, dtype, _, _ = place
+        code = caller.f_code
+        size = "" if shape is None else ",".join(map(str, shape))
+        text = described((self._name, label, "" if dtype is None else str(dtype), size, code.co_filename, code.co_name))
+        known = (text, caller.f_lineno or 0, code)
+        if len(self._places) < _MAX_PLACES:
+            self._places[place] = known
+            through = _called_by(caller, inner)
+            if through:
+                self._hub.journal.through[code.co_filename, known[1], self._name] = through
+        return known
+
+    def _first_inside(self) -> bool:
+        """Whether this thread is not inside a message already; from here on it is."""
+        thread = get_ident()
+        if thread in self._inside:
+            return False
+        self._inside.add(thread)
+        return True
+
+    def leave(self, at: int | None, raised: bool) -> None:
+        """Book that it has ended."""
+        if at is not None and self._kind:
+            self._inside.discard(get_ident())
+        log = self._hub.calls
+        if at is not None and log is not None:
+            log.leave(at, -1 if raised else time_ns())
+
+    def _peer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+        """The other rank of a message; -1 of a collective, and where any rank may have sent it."""
+        for place in self._peers:
+            value = _given(args, kwargs, place)
+            if isinstance(value, int):
+                return value
+        return -1
+
+
+def _given(args: Sequence[Any], kwargs: Mapping[str, Any], place: tuple[str, int]) -> Any:
+    name, at = place
+    return args[at] if 0 <= at < len(args) else kwargs.get(name)
+
+
+def _called_by(caller: FrameType, inner: FrameType) -> str:
+    """The function of a library that the line of the script calls on the way to the collective, as "package
+    function"; "" where it calls the collective itself.
+    """
+    found: FrameType | None = inner
+    outermost = None
+    for _ in range(_MAX_DEPTH):
+        if found is None or found is caller:
+            break
+        outermost, found = found, found.f_back
+    if outermost is None:
+        return ""
+    module = str(outermost.f_globals.get("__name__", ""))
+    if module.startswith(_COLLECTIVES):
+        return ""
+    return f"{module.partition('.')[0]} {outermost.f_code.co_name}"
+
+
+def _caller(frame: FrameType) -> FrameType:
+    """The innermost frame of the user's own code, from `frame` outwards; `frame` itself where there is none."""
+    found: FrameType | None = frame
+    for _ in range(_MAX_DEPTH):
+        if found is None:
+            break
+        if not is_library(found.f_code.co_filename):
+            return found
+        found = found.f_back
+    return frame

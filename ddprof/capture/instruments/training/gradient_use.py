@@ -1,0 +1,151 @@
+"""Which parameters had no gradient when their optimizer stepped: in the steps of a window.
+
+A parameter without one in all of these steps is looked at for some more: a head that is trained now and then is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.instruments.base import Instrumentor
+
+_MAX_PARAMETERS = 8192  # of one optimizer
+_MAX_OPTIMIZERS = 16  # one for each parameter where they step inside backward
+_MAX_STEPS = 64  # of one optimizer in one window
+_MAX_NAMED = 128  # of one optimizer
+_FOLLOWED_STEPS = 100  # optimizer steps after a window in which what had no gradient may still get one
+
+
+class _Use:
+    """What the parameters of one optimizer had when it stepped. Places count its parameters through all groups."""
+
+    def __init__(self, optimizer: Any, line: Any) -> None:
+        self.kind, self.line = type(optimizer).__name__, line
+        self.steps: list[int] = []
+        self.count = 0
+        self.missing: dict[int, list[int]] = {}  # place -> steps without a gradient
+        self.unused: set[int] = set()  # places without one in every step so far
+        self.names: dict[int, str] = {}
+        self.sizes: dict[int, int] = {}
+        self.stateful = False  # the optimizer keeps state for what it updates
+        self.updated: set[int] = set()  # of the missing ones those for which it does: they had a gradient before
+        self.followed = 0
+
+    def look(self, optimizer: Any, step: int) -> None:
+        """Book the parameters that have no gradient now. A step in which none has one says nothing."""
+        places = list(_trained(optimizer))
+        without = [at for at, parameter in places if parameter.grad is None]
+        if len(without) == len(places) or len(self.steps) >= _MAX_STEPS:
+            return
+        self.unused = self.unused.intersection(without) if self.steps else set(without)
+        self.steps.append(step)
+        self.count = len(places)
+        for at in without:
+            self.missing.setdefault(at, []).append(step)
+
+    def follow(self, optimizer: Any) -> bool:
+        """After the window: what has a gradient after all is used. Returns whether to look again."""
+        self.unused -= {at for at, p in _trained(optimizer) if at in self.unused and p.grad is not None}
+        self.followed += 1
+        return bool(self.unused) and self.followed < _FOLLOWED_STEPS
+
+    def describe(self, optimizer: Any, names: dict[int, str]) -> None:
+        """Keep names and sizes of the parameters without a gradient, and for which of them the optimizer has state."""
+        state = optimizer.state
+        self.stateful = any(bool(state.get(parameter)) for _, parameter in _trained(optimizer))
+        for at, parameter in _trained(optimizer):
+            if at in self.missing and len(self.names) < _MAX_NAMED:
+                shape = "x".join(map(str, parameter.shape))
+                self.names[at] = names.get(id(parameter), f"{self.kind}[{at}] ({shape})")
+                self.sizes[at] = parameter.numel()
+                if state.get(parameter):
+                    self.updated.add(at)
+
+    def record(self) -> dict[str, Any]:
+        """For the sidecar."""
+        return {
+            "optimizer": self.kind,
+            "line": self.line,
+            "steps": self.steps,
+            "followed": self.followed,
+            "parameters": self.count,
+            "missing": [
+                {
+                    "name": name,
+                    "elements": self.sizes[at],
+                    "steps": self.missing[at],
+                    "never": at in self.unused and at not in self.updated,
+                }
+                for at, name in self.names.items()
+            ],
+            "left_out": len(self.missing) - len(self.names),
+            "stateful": self.stateful,
+        }
+
+
+def _trained(optimizer: Any) -> Iterator[tuple[int, Any]]:
+    """(place, parameter) of those that want a gradient; one of which this rank holds no part is none."""
+    every = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    for at, parameter in enumerate(every):
+        if at >= _MAX_PARAMETERS:
+            return
+        if parameter.requires_grad and parameter.numel():
+            yield at, parameter
+
+
+class GradientUse(Instrumentor):
+    """Watches optimizer steps while a window is open, and after it as long as that can still tell something."""
+
+    def _install(self, module: ModuleType) -> None:
+        self._uses: dict[int, _Use] = {}
+        self._open = False
+
+    def _uninstall(self) -> None:
+        self._watch(False)
+
+    def window_opened(self, first_step: int, last_step: int) -> None:
+        """Look at every optimizer step from now on."""
+        self._uses = {}
+        self._open = True
+        self._watch(True)
+
+    def _stepped(self, optimizer: Any) -> None:
+        """An optimizer has stepped."""
+        use = self._uses.get(id(optimizer))
+        if not self._open:
+            if use is not None and not use.follow(optimizer):
+                self._watch(self._is_worth_it())
+            return
+        if use is None:
+            use = self._uses[id(optimizer)] = _Use(optimizer, self.hub.observed.made_at(optimizer))
+        use.look(optimizer, self.hub.tracker.index)
+
+    def window_closed(self) -> None:
+        """Name what had no gradient."""
+        if not self._open:
+            return
+        self._open = False
+        observed = self.hub.observed
+        if any(use.missing for use in self._uses.values()):
+            named = [pair for _, model in reversed(observed.models()) for pair in model.named_parameters()]
+            names = {id(parameter): name.removeprefix("module.") for name, parameter in named}
+            for optimizer in observed.living_optimizers():
+                if id(optimizer) in self._uses:
+                    self._uses[id(optimizer)].describe(optimizer, names)
+        self._watch(self._is_worth_it())
+
+    def _is_worth_it(self) -> bool:
+        return any(use.unused and use.followed < _FOLLOWED_STEPS for use in self._uses.values())
+
+    def _watch(self, wanted: bool) -> None:
+        """The list is replaced, never changed: somebody may be walking through it."""
+        observed = self.hub.observed
+        others = [watch for watch in observed.step_watchers if watch != self._stepped]
+        observed.step_watchers = [*others, self._stepped] if wanted else others
+
+    def recorded(self) -> dict[str, Any]:
+        """`gradients`: one entry per optimizer that stepped in the last window, those that lacked some first."""
+        uses = [use for use in getattr(self, "_uses", {}).values() if use.steps]
+        return {"gradients": [use.record() for use in sorted(uses, key=lambda use: not use.missing)[:_MAX_OPTIMIZERS]]}

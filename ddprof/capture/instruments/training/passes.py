@@ -1,0 +1,83 @@
+"""Passes over data that a DistributedSampler shuffles: whether its order changes from one epoch to the next."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+from ddprof.capture.describe.loader import distributed_sampler
+from ddprof.capture.describe.origin import script_line
+
+_MAX_SAMPLERS = 16
+
+
+class _Passes:
+    """Of one sampler. A pass that was left early (a peek at one batch) is no epoch."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = weakref.ref(sampler)
+        self.loaders: set[int] = set()
+        self.begun = self.ended = self.repeated = 0
+        self.line: Any = None
+        self._order: Any = None  # what decides the order of the pass under way
+        self._complete = False
+
+    def begins(self, sampler: Any, loader_id: int) -> None:
+        order = (getattr(sampler, "epoch", None), getattr(sampler, "seed", None))
+        self.repeated += self._complete and order == self._order
+        self.loaders.add(loader_id)
+        self.begun += 1
+        self.line = script_line()
+        self._order, self._complete = order, False
+
+    def ends(self) -> None:
+        self.ended += 1
+        self._complete = True
+
+
+class SamplerPasses:
+    """Is told as passes over loaders begin and end. Only samplers whose order `set_epoch` decides are followed."""
+
+    def __init__(self) -> None:
+        self._passes: dict[int, _Passes] = {}
+
+    def begins(self, loader: Any) -> None:
+        """A pass over a loader begins."""
+        sampler = distributed_sampler(loader)
+        if sampler is None or not _is_shuffled_by_epoch(sampler):
+            return
+        found = self._passes.get(id(sampler))
+        if found is None or found.sampler() is not sampler:
+            if len(self._passes) >= _MAX_SAMPLERS:
+                return
+            found = self._passes[id(sampler)] = _Passes(sampler)
+        found.begins(sampler, id(loader))
+
+    def ends(self, iterator: Any) -> None:
+        """A loader has handed out its last batch."""
+        sampler = distributed_sampler(iterator)
+        found = None if sampler is None else self._passes.get(id(sampler))
+        if found is not None:
+            found.ends()
+
+    def recorded(self, trains: int | None) -> list[dict[str, Any]]:
+        """For the sidecar; `trains`: id of the loader that feeds the training."""
+        return [
+            {
+                "begun": passes.begun,
+                "ended": passes.ended,
+                "repeated": passes.repeated,
+                "trains": trains in passes.loaders,
+                "line": passes.line,
+            }
+            for passes in self._passes.values()
+        ]
+
+
+def _is_shuffled_by_epoch(sampler: Any) -> bool:
+    """A class that draws its indices in a way of its own may shuffle without being told the epoch."""
+    module = sys.modules.get("torch.utils.data.distributed")
+    base = getattr(module, "DistributedSampler", None)
+    plain = base is not None and isinstance(sampler, base) and type(sampler).__iter__ is base.__iter__
+    return bool(plain and sampler.shuffle is True and sampler.num_replicas > 1)

@@ -1,0 +1,98 @@
+"""What ranks answer that were asked where they are, and whether any of them moved between two answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.files.last_resort import answer_signal, handles
+from ddprof.capture.files.layout import ANSWER_SUFFIX, FAULT_SUFFIX, RING_SUFFIX, host_label, parse_stem
+from ddprof.capture.files.storage import names_in, read_object
+from ddprof.capture.launcher.liveness import runs_here
+
+_BUSY_SHARE = 0.5  # of the time between two answers: a thread that computes has all of it, one that polls a hundredth
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of one rank: its stack, its last call, its steps; `cpu_ns` spent so far."""
+
+    at_ns: int
+    cpu_ns: int
+    place: tuple[Any, ...]
+
+
+def answers(folder: Path, request: int) -> dict[str, Answer]:
+    """The answers to a request, by the name of the rank's files."""
+    found = {}
+    for path in names_in(folder, ANSWER_SUFFIX):
+        try:
+            content = read_object(path)
+        except (OSError, ValueError):
+            continue
+        at_ns, cpu_ns = content.get("at_ns"), content.get("cpu_ns")
+        if content.get("request") == request and isinstance(at_ns, int) and isinstance(cpu_ns, int):
+            found[path.name.removesuffix(ANSWER_SUFFIX)] = Answer(at_ns, cpu_ns, _place(content))
+    return found
+
+
+def expected(folder: Path) -> set[str]:
+    """The ranks that run and can answer; of other hosts, all that have not ended in order."""
+    names = {path.name.removesuffix(RING_SUFFIX) for path in names_in(folder, RING_SUFFIX)}
+    return {name for name in names if _may_run(name)}
+
+
+def local_processes(given: Mapping[str, Answer]) -> list[int]:
+    """The process ids of the ranks of this host that have just answered."""
+    fields = [parse_stem(f"{name}.") for name in given]
+    return [int(of["pid"] or 0) for of in fields if of is not None and of["host"] == host_label() and of["pid"]]
+
+
+def ask_by_signal(folder: Path, names: Iterable[str]) -> list[str]:
+    """Have ranks of this host that do not answer, by the names of their files, write where their threads are: a rank
+    that holds the interpreter in C code can do no more. Returns those that were asked: ranks whose capture did not set
+    up the signal are left alone."""
+    number, asked = answer_signal(), []
+    for name in names:
+        of = parse_stem(f"{name}.")
+        if (
+            number is None
+            or of is None
+            or of["host"] != host_label()
+            or not (folder / f"{name}{FAULT_SUFFIX}").exists()
+        ):
+            continue
+        pid = int(of["pid"] or 0)
+        if pid and handles(pid, number):
+            with suppress(OSError):
+                os.kill(pid, number)
+                asked.append(name)
+    return asked
+
+
+def has_moved(before: Mapping[str, Answer], now: Mapping[str, Answer]) -> bool:
+    """Whether any rank is elsewhere than before: another line, another call, another step, or gone."""
+    return before.keys() != now.keys() or any(before[name].place != now[name].place for name in now)
+
+
+def is_busy(before: Mapping[str, Answer], now: Mapping[str, Answer]) -> bool:
+    """Whether a rank computed in between: one long operation in one place is no standstill."""
+    pairs = [(before[name], now[name]) for name in now if name in before]
+    return any(b.cpu_ns - a.cpu_ns > _BUSY_SHARE * max(b.at_ns - a.at_ns, 1) for a, b in pairs)
+
+
+def _place(content: Mapping[str, Any]) -> tuple[Any, ...]:
+    frames = content.get("frames")
+    stack = [(f.get("file"), f.get("line")) for f in frames if isinstance(f, dict)] if isinstance(frames, list) else []
+    calls = content.get("calls")
+    last = calls[-1].get("entered_ns") if isinstance(calls, list) and calls and isinstance(calls[-1], dict) else None
+    return (content.get("steps_total"), last, *stack)
+
+
+def _may_run(stem: str) -> bool:
+    fields = parse_stem(f"{stem}.")
+    return fields is not None and (fields["host"] != host_label() or runs_here(int(fields["pid"] or 0)))

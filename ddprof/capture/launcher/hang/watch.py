@@ -1,0 +1,177 @@
+"""Notices a hang while it lasts: no step for long, and what the ranks answer shows that none can come.
+
+How long since the last step only says when to look. A job is said to hang where, in answers some seconds apart, no
+rank has moved (no other line, no other call, no step), and either
+
+- the answers prove it: ranks disagree about a collective, left the common order, wait for one another in a circle, or
+  wait for one that is gone: nothing will resolve that; or
+- half of the time has passed after which c10d itself would give up on the call that they wait in, and no rank computes.
+
+So a long evaluation, a checkpoint, a compilation or a first step is never called one: its stack moves, or it computes,
+or it ends before half of the time-out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.files.control import WHERE, Request, send
+from ddprof.capture.files.layout import ANSWER_SUFFIX, CONTROL, FAULT_SUFFIX
+from ddprof.capture.files.storage import names_in
+from ddprof.capture.guard import say
+from ddprof.capture.launcher.hang.answers import (
+    Answer,
+    answers,
+    ask_by_signal,
+    expected,
+    has_moved,
+    is_busy,
+    local_processes,
+)
+from ddprof.capture.launcher.hang.progress import progress, steps_written
+from ddprof.capture.launcher.liveness import runs_here
+
+LOOK_S = 5.0  # without a step before the ranks are asked: an answer costs them some ms
+LOOK_STEPS = 10  # usual steps, as in `ddprof status`; the larger of the two counts
+FIRST_LOOK_S = 30.0  # before the second step: start-up takes long, and nothing is usual yet
+PERIOD_S = 2.0  # between two glances at the step rings
+_ANSWER_S = 1.5  # ranks look for requests twice a second
+_PATIENCE_S = 10.0  # for answers: a rank that computes in C answers late, one that holds the interpreter never
+_GROWTH = 1.5  # of the time between two looks, so that a long evaluation is asked ten times an hour
+_LONGEST_PAUSE_S = 300.0
+_PROVEN = frozenset({"killed", "error", "mismatch", "skipped", "ended", "crossed"})
+_UNPROVEN_LOOKS = 3
+_ENDING_S = 16.0  # a rank takes 15 s at most to write what it knows (capture/signals.py)
+_DEFAULT_TIMEOUT_S = 1800.0  # of c10d for all backends but NCCL (torch.distributed.constants)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The verdict on what the ranks answered: its kind (docs/hangs.md), its sentence, the time-out of the call that
+    they wait in (None: not known)."""
+
+    kind: str
+    sentence: str
+    timeout_s: float | None = None
+
+
+class HangWatch:
+    """What `ddprof run` does about hangs, twice a second. `explain` reads what the ranks left in the folder."""
+
+    def __init__(
+        self, folder: Path, explain: Callable[[Path], Explained | None], abort: bool, look_s: float = LOOK_S
+    ) -> None:
+        self._folder = folder
+        self._explain = explain
+        self._abort = abort
+        self._look_s = look_s
+        self._next = self._next_request = 0.0
+        self._written = (0, 0)  # steps, and ranks that have begun
+        self._still_since = time.monotonic()
+        self._pause_s = look_s
+        self._asked: tuple[int, float] | None = None  # number of the request, when
+        self._signalled = 0  # the last request after which silent ranks were asked by a signal
+        self._has_asked = False
+        self._ending_until = 0.0  # when the command is ended, whether its ranks have or not; 0: it is not
+        self._before: dict[str, Answer] = {}
+        self._looks = 0  # answers in a row in which no rank has moved
+        self.found: dict[str, Any] | None = None  # for the manifest: the hang that lasts, or lasted until the end
+
+    def tidy(self) -> None:
+        """Once the job has ended: what was asked and answered goes, unless it tells of a hang. Raises OSError."""
+        if self.found is not None or not self._has_asked:
+            return
+        (self._folder / CONTROL).unlink(missing_ok=True)
+        for path in (*names_in(self._folder, ANSWER_SUFFIX), *names_in(self._folder, FAULT_SUFFIX)):
+            path.unlink(missing_ok=True)
+
+    def tick(self) -> int | None:
+        """Look once. Returns a signal that is to end the job, if any. Raises OSError where the folder cannot be
+        written."""
+        now = time.monotonic()
+        if self._ending_until:
+            return self._end(now)
+        if self._asked is not None:
+            return self._listen(now)
+        if now < self._next:
+            return None
+        self._next = now + min(PERIOD_S, self._look_s)
+        before, self._written = self._written, steps_written(self._folder)
+        if any(now_there > there for now_there, there in zip(self._written, before, strict=True)):
+            self._went_on(self._written[0] > before[0], now)
+        elif now >= self._next_request and self._is_long(now):
+            self._has_asked = True
+            self._asked = (send(self._folder, Request(WHERE, 0, 0, "no step for long")), now)
+        return None
+
+    def _went_on(self, by_steps: bool, now: float) -> None:
+        """A step has ended, or a rank has begun: how long the job takes until its ranks do is not counted. Ranks that
+        end take the records of their steps with them, which is neither."""
+        if self.found is not None and by_steps:
+            say(f"steps go on again after {now - self._still_since:.0f} s: the job did not hang for good")
+        self.found = None
+        self._still_since = now
+        self._pause_s, self._before, self._looks = self._look_s, {}, 0
+        self._next_request = now
+
+    def _is_long(self, now: float) -> bool:
+        known = progress(self._folder)
+        if known is None:
+            return False
+        first = max(FIRST_LOOK_S * self._look_s / LOOK_S, self._look_s)
+        least_s = first if known.usual_ns is None else max(self._look_s, LOOK_STEPS * known.usual_ns / 1e9)
+        return now - self._still_since > least_s
+
+    def _listen(self, now: float) -> int | None:
+        request, asked_at = self._asked or (0, 0.0)
+        if now - asked_at < min(_ANSWER_S, self._look_s):
+            return None
+        given = answers(self._folder, request)
+        silent = expected(self._folder) - given.keys()
+        if silent and now - asked_at > _PATIENCE_S / 2 and self._signalled != request:
+            self._signalled = request
+            ask_by_signal(self._folder, silent)
+        if silent and now - asked_at < _PATIENCE_S:
+            return None
+        self._asked = None
+        self._next_request = now + self._pause_s
+        self._pause_s = min(self._pause_s * _GROWTH, _LONGEST_PAUSE_S)
+        stands = bool(given) and bool(self._before) and not has_moved(self._before, given)
+        busy = is_busy(self._before, given)
+        self._looks = self._looks + 1 if stands else 0
+        self._before = given
+        return self._judge(now, busy) if stands and self.found is None else None
+
+    def _judge(self, now: float, busy: bool) -> int | None:
+        explained = self._explain(self._folder)
+        if explained is None or explained.kind == "none":
+            return None
+        still_s = now - self._still_since
+        timeout_s = explained.timeout_s or _DEFAULT_TIMEOUT_S
+        patient = self._looks + 1 >= _UNPROVEN_LOOKS and still_s > timeout_s / 2 and not busy
+        if explained.kind not in _PROVEN and not patient:
+            return None
+        self.found = {"at_ns": time.time_ns(), "still_s": round(still_s, 1), "kind": explained.kind}
+        self.found["sentence"] = explained.sentence
+        say(f"the job hangs: no step for {still_s:.0f} s. {explained.sentence} More: ddprof hang {self._folder}")
+        if self._abort:
+            self._ending_until = now + _ENDING_S
+            for pid in local_processes(self._before):  # a launcher may end without ending its ranks
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
+        return None
+
+    def _end(self, now: float) -> int | None:
+        """SIGTERM for the command, once its ranks of this host have written what they know and ended."""
+        if now < self._ending_until and any(map(runs_here, local_processes(self._before))):
+            return None
+        self._next, self._ending_until = math.inf, 0.0
+        return signal.SIGTERM

@@ -1,0 +1,145 @@
+"""Samples of the training thread's stack, taken from a thread beside it: in C where it was built, else in Python.
+
+A thread that samples needs the GIL, and gets it where the training thread lets go of it: Python code between two such
+places is hardly ever seen, and its time is booked to the call that follows (17 % of a loop as 1 %, see
+benchmarks/README.md). `native/stacks.c` therefore asks the training thread itself, and makes the interpreter attend to
+it soon. The collector in Python samples by waiting; on Python 3.12 and with it, `sampler` shortens the interpreter's
+switch interval while a trace window is open.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from importlib import import_module
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from ddprof.capture.stacks._stacks import StackCollector
+
+# (code, line, code, line, ...), innermost first; a function that calls itself stands there once.
+Stack: TypeAlias = tuple[Any, ...]
+# Unix ns; ns that it stands for; ns until the thread answered; phase; step; stack; stacks of the other threads, by
+# their ids, where the answer was late.
+Sample: TypeAlias = tuple[int, int, int, int, int, Stack, "list[tuple[int, Stack]] | None"]
+
+MAX_FRAMES = 128  # innermost ones, as in native/stacks.c; deeper ones are left out
+LATE_NS = 5_000_000  # the interpreter's switch interval, sys.getswitchinterval()
+_MAX_WALK = 4096
+_MAX_SAMPLES = 4096
+_MODULE = f"{__package__}._stacks"  # a job knows this package by another name (capture/shim/sitecustomize.py)
+
+
+class Phases(Protocol):
+    """Who knows what the training thread does."""
+
+    @property
+    def phase(self) -> int:
+        """One of files.step: DATA, ..., REST."""
+
+    @property
+    def index(self) -> int:
+        """The number of the step that is open."""
+
+
+class ThreadCollector:
+    """Takes a sample every `period_ns` (0: none) of the thread `thread` while `collect` runs, in its own thread.
+
+    `spent_ns`: what the samples took of the training thread's time.
+    """
+
+    def __init__(self, tracker: Phases) -> None:
+        self.period_ns = 0
+        self.thread = 0
+        self.is_main = False
+        self.spent_ns = 0
+        self.dropped = 0
+        self._tracker = tracker
+        self._samples: list[Sample] = []
+        self._woken = threading.Event()
+        self._due_ns = 0
+        self._ended = False
+
+    def collect(self, duration_ns: int) -> None:
+        """Take samples for so long, or until `wake`."""
+        end_ns = time.monotonic_ns() + duration_ns
+        while (now_ns := time.monotonic_ns()) < end_ns and not self._ended:
+            period_ns = self.period_ns
+            if not now_ns - period_ns <= self._due_ns <= now_ns + period_ns:
+                self._due_ns = now_ns  # the first sample, another period, or the machine kept us waiting
+            until_ns = min(self._due_ns, end_ns) if period_ns else end_ns
+            if self._woken.wait(max(until_ns - now_ns, 0) / 1e9):
+                self._woken.clear()
+                return
+            if period_ns and self._due_ns <= time.monotonic_ns():
+                self._sample(period_ns)
+
+    def wake(self) -> None:
+        """End `collect` now."""
+        self._woken.set()
+
+    def end(self, patience_ns: int) -> bool:
+        """Ask for nothing any more, before the interpreter ends. Whether the thread has left `collect` within
+        `patience_ns`; this one never asks without the GIL."""
+        self._ended = True
+        self._woken.set()
+        return True
+
+    def abandon(self) -> None:
+        """After a fork: the child has no such thread."""
+        self._ended = True
+
+    def take(self) -> list[Sample]:
+        """The samples since the last time, handed out once."""
+        taken, self._samples = self._samples, []
+        return taken
+
+    def stack_of(self, frame: FrameType) -> Stack:
+        """The stack of any frame, as samples have it."""
+        return stack_of(frame)
+
+    def _sample(self, period_ns: int) -> None:
+        late_ns = max(time.monotonic_ns() - self._due_ns, 0)  # until this thread had the GIL
+        covers_ns = period_ns * (1 + late_ns // period_ns)
+        self._due_ns += covers_ns
+        frames = sys._current_frames()
+        frame = frames.pop(self.thread, None)
+        if frame is None:
+            return
+        if len(self._samples) >= _MAX_SAMPLES:
+            self.dropped += 1
+            return
+        beside = [(ident, stack_of(other)) for ident, other in frames.items()] if late_ns > LATE_NS else None
+        at_ns, tracker = time.time_ns() - late_ns, self._tracker
+        self._samples.append((at_ns, covers_ns, late_ns, tracker.phase, tracker.index, stack_of(frame), beside))
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    """The innermost frames of a stack."""
+    parts: list[CodeType | int] = []
+    last = None
+    for _ in range(_MAX_WALK):
+        if frame is None or len(parts) >= 2 * MAX_FRAMES:
+            break
+        if frame.f_code is not last:
+            last = frame.f_code
+            parts += (last, frame.f_lineno or 0)
+        frame = frame.f_back
+    return tuple(parts)
+
+
+def make_collector(tracker: Phases) -> StackCollector | ThreadCollector:
+    """The collector in C; that in Python where it was not built or is not wanted, or where there is no GIL."""
+    has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
+        return ThreadCollector(tracker)
+    try:
+        make = import_module(_MODULE).StackCollector
+    except ImportError:
+        return ThreadCollector(tracker)
+    collector: StackCollector = make(tracker, sys._current_frames)
+    return collector

@@ -1,0 +1,292 @@
+"""The thread that samples: how often, what is written when, and what it costs.
+
+Seldom over the whole run, where only counts are kept; often while a trace window is open, where each sample is kept
+with its time. What sampling costs is measured all the time, and the rate follows (`rate`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from ddprof.capture.files.step import PHASE_NAMES
+from ddprof.capture.stacks.collector import Phases, Sample, ThreadCollector, make_collector
+from ddprof.capture.stacks.rate import (
+    START_UP_HZ,
+    WHOLE_RUN_AHEAD_NS,
+    WHOLE_RUN_HZ,
+    WHOLE_RUN_SHARE,
+    WINDOW_AHEAD_NS,
+    WINDOW_HZ,
+    WINDOW_SHARE,
+    SampleRate,
+)
+from ddprof.capture.stacks.side_file import StackFile
+from ddprof.capture.stacks.source_lines import source_lines
+from ddprof.capture.stacks.table import StackTable
+from ddprof.capture.stacks.threads import TRAINING, ThreadNames
+from ddprof.capture.stacks.totals import STEADY_STEP, Totals
+
+_WINDOW_TURN_NS = 200_000_000  # between two looks at what was sampled, while a window is open
+_TURN_NS = 2_000_000_000  # the same outside windows: also how often the other threads are looked at
+_WINDOW_FLUSH_NS = (
+    1_000_000_000  # from one line of counts to the next in a window: half of what a turn costs is the line
+)
+_FIRST_SAMPLES = 2  # in the first turn at a rate: what they cost on this machine is learnt before more are taken
+_FIRST_FLUSH_NS = 2_000_000_000  # from one line of counts to the next, in the first minutes
+_LAST_FLUSH_NS = 60_000_000_000
+_OF_THE_RUN = 100  # in between: a process that is killed loses at most one part in so many of what was sampled
+_FLUSH_SLACK_NS = 100_000_000  # no turn is as long as it was to be
+_JOIN_S = 2.0
+_END_NS = 10_000_000_000  # for our thread to let go of the interpreter: as long as another thread keeps the GIL
+_MAX_PATH_ENTRIES = 64
+_SHORT_INTERVAL_S = 0.0002  # as HURRY_US of native/switching.h
+
+
+class TrainingThread(Phases, Protocol):
+    """The phase timers, which know the training thread."""
+
+    @property
+    def thread(self) -> int:
+        """Its threading.get_ident(), 0 where it is not known yet."""
+
+
+class StackSampler:
+    """One per process, and one start. `active` says whether to go on. Raises nothing but OSError from `start`."""
+
+    def __init__(
+        self,
+        tracker: TrainingThread,
+        active: Callable[[], bool],
+        note: Callable[[str], object],
+        hz: float = WHOLE_RUN_HZ,
+        *,
+        with_source: bool = False,
+    ) -> None:
+        self._tracker = tracker
+        self._active = active
+        self._note = note
+        self._with_source = with_source
+        # What is imported and compiled at the start costs us as well: it is kept out of what the run may cost.
+        self._starting = SampleRate(START_UP_HZ, WHOLE_RUN_SHARE, WHOLE_RUN_AHEAD_NS)
+        self._whole_run = SampleRate(hz, WHOLE_RUN_SHARE, WHOLE_RUN_AHEAD_NS)
+        self._windows = SampleRate(WINDOW_HZ, WINDOW_SHARE, WINDOW_AHEAD_NS)
+        self._file: StackFile | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = self._in_window = False
+        self._lock = threading.Lock()  # of what is counted: the last flush may come from another thread
+        self._began_ns = self._cpu_ns = 0
+        self._intervals_s: tuple[float, float] | None = None  # before a window, and in it
+
+    # ------------------------------------------------------------------ from the training thread
+
+    @property
+    def path(self) -> Path | None:
+        """The file that is written, None before the start."""
+        return None if self._file is None else self._file.path
+
+    def start(self, path: Path, about: dict[str, Any]) -> None:
+        """Begin to write a file, which says `about` whom it is. Raises OSError where it cannot be made."""
+        about = {**about, "started_ns": time.time_ns(), "phases": [*PHASE_NAMES, "rest", "start-up"]}
+        about["path"] = [os.path.abspath(entry) for entry in sys.path[:_MAX_PATH_ENTRIES]]
+        self._file = StackFile(path, about)
+        self._table, self._threads = StackTable(), ThreadNames()
+        self._totals = Totals(self._table, self._threads)
+        self._collector = make_collector(self._tracker)
+        self._follow_training_thread()
+        self._threads.number(self._collector.thread)
+        self._began_ns = self._flushed_ns = self._beside_ns = time.monotonic_ns()
+        self._counted_from_ns = time.time_ns()
+        self._thread = threading.Thread(target=self._run, name="ddprof-stacks", daemon=True)
+        self._thread.start()
+
+    def window(self, is_open: bool) -> None:
+        """A trace window opens or closes."""
+        if self._thread is None or self._in_window == is_open:
+            return
+        self._in_window = is_open
+        self._shorten_interval(is_open)
+        self._collector.wake()
+
+    def stop(self, reason: str) -> None:
+        """Write what has not been written, and end. Idempotent; `reason` as in the sidecar."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._stopping = True
+        self._shorten_interval(False)
+        self._collector.end(_END_NS)
+        if thread is not threading.current_thread():
+            thread.join(_JOIN_S)
+        if self._file is not None and self._lock.acquire(timeout=_JOIN_S):
+            try:
+                if reason in ("watchdog", "signal"):
+                    self._write_last(reason)
+                self._flush()
+                self._file.write({"kind": "end", "at_ns": time.time_ns(), "reason": reason})
+                self._file.close()
+            finally:
+                self._lock.release()
+
+    def abandon(self) -> None:
+        """After a fork: the child has no such thread, and nothing more is written here."""
+        if self._thread is not None:
+            self._thread = None
+            self._collector.abandon()
+
+    def described(self) -> dict[str, Any] | None:
+        """What the sidecar says of it; shares of the time that passed. None where nothing was sampled."""
+        if self._file is None:
+            return None
+        return {
+            "file": self._file.path.name,
+            "collector": "thread" if isinstance(self._collector, ThreadCollector) else "native",
+            "samples": self._whole_run.samples,
+            "window_samples": self._windows.samples,
+            "start_up_samples": self._starting.samples,
+            "dropped": self._collector.dropped,
+            "held_ns": self._collector.spent_ns,
+            "cpu_ns": self._cpu_ns,
+            "frac": self._whole_run.cost_share,
+            "window_frac": self._windows.cost_share,
+            "start_up_ns": self._starting.cost_ns,
+        }
+
+    def _shorten_interval(self, wanted: bool) -> None:
+        """Where the collector can only wait for the GIL, it waits less while a window is open."""
+        if not isinstance(self._collector, ThreadCollector) and sys.version_info[:2] != (3, 12):
+            return
+        now_s = sys.getswitchinterval()
+        if wanted and now_s > _SHORT_INTERVAL_S:
+            sys.setswitchinterval(_SHORT_INTERVAL_S)
+            self._intervals_s = now_s, sys.getswitchinterval()
+        elif not wanted and self._intervals_s and now_s == self._intervals_s[1]:  # the script has not set it meanwhile
+            sys.setswitchinterval(self._intervals_s[0])
+
+    # ------------------------------------------------------------------ on our thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping and self._active() and not sys.is_finalizing():
+                self._follow_training_thread()
+                self._turn(self._in_window)
+        except (OSError, RuntimeError, ValueError, MemoryError) as error:
+            self._note(f"stacks are no longer sampled: {type(error).__name__}: {error}")
+
+    def _turn(self, in_window: bool) -> None:
+        """Sample for a while, count what came, write it where it is time. A turn costs the same however little came."""
+        collector, rate = self._collector, self._rate(in_window)
+        began_ns, began_cpu_ns, began_spent_ns = time.monotonic_ns(), time.thread_time_ns(), collector.spent_ns
+        collector.period_ns = rate.period_ns
+        flush_ns = _WINDOW_FLUSH_NS if in_window else self._flush_period_ns()
+        longest_ns = _WINDOW_TURN_NS if in_window else min(flush_ns, _TURN_NS)
+        collector.collect(min(longest_ns, _FIRST_SAMPLES * rate.period_ns) if rate.is_new else longest_ns)
+        taken_cpu_ns, taking_ns = time.thread_time_ns(), collector.spent_ns - began_spent_ns
+        with self._lock:
+            samples = collector.take()
+            self._count(samples, in_window)
+            if in_window != self._in_window or time.monotonic_ns() - self._flushed_ns >= flush_ns - _FLUSH_SLACK_NS:
+                self._flush()
+        taking_ns += taken_cpu_ns - began_cpu_ns
+        self._cpu_ns += time.thread_time_ns() - began_cpu_ns
+        rate.measured(len(samples), taking_ns, time.thread_time_ns() - taken_cpu_ns, time.monotonic_ns() - began_ns)
+
+    def _rate(self, in_window: bool) -> SampleRate:
+        if in_window:
+            self._windows.expect(self._whole_run)
+            return self._windows
+        if self._tracker.index < STEADY_STEP:
+            return self._starting
+        if self._whole_run.is_new:
+            self._whole_run.expect(self._starting)
+        return self._whole_run
+
+    def _flush_period_ns(self) -> int:
+        lived_ns = time.monotonic_ns() - self._began_ns
+        return min(max(_FIRST_FLUSH_NS, lived_ns // _OF_THE_RUN), _LAST_FLUSH_NS)
+
+    def _follow_training_thread(self) -> None:
+        main = threading.main_thread().ident or 0
+        self._collector.thread = self._tracker.thread or main
+        self._collector.is_main = self._collector.thread == main
+
+    def _count(self, samples: list[Sample], in_window: bool) -> None:
+        file = self._file
+        if file is None:
+            return
+        booked = [(sample, self._totals.book(sample)) for sample in samples]
+        self._count_beside()
+        if in_window and booked and file.holds_samples:
+            self._write_names()
+            first_ns, first_step = booked[0][0][0], booked[0][0][4]
+            rows = [
+                [sample[0] - first_ns, sample[1], sample[2], sample[4] - first_step, phase, number]
+                for sample, (number, phase) in booked
+            ]
+            period_ns = self._collector.period_ns
+            file.write(
+                {"kind": "samples", "at_ns": first_ns, "step": first_step, "period_ns": period_ns, "samples": rows}
+            )
+
+    def _count_beside(self) -> None:
+        """Where the other threads are now, for the time since they were looked at last."""
+        now_ns = time.monotonic_ns()
+        covers_ns, self._beside_ns = now_ns - self._beside_ns, now_ns
+        phase = self._tracker.phase
+        for ident, frame in sys._current_frames().items():
+            thread = self._threads.number(ident)
+            if thread is not None and ident != self._collector.thread:
+                stack = self._table.number(self._collector.stack_of(frame))
+                self._totals.book_beside(thread, stack, phase, covers_ns)
+
+    # ------------------------------------------------------------------ what is written
+
+    def _flush(self) -> None:
+        file = self._file
+        if file is None:
+            return
+        was_full = file.full is not None
+        file.check_disk()
+        self._write_names()
+        now_ns, steps, counts = time.time_ns(), self._totals.steps, self._totals.take()
+        if counts:
+            about = {"from_ns": self._counted_from_ns, "to_ns": now_ns, "steps": steps, "last": self._totals.last}
+            file.write({"kind": "counts", **about, "counts": counts, "cpu_ns": self._threads.cpu_ns()})
+        self._counted_from_ns, self._flushed_ns = now_ns, time.monotonic_ns()
+        self._threads.forget_ended()
+        if file.full and not was_full:
+            self._note(f"stacks are no longer written: {file.full}")
+
+    def _write_names(self) -> None:
+        """Frames, stacks and threads that no line has named yet."""
+        if self._file is None:
+            return
+        first_frame, frames = self._table.new_frames()
+        for kind, (first, new) in (
+            ("frames", (first_frame, frames)),
+            ("stacks", self._table.new_stacks()),
+            ("threads", self._threads.new()),
+        ):
+            if new:
+                self._file.write({"kind": kind, "from": first, kind: new})
+        if frames and self._with_source:
+            self._file.write({"kind": "sources", "from": first_frame, "sources": source_lines(frames)})
+
+    def _write_last(self, reason: str) -> None:
+        """Where every thread is as a signal ends the process: what a rank that hangs was in."""
+        if self._file is None:
+            return
+        found = []
+        for ident, frame in sys._current_frames().items():
+            thread = TRAINING if ident == self._collector.thread else self._threads.number(ident)
+            if thread is not None:
+                found.append([thread, self._table.number(self._collector.stack_of(frame))])
+        self._write_names()
+        phase, step = self._tracker.phase, self._tracker.index
+        about = {"at_ns": time.time_ns(), "reason": reason, "phase": phase, "step": step}
+        self._file.write({"kind": "last", **about, "threads": found})

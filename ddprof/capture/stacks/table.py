@@ -1,0 +1,76 @@
+"""Stacks as numbers: a tree of frames that grows as new ones are seen, in bounded memory."""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any
+
+from ddprof.capture.stacks.collector import Stack
+
+MAX_FRAMES = 16_384  # distinct lines; a job that trains sees some hundred
+MAX_STACKS = 65_536
+_MAX_CODES = 16_384
+_MAX_CHARACTERS = 300  # of a file's path and of a function's name
+OUTERMOST = -1
+FULL_FRAME = ("", "...", 0)  # number 0 of both tables: what came after they were full
+
+Frame = tuple[str, str, int]  # file, function, line
+
+
+class StackTable:
+    """Numbers stacks. `new_frames` and `new_stacks` hand out what has been added since they were asked last."""
+
+    def __init__(self) -> None:
+        self._codes: dict[int, tuple[CodeType, str, str]] = {}  # by id, which is theirs as long as they are held here
+        self._frames: dict[Frame, int] = {FULL_FRAME: 0}
+        self._stacks: dict[tuple[int, int], int] = {(OUTERMOST, 0): 0}
+        self._frames_told = self._stacks_told = 0
+
+    def number(self, stack: Stack) -> int:
+        """The number of a stack; 0 where there is no more room for it."""
+        outer = OUTERMOST
+        for at in range(len(stack) - 2, -2, -2):
+            frame = self._frame(stack[at], stack[at + 1])
+            key = (outer, frame)
+            known = self._stacks.get(key)
+            if known is None:
+                if len(self._stacks) >= MAX_STACKS:
+                    return 0
+                known = self._stacks[key] = len(self._stacks)
+            outer = known
+        return max(outer, 0)
+
+    def new_frames(self) -> tuple[int, list[Frame]]:
+        """(number of the first, the others after it)."""
+        told, self._frames_told = self._frames_told, len(self._frames)
+        return told, _from(self._frames, told)
+
+    def new_stacks(self) -> tuple[int, list[tuple[int, int]]]:
+        """The same of (number of the stack that called it, number of its innermost frame)."""
+        told, self._stacks_told = self._stacks_told, len(self._stacks)
+        return told, _from(self._stacks, told)
+
+    def _frame(self, code: CodeType, line: int) -> int:
+        held = self._codes.get(id(code))
+        if held is None:
+            held = (code, code.co_filename[-_MAX_CHARACTERS:], code.co_name[:_MAX_CHARACTERS])
+            if len(self._codes) < _MAX_CODES:
+                self._codes[id(code)] = held
+        frame = (held[1], held[2], max(line, 0))  # -1: CPython knows no line of some instructions
+        known = self._frames.get(frame)
+        if known is None:
+            if len(self._frames) >= MAX_FRAMES:
+                return 0
+            known = self._frames[frame] = len(self._frames)
+        return known
+
+
+def _from(numbered: dict[Any, int], first: int) -> list[Any]:
+    """Keys from a number on. They are in the order of their numbers; most often nothing is new."""
+    count = len(numbered) - first
+    if not count:
+        return []
+    newest = reversed(numbered)
+    found = [next(newest) for _ in range(count)]
+    found.reverse()
+    return found

@@ -1,0 +1,94 @@
+"""What is written of a call of torch.distributed, in a job of one rank."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ddprof.capture.files.call_log import CallLog
+from ddprof.capture.instruments.call_record import CallRecord, CallState
+from ddprof.capture.journal import Journal
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def c10d(tmp_path: Path) -> Iterator[Any]:
+    torch_c10d = pytest.importorskip("torch.distributed.distributed_c10d")
+    torch_c10d.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield torch_c10d
+    torch_c10d.destroy_process_group()
+
+
+def _booked(
+    c10d: Any, log: CallLog, name: str, state: CallState, *args: Any, raised: bool = False, **kwargs: Any
+) -> None:
+    record = CallRecord(SimpleNamespace(calls=log), name, getattr(c10d, name), c10d, state)  # type: ignore[arg-type]
+
+    def called() -> None:
+        record.leave(record.enter(args, kwargs), raised)
+
+    called()
+
+
+def test_group_number_shape_and_line(c10d: Any, tmp_path: Path) -> None:
+    torch, log, state = sys.modules["torch"], CallLog(tmp_path / "rank0.calls"), CallState()
+    _booked(c10d, log, "all_reduce", state, torch.ones(4, 8))
+    _booked(c10d, log, "barrier", state)
+    _booked(c10d, log, "send", state, torch.ones(3), 5)
+    _booked(c10d, log, "recv", state, torch.ones(3), src=5, raised=True)
+    calls = log.recent()
+    assert [(c["op"], c["number"], c["peer"], c["size"], c["done"]) for c in calls] == [
+        ("all_reduce", 1, None, [4, 8], True),
+        ("barrier", 2, None, None, True),
+        ("send", 1, 5, [3], True),
+        ("recv", 1, 5, [3], False),
+    ]
+    assert {c["group"] for c in calls} == {c10d._world.pg_names[c10d.GroupMember.WORLD]}
+    assert {c["line"]["function"] for c in calls} <= {"called", "_booked"}
+
+
+def test_a_message_inside_a_message_is_one(c10d: Any, tmp_path: Path) -> None:
+    torch, log, state = sys.modules["torch"], CallLog(tmp_path / "rank0.calls"), CallState()
+    hub: Any = SimpleNamespace(calls=log)
+    outer, inner = (CallRecord(hub, name, getattr(c10d, name), c10d, state) for name in ("send", "isend"))
+    for _ in range(2):
+        at = outer.enter((torch.ones(3), 1), {})
+        assert inner.enter((torch.ones(3), 1), {}) is None
+        inner.leave(None, False)
+        outer.leave(at, False)
+    assert [(c["op"], c["number"]) for c in log.recent()] == [("send", 1), ("send", 2)]
+
+
+def test_a_group_that_this_rank_is_no_member_of_is_left_out(c10d: Any, tmp_path: Path) -> None:
+    log = CallLog(tmp_path / "rank0.calls")
+    _booked(c10d, log, "barrier", CallState(), group=c10d.GroupMember.NON_GROUP_MEMBER)
+    assert log.recent() == []
+
+
+def test_the_library_between_the_script_and_the_collective_is_noted(c10d: Any, tmp_path: Path) -> None:
+    """As accelerate's gather: its frames lie between the line of the script and torch.distributed."""
+    torch, log, journal = sys.modules["torch"], CallLog(tmp_path / "rank0.calls"), Journal()
+    hub: Any = SimpleNamespace(calls=log, journal=journal)
+    record = CallRecord(hub, "all_reduce", c10d.all_reduce, c10d, CallState())
+    library: dict[str, Any] = {"__name__": "metrics.state", "record": record, "torch": torch}
+    called = "record.leave(record.enter((torch.ones(2),), {}), False)"
+    text = f"def reduce_all():\n    def timed():\n        {called}\n    timed()\n"
+    exec(compile(text, "/site-packages/metrics/state.py", "exec"), library)
+    library["reduce_all"]()
+    since_ns = time.time_ns()
+    library["reduce_all"]()
+    journal.window_called(log.recent(), since_ns)
+    (call,) = journal.window_calls
+    assert (call["op"], call["function"], call["through"]) == (
+        "all_reduce",
+        "test_the_library_between_the_script_and_the_collective_is_noted",
+        "metrics reduce_all",
+    )
+    assert call["entered_ns"] >= since_ns

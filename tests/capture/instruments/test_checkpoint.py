@@ -1,0 +1,126 @@
+"""Saves and loads of state: what belongs together is one pause, and only what holds up the training is one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from io import BytesIO
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ddprof.capture.guard import Guard
+from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
+from ddprof.capture.journal import Journal
+
+
+class Job:
+    """A job with a `torch.save` that takes as long as it is told, and a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns = 1_000
+        monkeypatch.setattr("ddprof.capture.instruments.checkpoint.time.time_ns", lambda: self.now_ns)
+        self.tracker = SimpleNamespace(last_end_ns=0)
+        self.observed = SimpleNamespace(training_thread=None)
+        self.hub: Any = SimpleNamespace(
+            guard=Guard(),
+            journal=Journal(),
+            tracker=self.tracker,
+            observed=self.observed,
+            annotator=SimpleNamespace(open=lambda name: None),
+        )
+        self.torch: Any = ModuleType("torch")
+        self.torch.save = self.torch.load = self.wait
+        TorchSave(self.hub).install(self.torch)
+        self.dcp: Any = ModuleType("torch.distributed.checkpoint")
+        self.dcp.save = lambda files: [self.torch.save(5) for _ in range(files)]
+        DistributedCheckpoint(self.hub).install(self.dcp)
+
+    def wait(self, ns: int) -> None:
+        self.now_ns += ns
+
+    @property
+    def pauses(self) -> list[tuple[str, int, int]]:
+        return [(one["what"], one["dur_ns"], one["calls"]) for one in self.hub.journal.checkpoints]
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    yield Job(monkeypatch)
+
+
+def test_a_distributed_save_is_one_save_whatever_it_calls(job: Job) -> None:
+    job.dcp.save(40)
+    assert job.pauses == [("torch.distributed.checkpoint.save", 200, 1)]
+
+
+def test_files_written_one_after_another_are_one_save(job: Job) -> None:
+    for _ in range(3):
+        job.torch.save(100)
+        job.wait(10)
+    assert job.pauses == [("torch.save", 320, 3)]
+
+
+def test_a_phase_between_two_saves_parts_them(job: Job) -> None:
+    job.torch.save(100)
+    job.wait(10)
+    job.tracker.last_end_ns = job.now_ns
+    job.torch.save(100)
+    assert [calls for _, _, calls in job.pauses] == [1, 1]
+
+
+def test_a_break_longer_than_the_writing_parts_two_saves(job: Job) -> None:
+    job.torch.save(100)
+    job.wait(5_000)
+    job.torch.save(100)
+    assert len(job.pauses) == 2
+
+
+def test_a_load_is_no_part_of_a_save(job: Job) -> None:
+    job.torch.save(100)
+    job.torch.load(100)
+    assert [what for what, _, _ in job.pauses] == ["torch.save", "torch.load"]
+
+
+def test_a_thread_that_saves_beside_the_training_is_no_pause(job: Job) -> None:
+    job.observed.training_thread = threading.get_ident()
+    other = threading.Thread(target=job.torch.save, args=(100,))
+    other.start()
+    other.join()
+    assert job.pauses == []
+
+
+def test_the_thread_that_trains_need_not_be_the_main_one(job: Job) -> None:
+    def train() -> None:
+        job.observed.training_thread = threading.get_ident()
+        job.torch.save(100)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert job.pauses == [("torch.save", 100, 1)]
+
+
+@pytest.mark.torch
+def test_a_real_distributed_checkpoint_of_many_tensors_is_one_save(tmp_path: Any) -> None:
+    torch = pytest.importorskip("torch")
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+    hub: Any = SimpleNamespace(
+        guard=Guard(),
+        journal=Journal(),
+        tracker=SimpleNamespace(last_end_ns=0),
+        observed=SimpleNamespace(training_thread=None),
+        annotator=SimpleNamespace(open=lambda name: None),
+    )
+    watching = TorchSave(hub), DistributedCheckpoint(hub)
+    watching[0].install(torch)
+    watching[1].install(dcp)
+    try:
+        dcp.save({f"weight{index}": torch.zeros(4) for index in range(20)}, checkpoint_id=tmp_path / "state")
+        torch.save({"epoch": 1}, BytesIO())
+    finally:
+        for one in watching:
+            one.uninstall()
+    assert [one["what"] for one in hub.journal.checkpoints][:1] == ["torch.distributed.checkpoint.save"]
+    assert sum(one["calls"] for one in hub.journal.checkpoints) == 2

@@ -1,0 +1,75 @@
+"""Whether epochs come in the same order, seen at the loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from ddprof.capture.instruments.training.passes import SamplerPasses
+
+pytestmark = pytest.mark.torch
+torch: Any = pytest.importorskip("torch")
+
+
+class Followed:
+    """A loader with a sampler of the first of two ranks, and the passes over it."""
+
+    def __init__(self, sampler: Any = None, **settings: Any) -> None:
+        data = torch.utils.data.TensorDataset(torch.arange(8.0))
+        sampler = sampler or torch.utils.data.distributed.DistributedSampler
+        self.sampler = sampler(data, num_replicas=2, rank=0, **settings)
+        self.loader = torch.utils.data.DataLoader(data, batch_size=2, sampler=self.sampler)
+        self.passes = SamplerPasses()
+
+    def epoch(self, number: int | None = None, batches: int | None = None) -> None:
+        if number is not None:
+            self.sampler.set_epoch(number)
+        self.passes.begins(self.loader)
+        iterator = iter(self.loader)
+        for _ in islice(iterator, batches):
+            pass
+        if batches is None:
+            self.passes.ends(iterator)
+
+    def repeated(self) -> list[int]:
+        return [found["repeated"] for found in self.passes.recorded(id(self.loader)) if found["trains"]]
+
+
+def test_without_set_epoch_each_whole_pass_repeats_the_one_before() -> None:
+    followed = Followed()
+    for _ in range(3):
+        followed.epoch()
+    assert followed.repeated() == [2]
+    (found,) = followed.passes.recorded(None)
+    assert (found["begun"], found["ended"], found["trains"]) == (3, 3, False)
+    assert found["line"]["file"].endswith("test_passes.py")
+
+
+def test_with_set_epoch_none_does() -> None:
+    followed = Followed()
+    for number in range(3):
+        followed.epoch(number)
+    assert followed.repeated() == [0]
+
+
+def test_a_peek_at_the_data_is_no_epoch() -> None:
+    followed = Followed()
+    followed.epoch(batches=1)
+    followed.epoch()
+    assert followed.repeated() == [0]
+
+
+def test_orders_that_set_epoch_does_not_decide_are_not_followed() -> None:
+    class Own(torch.utils.data.distributed.DistributedSampler):  # type: ignore[misc, name-defined]
+        """Shuffles in a way of its own."""
+
+        def __iter__(self) -> Iterator[int]:
+            return iter([0, 1])
+
+    for followed in (Followed(shuffle=False), Followed(Own)):
+        for _ in range(3):
+            followed.epoch()
+        assert followed.passes.recorded(None) == []

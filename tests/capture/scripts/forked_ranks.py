@@ -1,0 +1,51 @@
+"""Starts a script as the ranks of a job: `forked_ranks.py COUNT SCRIPT [ARGUMENT...]`, all forked from one process that
+has imported torch. The first rank that fails ends the others as torchrun does: by SIGTERM, and by SIGKILL later on."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed
+import torch.nn.parallel
+import torch.utils.data
+from two_ranks import free_port
+
+PATIENCE_S = 30  # after SIGTERM, as torchrun's
+count, script = int(sys.argv[1]), sys.argv[2]
+shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1"}
+os.environ.update(shared, MASTER_PORT=str(free_port()))
+
+
+def start(rank: int) -> int:
+    """Fork a rank, which never returns."""
+    process = os.fork()
+    if process:
+        return process
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+    sys.argv = sys.argv[2:]
+    runpy.run_path(script, run_name="__main__")
+    sys.exit(0)
+
+
+torch.set_num_threads(1)
+running = {start(rank): rank for rank in range(count)}
+failed, kill_at = False, float("inf")
+while running:
+    process, status = os.waitpid(-1, os.WNOHANG)
+    if process:
+        print(f"rank {running.pop(process)} ended: {os.waitstatus_to_exitcode(status)}", file=sys.stderr, flush=True)
+        if status and not failed:
+            failed, kill_at = True, time.monotonic() + PATIENCE_S
+            for other in running:
+                os.kill(other, signal.SIGTERM)
+        continue
+    if time.monotonic() > kill_at:
+        for other in running:
+            os.kill(other, signal.SIGKILL)
+    time.sleep(0.05)
+sys.exit(int(failed))

@@ -1,0 +1,81 @@
+"""Two ranks that train under DDP, with a slow place that only one of them comes to.
+
+`--place`: "evaluation" (rank 0 sleeps in a function of its own), "python" (rank 0 counts in Python), or "lock" (the
+workers of a loader wait for one lock).
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--place", choices=("evaluation", "python", "lock"), default="evaluation")
+parser.add_argument("--steps", type=int, default=40)
+options = parser.parse_args()
+
+
+class Samples(Dataset[Tensor]):
+    """Random rows; under "lock" one worker at a time."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+
+    def __len__(self) -> int:
+        return 8 * options.steps * 2
+
+    def __getitem__(self, index: int) -> Tensor:
+        if self.lock is None:
+            return torch.full((16,), float(index))
+        with self.lock:  # PLANTED lock
+            time.sleep(0.01)
+            return torch.full((16,), float(index))
+
+
+def evaluate() -> None:
+    """Half the step of its rank."""
+    time.sleep(0.05)  # PLANTED evaluation
+
+
+def count() -> int:
+    total = 0
+    for number in range(300_000):
+        total += number % 7  # PLANTED python
+    return total
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model = DistributedDataParallel(torch.nn.Linear(16, 16))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    locked = options.place == "lock"
+    data = Samples(multiprocessing.Lock() if locked else None)
+    loader = DataLoader(data, batch_size=8, num_workers=2 if locked else 0)
+    for step, x in enumerate(loader):
+        if step == options.steps:
+            break
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        if rank == 0 and options.place == "evaluation":
+            evaluate()
+        elif rank == 0 and options.place == "python":
+            count()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)

@@ -1,0 +1,253 @@
+"""Samples of both collectors: where the time goes, and what they say of a thread that is held up."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddprof.capture.files.step import FORWARD
+from ddprof.capture.stacks.collector import MAX_FRAMES, ThreadCollector, make_collector
+
+KINDS = ("native", "python")
+
+
+class Tracker:
+    """Phase timers that stand still."""
+
+    phase, index = FORWARD, 7
+
+
+def make(kind: str) -> Any:
+    """A collector of either kind."""
+    collector = ThreadCollector(Tracker()) if kind == "python" else make_collector(Tracker())
+    if kind == "native" and isinstance(collector, ThreadCollector):
+        pytest.skip("the stack collector in C was not built: no compiler")
+    collector.thread, collector.is_main = threading.get_ident(), True
+    collector.period_ns = 2_000_000
+    return collector
+
+
+@contextmanager
+def sampled(collector: Any) -> Iterator[list[Any]]:
+    """Sample this thread meanwhile; the samples are there when the block has ended."""
+    samples: list[Any] = []
+    thread = threading.Thread(target=lambda: collector.collect(60 * 10**9), daemon=True)
+    thread.start()
+    yield samples
+    collector.wake()
+    thread.join(5)
+    assert not thread.is_alive()
+    samples.extend(collector.take())
+
+
+SPENT_S: Counter[str] = Counter()
+
+
+def for_seconds(seconds: float, *works: Callable[[], object]) -> None:
+    """Do the works in turns, and keep in SPENT_S what each took."""
+    SPENT_S.clear()
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        for work in works:
+            began_s = time.perf_counter()
+            work()
+            SPENT_S[work.__name__] += time.perf_counter() - began_s
+
+
+def pure_python() -> int:
+    total = 0
+    for number in range(40_000):
+        total += number % 7
+    return total
+
+
+def without_gil() -> bytes:
+    return hashlib.sha256(BYTES).digest()
+
+
+BYTES = bytes(4_000_000)
+
+
+def inner_names(samples: list[Any]) -> Counter[str]:
+    """What each sample stands for, by the innermost function of this file; ns."""
+    found: Counter[str] = Counter()
+    for sample in samples:
+        names = [code.co_name for code in sample[5][::2] if code.co_filename == __file__]
+        found[names[0] if names else "?"] += sample[1]
+    return found
+
+
+def waited_for_a_cpu_ns() -> int:
+    """How long the threads of this process were ready to run and had no CPU, as Linux counts it."""
+    return sum(int(path.read_text().split()[1]) for path in Path("/proc/self/task").glob("*/schedstat"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_says_when_where_and_in_what(kind: str) -> None:
+    before_ns = time.time_ns()
+    for seconds in (0.2, 2.0, 10.0):  # on a machine with more work than CPUs the sampler's turn comes late
+        with sampled(make(kind)) as samples:
+            time.sleep(seconds)
+        if len(samples) >= 5:
+            break
+    assert len(samples) >= 5
+    for at_ns, covers_ns, late_ns, phase, step, stack, _ in samples:
+        assert before_ns - 10**6 <= at_ns <= time.time_ns()
+        assert covers_ns >= 2_000_000 and late_ns >= 0
+        assert (phase, step) == (FORWARD, 7)
+        assert 2 <= len(stack) <= 2 * MAX_FRAMES
+    inside = [sample[5] for sample in samples if sample[5][0].co_name == "test_a_sample_says_when_where_and_in_what"]
+    assert len(inside) >= 4 and inside[2][1] == sys._getframe().f_lineno - 10  # the line of the sleep
+
+
+@pytest.mark.parametrize("release", ["in the interpreter", "in C"])
+def test_python_between_calls_is_seen_where_it_runs(release: str) -> None:
+    """A thread that waits for the GIL sees code that holds it for a few milliseconds hardly ever."""
+    if sys.version_info[:2] == (3, 12):
+        pytest.skip("Python 3.12 tells nobody soon enough; the sampler shortens its switch interval in windows")
+    seen: list[float] = []  # of the true share
+    before_ns = waited_for_a_cpu_ns()
+    while len(seen) < 3 and max(seen, default=0.0) < 0.25:  # waiting for the GIL finds a fifteenth, every time
+        with sampled(make("native")) as samples:
+            for_seconds(1.5, pure_python, without_gil if release == "in C" else (lambda: time.sleep(0.003)))
+        found = inner_names(samples)
+        true_share = SPENT_S["pure_python"] / sum(SPENT_S.values())
+        seen.append(found["pure_python"] / (true_share * sum(found.values())))
+    if max(seen) < 0.25 and waited_for_a_cpu_ns() - before_ns > 0.02 * len(seen) * 1.5e9:
+        pytest.skip("the machine has more work than CPUs: the sampler's turn comes after the code that it looks for")
+    assert max(seen) >= 0.25, seen
+
+
+def test_a_call_that_never_returns_is_seen() -> None:
+    collector = make("native")
+    blocked = threading.Lock()
+    blocked.acquire()
+    waiting = threading.Thread(target=blocked.acquire, name="waits", daemon=True)
+    waiting.start()
+    collector.thread, collector.is_main = waiting.ident, False
+    with sampled(collector) as samples:
+        time.sleep(0.1)
+    blocked.release()
+    waiting.join(5)
+    assert samples and all(code.co_filename.endswith("threading.py") for code in samples[0][5][::2])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_thread_that_is_gone_has_no_samples(kind: str) -> None:
+    collector = make(kind)
+    collector.thread, collector.is_main = 1, False
+    with sampled(collector) as samples:
+        time.sleep(0.05)
+    assert samples == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_period_may_be_longer_than_a_turn(kind: str) -> None:
+    collector = make(kind)
+    collector.period_ns = 60_000_000
+    taken = 0
+
+    def turns() -> None:
+        nonlocal taken
+        until = time.monotonic() + 0.6
+        while time.monotonic() < until:
+            collector.collect(10_000_000)
+            taken += len(collector.take())
+
+    thread = threading.Thread(target=turns, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert 4 <= taken <= 15
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shorter_period_begins_at_once(kind: str) -> None:
+    collector = make(kind)
+    collector.period_ns = 60 * 10**9
+    with sampled(collector):
+        time.sleep(0.05)
+    collector.period_ns = 5_000_000
+    with sampled(collector) as samples:
+        time.sleep(0.2)
+    assert len(samples) >= 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_period_no_samples(kind: str) -> None:
+    collector = make(kind)
+    collector.period_ns = 0
+    with sampled(collector) as samples:
+        time.sleep(0.05)
+    assert samples == [] and collector.spent_ns == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_late_answer_names_the_other_threads(kind: str) -> None:
+    """Something held the GIL: the thread that did is among those that are named."""
+    number = 7**120_000  # printing it holds the GIL for tens of milliseconds
+    limit = getattr(sys, "set_int_max_str_digits", lambda digits: None)
+    limit(0)
+    try:
+        holder = threading.Thread(target=lambda: [str(number) for _ in range(3)], name="holder", daemon=True)
+        with sampled(make(kind)) as samples:
+            holder.start()
+            while holder.is_alive():
+                time.sleep(0.001)
+    finally:
+        limit(4300)
+    late = [sample for sample in samples if sample[2] > 5_000_000 and sample[6]]
+    assert late and any(ident == holder.ident for sample in late for ident, _ in sample[6])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_asked_after_the_end(kind: str) -> None:
+    """The interpreter may go then: what the collector's thread calls without the GIL would end the process."""
+    collector = make(kind)
+    began, thread = threading.Event(), threading.Thread(target=lambda: (began.set(), collector.collect(60 * 10**9)))
+    thread.start()
+    began.wait()
+    while not collector.take():
+        time.sleep(0.01)
+    assert collector.end(30 * 10**9)
+    thread.join(30)
+    assert not thread.is_alive()
+    collector.take()
+    collector.collect(60 * 10**9)  # at once
+    for_seconds(0.05, lambda: sum(range(100)))
+    assert collector.take() == []
+
+
+def test_a_fork_while_the_collector_is_in_a_hurry_leaves_the_child_the_usual_interval() -> None:
+    collector = make("native")
+    collector.period_ns = 500_000
+    before_s, worst_s = sys.getswitchinterval(), 0.0
+    with sampled(collector):
+        for _ in range(20):
+            for_seconds(0.002, lambda: sum(range(1000)))
+            reader, writer = os.pipe()
+            if not os.fork():
+                collector.abandon()
+                os.write(writer, repr(sys.getswitchinterval()).encode())
+                os._exit(0)
+            os.close(writer)
+            with os.fdopen(reader) as said:
+                worst_s = max(worst_s, abs(float(said.read()) - before_s))
+            os.wait()
+    assert worst_s < 1e-6
+
+
+def test_the_switch_interval_is_what_it_was() -> None:
+    before_s = sys.getswitchinterval()
+    with sampled(make("native")):
+        for_seconds(0.2, pure_python)
+    assert sys.getswitchinterval() == before_s

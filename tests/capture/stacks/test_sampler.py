@@ -1,0 +1,237 @@
+"""The sampler in this process: what it writes, when, and that it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddprof.capture.files.step import FORWARD, REST
+from ddprof.capture.stacks.rate import WHOLE_RUN_AHEAD_NS, WHOLE_RUN_SHARE
+from ddprof.capture.stacks.sampler import StackSampler
+from ddprof.capture.stacks.totals import START_UP
+
+
+class Tracker:
+    """Phase timers that the test sets."""
+
+    def __init__(self) -> None:
+        self.thread, self.phase, self.index = 0, REST, 9
+
+
+def lines(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The lines of a file, by kind."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for text in path.read_text().splitlines():
+        line = json.loads(text)
+        found.setdefault(line["kind"], []).append(line)
+    return found
+
+
+def functions(found: dict[str, list[dict[str, Any]]], stack: int) -> list[str]:
+    """Names from the innermost function outwards."""
+    frames = [frame for line in found["frames"] for frame in line["frames"]]
+    stacks = [entry for line in found["stacks"] for entry in line["stacks"]]
+    names = []
+    while stack >= 0:
+        stack, frame = stacks[stack]
+        names.append(frames[frame][1])
+    return names
+
+
+@pytest.fixture(params=["1", "0"], ids=["in C", "in Python"])
+def sampler(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A started sampler; `notes` and `tracker` with it."""
+    monkeypatch.setenv("DDPROF_NATIVE", request.param)
+    tracker, notes = Tracker(), list[str]()
+    made: Any = StackSampler(tracker, lambda: True, notes.append, hz=50)
+    made.start(tmp_path / "a.stacks.jsonl", {"rank": 0})
+    made.tracker, made.notes = tracker, notes
+    yield made
+    made.stop("exit")
+    assert notes == []
+
+
+def planted() -> None:
+    time.sleep(0.3)
+
+
+def test_counts_by_phase_are_there_at_the_end(sampler: Any) -> None:
+    planted()
+    sampler.tracker.phase = FORWARD
+    planted()
+    sampler.tracker.index = 0
+    planted()
+    sampler.stop("exit")
+    found = lines(sampler.path)
+    counts = [row for line in found["counts"] for row in line["counts"]]
+    mine = {phase for stack, phase, thread, *_ in counts if thread == 0 and functions(found, stack)[0] == "planted"}
+    assert mine == {REST, FORWARD, START_UP}
+    assert found["begin"][0]["phases"][REST] == "rest"
+    assert found["end"][0]["reason"] == "exit"
+    assert found["threads"][0]["threads"][0] == ["MainThread", threading.main_thread().native_id]
+    about = sampler.described()
+    assert about["samples"] == sum(row[3] for row in counts if row[2] == 0) > 0
+    assert 0 < about["frac"] < 0.5
+
+
+def test_samples_of_windows_have_their_times(sampler: Any) -> None:
+    began_ns = time.time_ns()
+    interval_s = sys.getswitchinterval()
+    sampler.window(True)
+    planted()
+    sampler.window(False)
+    ended_ns = time.time_ns()
+    sampler.stop("exit")
+    found = lines(sampler.path)
+    at_ns = [line["at_ns"] + row[0] for line in found["samples"] for row in line["samples"]]
+    assert len(at_ns) == sampler.described()["window_samples"] >= 5
+    assert began_ns - 10**6 <= min(at_ns) and max(at_ns) <= ended_ns + 10**6
+    assert {functions(found, row[5])[0] for line in found["samples"] for row in line["samples"]} == {"planted"}
+    assert {row[4] for line in found["samples"] for row in line["samples"]} == {REST}
+    assert sys.getswitchinterval() == interval_s
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("each_ns", [1_000_000, 30_000_000])
+def test_the_share_holds_from_the_first_turn_on_however_dear_a_sample_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: str, each_ns: int
+) -> None:
+    """A machine on which each sample costs a hundred times the usual, by what the sampler is told that it has cost."""
+    monkeypatch.setenv("DDPROF_NATIVE", native)
+    made: Any = StackSampler(Tracker(), lambda: True, print)
+    made._run = lambda: None  # the test takes the turns
+    made.start(tmp_path / "a.stacks.jsonl", {})
+
+    class Dear:
+        """A collector that takes no time, and says that it has."""
+
+        period_ns = spent_ns = thread = dropped = 0
+        is_main, due = True, 0.0
+
+        def collect(self, duration_ns: int) -> None:
+            self.due += duration_ns / self.period_ns
+            count, self.due = int(self.due), self.due % 1
+            self.samples = [(time.time_ns(), self.period_ns, 0, REST, 9, (PLACE, 1), None)] * count
+            self.spent_ns += count * each_ns
+            now[0] += duration_ns
+
+        def take(self) -> list[Any]:
+            return self.samples
+
+        def stack_of(self, frame: Any) -> tuple[Any, ...]:
+            return PLACE, 1
+
+        def end(self, patience_ns: int) -> bool:
+            return True
+
+    PLACE, now = planted.__code__, [time.monotonic_ns()]
+    made._collector = Dear()
+    monkeypatch.setattr("ddprof.capture.stacks.sampler.time.monotonic_ns", lambda: now[0])
+    monkeypatch.setattr("ddprof.capture.stacks.sampler.time.thread_time_ns", lambda: 0)
+    began_ns = now[0]
+    for _ in range(60):
+        made._turn(False)
+        seconds = (now[0] - began_ns) / 1e9
+        ahead, slowest = (
+            WHOLE_RUN_AHEAD_NS / seconds / 1e9,
+            0.2 * each_ns / 1e9,
+        )  # a rank that hangs is seen in any case
+        first = 3 * each_ns / 1e9 / seconds
+        assert made.described()["frac"] <= WHOLE_RUN_SHARE * (1 + ahead) + slowest + first
+    assert made.described()["samples"] >= 3
+    made.stop("exit")
+
+
+def test_other_threads_are_counted_by_name(sampler: Any) -> None:
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait, name="loader of mine", daemon=True)
+    other.start()
+    sampler.window(True)
+    planted()
+    ended.set()
+    other.join()
+    sampler.stop("exit")
+    found = lines(sampler.path)
+    names = [name for line in found["threads"] for name, _ in line["threads"]]
+    number = names.index("loader of mine")
+    assert not any(name.startswith("ddprof-") for name in names)
+    rows = [row for line in found["counts"] for row in line["counts"] if row[2] == number]
+    assert rows and functions(found, rows[0][0])[-1] == "Thread._bootstrap"[-len(functions(found, rows[0][0])[-1]) :]
+
+
+def test_a_signal_leaves_where_each_thread_was(sampler: Any) -> None:
+    sampler.stop("signal")
+    found = lines(sampler.path)
+    ((thread, stack), *_) = [entry for entry in found["last"][0]["threads"] if entry[0] == 0]
+    assert thread == 0 and "test_a_signal_leaves_where_each_thread_was" in " ".join(functions(found, stack))
+
+
+def test_stopping_twice_and_before_the_start_is_nothing(tmp_path: Path) -> None:
+    sampler = StackSampler(Tracker(), lambda: True, lambda text: None)
+    sampler.stop("exit")
+    sampler.window(True)
+    assert sampler.described() is None and sampler.path is None
+    sampler.start(tmp_path / "a.stacks.jsonl", {})
+    sampler.stop("exit")
+    size = (tmp_path / "a.stacks.jsonl").stat().st_size
+    sampler.stop("exit")
+    assert (tmp_path / "a.stacks.jsonl").stat().st_size == size
+
+
+SCRIPT = """
+import os, sys, threading, time
+from pathlib import Path
+from ddprof.capture.stacks.sampler import StackSampler
+class Tracker: thread, phase, index = 0, 5, 9
+sampler = StackSampler(Tracker(), lambda: True, print, hz=200)
+sampler.start(Path(sys.argv[1]), {})
+sampler.window(True)
+def spin():
+    until = time.time() + 0.8
+    while time.time() < until: sum(range(2000))
+spin()
+"""
+ENDS = {
+    "returns": "",
+    "os._exit": "os._exit(0)",
+    "sys.exit in a thread": "threading.Thread(target=sys.exit).start()",
+    "forks": "\npid = os.fork()\nif not pid: spin(); os._exit(0)\nos.waitpid(pid, 0)",
+    "a daemon thread runs on": "threading.Thread(target=spin, daemon=True).start()",
+}
+
+
+@pytest.mark.parametrize("native", ["1", "0"], ids=["in C", "in Python"])
+@pytest.mark.parametrize("end", ENDS)
+def test_a_process_ends_as_it_would(tmp_path: Path, end: str, native: str) -> None:
+    """The sampler is not even stopped."""
+    path = tmp_path / "a.stacks.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT + ENDS[end], str(path)],
+        env={**os.environ, "DDPROF_NATIVE": native},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "samples" in lines(path)
+
+
+def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "a.stacks.jsonl"
+    job = subprocess.Popen([sys.executable, "-c", SCRIPT + "time.sleep(60)", str(path)])
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not (path.exists() and b'"samples"' in path.read_bytes()):
+        time.sleep(0.05)
+    job.send_signal(signal.SIGKILL)
+    job.wait(10)
+    assert {"begin", "frames", "stacks", "threads", "samples", "counts"} >= set(lines(path)) >= {"begin", "samples"}

@@ -1,0 +1,147 @@
+"""Loops in which no optimizer steps: what repeats marks their steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ddprof.capture.guard import Guard
+from ddprof.capture.steps.unmarked import BACKWARDS, FETCHES, FORWARDS, UnmarkedSteps
+
+MODEL, DECODER, LOSS = object(), object(), object()
+
+
+class Loop:
+    """Plays a loop, and keeps how many of its iterations had begun at each mark."""
+
+    def __init__(self, allowed: bool = True) -> None:
+        self.iterations = 0
+        self.marks: list[int] = []
+        self.asked: list[int] = []
+        self.roots: list[Any] = []
+        self.allowed = allowed
+        self.steps = UnmarkedSteps(Guard(), self._mark, self._may_mark, self.roots.append)
+
+    def _mark(self) -> None:
+        self.marks.append(self.iterations)
+
+    def _may_mark(self, kind: int) -> bool:
+        self.asked.append(kind)
+        return self.allowed
+
+    def play(self, iteration: Callable[[UnmarkedSteps], None], count: int) -> None:
+        for _ in range(count):
+            iteration(self.steps)
+            self.iterations += 1
+
+    def every_iteration_from(self, first: int) -> bool:
+        """Whether one mark stands between any two iterations from `first` on."""
+        return [mark for mark in self.marks if mark > first] == list(range(first + 1, self.iterations))
+
+
+def by_hand(steps: UnmarkedSteps) -> None:
+    steps.fetch_begins()
+    steps.forward_begins(MODEL)
+    steps.backward_ended()
+
+
+def by_hand_without_batches(steps: UnmarkedSteps) -> None:
+    steps.forward_begins(MODEL)
+    steps.forward_begins(LOSS)
+    steps.backward_ended()
+
+
+def inference(steps: UnmarkedSteps) -> None:
+    steps.fetch_begins()
+    steps.forward_begins(MODEL)
+    steps.forward_begins(DECODER)
+
+
+def generation(steps: UnmarkedSteps) -> None:
+    steps.fetch_begins()
+    for _ in range(20):
+        steps.forward_begins(MODEL)
+
+
+def inference_without_batches(steps: UnmarkedSteps) -> None:
+    steps.forward_begins(MODEL)
+    steps.forward_begins(DECODER)
+
+
+def tensors_alone(steps: UnmarkedSteps) -> None:
+    steps.fetch_begins()
+
+
+@pytest.mark.parametrize(
+    ("iteration", "kind", "settled"),
+    [
+        (by_hand, BACKWARDS, 3),
+        (by_hand_without_batches, BACKWARDS, 3),
+        (inference, FORWARDS, 9),
+        (generation, FORWARDS, 9),
+        (inference_without_batches, FORWARDS, 9),
+        (tensors_alone, FETCHES, 33),
+    ],
+)
+def test_each_iteration_is_one_step(iteration: Callable[[UnmarkedSteps], None], kind: int, settled: int) -> None:
+    loop = Loop()
+    loop.play(iteration, 60)
+    assert loop.steps.kind == kind
+    assert loop.every_iteration_from(settled)
+    assert loop.steps.under_way
+
+
+def test_the_root_is_the_first_module_of_the_loop() -> None:
+    loop = Loop()
+    loop.play(inference, 12)
+    assert loop.roots == [MODEL]
+
+
+def test_one_batch_used_over_and_over_ends_no_step_for_ever() -> None:
+    loop = Loop()
+    loop.steps.fetch_begins()
+    loop.play(by_hand_without_batches, 200)
+    assert loop.every_iteration_from(100)
+
+
+def test_evaluation_between_two_steps_belongs_to_the_step_before_it() -> None:
+    loop = Loop()
+    loop.play(by_hand, 20)
+    known = len(loop.marks)
+    loop.play(inference, 5)
+    assert len(loop.marks) == known + 1  # the step that ended before the evaluation began
+    loop.play(by_hand, 1)
+    assert len(loop.marks) == known + 1
+
+
+def test_a_job_that_has_an_optimizer_is_waited_for() -> None:
+    loop = Loop()
+    loop.steps.optimizer_made()
+    loop.play(by_hand, 300)
+    loop.play(inference, 100)
+    assert (loop.marks, loop.asked) == ([], [])
+
+
+def test_a_process_that_may_be_no_rank_is_asked_for_once() -> None:
+    loop = Loop(allowed=False)
+    loop.play(inference, 100)
+    assert (loop.marks, loop.asked) == ([], [FORWARDS])
+
+
+def test_backward_passes_tell_more_than_calls() -> None:
+    loop = Loop()
+    loop.play(inference, 20)
+    loop.play(by_hand, 20)
+    assert loop.asked == [FORWARDS, BACKWARDS]
+    assert loop.every_iteration_from(23)
+
+
+def test_other_threads_mark_nothing() -> None:
+    loop = Loop()
+    thread = threading.Thread(target=loop.play, args=(by_hand, 20))
+    thread.start()
+    thread.join()
+    assert loop.asked == []

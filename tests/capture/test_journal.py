@@ -1,0 +1,28 @@
+"""What is kept of a long job."""
+
+from __future__ import annotations
+
+from ddprof.capture.journal import Journal
+
+
+def test_batches_of_traced_steps_outlive_those_of_later_ones() -> None:
+    """The window is early in a job; only its steps are compared between ranks."""
+    journal = Journal()
+    for step in range(5_000):
+        journal.batch_fetched(step, 64, 640)
+        journal.batch_fetched(step, 64, 640)
+        if step == 9:
+            journal.window_closed({"first_step": 5, "last_step": 9})
+    kept = journal.batches()
+    assert kept[:5] == [{"step": step, "batches": 2, "samples": 128, "elements": 1280} for step in range(5, 10)]
+    assert kept[-1]["step"] == 4_999
+    assert len(kept) < 1_000
+    assert len({row["step"] for row in kept}) == len(kept)
+
+
+def test_a_step_that_is_both_traced_and_recent_counts_once() -> None:
+    journal = Journal()
+    journal.batch_fetched(0, 64, 640)
+    journal.window_closed({"first_step": 0, "last_step": 0})
+    journal.batch_fetched(0, 64, 640)
+    assert journal.batches() == [{"step": 0, "batches": 2, "samples": 128, "elements": 1280}]

@@ -1,0 +1,54 @@
+"""Mistakes that raise no error and cost no time are remarked, with the line of the script, by the report of the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from runs import SCRIPTS, TORCHRUN, ddprof_run
+
+from ddprof.analyzers.engine import analyze
+from ddprof.report.html.parts import render_summary
+from ddprof.report.json.contract import from_contract, to_contract
+from ddprof.report.markdown import render_markdown
+from ddprof.report.redaction.redact import redacted
+from ddprof.report.text import render_text
+
+pytestmark = pytest.mark.torch
+SCRIPT = SCRIPTS / "silent_mistakes.py"
+
+
+def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
+    run = ddprof_run(tmp_path, [*TORCHRUN, str(SCRIPT)])
+    assert run.code == 0, run.output
+    (report,) = analyze([run.folder])
+    found = {remark.id: remark for remark in report.training.remarks}
+    line = {
+        words: f":{number}"
+        for number, text in enumerate(SCRIPT.read_text().splitlines(), 1)
+        for words in ("wrapped", "made", "iterated")
+        if text.endswith(f"# {words}")
+    }
+    places = {
+        "training.batch_norm": "",
+        "training.buffers_differ": line["wrapped"],
+        "training.replicas_differ": line["wrapped"],
+        "training.set_epoch": line["iterated"],
+        "training.unused_parameters": line["made"],
+    }
+    assert set(found) == set(places)
+    for name, place in places.items():
+        assert place in found[name].evidence[-1].text, found[name]
+    assert "head.weight" in found["training.replicas_differ"].evidence[0].text
+    assert "left_over.weight, left_over.bias" in found["training.unused_parameters"].summary
+    assert (report.training.samples_per_rank, report.training.samples_per_step) == (4, 8)
+    # They are no findings: nothing of what gates and verdicts are made of knows them.
+    assert not any(finding.id.startswith("training.") for finding in report.findings)
+    document = json.loads(json.dumps(to_contract(report)))
+    assert {remark["severity"] for remark in document["training"]["remarks"]} == {"info"}
+    assert from_contract(document).training == report.training
+    for screen in (render_text(report), render_markdown(report), render_summary(report)):
+        assert all(name.split(".")[1] in screen.replace("\\", "") for name in places)
+    hidden = render_text(redacted(report, b"key"))
+    assert "left_over" not in hidden and SCRIPT.name not in hidden and "training.set_epoch" in hidden

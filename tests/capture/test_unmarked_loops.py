@@ -1,0 +1,52 @@
+"""Loops without a torch optimizer, and scripts that mark their steps themselves, under a real `ddprof run`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import SCRIPTS, Captured, ddprof_run
+
+pytestmark = pytest.mark.torch
+
+STEPS = 24  # as in scripts/unmarked.py
+# kind -> how many steps are counted: those before the repetition was noticed are one
+COUNTED = {
+    "by_hand": STEPS - 1,
+    "by_hand_no_loader": STEPS - 1,
+    "functional": STEPS - 7,
+    "inference": STEPS - 3,  # two calls of the model per batch
+    "embedding": STEPS - 7,
+    "lbfgs": STEPS,
+    "marked": STEPS + 2,  # the first call comes after three batches, which optimizers parted
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    command = [sys.executable, str(SCRIPTS / "unmarked.py"), *COUNTED]
+    return ddprof_run(tmp_path_factory.mktemp("unmarked"), command, "--skip", "3", "--steps", "3")
+
+
+def sidecar(run: Captured, kind: str) -> dict[str, Any]:
+    (found,) = (one for one in run.sidecars if one["models"] and one["models"][0]["class"] == kind)
+    return found
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_every_iteration_is_a_step(run: Captured, kind: str) -> None:
+    assert run.code == 0, run.output
+    seen = sidecar(run, kind)
+    assert seen["steps_total"] == COUNTED[kind]
+    assert seen["windows"][0]["trace_path"]
+    assert seen["windows"][0]["last_step"] - seen["windows"][0]["first_step"] == 2
+    marked_otherwise = [note for note in seen["notes"] if "mark the steps" in note]
+    assert bool(marked_otherwise) == (kind not in ("lbfgs", "marked"))
+
+
+def test_a_named_part_of_a_step_is_in_the_trace(run: Captured) -> None:
+    path = Path(sidecar(run, "marked")["windows"][0]["trace_path"])
+    names = [event.get("name") for event in run.load(run.folder / path.name)["traceEvents"]]
+    assert names.count("moving average") >= 3

@@ -25,6 +25,13 @@ def typical_row(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(np.sort(rows, axis=0)[(len(rows) - 1) // 2])
 
 
+def weighted_median(values: npt.NDArray[Any], weights: npt.NDArray[Any]) -> float:
+    """The value at which half of the weight is reached, from the lowest up. Raises IndexError without any value."""
+    order = np.argsort(values, kind="stable")
+    reach = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(reach, reach[-1] / 2)])
+
+
 def middle_half(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Positions of the values between the quartiles, lowest first; at least one of any."""
     cut = len(values) // 4

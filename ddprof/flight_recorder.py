@@ -46,3 +46,34 @@ class Dump(Struct, frozen=True):
 
     entries: tuple[Recorded, ...] = ()
     pg_config: dict[str, RecordedGroup] = {}
+
+
+class RecordedFrame(Struct, frozen=True):
+    """One frame of the Python stack that made a call."""
+
+    name: str | None = None
+    filename: str | None = None
+    line: Count | None = None
+
+
+class RecordedCall(Recorded, frozen=True):
+    """What an entry says of a call that did not end: NCCL knows its `state`, gloo only whether it was `retired`."""
+
+    record_id: Count | None = None
+    state: str | None = None
+    retired: bool | None = None
+    timeout_ms: Count | None = None
+    frames: Annotated[tuple[RecordedFrame, ...], Meta(max_length=1024)] = ()
+
+
+class NamedGroup(RecordedGroup, frozen=True):
+    """One process group, with what it is for."""
+
+    desc: str | None = None
+
+
+class CallDump(Struct, frozen=True):
+    """A whole dump, with all that is known of its calls."""
+
+    entries: tuple[RecordedCall, ...] = ()
+    pg_config: dict[str, NamedGroup] = {}

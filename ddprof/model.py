@@ -128,6 +128,51 @@ MEMORY = Schema(
 )
 
 
+# What the host threads ran, by the line of the script: Python frames of the trace, or samples of a running process.
+SCRIPT_FRAMES = Schema(
+    "script_frames",
+    (
+        Column("file", "str", "as recorded, without a prefix of sys.path; '' for what is not written in Python"),
+        Column(
+            "line", "int64", "traced: where the function is defined; sampled: the line it was in most", nullable=True
+        ),
+        Column("function", "str", "function, method or built-in"),
+        Column("is_user", "bool", "the user's own code: no library, launcher or part of Python"),
+    ),
+)
+
+SCRIPT_STACKS = Schema(
+    "script_stacks",
+    (
+        Column("frame", "int64", "row of script_frames: the innermost function"),
+        Column("outer", "int64", "row of script_stacks that called it, an earlier one", nullable=True),
+    ),
+)
+
+SCRIPT_SPANS = Schema(
+    "script_spans",
+    (
+        Column("start_ns", "int64", "from here the thread is in this stack"),
+        Column("end_ns", "int64", "to here; the spans of one thread do not overlap"),
+        Column("track", "int32", "host thread, as a row of the tracks table"),
+        Column("stack", "int64", "row of script_stacks"),
+        Column("resolution_ns", "int64", "0: traced; else the time between two samples, for which one sample stands"),
+    ),
+)
+
+SCRIPT_TOTALS = Schema(
+    "script_totals",
+    (
+        Column("thread", "str", "'': the training thread; else another thread's name, or 'worker N' of the loader"),
+        Column("phase", "str", "what the training thread was in: data, ..., rest (between them), or start-up"),
+        Column("stack", "int64", "row of script_stacks"),
+        Column("samples", "int64", "how often it was seen there, over the whole run"),
+        Column("time_ns", "int64", "the time that these samples stand for"),
+        Column("late_ns", "int64", "time for which the training thread did not answer: it, or this one, held the GIL"),
+    ),
+)
+
+
 @dataclass(frozen=True)
 class HealthNote:
     """A defect of the input: which rank (None: the run), what is wrong, and what cannot be concluded because of it."""
@@ -172,7 +217,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Device:
-    """The accelerator of the rank. `kind` is "cuda" (NVIDIA), "rocm" (AMD), "npu", "xpu", "cpu"."""
+    """The accelerator of the rank. `kind` is "cuda" (NVIDIA), "rocm" (AMD), "npu", "xpu", "cpu", "unknown"."""
 
     kind: str
     name: str | None = None
@@ -199,6 +244,10 @@ class RankTrace:
     operators: Table
     syncs: Table
     memory: Table
+    script_spans: Table = field(default_factory=SCRIPT_SPANS.empty)
+    script_stacks: Table = field(default_factory=SCRIPT_STACKS.empty)
+    script_frames: Table = field(default_factory=SCRIPT_FRAMES.empty)
+    script_totals: Table = field(default_factory=SCRIPT_TOTALS.empty)
     process_groups: tuple[ProcessGroup, ...] = ()
     sidecar: Sidecar = field(default_factory=Sidecar)  # what our own capture knows; empty elsewhere
     flight_recorder: tuple[Recorded, ...] = ()  # entries of a flight-recorder dump of the same window

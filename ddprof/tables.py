@@ -7,7 +7,7 @@ own NaT) and a missing float is NaN; on disk and in reports both are null.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,13 @@ def concat(schema: Schema, tables: list[Table]) -> Table:
     if not tables:
         return schema.empty()
     return schema.table({c.name: np.concatenate([t[c.name] for t in tables]) for c in schema.columns})
+
+
+def of_kinds(kind: Array, wanted: Iterable[int]) -> Array:
+    """Which events (`kind`: their column) are of some kinds; bool. Kinds are few and events many: a table answers."""
+    is_wanted = np.zeros(256, bool)
+    is_wanted[list(wanted)] = True
+    return np.asarray(is_wanted[kind])
 
 
 def to_parquet(table: Table) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddprof.averages import interquartile_mean, middle_half, typical, typical_row
+from ddprof.averages import interquartile_mean, middle_half, typical, typical_row, weighted_median
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40).map(np.array)
 
@@ -42,3 +42,8 @@ def test_it_lies_between_the_quartiles_that_remain(values: np.ndarray[tuple[int]
     assert len(kept) >= max(1, len(values) // 2)
     assert np.all(np.diff(kept) >= 0)
     assert kept.min() - 1e-3 <= interquartile_mean(values) <= kept.max() + 1e-3
+
+
+def test_a_weighted_median_is_where_half_of_the_weight_is_reached() -> None:
+    assert weighted_median(np.array([3.0, 1.0, 2.0]), np.array([5.0, 1.0, 1.0])) == 3.0
+    assert weighted_median(np.array([1.0, 2.0]), np.array([1.0, 1.0])) == 1.0

@@ -154,11 +154,9 @@ def _ignored_notes(found: list[Found]) -> list[HealthNote]:
 
 
 def _nothing(paths: Sequence[str | os.PathLike[str]], found: list[Found], notes: list[HealthNote]) -> str:
-    if len(found) == 1 and found[0].sniffed.format == "execution_trace":
-        return (
-            f"{found[0].source.label}: this is an execution trace, not a timeline; "
-            "capture one with torch.profiler or `ddprof run`"
-        )
+    if found and all(item.sniffed.format == "execution_trace" for item in found):
+        which = "this is an execution trace" if len(found) == 1 else f"{len(found)} files are execution traces"
+        return f"{found[0].source.label}: {which}, not a timeline; capture one with torch.profiler or `ddprof run`"
     if len(found) == 1 and found[0].sniffed.format is None:
         return f"{found[0].source.label}: {found[0].sniffed.what}"
     faults = [note.issue for note in notes if note.severity != "info"]

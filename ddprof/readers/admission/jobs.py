@@ -5,7 +5,7 @@ They are put together on positive evidence only:
 
 - they state ranks of one job (distributedInfo, or the sidecar of a run folder) of one world size;
 - they hold the same collectives: same process group, sequence number, operation and bytes;
-- they hold collectives and one process group, or their names number ranks, and their windows overlap.
+- they communicate in one process group, or their names number ranks, and their windows overlap.
 
 Files that contradict one another are never put together: other world sizes, or other collectives under one number.
 """
@@ -107,7 +107,7 @@ def _belong_by_content(a: Recording, b: Recording) -> bool:
 
 def _share_group(a: Recording, b: Recording) -> bool:
     """Both communicated in one process group: the same members, or the same name and size where these are unknown."""
-    if not (a.collectives and b.collectives):
+    if not (a.communications and b.communications):
         return False
     return bool(a.group_ranks & b.group_ranks or a.groups & b.groups)
 
@@ -119,7 +119,7 @@ def _are_numbered(a: Recording, b: Recording) -> bool:
     if None in numbers or numbers[0] == numbers[1]:
         return False
     patterns = {_DIGITS.sub("#", name) for name in names}
-    has_peers = all(r.collectives > 0 or (r.identity.world_size or 1) > 1 for r in (a, b))
+    has_peers = all(r.communications > 0 or (r.identity.world_size or 1) > 1 for r in (a, b))
     return len(patterns) == 1 and has_peers
 
 

@@ -15,15 +15,15 @@ CollectiveCall = tuple[str, int | None]  # operation, bytes where they must be e
 class Recording:
     """One rank's file.
 
-    `window_ns`: first and last instant, unix time; None where its times are not unix time. `collectives`: how many
-    were recorded, `numbered` those with a sequence number, `groups` the process groups with more than one rank, as
-    (name, size), `group_ranks` their members where stated.
+    `window_ns`: first and last instant, unix time; None where its times are not unix time. `communications`: how many
+    collectives and messages were recorded, `numbered` the collectives with a sequence number, `groups` the process
+    groups with more than one rank, as (name, size), `group_ranks` their members where stated.
     """
 
     identity: Identity
     path: str
     window_ns: tuple[int, int] | None = None
-    collectives: int = 0
+    communications: int = 0
     numbered: Mapping[CollectiveKey, CollectiveCall] = field(default_factory=dict)
     groups: frozenset[tuple[str, int]] = frozenset()
     group_ranks: frozenset[tuple[int, ...]] = frozenset()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ddprof.readers.admission.foreign import foreign
 from ddprof.readers.files.tar_members import is_tar
 from ddprof.readers.format import Sample
 from ddprof.readers.formats import FORMATS
 
-_EXECUTION_TRACE = re.compile(rb'"nodes"\s*:.{0,4000}"(?:fw_parent|op_schema|ctrl_deps|rf_id)"', re.S)
+_EXECUTION_TRACE = re.compile(
+    rb'"nodes"\s*:.{0,4000}"(?:fw_parent|op_schema|ctrl_deps|rf_id)"|"workload_graph"\s*:.{0,4000}"data_deps"', re.S
+)
 _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"
@@ -43,6 +46,9 @@ def sniff(sample: Sample) -> Sniffed:
         return Sniffed(None, "an empty file")
     if is_tar(sample.head):
         return Sniffed(None, TAR)
+    other = foreign(sample)
+    if other:
+        return Sniffed(None, other)
     ours = _OURS.search(sample.text[:400]) if sample.is_object else None
     if ours:
         return Sniffed("run_file", f"a {ours['what'].decode()} file of ddprof")

@@ -21,8 +21,9 @@ from ddprof.model import (
     HealthNote,
     Kind,
 )
-from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
 from ddprof.readers.columns.numbers import near_each_other
+from ddprof.readers.script.stacks import traced_script
 from ddprof.tables import NULL, Array, Schema, Table
 
 DAY_NS = 86_400 * 10**9
@@ -43,14 +44,20 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
     """Sort by start, drop what is out of range, add the base time; empties `columns` as it goes to keep memory low."""
     kind, name, track, ts, dur, correlation, external = _joined(columns)
     order = _order(columns, ts, dur, base_time_ns)
+    frames, order = _frames(columns, kind, name, order)
+    framed = track[frames], ts[frames] + base_time_ns, dur[frames], name[frames]
     if order is not None:
         kind, name, track, ts, dur, correlation, external = (
             c[order] for c in (kind, name, track, ts, dur, correlation, external)
         )
     dur, clipped = _without_overflow(ts, dur)
     ts = ts + base_time_ns
-    track, tracks = _tracks(columns, track)
+    number_of, tracks = _tracks(columns)
+    track = number_of[track] if len(tracks) else track
     strings = _clean(list(columns.strings))
+    script = traced_script(number_of[framed[0]], *framed[1:], strings)
+    for number in np.setdiff1d(framed[3], name).tolist():
+        strings[number] = ""  # of frames alone: what is looked for among names is not looked for here
     events = EVENTS.table(
         {
             "kind": kind,
@@ -62,7 +69,12 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
             "external_id": external,
         }
     )
-    tables = {"events": events, "tracks": tracks, **_sparse(columns, order, base_time_ns)}
+    tables = {
+        "events": events,
+        "tracks": tracks,
+        **_sparse(columns, order, base_time_ns),
+        **{f"script_{what}": table for what, table in script._asdict().items()},
+    }
     columns.defects["durations beyond a day (overflow)"] += clipped
     columns.defects["collectives whose group has no usable name"] += columns.arguments.groups.unnamed
     return Assembled(tuple(strings), tables, _defect_notes(columns, label))
@@ -100,8 +112,19 @@ def _order(columns: EventColumns, ts: Array, dur: Array, base_time_ns: int) -> A
     return rows if len(rows) < len(ts) else None
 
 
-def _tracks(columns: EventColumns, track: Array) -> tuple[Array, Table]:
-    """The tracks table; the same thread written once as a number and once as text is one track."""
+def _frames(columns: EventColumns, kind: Array, name: Array, order: Array | None) -> tuple[Array, Array | None]:
+    """Rows of the Python frames, and the order of the events without them: frames are stacks, and no events."""
+    is_frame = (kind == Kind.PYTHON) & (name != columns.strings.get(GC_NAME, -1))
+    if not is_frame.any():
+        return np.empty(0, np.int64), order
+    rows = np.arange(len(kind)) if order is None else order
+    return rows[is_frame[rows]], rows[~is_frame[rows]]
+
+
+def _tracks(columns: EventColumns) -> tuple[Array, Table]:
+    """The row of each number of a track, and the tracks table; the same thread written once as a number and once as
+    text is one track.
+    """
     merged: dict[tuple[str, str], int] = {}
     number_of = np.empty(max(len(columns.tracks), 1), np.int32)
     rows: list[dict[str, Any]] = []
@@ -115,7 +138,7 @@ def _tracks(columns: EventColumns, track: Array) -> tuple[Array, Table]:
         if old in columns.device_of:
             rows[number]["device"], rows[number]["stream"] = columns.device_of[old]
     table = TRACKS.table({c.name: [row[c.name] for row in rows] for c in TRACKS.columns})
-    return number_of[track] if len(rows) else track, table
+    return number_of, table
 
 
 def _written(identifier: Any) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.readers.columns.arguments import ArgumentTables
-from ddprof.readers.columns.categories import UNKNOWN, Categories
+from ddprof.readers.columns.categories import MIN_FRAME_NS, UNKNOWN, Categories
 from ddprof.readers.columns.kinds import FLOWS, device_kind, wants_shapes
 from ddprof.readers.columns.numbers import one_int, to_int64, to_ns
 from ddprof.readers.json_text.scanned import Block, Scanner, is_native
@@ -48,7 +48,7 @@ class Interned(dict[Any, int]):
 class EventColumns:
     """Grows the columns of one rank. `add` takes a block; `assemble` turns them into tables."""
 
-    def __init__(self, keep_python: bool = False) -> None:
+    def __init__(self) -> None:
         self.strings = Interned()
         self.tracks = Interned()
         self.categories: Counter[str] = Counter()
@@ -61,7 +61,7 @@ class EventColumns:
         self.unknown_categories: Counter[str] = Counter()
         self.arguments = ArgumentTables(self.strings)
         self._wants_shapes: list[bool] = []
-        self._known = Categories(keep_python)
+        self._known = Categories()
 
     def scanner(self) -> Scanner | None:
         """The scanner that numbers what it finds as these columns do; None where it was not built."""
@@ -115,13 +115,13 @@ class EventColumns:
             return present, self._known.numbers(list(map(_CATEGORY, present)))
 
     def _kept(self, present: list[Event], numbers: Array) -> Array:
-        """Which events are of a category that is used. Garbage collections are, whatever else Python did."""
+        """Which events are of a category that is used. Of what Python did: garbage collections, and long frames."""
         dropped = self._known.dropped[numbers]
-        python = dropped & self._known.is_python[numbers]
+        python = self._known.is_python[numbers]
         if python.any():
-            names = list(map(_NAME, compress(present, python.tobytes())))
-            if GC_NAME in names:
-                dropped[np.flatnonzero(python)] = [name != GC_NAME for name in names]
+            frames = list(compress(present, python.tobytes()))
+            is_short = to_ns(list(map(_DUR, frames))) < MIN_FRAME_NS
+            dropped[np.flatnonzero(python)] = is_short & (np.array(list(map(_NAME, frames)), object) != GC_NAME)
         kept: Array = ~dropped
         return kept
 

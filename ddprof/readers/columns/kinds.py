@@ -77,4 +77,5 @@ def wants_shapes(name: str) -> bool:
 
     Matrix products, convolutions, attention, embeddings, optimizers, c10d.
     """
-    return _WITH_SHAPES.search(name) is not None
+    is_frame = name.startswith("<") or "): " in name  # a trace with stacks has many names of them, and they have none
+    return not is_frame and _WITH_SHAPES.search(name) is not None

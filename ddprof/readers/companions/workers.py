@@ -13,7 +13,7 @@ from ddprof.model import HealthNote, Kind
 from ddprof.outside.regular_files import open_regular
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.files.opening import one_line
-from ddprof.sidecar import Fetch, Sidecar, TimedFetches
+from ddprof.sidecar import Fetch, FetchSpan, Sidecar, TimedFetches
 from ddprof.tables import Array
 
 _SIDECAR, _WORKERS = ".sidecar.json", ".workers.jsonl"
@@ -21,6 +21,7 @@ _LINE = msgspec.json.Decoder(Fetch)
 _SPAN_NAME = "DataLoader worker: fetch"
 MAX_RECORDS_BYTES = 128 << 20  # capture keeps 20,000 fetches of about 100 bytes for each worker: those of 64 workers
 QUANTILES = np.arange(0.025, 1.0, 0.05)  # twenty equal parts, each by its middle: enough for a mean and a tail
+MAX_SPANS = 1024  # fetches of a rank that are kept one by one: enough to tell whether they come in turn
 IN_PROCESS = -1  # stands for the training process where the loader has no workers
 
 
@@ -87,6 +88,7 @@ def summary(fetches: Array) -> TimedFetches | None:
         samples=int(np.median(used[:, 5])),
         cpu_ns=int(np.median(cpu)) if cpu.any() else None,
         collate_ns=int(np.median(collate)) if cpu.any() else None,
+        spans=tuple(FetchSpan(*row) for row in used[used[:, 0] != IN_PROCESS][:MAX_SPANS, :3].tolist()),
     )
 
 

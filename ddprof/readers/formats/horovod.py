@@ -25,7 +25,8 @@ from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import TimelineEvent, load_events
 from ddprof.readers.json_text.trace_event import as_text
 from ddprof.readers.source import Source
-from ddprof.tables import NULL
+from ddprof.tables import NULL, Array
+from ddprof.units import format_us
 
 _MARKS = re.compile(rb'"NEGOTIATE_[A-Z]+|"CYCLE_START"')
 _NEGOTIATE = re.compile(r"^NEGOTIATE_(\w+)$")
@@ -112,14 +113,16 @@ def read_horovod(source: Source) -> RankTrace:
     rank = int(source.part.split()[-1]) if source.part else ranks[0]
     world_size = max(ranks) + 1
     columns = EventColumns()
-    _window(columns, negotiations)
+    _mark_steps(columns, negotiations)
     mine = [(seq, n) for seq, n in enumerate(negotiations) if rank in n.ready_ns]
     start = np.array([n.ready_ns[rank] for _, n in mine], np.int64)
     end = np.array([n.end_ns for _, n in mine], np.int64)
-    track = ("device", "collectives")
+    lanes = _lanes(start, end)
+    tracks = [("device", f"collectives {lane}") for lane in lanes]
     names = [f"horovod::{n.op}" for _, n in mine]
-    first = columns.append(Kind.KERNEL, names, [track] * len(mine), start, end - start)
-    columns.name_track(*track, "collectives", 0, 0)
+    first = columns.append(Kind.KERNEL, names, tracks, start, end - start)
+    for lane in sorted(set(lanes)):
+        columns.name_track("device", f"collectives {lane}", f"collectives {lane}", 0, lane)
     given, strings = columns.arguments, columns.strings
     group = given.groups.add(ProcessGroup("world", "default_pg", tuple(range(world_size)), world_size, "horovod"))
     for at, (seq, negotiation) in enumerate(mine):
@@ -130,26 +133,57 @@ def read_horovod(source: Source) -> RankTrace:
         source,
         columns,
         identity,
-        Device("cuda"),
+        Device("unknown"),  # of the coordinator's clock and its tensors the timeline tells, not of where they lie
         _notes(source, timeline, rank, len(mine)),
         top={"records": "communication"},
     )
 
 
-def _window(columns: EventColumns, negotiations: tuple[Negotiation, ...]) -> None:
-    """The timeline has no steps: its whole window is one, the same on every rank."""
-    start, end = min(n.start_ns for n in negotiations), max(n.end_ns for n in negotiations)
-    mark = ("host", "timeline")
-    columns.append(Kind.ANNOTATION, ["ProfilerStep#0"], [mark], np.array([start]), np.array([end - start]))
-    columns.name_track(*mark, "timeline")
+def _lanes(start_ns: Array, end_ns: Array) -> list[int]:
+    """For each collective the first lane that is free when it starts: tensors are negotiated side by side."""
+    lanes = np.zeros(len(start_ns), np.int64)
+    free_ns: list[int] = []
+    for row in np.argsort(start_ns, kind="stable").tolist():
+        free = [lane for lane, at in enumerate(free_ns) if at <= start_ns[row]]
+        lane = free[0] if free else len(free_ns)
+        free_ns[lane : lane + 1] = [int(end_ns[row])]
+        lanes[row] = lane
+    return [int(lane) for lane in lanes]
+
+
+def _mark_steps(columns: EventColumns, negotiations: tuple[Negotiation, ...]) -> None:
+    """Steps, the same on every rank, from the beginning of each to that of the next."""
+    marks = np.array([*_step_starts(negotiations), max(n.end_ns for n in negotiations)], np.int64)
+    names = [f"ProfilerStep#{number}" for number in range(len(marks) - 1)]
+    track = ("host", "timeline")
+    columns.append(Kind.ANNOTATION, names, [track] * len(names), marks[:-1], np.diff(marks))
+    columns.name_track(*track, "timeline")
+
+
+def _step_starts(negotiations: tuple[Negotiation, ...]) -> list[int]:
+    """When each step begins, ns: every step reduces the same tensors once each.
+
+    The k-th step begins with the k-th negotiation of any tensor that is negotiated most often. What comes before the
+    first of them occurs once (the parameters that rank 0 broadcasts while the others start) and is in no step. Where no
+    tensor comes again, the whole window is one step.
+    """
+    by_tensor: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for negotiation in negotiations:
+        by_tensor[negotiation.op, negotiation.tensor].append(negotiation.start_ns)
+    most = max(len(starts) for starts in by_tensor.values())
+    if most < 2:
+        return [negotiations[0].start_ns]
+    rhythm = [starts for starts in by_tensor.values() if len(starts) == most]
+    return [int(start) for start in np.unique(np.min(rhythm, axis=0))]
 
 
 def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[HealthNote]:
     notes: list[HealthNote] = []
     if rank == timeline.ranks[0]:  # once per file
         notes += timeline.notes
-        issue = f"{source.path}: a Horovod timeline holds no computation and no steps"
-        notes.append(HealthNote(issue, "its window is one step; only waiting for late ranks can be judged", "info"))
+        issue = f"{source.path}: a Horovod timeline holds no computation"
+        notes.append(HealthNote(issue, "only waiting for late ranks can be judged", "info"))
+        notes += _once_note(source, timeline.negotiations)
     missing, all_ = len(timeline.negotiations) - named, len(timeline.negotiations)
     if missing:
         issue = f"{source.label}: the timeline does not say when rank {rank} was ready in {missing} of {all_}"
@@ -157,6 +191,18 @@ def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[H
             HealthNote(issue, "it is neither the first nor the last there; its waiting is unknown", "info", rank)
         )
     return notes
+
+
+def _once_note(source: Source, negotiations: tuple[Negotiation, ...]) -> list[HealthNote]:
+    """What came before the first step."""
+    first_ns = _step_starts(negotiations)[0]
+    once = [n for n in negotiations if n.start_ns < first_ns]
+    if not once:
+        return []
+    took = format_us((max(n.end_ns for n in once) - once[0].start_ns) / 1e3)
+    kinds = " and ".join(sorted({n.op for n in once}))
+    issue = f"{source.path}: before the first step {len(once)} operations ({kinds}) took {took}"
+    return [HealthNote(issue, "they occur once and are in no step", "info")]
 
 
 def _recognise(sample: Sample) -> bool:

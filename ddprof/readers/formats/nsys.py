@@ -32,6 +32,7 @@ _NVTX = "NVTX_EVENTS"
 _PROCESS_MASK = ~0xFFFFFF  # globalTid = hardware, vm, pid (24 bits), tid (24 bits)
 _RANGES = (59, 60, 70, 71)  # push/pop, start/end, and the same in domains (ENUM_NSYS_EVENT_TYPE)
 _CALL_VERSION = re.compile(r"_(?:v\d+|ptsz|ptds)(?:_v\d+)?$")
+_DLPROF = "read_only_model_info"  # a table that DLProf makes and Nsight Systems does not
 _TORCH_RANGE = re.compile(r"^(?P<name>.*?), (?:seq|op_id) = ")
 _OP_ID = re.compile(r"op_id = (\d+)")
 _SIZES = re.compile(r"sizes = (\[.*?\])(?:, input_op_ids|$)")
@@ -70,6 +71,11 @@ def process_parts(source: Source) -> list[str]:
             )
             if ranges:
                 return [f"pid {_pid(p)}" for (p,) in sorted(ranges)]
+        if _DLPROF in database.tables:
+            raise NoUsableInput(
+                f"{source.label}: DLProf's own database of sums, not a timeline: give ddprof the database of Nsight "
+                "Systems that DLProf made beside it (nsys_profile.sqlite)"
+            )
     raise NoUsableInput(
         f"{source.label}: the capture is empty: no kernels and no NVTX ranges "
         "(the program did nothing while it was recorded, or tracing was off)"

@@ -220,12 +220,25 @@ def _consecutive_steps(whole: TimelineOperations) -> tuple[TimelineOperations, l
 
 
 def _with_waits(mine: TimelineOperations, marks: list[tuple[int, int, int]]) -> Array:
-    """Starts of communication moved back to the end of the worker's previous operation (or the start of the step)."""
-    ends = np.sort(np.concatenate((mine.start_ns + mine.dur_ns, [start for _, start, _ in marks])))
-    before = np.searchsorted(ends, mine.start_ns + _SLACK_NS, side="right") - 1
-    waited_from = np.minimum(ends[np.maximum(before, 0)], mine.start_ns)
-    is_call = np.array([_operation(str(n)) is not None for n in mine.name])
-    return np.where(is_call, waited_from, mine.start_ns)
+    """Starts of communication moved back to the end of the worker's previous operation (or the start of the step).
+
+    A call comes after the computation that began before it, whenever that is stamped as ended: a transfer is stamped by
+    the clock of both its sides, and begins up to 0.1 ms before the computation that it waited for has ended. A transfer
+    that goes on meanwhile belongs to the same batch, and is no previous operation.
+    """
+    is_call = np.array([_operation(str(n)) is not None for n in mine.name], bool)
+    end_ns = mine.start_ns + mine.dur_ns
+    ends = np.sort(np.concatenate((end_ns[is_call], [start for _, start, _ in marks])))
+    waited_from = _last(ends, ends, mine.start_ns + _SLACK_NS)
+    order = np.argsort(mine.start_ns[~is_call], kind="stable")
+    began, ended = mine.start_ns[~is_call][order], np.maximum.accumulate(end_ns[~is_call][order])
+    waited_from = np.maximum(waited_from, _last(began, ended, mine.start_ns)) if len(began) else waited_from
+    return np.where(is_call, np.minimum(waited_from, mine.start_ns), mine.start_ns)
+
+
+def _last(at_ns: Array, value_ns: Array, until_ns: Array) -> Array:
+    """The value of the last of some sorted instants up to each of others; the first one's where all are later."""
+    return np.asarray(value_ns[np.maximum(np.searchsorted(at_ns, until_ns, side="right") - 1, 0)])
 
 
 def _host_marks(columns: EventColumns, marks: list[tuple[int, int, int]], mine: TimelineOperations) -> None:

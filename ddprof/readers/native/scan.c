@@ -14,6 +14,7 @@
 
 /* What is done with the events of a category: ddprof.readers.columns.categories.Route. */
 enum { ROUTE_KEEP, ROUTE_DROP, ROUTE_PYTHON, ROUTE_REST };
+#define MIN_FRAME_NS 100000 /* ddprof.readers.columns.categories.MIN_FRAME_NS */
 
 /* ------------------------------------------------------------------------------------------- a block */
 
@@ -50,8 +51,11 @@ static Outcome place(Scanner *self, Column *columns, const Event *event, Text bl
         numbers[0] = category->number;
     }
     Field called = event->name;
-    if (route == ROUTE_PYTHON)
-        route = called.at && called.is_plain && !IS(called.at, called.end, "Python GC") ? ROUTE_DROP : ROUTE_REST;
+    if (route == ROUTE_PYTHON) {
+        int is_frame = called.at && called.is_plain && !IS(called.at, called.end, "Python GC");
+        if (!is_frame || !read_ns(event->dur, &ns[1])) route = ROUTE_REST;
+        else route = ns[1] < MIN_FRAME_NS ? ROUTE_DROP : ROUTE_KEEP;
+    }
     if (route == ROUTE_KEEP) {
         int is_span = event->ph.at && event->ph.is_plain && IS(event->ph.at, event->ph.end, "X");
         if (!is_span || event->is_odd || !called.at || !called.is_plain || !event->pid.is_plain ||

@@ -50,7 +50,7 @@ def test_a_number_in_a_name_alone_connects_nothing() -> None:
 def test_numbered_names_connect_files_of_one_time_that_communicate() -> None:
     def job(at_s: float) -> list[Recording]:
         names = ("rank0.json", "rank1.json")
-        return [silent(n, at_s=i * at_s, collectives=3) for i, n in enumerate(names)]
+        return [silent(n, at_s=i * at_s, communications=3) for i, n in enumerate(names)]
 
     assert split_jobs(job(0.5)) == [[0, 1]]
     assert split_jobs(job(5.0)) == [[0], [1]]
@@ -59,9 +59,9 @@ def test_numbered_names_connect_files_of_one_time_that_communicate() -> None:
 
 
 def test_a_process_group_in_common_connects_files_of_one_time() -> None:
-    pair = [silent(n, collectives=1, group_ranks=WORLD) for n in ("x.json", "y.json")]
+    pair = [silent(n, communications=1, group_ranks=WORLD) for n in ("x.json", "y.json")]
     assert split_jobs(pair) == [[0, 1]]
-    assert split_jobs([pair[0], replace(pair[1], collectives=0)]) == [[0], [1]]
+    assert split_jobs([pair[0], replace(pair[1], communications=0)]) == [[0], [1]]
 
 
 def test_collectives_decide_whether_files_with_one_number_are_one_job() -> None:

@@ -9,8 +9,6 @@ import pytest
 from kineto_traces import times, trace_of
 
 from ddprof.model import Kind
-from ddprof.readers import Source
-from ddprof.readers.formats.kineto.trace import read_kineto
 
 pytestmark = pytest.mark.usefixtures("decoding")
 
@@ -55,14 +53,14 @@ def test_unknown_categories_are_device_work_where_they_say_so_and_named_where_no
     assert any("1 of 'mystery'" in h.issue for h in trace.health)
 
 
-def test_python_frames_are_dropped_but_never_garbage_collection(tmp_path: Path) -> None:
+def test_python_frames_are_counted_but_only_garbage_collections_are_events(tmp_path: Path) -> None:
     events = [
-        kt.span("model.py(3): forward", 0, 100, "python_function"),
+        kt.span("model.py(3): forward", 0, 99_999, "python_function"),
+        kt.span("model.py(3): forward", 200_000, 100_000, "python_function"),
         kt.span("Python GC", 10, 50, "python_function"),
         kt.span("aten::mm", 20, 5),
     ]
-    path = kt.write(tmp_path / "t.json", events)
-    short, full = read_kineto(Source(str(path), "kineto")), read_kineto(Source(str(path), "kineto"), keep_python=True)
-    assert [trace[0] for trace in times(short)] == ["Python GC", "aten::mm"]
-    assert len(full.events) == 3
-    assert short.top["categories"]["python_function"] == 2
+    trace = trace_of(tmp_path / "t.json", events)
+    assert [row[0] for row in times(trace)] == ["Python GC", "aten::mm"]
+    assert len(trace.script_spans) == 1
+    assert trace.top["categories"]["python_function"] == 3

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 from shared_formats import FORMATS, names, traces
 
-from ddprof.model import Kind
+from ddprof.model import Kind, RankTrace
 
 
 def test_horovod_rank_seven_is_last(shared_dir: Path) -> None:
@@ -19,3 +21,63 @@ def test_horovod_rank_seven_is_last(shared_dir: Path) -> None:
     last = [max(its, key=lambda r: its[r]) for its in arrival.values()]
     assert (len(last), last.count(7)) == (90, 83)
     assert all(len(names(t, Kind.KERNEL)) == len(t.collectives) for t in by_rank.values())
+
+
+def timeline(folder: Path, *negotiations: tuple[str, str, float, dict[int, float], float]) -> list[RankTrace]:
+    """The ranks of a timeline of some negotiations: operation, tensor, start, when each rank was ready, end (s)."""
+    events: list[dict[str, object]] = []
+    pids = {tensor: pid for pid, tensor in enumerate(dict.fromkeys(tensor for _, tensor, *_ in negotiations))}
+    for tensor, pid in pids.items():
+        events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": tensor}})
+    for op, tensor, start, ready, end in negotiations:
+        pid = pids[tensor]
+        events.append({"ph": "B", "pid": pid, "name": f"NEGOTIATE_{op}", "ts": start * 1e6})
+        events += [{"ph": "X", "pid": pid, "name": str(rank), "ts": at * 1e6, "dur": 0} for rank, at in ready.items()]
+        events.append({"ph": "E", "pid": pid, "ts": end * 1e6})
+    (folder / "timeline.json").write_text(json.dumps(events))
+    return traces(folder)
+
+
+def steps(trace: RankTrace) -> list[tuple[float, float]]:
+    """Start and length of each step, s."""
+    marks = trace.events["kind"] == Kind.ANNOTATION
+    first = trace.events["ts_ns"][marks][0]
+    return [
+        (float(start - first) / 1e9, float(length) / 1e9)
+        for start, length in zip(trace.events["ts_ns"][marks], trace.events["dur_ns"][marks], strict=True)
+    ]
+
+
+def training(count: int) -> list[tuple[str, str, float, dict[int, float], float]]:
+    """Parameters are broadcast for 30 s, then every second two tensors are reduced side by side."""
+    found = [("BROADCAST", "w", 0.0, {1: 0.0, 0: 30.0}, 30.1)]
+    for step in range(count):
+        begin = 31.0 + step
+        for tensor, later in (("a", 0.0), ("b", 0.1)):
+            found.append(("ALLREDUCE", tensor, begin + later, {0: begin + later, 1: begin + 0.3}, begin + 0.6 + later))
+    return found
+
+
+def test_each_step_reduces_the_same_tensors_once(tmp_path: Path) -> None:
+    for trace in timeline(tmp_path, *training(4)):
+        assert steps(trace) == [(0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 0.7)]
+
+
+def test_what_comes_before_them_occurs_once(tmp_path: Path) -> None:
+    first, _ = timeline(tmp_path, *training(4))
+    assert any("took 30.1 s" in note.issue and "once" in note.effect for note in first.health)
+
+
+def test_without_repetition_the_window_is_one_step(tmp_path: Path) -> None:
+    for trace in timeline(tmp_path, *training(1)):
+        assert steps(trace) == [(0.0, 31.7)]
+
+
+def test_what_is_negotiated_side_by_side_runs_side_by_side(tmp_path: Path) -> None:
+    for trace in timeline(tmp_path, *training(4)):
+        kernels = trace.events["kind"] == Kind.KERNEL
+        for track in np.unique(trace.events["track"][kernels]):
+            mine = kernels & (trace.events["track"] == track)
+            start, dur = trace.events["ts_ns"][mine], trace.events["dur_ns"][mine]
+            assert (start[1:] >= (start + dur)[:-1]).all()
+        assert trace.device.kind == "unknown"

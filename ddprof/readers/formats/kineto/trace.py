@@ -16,6 +16,7 @@ from ddprof.readers.columns.numbers import InexactFloats, one_int
 from ddprof.readers.companions.flight_recorder import read_flight_recorder
 from ddprof.readers.companions.manifests import read_hardware
 from ddprof.readers.companions.sidecar import read_sidecar
+from ddprof.readers.companions.stacks import read_stacks, stacks_paths
 from ddprof.readers.companions.workers import add_lanes, read_fetches, summary, workers_path
 from ddprof.readers.files.names import host_in_name, rank_in_name
 from ddprof.readers.files.streams import open_blocks
@@ -25,21 +26,20 @@ from ddprof.readers.json_text.decoder import Decoder
 from ddprof.readers.json_text.scanned import Block
 from ddprof.readers.json_text.stream import EventStream
 from ddprof.readers.json_text.trace_event import Event
+from ddprof.readers.script.sampled import MIN_PER_STEP, is_coarse, with_samples
+from ddprof.readers.script.stacks import Script
+from ddprof.readers.script.worker_lines import worker_lines
 from ddprof.readers.source import Source
-from ddprof.sidecar import Sidecar
+from ddprof.sidecar import Sidecar, WorkerLine
 from ddprof.tables import NULL, Table
 
 Events: TypeAlias = EventStream[Block | list[Event | None], Event | None]
 UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the header has no base
 
 
-def read_kineto(source: Source, keep_python: bool = False) -> RankTrace:
-    """Read one file.
-
-    `keep_python` keeps Python frames, a fifth of the events of a trace with stacks, which nothing needs. Raises
-    NoUsableInput, in one line, where there is no event list; damage to it becomes health notes.
-    """
-    columns = EventColumns(keep_python)
+def read_kineto(source: Source) -> RankTrace:
+    """Read one file. Raises NoUsableInput, in one line, where there is no event list; damage becomes health notes."""
+    columns = EventColumns()
     decoder = Decoder(columns.scanner())
     with open_blocks(source.path, source.member) as blocks:
         stream: Events = EventStream(iter(blocks), decoder.decode, decoder.salvage)
@@ -68,6 +68,11 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         sidecar_notes = [*sidecar_notes, *fetch_notes]
     built = assemble(columns, base_ns or 0, source.label)
     events, tracks = built.tables["events"], built.tables["tracks"]
+    if sidecar.is_captured:
+        lines, sample_notes = _add_samples(built.tables, source, sidecar)
+        if sidecar.fetching is not None:
+            sidecar = replace(sidecar, fetching=replace(sidecar.fetching, lines=lines))
+        sidecar_notes = [*sidecar_notes, *sample_notes]
     for group in (header.distributed.get("pg_config"),):
         columns.arguments.groups.add_config(group, header.backend or "")
     recorder, recorder_notes = read_flight_recorder(source.flight_recorder_path)
@@ -111,6 +116,27 @@ def _with_companions(
         add_lanes(columns, fetches, base_ns)
     hardware = read_hardware(source.manifest_paths, sidecar)
     return replace(sidecar, fetching=summary(fetches), hardware=hardware), notes
+
+
+def _add_samples(
+    tables: dict[str, Table], source: Source, sidecar: Sidecar
+) -> tuple[tuple[WorkerLine, ...], list[HealthNote]]:
+    """Put the sampled stacks of the rank and of its workers beside the frames of the trace. The workers' lines."""
+    processes, notes = read_stacks(stacks_paths(source.sidecar_path))
+    spans = [step.span_ns for step in sidecar.steps if step.profiled]
+    lengths = [span[1] - span[0] for span in spans if span is not None]
+    step_ns = int(np.median(lengths)) if lengths else None
+    if any(is_coarse(process, step_ns) for process in processes if process.worker is None):
+        issue = f"{source.label}: stacks were sampled less than {MIN_PER_STEP} times a step, so that they cost little"
+        notes.append(HealthNote(issue, "the trace does not say which line of the script ran when", "info"))
+    traced = Script(tables["script_spans"], tables["script_stacks"], tables["script_frames"])
+    script = with_samples(traced, processes, tables["tracks"], step_ns)
+    tables.update({f"script_{what}": table for what, table in script._asdict().items()})
+    start_ns, end_ns = script.spans.bounds
+    at_ns = tables["events"]["ts_ns"]
+    inside = (end_ns > at_ns.min()) & (start_ns < at_ns.max()) if len(at_ns) else np.zeros(len(start_ns), bool)
+    tables["script_spans"] = script.spans.take(inside)  # the run may have several windows, each with a trace
+    return worker_lines(processes), notes
 
 
 def _identity(

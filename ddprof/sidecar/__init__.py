@@ -6,14 +6,18 @@ unix nanoseconds of the rank's own clock. `readers.companions` parses the files:
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
-from msgspec import Meta, Struct, field, to_builtins
-
-Whole: TypeAlias = Annotated[int, Meta(ge=-(2**62), le=2**62)]  # two of them, and their difference, fit int64 columns
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**62)]  # also a duration, or a time since 1970 (until 2116), in ns
-Rank: TypeAlias = Annotated[int, Meta(ge=0, le=2**20)]  # or a number of ranks: ten times the largest clusters announced
-Real: TypeAlias = Annotated[float, Meta(ge=-1e300, le=1e300)]  # finite
+from ddprof.sidecar.bounded import Count as Count
+from ddprof.sidecar.bounded import Rank as Rank
+from ddprof.sidecar.bounded import Real as Real
+from ddprof.sidecar.bounded import Whole as Whole
+from ddprof.sidecar.calls import ModelBuffers, ScriptCall, WrappedModel
+from ddprof.sidecar.loading import FetchSpan as FetchSpan
+from ddprof.sidecar.loading import TimedFetches as TimedFetches
+from ddprof.sidecar.loading import WorkerLine as WorkerLine
+from ddprof.sidecar.training import BatchNorms, OptimizerGradients, ReplicaState, ShuffledPasses
 
 
 class RankDevice(Struct, frozen=True):
@@ -29,6 +33,8 @@ class DdpSettings(Struct, frozen=True):
 
     bucket_cap_mb: Real | None = None
     first_bucket_mb: Real | None = None
+    broadcast_buffers: bool | None = None
+    buffers: ModelBuffers = ModelBuffers()
 
 
 class FsdpSettings(Struct, frozen=True):
@@ -37,6 +43,8 @@ class FsdpSettings(Struct, frozen=True):
     version: Whole | None = None
     units: Whole | None = None
     reshard_after_forward: bool | None = None
+    backward_prefetch: str | None = None  # "BACKWARD_PRE", ...
+    limit_all_gathers: bool | None = None
 
 
 class DeepSpeedSettings(Struct, frozen=True):
@@ -45,11 +53,21 @@ class DeepSpeedSettings(Struct, frozen=True):
     zero_stage: Whole | None = None
 
 
+class PipelineSettings(Struct, frozen=True):
+    """The pipeline schedule that runs: `stage_indices` are the stages of this rank, of `stages` of the job."""
+
+    schedule: str | None = None
+    stage_indices: tuple[Count, ...] = ()
+    stages: Count | None = None
+    microbatches: Count | None = None
+
+
 class OptimizerSettings(Struct, frozen=True):
     """The optimizer; `fused` None: torch's own default."""
 
     name: str | None = field(name="class", default=None)
     fused: bool | None = None
+    learning_rates: tuple[Real | None, ...] = ()  # of its parameter groups, before any schedule
 
 
 class ModelParameters(Struct, frozen=True):
@@ -61,16 +79,18 @@ class ModelParameters(Struct, frozen=True):
 
 
 class PrecisionSettings(Struct, frozen=True):
-    """Number formats of matrix products."""
+    """Number formats of matrix products, and threads that compute one operator on the CPU."""
 
     float32_matmul_precision: str | None = None
+    num_threads: Whole | None = None
 
 
 class Processors(Struct, frozen=True):
-    """CPUs that the process may use, and ranks of its host that share them."""
+    """CPUs that the process may use (how many, and which: "0-3,8"), and ranks of its host that share them."""
 
     usable: Whole | None = None
     local_ranks: Rank | None = None
+    cores: str | None = None
 
 
 class SamplerSettings(Struct, frozen=True):
@@ -125,6 +145,8 @@ class FedBatch(Struct, frozen=True, gc=False):
 
     step: Whole
     elements: Real
+    batches: Count = 0  # 0: not recorded
+    samples: Count = 0
 
 
 class Fetch(Struct, frozen=True, gc=False):
@@ -136,33 +158,6 @@ class Fetch(Struct, frozen=True, gc=False):
     cpu_ns: Count = 0
     collate_ns: Count = 0
     samples: Count = 0
-
-
-class TimedFetches(Struct, frozen=True):
-    """What a batch costs: medians per batch, and equal quantiles of its time. None: written before that was recorded.
-
-    `workers` 0: fetched in the training process. Each worker's first batch pays for the start and is left out.
-    """
-
-    workers: Whole
-    fetch_ns: Whole
-    samples: Count
-    fetch_quantiles_ns: tuple[Whole, ...] = ()
-    cpu_ns: Count | None = None
-    collate_ns: Count | None = None
-
-    @property
-    def cpu_share(self) -> float | None:
-        """Of a batch's time on a core; None where it was not recorded."""
-        return self._share(self.cpu_ns)
-
-    @property
-    def collate_share(self) -> float | None:
-        """Of a batch's time in putting samples together; None where it was not recorded."""
-        return self._share(self.collate_ns)
-
-    def _share(self, part_ns: int | None) -> float | None:
-        return None if part_ns is None or self.fetch_ns <= 0 else min(1.0, part_ns / self.fetch_ns)
 
 
 class GradientReady(Struct, frozen=True, gc=False):
@@ -182,6 +177,8 @@ class AllocatorCounts(Struct, frozen=True):
     """CUDA's caching allocator: how often it found no memory, gave its cache back to the driver and tried again."""
 
     retries: Whole | None = None
+    peak_allocated_bytes: Whole | None = None  # over the whole run, as the next
+    peak_reserved_bytes: Whole | None = None
 
 
 class StepTimes(Struct, frozen=True, gc=False):
@@ -215,6 +212,21 @@ class TracedWindow(Struct, frozen=True):
     start_ns: Count | None = None
     end_ns: Count | None = None
     export_pause_ns: Count | None = None
+
+
+class CpuTime(Struct, frozen=True):
+    """Time of a rank's process: passed, on a CPU (the training thread), and ready to run without a CPU."""
+
+    dur_ns: Count
+    cpu_ns: Whole = 0
+    waited_ns: Whole = 0
+
+
+class CpuWaits(Struct, frozen=True):
+    """Waiting for a CPU in each trace window, and from the first of them to the end of the run."""
+
+    windows: tuple[CpuTime, ...] = ()
+    run: CpuTime | None = None
 
 
 class Pause(Struct, frozen=True, gc=False):
@@ -307,6 +319,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     ddp: DdpSettings = DdpSettings()
     fsdp: FsdpSettings = FsdpSettings()
     deepspeed: DeepSpeedSettings = DeepSpeedSettings()
+    pipeline: PipelineSettings | None = None
     optimizer: OptimizerSettings = OptimizerSettings()
     parameters: ModelParameters = ModelParameters()
     precision: PrecisionSettings = PrecisionSettings()
@@ -323,8 +336,16 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     gc: tuple[Pause, ...] = ()
     checkpoints: tuple[Pause, ...] = ()
     syncs: tuple[HostWait, ...] = ()
+    window_calls: tuple[ScriptCall, ...] = ()
+    models: tuple[WrappedModel, ...] = ()
+    cpu_waits: CpuWaits = CpuWaits()
     communication_environment: dict[str, str] = {}
     nccl: NcclLog = NcclLog()
+    versions: dict[str, str | None] = {}
+    replicas: ReplicaState | None = None
+    batch_norms: tuple[BatchNorms, ...] = ()
+    gradients: tuple[OptimizerGradients, ...] = ()
+    sampler_passes: tuple[ShuffledPasses, ...] = ()
     fetching: TimedFetches | None = None
     hardware: HostHardware = HostHardware()
 
@@ -337,3 +358,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     def loader(self) -> LoaderSettings:
         """The DataLoader's settings, empty where none was seen."""
         return self.dataloader or LoaderSettings()
+
+    def with_fetching(self, fetching: TimedFetches) -> Sidecar:
+        """The same with other knowledge of what its fetches cost."""
+        return replace(self, fetching=fetching)

@@ -1,0 +1,62 @@
+"""What a training script can say itself, where nothing it does tells: `step()` and `annotate("name")`.
+
+Both do nothing, in less than a microsecond, unless the script runs under `ddprof run`; neither imports torch.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ContextDecorator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ddprof.capture.session import Session
+    from ddprof.capture.window.annotate import Range
+
+_CAPTURE = "_ddprof.capture.bootstrap"  # the name under which a job knows capture (capture/shim/sitecustomize.py)
+
+
+def step() -> None:
+    """End a training step here.
+
+    For loops that ddprof cannot divide: call it once at the end of each iteration, in the training thread, on every
+    rank. From the first call on nothing else marks steps, optimizers neither.
+    """
+    capture = _capture()
+    if capture is not None:
+        capture.step_marked()
+
+
+class annotate(ContextDecorator):
+    """Name a part of a step: `with ddprof.annotate("metrics"):`, or `@ddprof.annotate("metrics")` over a function.
+
+    The range is in the traces of `ddprof run` and, under Nsight Systems, an NVTX range of the domain "ddprof". Outside
+    trace windows it records nothing.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._range: Range | None = None
+
+    def __enter__(self) -> annotate:
+        capture = _capture()
+        self._range = None if capture is None else capture.open_range(self.name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._range is not None:
+            self._range.close()
+
+    def _recreate_cm(self) -> annotate:
+        """For each call of a decorated function: it may call itself, or run in several threads."""
+        return annotate(self.name)
+
+
+def _capture() -> Session | None:
+    """The capture of this process, None where there is none."""
+    session: Session | None = getattr(sys.modules.get(_CAPTURE), "active", None)
+    return session

@@ -1,0 +1,39 @@
+"""Profiles of other tools that ddprof does not read, known by their content, and what makes a trace of each."""
+
+from __future__ import annotations
+
+import re
+
+from ddprof.readers.format import Sample
+
+# (how the file begins, anywhere in its first bytes if it is a pattern, what it is and what to do)
+_KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (
+        re.compile(rb"\ANVIDIA Tegra Profiler Report|\A\x00*QDSTRM|\AQDREP"),
+        "a report of Nsight Systems, which only its own tools read: `nsys export --type sqlite FILE` makes what ddprof "
+        "reads",
+    ),
+    (
+        re.compile(rb"\Aversion https://git-lfs\.github\.com/spec/"),
+        "a pointer of Git LFS, not the file itself: `git lfs pull` fetches it",
+    ),
+    (
+        re.compile(rb"\A(?:\.\./)*(?:\.git/annex|/annex)/objects/"),
+        "a pointer of git-annex, not the file itself: `git annex get` fetches it",
+    ),
+    (
+        re.compile(rb"\A\n.{1,12}(?:/host:|/device:|/task:)", re.S),
+        "an XPlane profile of TensorFlow or JAX: the trace viewer of xprof (or TensorBoard) exports it as a Chrome "
+        "trace",
+    ),
+    (
+        re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"'),
+        "a result of rocprofv3 (rocprofiler-sdk), which ddprof does not read: record with torch.profiler, `ddprof run` "
+        "or rocmProfileData",
+    ),
+)
+
+
+def foreign(sample: Sample) -> str | None:
+    """What the file is and what to do with it, for a person; None where it is none of these."""
+    return next((what for pattern, what in _KNOWN if pattern.search(sample.head)), None)

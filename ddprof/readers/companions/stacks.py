@@ -1,0 +1,220 @@
+"""Side files of stacks (`.stacks.jsonl`, docs/run-folder.md): what a rank and its loader's workers were seen in.
+
+Lines that cannot be read, and numbers that name nothing, are left out and noted.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct, field
+
+from ddprof.model import HealthNote
+from ddprof.outside.regular_files import open_regular
+from ddprof.readers.files.opening import one_line
+from ddprof.tables import Array
+
+_SIDECAR, _STACKS = ".sidecar.json", ".stacks.jsonl"
+MAX_BYTES = 16 << 20  # of a file, as capture bounds it
+MAX_WORKERS = 64  # files of workers, as capture bounds them
+MAX_ENTRIES = 1 << 17  # frames, stacks or threads: twice what capture keeps
+MAX_ROWS = 1 << 21  # counts or samples: more than fit a file
+_TRAINING = 0  # number of the training thread, as in capture/stacks/threads.py
+_EFFECT = "what was seen there is missing from the lines of the script"
+
+_Number: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 31)]
+_Time: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 62)]
+_Span: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]  # 104 days
+_LineNumber: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 31)]  # -1: CPython knows none of an instruction
+_Outer: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 31)]
+
+
+class _Line(Struct, tag_field="kind"):
+    """Any line."""
+
+
+class _Begin(_Line, tag="begin"):
+    phases: list[str] = field(default_factory=list)
+    worker: _Number | None = None
+    path: list[str] = field(default_factory=list)
+
+
+class _Frames(_Line, tag="frames"):
+    frames: list[tuple[str, str, _LineNumber]]
+    first: _Number = field(name="from")
+
+
+class _Sources(_Line, tag="sources"):
+    sources: list[str | None]
+    first: _Number = field(name="from")
+
+
+class _Stacks(_Line, tag="stacks"):
+    stacks: list[tuple[_Outer, _Number]]
+    first: _Number = field(name="from")
+
+
+class _Threads(_Line, tag="threads"):
+    threads: list[tuple[str, _Number | None]]
+    first: _Number = field(name="from")
+
+
+class _Counts(_Line, tag="counts"):
+    counts: list[tuple[_Number, _Number, _Number, _Span, _Span, _Span]]
+    last: list[_Time] = field(default_factory=list)  # when the training thread was seen last, and its stack
+
+
+class _Samples(_Line, tag="samples"):
+    at_ns: _Time
+    period_ns: _Span
+    samples: list[tuple[_Span, _Span, _Span, _Span, _Number, _Number]]
+
+
+class _Last(_Line, tag="last"):
+    """What each thread was in as a signal ended the process: pairs of thread and stack."""
+
+    at_ns: _Time = 0
+    threads: list[tuple[_Number, _Number]] = field(default_factory=list)
+
+
+class _End(_Line, tag="end"):
+    """Not used here."""
+
+
+_Any: TypeAlias = _Begin | _Frames | _Sources | _Stacks | _Threads | _Counts | _Samples | _Last | _End
+_DECODER: msgspec.json.Decoder[_Any] = msgspec.json.Decoder(_Any)
+
+
+class SampledProcess:
+    """What one file holds. Entries of `stacks` are (outer stack or -1, frame), the outer one earlier.
+
+    `counts`: stack, phase, thread, samples, ns, late ns; shape (rows, 6). `samples`: unix ns, ns it stands for, stack,
+    period ns; in time order, shape (rows, 4).
+    """
+
+    def __init__(self) -> None:
+        self.worker: int | None = None
+        self.phases: list[str] = []
+        self.path: list[str] = []
+        self.frames: list[tuple[str, str, int]] = []
+        self.sources: list[str | None] = []  # of the frames, as far as they were written: the text of the line
+        self.stacks: list[tuple[int, int]] = []
+        self.threads: list[tuple[str, int | None]] = []
+        self._counts: list[tuple[int, ...]] = []
+        self._samples: list[tuple[int, ...]] = []
+        self.unfit = 0  # entries that name what is not there
+        self._seen_last: tuple[int, int] | None = None
+
+    def take(self, line: _Any) -> None:
+        """Add what a line says. Raises ValueError where it names more than a file of this kind can."""
+        if isinstance(line, _Begin):
+            self.worker, self.phases, self.path = line.worker, line.phases, line.path
+        elif isinstance(line, _Frames):
+            frames = [(file, function, max(number, 0)) for file, function, number in line.frames]
+            _put(self.frames, line.first, frames, ("", "...", 0))
+        elif isinstance(line, _Sources):
+            _put(self.sources, line.first, line.sources, None)
+        elif isinstance(line, _Stacks):
+            _put(self.stacks, line.first, line.stacks, (-1, 0))
+        elif isinstance(line, _Threads):
+            _put(self.threads, line.first, line.threads, ("", None))
+        elif isinstance(line, _Counts):
+            self._counts += line.counts
+            if len(line.last) == 2:
+                self._seen_last = line.last[0], line.last[1]
+        elif isinstance(line, _Last):
+            own = [stack for thread, stack in line.threads if thread == _TRAINING]
+            self._seen_last = (line.at_ns, own[0]) if own else self._seen_last
+        elif isinstance(line, _Samples):
+            rows = line.samples
+            self._samples += [(line.at_ns + after, covers, stack, line.period_ns) for after, covers, *_, stack in rows]
+        if max(len(self._counts), len(self._samples)) > MAX_ROWS:
+            raise ValueError(f"more than {MAX_ROWS} rows")
+
+    def seen_last(self) -> tuple[int, list[tuple[str, str, int]]] | None:
+        """When the training thread (of a worker: its main one) was seen last, unix ns, and its stack then: (file,
+        function, line), innermost first. None where nothing says so. To be asked after `sound`."""
+        if self._seen_last is None or self._seen_last[1] >= len(self.stacks):
+            return None
+        at_ns, stack = self._seen_last
+        frames = []
+        while stack >= 0:  # a stack is made of earlier ones
+            stack, frame = self.stacks[stack]
+            frames.append(self.frames[frame])
+        return at_ns, frames
+
+    def sound(self) -> None:
+        """Leave out what names a frame or a stack that is not there."""
+        frames = len(self.frames)
+        for at, (outer, frame) in enumerate(self.stacks):
+            if outer >= at or frame >= frames:
+                self.unfit += 1
+                self.stacks[at] = (outer if outer < at else -1, frame if frame < frames else 0)
+        if not frames:
+            self.stacks = []
+        counts, samples = _rows(self._counts, 6), _rows(self._samples, 4)
+        named, placed = counts[:, 0] < len(self.stacks), samples[:, 2] < len(self.stacks)
+        self.unfit += int((~named).sum() + (~placed).sum())
+        self.counts: Array = counts[named]
+        order = np.argsort(samples[placed][:, 0], kind="stable")
+        self.samples: Array = samples[placed][order]
+
+
+def stacks_paths(sidecar_path: str | None) -> list[str]:
+    """The side files of stacks that belong to a sidecar on this machine: the rank's own, then those of its workers."""
+    if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
+        return []
+    stem = sidecar_path.removesuffix(_SIDECAR)
+    workers = sorted(glob.glob(f"{glob.escape(stem)}.worker*{_STACKS}"))[:MAX_WORKERS]
+    return [path for path in (stem + _STACKS, *workers) if os.path.lexists(path)]
+
+
+def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[HealthNote]]:
+    """One value per file that could be read, in order, and what was left out."""
+    found, notes = [], []
+    for path in paths:
+        process = SampledProcess()
+        try:
+            notes += _read(path, process)
+        except (OSError, ValueError) as error:
+            notes.append(HealthNote(f"{path}: cannot be read: {one_line(error)}", _EFFECT))
+            continue
+        process.sound()
+        if process.unfit:
+            issue = f"{path}: {process.unfit} entries name stacks that are not in it"
+            notes.append(HealthNote(issue, _EFFECT, "info"))
+        found.append(process)
+    return found, notes
+
+
+def _read(path: str, process: SampledProcess) -> list[HealthNote]:
+    broken = 0
+    with open_regular(path) as stream:
+        lines = stream.read(MAX_BYTES).splitlines()
+        more = bool(stream.read(1))
+    for line in lines:
+        try:
+            process.take(_DECODER.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            broken += 1
+    notes = [HealthNote(f"{path}: {broken} unreadable lines", _EFFECT, "info")] if broken else []
+    if more:
+        notes.append(HealthNote(f"{path}: only its first {MAX_BYTES >> 20} MiB are read", _EFFECT))
+    return notes
+
+
+def _put(entries: list[Any], first: int, new: Sequence[Any], missing: Any) -> None:
+    """Write entries from a number on; what lies between, where a line was lost, is `missing`."""
+    if first + len(new) > MAX_ENTRIES:
+        raise ValueError(f"more than {MAX_ENTRIES} entries of one kind")
+    entries.extend([missing] * (first - len(entries)))
+    entries[first : first + len(new)] = new
+
+
+def _rows(rows: list[tuple[int, ...]], columns: int) -> Array:
+    return np.array(rows, np.int64).reshape(-1, columns)

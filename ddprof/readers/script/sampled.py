@@ -1,0 +1,156 @@
+"""Samples of stacks to the tables of RankTrace: stacks over time in windows, and sums over the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
+from ddprof.readers.companions.stacks import SampledProcess
+from ddprof.readers.script.frames import Frame, is_library
+from ddprof.readers.script.stacks import Script
+from ddprof.tables import NULL, Array, Table, concat
+
+TRAINING = 0  # number of the training thread
+# A step has at least three parts (forward, backward, and what comes between): with fewer samples than parts, a sample
+# stands for time of its neighbours.
+MIN_PER_STEP = 3
+_ELSEWHERE = "?"
+_CAPTURE = "/ddprof/capture/"
+
+
+class SampledScript(NamedTuple):
+    """The tables of a rank: what the trace says of its script and what was sampled of it, as one."""
+
+    spans: Table
+    stacks: Table
+    frames: Table
+    totals: Table
+
+
+def with_samples(
+    traced: Script, processes: Sequence[SampledProcess], tracks: Table, step_ns: int | None = None
+) -> SampledScript:
+    """Add samples to the frames of a trace. Where a trace has frames of its own its spans stay as they are; where the
+    samples are too far apart for its steps (`step_ns`), they are only in the sums.
+    """
+    frames, stacks, spans, totals = [traced.frames], [traced.stacks], [traced.spans], [SCRIPT_TOTALS.empty()]
+    held_frames, held_stacks = len(traced.frames), len(traced.stacks)
+    for process in processes:
+        used = _used(process)
+        row = np.cumsum(used) - 1 + held_stacks  # of each used stack
+        frame = np.array([entry[1] for entry in process.stacks], np.int64)
+        outer = np.array([entry[0] for entry in process.stacks], np.int64)
+        wanted = np.unique(frame[used])
+        named = [script_frame(process.frames[number], process.path) for number in wanted.tolist()]
+        frames.append(_frames(named))
+        above = np.where(outer[used] < 0, NULL, row[np.maximum(outer[used], 0)])
+        stacks.append(
+            SCRIPT_STACKS.table({"frame": np.searchsorted(wanted, frame[used]) + held_frames, "outer": above})
+        )
+        totals.append(_totals(process, row))
+        track = _track(process, tracks)
+        if track is not None and not len(traced.spans) and not is_coarse(process, step_ns):
+            spans.append(_spans(process, row, track, step_ns))
+        held_frames += len(named)
+        held_stacks += int(used.sum())
+    return SampledScript(
+        concat(SCRIPT_SPANS, spans),
+        concat(SCRIPT_STACKS, stacks),
+        concat(SCRIPT_FRAMES, frames),
+        concat(SCRIPT_TOTALS, totals),
+    )
+
+
+def is_coarse(process: SampledProcess, step_ns: int | None) -> bool:
+    """Whether the samples of a window are too far apart to say in which part of a step they were."""
+    if step_ns is None or not len(process.samples):
+        return False
+    return float(np.median(process.samples[:, 3])) * MIN_PER_STEP > step_ns
+
+
+def _used(process: SampledProcess) -> Array:
+    """Which stacks were seen, or lie around one that was; bool."""
+    used = np.zeros(len(process.stacks), bool)
+    used[process.counts[:, 0]] = True
+    used[process.samples[:, 2]] = True
+    for at in range(len(process.stacks) - 1, -1, -1):  # a caller stands before what it calls
+        outer = process.stacks[at][0]
+        if used[at] and outer >= 0:
+            used[outer] = True
+    return used
+
+
+def _frames(named: Sequence[Frame]) -> Table:
+    columns = list(zip(*named, strict=True)) or [(), (), (), ()]
+    return SCRIPT_FRAMES.table(dict(zip(("file", "line", "function", "is_user"), columns, strict=True)))
+
+
+def script_frame(written: tuple[str, str, int], path: Sequence[str]) -> Frame:
+    """A sampled frame (file, function, line) as a trace writes it: the file without its prefix of sys.path (`path`)."""
+    file, function, line = written
+    if not file:
+        return Frame("", NULL, function, False)
+    _, is_ours, below = file.rpartition(_CAPTURE)
+    if is_ours:
+        return Frame(f"ddprof/capture/{below}", line, function, False)
+    prefixes = [f"{prefix.rstrip('/')}/" for prefix in path if len(prefix) > 1]
+    longest = max((prefix for prefix in prefixes if file.startswith(prefix)), key=len, default="")
+    short = file.removeprefix(longest)
+    return Frame(short, line, function, not (is_library(file) or is_library(short)))
+
+
+def _totals(process: SampledProcess, row: Array) -> Table:
+    """SCRIPT_TOTALS of a process: the rows of one stack, phase and thread as one."""
+    keys, which = np.unique(process.counts[:, :3], axis=0, return_inverse=True)
+    sums = np.zeros((len(keys), 3), np.int64)
+    np.add.at(sums, which.ravel(), process.counts[:, 3:])
+    if process.worker is None:
+        names = [name for name, _ in process.threads]
+        threads = ["" if n == TRAINING else names[n] if n < len(names) else _ELSEWHERE for n in keys[:, 2].tolist()]
+    else:
+        threads = [f"worker {process.worker}"] * len(keys)
+    phases = [process.phases[n] if n < len(process.phases) else _ELSEWHERE for n in keys[:, 1].tolist()]
+    sampled = {"samples": sums[:, 0], "time_ns": sums[:, 1], "late_ns": sums[:, 2]}
+    return SCRIPT_TOTALS.table({"thread": threads, "phase": phases, "stack": row[keys[:, 0]], **sampled})
+
+
+def _track(process: SampledProcess, tracks: Table) -> int | None:
+    """The track of the training thread, by the kernel's number of it; None for a worker, or where it has no events."""
+    if process.worker is not None or not process.threads or process.threads[TRAINING][1] is None:
+        return None
+    found = np.flatnonzero((tracks["tid"] == str(process.threads[TRAINING][1])) & (tracks["device"] == NULL))
+    return int(found[0]) if len(found) else None
+
+
+def _spans(process: SampledProcess, row: Array, track: int, step_ns: int | None) -> Table:
+    """SCRIPT_SPANS of the training thread. A sample stands for the time halfway to its neighbours; where they are
+    further away than two periods nobody knows what ran in between. Nor does anybody where few were taken for a while,
+    because they cost too much: those are left out that stand for more than a part of a step (MIN_PER_STEP)."""
+    samples = process.samples
+    if step_ns is not None:
+        samples = samples[samples[:, 3] * MIN_PER_STEP <= step_ns]
+    at, covers, stack, period = samples.T
+    if not len(at):
+        return SCRIPT_SPANS.empty()
+    until = np.maximum(at, at + covers - period)  # to here it was in this stack: it answered late
+    until[:-1] = np.minimum(until[:-1], at[1:])
+    start, end = at - period // 2, until + period // 2
+    is_near = at[1:] - until[:-1] <= 2 * period[1:]
+    middle = (until[:-1] + at[1:]) // 2
+    end[:-1] = np.where(is_near, middle, np.minimum(end[:-1], middle))
+    start[1:] = np.where(is_near, middle, np.maximum(start[1:], middle))
+    is_new = np.ones(len(at), bool)
+    is_new[1:] = (stack[1:] != stack[:-1]) | (start[1:] != end[:-1])
+    first = np.flatnonzero(is_new)
+    last = np.append(first[1:], len(at)) - 1
+    columns = {
+        "start_ns": start[first],
+        "end_ns": end[last],
+        "stack": row[stack[first]],
+        "resolution_ns": period[first],
+    }
+    table = SCRIPT_SPANS.table({**columns, "track": np.full(len(first), track)})
+    return table.take(table["end_ns"] > table["start_ns"])

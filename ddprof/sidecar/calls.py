@@ -1,0 +1,33 @@
+"""What a rank communicates for: buffers that its models keep equal, collectives that its script calls."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ddprof.sidecar.bounded import Count, Whole
+
+
+class ModelBuffers(Struct, frozen=True):
+    """Buffers of a model that DistributedDataParallel keeps equal: batch statistics, tables, masks."""
+
+    largest: str | None = None  # its name
+    largest_bytes: Count = 0
+
+
+class ScriptCall(Struct, frozen=True, gc=False):
+    """A collective that the script called in a trace window. `through`: the library's function that its line calls on
+    the way, "package function"; "" where it calls the collective itself.
+    """
+
+    op: str
+    entered_ns: Count
+    file: str = ""
+    line: Whole = 0
+    function: str = ""
+    through: str = ""
+
+
+class WrappedModel(Struct, frozen=True):
+    """One of the job's models, by how it is wrapped ("ddp", "fsdp1", "fsdp2", "deepspeed", "module")."""
+
+    kind: str = ""

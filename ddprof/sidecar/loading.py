@@ -1,0 +1,72 @@
+"""What the fetches of a loader cost, and where its workers were meanwhile."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ddprof.sidecar.bounded import Count, Real, Whole
+
+
+class FetchSpan(Struct, frozen=True, gc=False, array_like=True):
+    """When one worker of a rank fetched one batch."""
+
+    worker: Count
+    start_ns: Count
+    dur_ns: Count
+
+
+class WorkerLine(Struct, frozen=True):
+    """A line of the script in which the workers of a rank were seen while they fetched: `share` of these samples.
+
+    `call`: what they call there and wait in ("flock", "recv"), `kind` what that is: "lock", "network" or "database";
+    both None where it is none of these, or not known.
+    """
+
+    file: str
+    line: Whole
+    function: str
+    samples: Count
+    share: Real
+    call: str | None = None
+    kind: str | None = None
+
+
+class TimedFetches(Struct, frozen=True):
+    """What a batch costs: medians per batch, and equal quantiles of its time. None: written before that was recorded.
+
+    `workers` 0: fetched in the training process. Each worker's first batch pays for the start and is left out.
+    `spans`: the first fetches of its workers. `lines`: where they were seen meanwhile, most samples first.
+    `turn_ns`: where workers fetch one after the other (a lock, one file, one connection), the least time between two
+    batches of the rank, however many workers it has; None where nothing shows that. `turn_ranks`: how many ranks of the
+    host share the turns; `alone_ns`: what a fetch would take with nobody to wait for. The job tells these three.
+    """
+
+    workers: Whole
+    fetch_ns: Whole
+    samples: Count
+    fetch_quantiles_ns: tuple[Whole, ...] = ()
+    cpu_ns: Count | None = None
+    collate_ns: Count | None = None
+    turn_ns: Count | None = None
+    turn_ranks: Count = 1
+    alone_ns: Count | None = None
+    spans: tuple[FetchSpan, ...] = ()
+    lines: tuple[WorkerLine, ...] = ()
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Of a batch's time on a core; None where it was not recorded."""
+        return self._share(self.cpu_ns)
+
+    @property
+    def collate_share(self) -> float | None:
+        """Of a batch's time in putting samples together; None where it was not recorded."""
+        return self._share(self.collate_ns)
+
+    def _share(self, part_ns: int | None) -> float | None:
+        return None if part_ns is None or self.fetch_ns <= 0 else min(1.0, part_ns / self.fetch_ns)
+
+    def with_turns(self, turn_ns: int, ranks: int, alone_ns: int) -> TimedFetches:
+        """The same where the workers of so many ranks fetch one after the other."""
+        return replace(self, turn_ns=turn_ns, turn_ranks=ranks, alone_ns=alone_ns)

@@ -1,0 +1,94 @@
+"""What the capture knows of the training itself: copies of a model, gradients, epochs (docs/run-folder.md), typed.
+
+Part of the sidecar: missing is None or empty.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from ddprof.sidecar.bounded import Count, Rank, Real, Whole
+
+
+class CodeLine(Struct, frozen=True):
+    """A line of the user's own code."""
+
+    file: str
+    line: Count
+    function: str
+
+    @property
+    def words(self) -> str:
+        """As people write it: "train.py:88 evaluate()"."""
+        call = self.function if self.function.startswith("<") else f"{self.function}()"
+        return f"{self.file}:{self.line} {call}"
+
+
+class ReplicatedModel(Struct, frozen=True):
+    """A model that ranks may hold copies of: columns with one entry per tensor, buffers after parameters.
+
+    `kind` "ddp", or "module": what optimizers update outside any wrapper. `checksums`: eight digits per tensor.
+    """
+
+    name: str | None = field(name="class", default=None)
+    kind: str = ""
+    ranks: tuple[Rank, ...] = ()
+    broadcast_buffers: bool | None = None
+    line: CodeLine | None = None
+    names: tuple[str, ...] = ()
+    buffers: tuple[Count, ...] = ()
+    sizes_bytes: tuple[Count, ...] = ()
+    checksums: str = ""
+    values: tuple[Real | None, ...] = ()
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """The checksum of each tensor."""
+        return tuple(self.checksums[at : at + 8] for at in range(0, len(self.checksums), 8))
+
+
+class ReplicaState(Struct, frozen=True):
+    """What the rank held after a step."""
+
+    step: Whole | None = None
+    models: tuple[ReplicatedModel, ...] = ()
+
+
+class BatchNorms(Struct, frozen=True):
+    """Batch normalisation layers of a model that take their statistics from this rank's batch alone."""
+
+    layers: Count = 0
+    name: str | None = field(name="class", default=None)
+    kind: str = ""
+    first: str = ""  # the name of the first of them
+
+
+class WithoutGradient(Struct, frozen=True):
+    """A parameter that had no gradient in `steps`; `never`: in no step of the window or later, and no state either."""
+
+    name: str
+    elements: Count = 0
+    steps: tuple[Whole, ...] = ()
+    never: bool = False
+
+
+class OptimizerGradients(Struct, frozen=True):
+    """What the parameters of one optimizer had in the steps of a window, and in `followed` of its steps after it."""
+
+    optimizer: str = ""
+    line: CodeLine | None = None
+    steps: tuple[Whole, ...] = ()
+    followed: Count = 0
+    parameters: Count = 0
+    missing: tuple[WithoutGradient, ...] = ()
+    stateful: bool = False
+
+
+class ShuffledPasses(Struct, frozen=True):
+    """Passes over the data of a sampler that shuffles; `repeated`: in the very order of a whole pass before."""
+
+    begun: Count = 0
+    ended: Count = 0
+    repeated: Count = 0
+    trains: bool = False
+    line: CodeLine | None = None

@@ -1,0 +1,162 @@
+"""Samples as the tables of a rank: stacks over time, sums over the run, and whose code it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, TRACKS
+from ddprof.readers import discover, read
+from ddprof.readers.companions.stacks import read_stacks
+from ddprof.readers.script.sampled import SampledScript, with_samples
+from ddprof.readers.script.stacks import Script
+from ddprof.tables import NULL
+
+NOTHING = Script(SCRIPT_SPANS.empty(), SCRIPT_STACKS.empty(), SCRIPT_FRAMES.empty())
+TID = 77
+TRACK_ROWS = {"pid": ["5", "5"], "tid": ["70", str(TID)], "name": ["", ""], "device": [NULL] * 2, "stream": [NULL] * 2}
+SITE = "/env/lib/python3.11/site-packages"
+FRAMES = [
+    ["", "...", 0],
+    ["/job/train.py", "main", 9],
+    ["/job/train.py", "evaluate", 20],
+    [f"{SITE}/torch/nn/modules/module.py", "_call_impl", 1500],
+    [f"{SITE}/ddprof/capture/instruments/forward.py", "forward", 3],
+    [f"{SITE}/unheard_of/of.py", "work", 3],
+    ["/src/ddprof/capture/guard.py", "guarded", 3],
+    ["<frozen importlib>", "load", 3],
+    ["/job/data/sets.py", "__getitem__", 3],
+]
+STACKS = [[-1, 0], [-1, 1], [1, 2], [1, 3], [3, 4], [1, 5], [1, 6], [1, 7], [1, 8]]
+
+
+def lines(samples: list[list[int]] = [], **more: Any) -> str:  # noqa: B006
+    """A side file in which every stack was counted once."""
+    about = {"kind": "begin", "phases": ["data", "rest"], "path": ["/job", SITE, "/env/lib/python3.11", ""], **more}
+    counts = [[stack, 1, 0, 1, 100, 0] for stack in range(1, len(STACKS))]
+    content = [
+        about,
+        {"kind": "frames", "from": 0, "frames": FRAMES},
+        {"kind": "stacks", "from": 0, "stacks": STACKS},
+        {"kind": "threads", "from": 0, "threads": [["MainThread", TID], ["feeds", 70]]},
+        {"kind": "counts", "counts": [*counts, [2, 1, 0, 3, 300, 8], [2, 0, 1, 1, 5, 8]]},
+        {"kind": "samples", "at_ns": 10_000, "period_ns": 100, "samples": samples},
+    ]
+    return "".join(json.dumps(line) + "\n" for line in content)
+
+
+def tables(tmp_path: Path, *texts: str, traced: Script = NOTHING) -> SampledScript:
+    """The tables of these files."""
+    paths = []
+    for number, text in enumerate(texts):
+        paths.append(tmp_path / f"{number}.stacks.jsonl")
+        paths[-1].write_text(text)
+    processes, notes = read_stacks([str(path) for path in paths])
+    assert notes == []
+    return with_samples(traced, processes, TRACKS.table(TRACK_ROWS))
+
+
+def spans(script: SampledScript) -> list[tuple[int, int, str]]:
+    """Start, end and innermost function of each span."""
+    function = script.frames["function"][script.stacks["frame"]]
+    return [
+        (start, end, str(function[stack]))
+        for start, end, stack in zip(*(script.spans[n].tolist() for n in ("start_ns", "end_ns", "stack")), strict=True)
+    ]
+
+
+def test_frames_are_written_as_in_traces(tmp_path: Path) -> None:
+    frames = tables(tmp_path, lines()).frames
+    found = {str(file): bool(user) for file, user in zip(frames["file"], frames["is_user"], strict=True)}
+    assert found == {
+        "train.py": True,
+        "data/sets.py": True,
+        "torch/nn/modules/module.py": False,
+        "ddprof/capture/instruments/forward.py": False,
+        "ddprof/capture/guard.py": False,
+        "unheard_of/of.py": False,
+        "<frozen importlib>": False,
+    }
+
+
+def test_a_sample_stands_for_the_time_halfway_to_its_neighbours(tmp_path: Path) -> None:
+    samples = [[0, 100, 0, 0, 1, 1], [90, 100, 0, 0, 1, 1], [200, 100, 0, 0, 1, 2], [300, 100, 0, 0, 1, 1]]
+    script = tables(tmp_path, lines(samples))
+    assert spans(script) == [(9_950, 10_145, "main"), (10_145, 10_250, "evaluate"), (10_250, 10_350, "main")]
+    assert script.spans["track"].tolist() == [1, 1, 1]
+    assert script.spans["resolution_ns"].tolist() == [100, 100, 100]
+
+
+def test_a_late_answer_stands_for_all_the_time_until_it_came(tmp_path: Path) -> None:
+    samples = [[0, 100, 0, 0, 1, 1], [100, 500, 450, 0, 1, 2], [600, 100, 0, 0, 1, 1]]
+    assert spans(tables(tmp_path, lines(samples))) == [
+        (9_950, 10_050, "main"),
+        (10_050, 10_550, "evaluate"),
+        (10_550, 10_650, "main"),
+    ]
+
+
+def test_time_without_samples_belongs_to_nobody(tmp_path: Path) -> None:
+    samples = [[0, 100, 0, 0, 1, 1], [900, 100, 0, 0, 1, 1]]
+    assert spans(tables(tmp_path, lines(samples))) == [(9_950, 10_050, "main"), (10_850, 10_950, "main")]
+
+
+def test_spans_never_overlap_whatever_the_times(tmp_path: Path) -> None:
+    samples = [[0, 900, 880, 0, 1, 1], [0, 100, 0, 0, 1, 2], [30, 0, 0, 0, 1, 1], [40, 100, 0, 0, 1, 2]]
+    script = tables(tmp_path, lines(samples))
+    start, end = script.spans.bounds
+    assert (end > start).all() and (start[1:] >= end[:-1]).all()
+
+
+def test_sums_over_the_run(tmp_path: Path) -> None:
+    script = tables(tmp_path, lines(), lines(worker=3))
+    function = script.frames["function"][script.stacks["frame"]]
+    rows = [row for row in script.totals.rows() if function[row["stack"]] == "evaluate"]
+    assert {(row["thread"], row["phase"], row["samples"], row["time_ns"], row["late_ns"]) for row in rows} == {
+        ("", "rest", 4, 400, 8),
+        ("feeds", "data", 1, 5, 8),
+        ("worker 3", "rest", 4, 400, 8),
+        ("worker 3", "data", 1, 5, 8),
+    }
+    outer = script.stacks["outer"]
+    assert ((outer == NULL) | (outer < range(len(outer)))).all()
+
+
+def test_frames_of_the_trace_stay_and_samples_are_summed_beside_them(tmp_path: Path) -> None:
+    frames = SCRIPT_FRAMES.table({"file": ["a.py"], "line": [1], "function": ["f"], "is_user": [True]})
+    stacks = SCRIPT_STACKS.table({"frame": [0], "outer": [NULL]})
+    own = {"start_ns": [1], "end_ns": [2], "track": [0], "stack": [0], "resolution_ns": [0]}
+    traced = Script(SCRIPT_SPANS.table(own), stacks, frames)
+    script = tables(tmp_path, lines([[0, 100, 0, 0, 1, 1]]), traced=traced)
+    assert spans(script) == [(1, 2, "f")]
+    assert len(script.totals) and (script.totals["stack"] >= 1).all()
+    assert str(script.frames["function"][script.stacks["frame"][script.totals["stack"][0]]]) == "main"
+
+
+@pytest.mark.parametrize("tid", [TID, 99])
+def test_samples_come_with_the_trace_of_their_rank(tmp_path: Path, tid: int) -> None:
+    """Without an event of the thread there is no track to put spans on; the sums are there all the same."""
+    mark = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 5, "tid": tid, "dur": 9}
+    events = [{**mark, "ts": 0}, {**mark, "ts": 9}]
+    trace = {"schemaVersion": 1, "baseTimeNanoseconds": 10_000, "traceEvents": events}
+    stem = tmp_path / "rank0.h.5.0"
+    Path(f"{stem}.0.pt.trace.json").write_text(json.dumps(trace))
+    sidecar = {"schema": "ddprof.run/1", "rank": 0, "world_size": 1, "host": "h"}
+    Path(f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
+    Path(f"{stem}.stacks.jsonl").write_text(lines([[0, 100, 0, 0, 1, 2], [10**9, 100, 0, 0, 1, 2]]))
+    ((_, (source,)),) = discover([str(tmp_path)]).runs
+    found = read(source)
+    assert len(found.script_totals) == len(STACKS)
+    assert len(found.script_spans) == (1 if tid == TID else 0)
+
+
+@pytest.mark.parametrize(("step_ns", "placed"), [(None, True), (300, True), (299, False)])
+def test_samples_too_far_apart_are_only_summed(tmp_path: Path, step_ns: int | None, placed: bool) -> None:
+    path = tmp_path / "a.stacks.jsonl"
+    path.write_text(lines([[0, 100, 0, 0, 1, 1]]))
+    processes, _ = read_stacks([str(path)])
+    script = with_samples(NOTHING, processes, TRACKS.table(TRACK_ROWS), step_ns)
+    assert (len(script.spans) > 0) == placed and len(script.totals) == len(STACKS)

@@ -1,0 +1,128 @@
+"""Nested Python frames to the stack that each moment of a thread belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kineto_text as kt
+import numpy as np
+import pytest
+from kineto_traces import trace_of
+
+from ddprof.model import RankTrace
+from ddprof.readers.script.stacks import Script, traced_script
+from ddprof.tables import NULL
+
+US = 1_000
+MS = 1_000_000
+
+
+def of(frames: list[tuple[int, int, int, str]]) -> Script:
+    """The script of (track, start, end, name) in ms."""
+    strings = sorted({frame[3] for frame in frames})
+    track, start, end = np.array([frame[:3] for frame in frames], np.int64).reshape(-1, 3).T
+    name = np.array([strings.index(frame[3]) for frame in frames], np.int64)
+    return traced_script(track, start, end - start, name, strings)
+
+
+def told(script: Script) -> list[tuple[int, int, int, str]]:
+    """(start, end, track, functions from outside in) of each span."""
+    rows = []
+    for span in script.spans.rows():
+        names, stack = [], span["stack"]
+        while stack is not None and stack != NULL:
+            names.append(script.frames["function"][script.stacks["frame"][stack]])
+            outer = int(script.stacks["outer"][stack])
+            stack = None if outer == NULL else outer
+        rows.append((span["start_ns"], span["end_ns"], span["track"], "/".join(reversed(names))))
+    return rows
+
+
+def test_each_moment_belongs_to_the_innermost_frame() -> None:
+    script = of([(0, 0, 100, "a.py(1): main"), (0, 10, 40, "a.py(9): load"), (0, 20, 30, "b.py(3): read")])
+    assert told(script) == [
+        (0, 10, 0, "main"), (10, 20, 0, "main/load"), (20, 30, 0, "main/load/read"), (30, 40, 0, "main/load"),
+        (40, 100, 0, "main"),
+    ]  # fmt: skip
+    assert script.spans["resolution_ns"].tolist() == [0] * 5
+
+
+def test_threads_are_apart_and_calls_of_the_same_function_share_a_stack() -> None:
+    script = of(
+        [(1, 5, 25, "a.py(1): f"), (0, 0, 50, "a.py(1): main"), (0, 0, 10, "a.py(1): f"), (0, 30, 50, "a.py(1): f")]
+    )
+    assert told(script) == [(0, 10, 0, "main/f"), (5, 25, 1, "f"), (10, 30, 0, "main"), (30, 50, 0, "main/f")]
+    assert len(script.stacks) == 3
+    assert len(script.frames) == 2
+
+
+def test_frames_that_begin_or_end_together_nest_and_touching_calls_are_one_span() -> None:
+    script = of(
+        [
+            (0, 0, 20, "a.py(1): outer"), (0, 0, 20, "a.py(2): inner"),
+            (0, 20, 30, "a.py(1): outer"), (0, 20, 30, "a.py(2): inner"),
+        ]
+    )  # fmt: skip
+    assert told(script) in ([(0, 30, 0, "outer/inner")], [(0, 30, 0, "inner/outer")])
+
+
+def test_calls_of_modules_are_told_by_their_python_frames() -> None:
+    assert told(of([(0, 0, 9, "nn.Module: Block_0"), (0, 1, 8, "m.py(3): forward")])) == [(1, 8, 0, "forward")]
+    assert not len(of([(0, 0, 9, "nn.Module: Block_0")]).spans)
+
+
+def test_a_frame_that_begins_before_the_last_one_ended_follows_on_it() -> None:
+    script = of([(0, 0, 100, "a.py(1): main"), (0, 10, 31, "a.py(2): first"), (0, 30, 90, "a.py(3): second")])
+    assert told(script) == [
+        (0, 10, 0, "main"), (10, 30, 0, "main/first"), (30, 90, 0, "main/second"), (90, 100, 0, "main"),
+    ]  # fmt: skip
+
+
+def test_whatever_the_frames_the_spans_of_a_thread_do_not_overlap() -> None:
+    draw = np.random.default_rng(3)
+    for _ in range(50):
+        start, length = draw.integers(0, 60, 30), draw.integers(1, 40, 30)
+        names = [f"a.py({n % 7 + 1}): f{n % 7}" for n in range(30)]
+        frames = [
+            (n % 2, int(s), int(s + d), name) for n, (s, d, name) in enumerate(zip(start, length, names, strict=True))
+        ]
+        spans = of(frames).spans
+        for track in (0, 1):
+            own = spans.take(spans["track"] == track)
+            assert (own["end_ns"] > own["start_ns"]).all()
+            assert (own["start_ns"][1:] >= own["end_ns"][:-1]).all()
+            covered = {t for at, s, e, _ in frames if at == track for t in range(s, e)}
+            assert {t for s, e in zip(*own.bounds, strict=True) for t in range(s, e)} == covered
+
+
+def test_deep_recursion_keeps_every_level() -> None:
+    depth = 200
+    script = of([(0, level, 2 * depth - level, "a.py(1): f") for level in range(depth)])
+    assert len(script.stacks) == depth
+    assert len(script.spans) == 2 * depth - 1
+
+
+@pytest.mark.usefixtures("decoding")
+def test_a_trace_with_stacks_has_them_beside_its_events(tmp_path: Path) -> None:
+    trace = _with_frames(tmp_path)
+    assert [trace.strings[name] for name in trace.events["name"]] == ["Python GC", "aten::mm"]
+    assert told(Script(trace.script_spans, trace.script_stacks, trace.script_frames)) == [
+        (0, 2 * MS, 0, "main"), (2 * MS, 2 * MS + 300 * US, 0, "main/save"),
+        (2 * MS + 300 * US, 3 * MS, 0, "main"),
+    ]  # fmt: skip
+    assert trace.script_frames["is_user"].tolist() == [True, True]
+    tid = trace.tracks["tid"][trace.script_spans["track"]]
+    assert tid.tolist() == [str(trace.tracks["tid"][trace.events["track"][0]])] * 3
+
+
+def _with_frames(folder: Path) -> RankTrace:
+    return trace_of(
+        folder / "t.json",
+        [
+            kt.span("train.py(3): main", 0, 3 * MS, "python_function"),
+            kt.span("Python GC", 10, 50, "python_function"),
+            kt.span("aten::mm", 20, 5),
+            kt.span("train.py(40): short", 100, 99 * US, "python_function"),
+            kt.span("train.py(88): save", 2 * MS, 300 * US, "python_function"),
+        ],
+    )

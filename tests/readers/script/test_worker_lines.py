@@ -1,0 +1,76 @@
+"""Where the workers of a loader sit, and in which call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddprof.readers.companions.stacks import read_stacks
+from ddprof.readers.script.worker_lines import worker_lines
+
+FETCH = "/env/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py"
+SYNC = "/usr/lib/python3.11/multiprocessing/synchronize.py"
+COUNTS = [[[stack, 0, 0, 3, 300, 0], [3, 0, 0, 1, 100, 0], [4, 0, 0, 5, 500, 0]] for stack in (2, 5)]
+SOCKET = "/usr/lib/python3.11/socket.py"
+
+
+def process(tmp_path: Path, inner: list[str | int] | None, source: str | None, worker: int = 0) -> Any:
+    """A worker that was seen 3 times in the line and once in another; 5 times it waited for something to do."""
+    frames = [["", "...", 0], [FETCH, "fetch", 54], ["/job/data.py", "__getitem__", 10], ["/job/data.py", "other", 30]]
+    frames.append(["/usr/lib/python3.11/multiprocessing/connection.py", "wait", 947])
+    frames.append(inner or ["", "...", 0])
+    stacks = [[-1, 0], [-1, 1], [1, 2], [1, 3], [-1, 4], [2, 5]]
+    lines: list[dict[str, Any]] = [
+        {"kind": "begin", "worker": worker, "phases": ["rest"], "path": ["/job"]},
+        {"kind": "frames", "from": 0, "frames": frames},
+        {"kind": "sources", "from": 0, "sources": [None, None, source, "return 1", None, None]},
+        {"kind": "stacks", "from": 0, "stacks": stacks},
+        {
+            "kind": "counts",
+            "counts": COUNTS[inner is not None],
+        },
+    ]
+    path = tmp_path / f"rank0.worker{worker}.1.stacks.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (found,), notes = read_stacks([str(path)])
+    assert notes == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("inner", "source", "call", "kind"),
+    [
+        (None, "fcntl.flock(f, fcntl.LOCK_EX)", "flock", "lock"),
+        (None, "self.gate.acquire()", "acquire", "lock"),
+        (None, "with self.lock:", "acquire", "lock"),
+        (None, "got += c.recv(512 - len(got))", "recv", "network"),
+        (None, 'self.db.execute("select 1").fetchone()', "execute", "database"),
+        (None, "with open(path) as f: return f.read()", None, None),
+        (None, "self.flocks = 3", None, None),
+        (None, None, None, None),
+        ([SYNC, "__enter__", 95], "with self.gate:", "acquire", "lock"),
+        ([SOCKET, "readinto", 700], "return self.client.get(key)", "readinto", "network"),
+        (["/usr/lib/python3.11/json/decoder.py", "decode", 3], "self.flock(x)", None, None),
+    ],
+)
+def test_the_call_is_told_by_a_library_or_by_the_line(
+    tmp_path: Path, inner: list[str | int] | None, source: str | None, call: str | None, kind: str | None
+) -> None:
+    lines = worker_lines([process(tmp_path, inner, source)])
+    assert [(line.line, line.function, line.samples, line.share) for line in lines] == [
+        (10, "__getitem__", 3, 0.75),
+        (30, "other", 1, 0.25),
+    ]
+    assert (lines[0].file, lines[0].call, lines[0].kind) == ("data.py", call, kind)
+    assert (lines[1].call, lines[1].kind) == (None, None)
+
+
+def test_workers_of_a_rank_are_one_sum_and_the_rank_itself_is_none(tmp_path: Path) -> None:
+    both = [process(tmp_path, None, "x.acquire()", worker) for worker in (0, 1)]
+    assert [(line.samples, line.share) for line in worker_lines(both)] == [(6, 0.75), (2, 0.25)]
+    both[0].worker = None
+    assert worker_lines(both)[0].samples == 3
+    assert worker_lines([]) == ()

@@ -1,0 +1,68 @@
+"""`ddprof.step()` and `ddprof.annotate`: nothing without a capture, and what they ask of one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import ddprof
+
+
+class Capture:
+    """What the session of a job offers."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def step_marked(self) -> None:
+        self.said.append("step")
+
+    def open_range(self, name: str) -> Any:
+        self.said.append(f"open {name}")
+        return SimpleNamespace(close=lambda: self.said.append(f"close {name}"))
+
+
+@pytest.fixture
+def capture(monkeypatch: pytest.MonkeyPatch) -> Capture:
+    session = Capture()
+    monkeypatch.setitem(sys.modules, "_ddprof.capture.bootstrap", SimpleNamespace(active=session))
+    return session
+
+
+def test_a_script_says_where_its_steps_end(capture: Capture) -> None:
+    ddprof.step()
+    with ddprof.annotate("metrics"):
+        ddprof.step()
+    assert capture.said == ["step", "open metrics", "step", "close metrics"]
+
+
+def test_a_range_ends_where_the_part_raises(capture: Capture) -> None:
+    with pytest.raises(KeyError), ddprof.annotate("lookup"):
+        raise KeyError
+    assert capture.said == ["open lookup", "close lookup"]
+
+
+def test_a_decorated_function_may_call_itself_and_run_in_threads(capture: Capture) -> None:
+    @ddprof.annotate("part")
+    def part(depth: int) -> int:
+        return depth and part(depth - 1)
+
+    threads = [threading.Thread(target=part, args=(2,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert capture.said == (["open part"] * 3 + ["close part"] * 3) * 2
+
+
+def test_without_a_capture_both_do_nothing_and_nothing_heavy_is_imported() -> None:
+    script = (
+        "import sys, ddprof; ddprof.step()\n"
+        "with ddprof.annotate('x'): ddprof.annotate('y')(int)()\n"
+        "print(sorted({'numpy', 'torch', 'msgspec', 'ddprof.capture'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

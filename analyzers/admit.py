@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.numbered import numbered_collectives, recorded_ns
 from ddprof.model import HealthNote
 from ddprof.readers import Source
@@ -46,7 +45,7 @@ def recording(facts: RankFacts) -> Recording:
         identity=facts.identity,
         path=facts.path,
         window_ns=recorded_ns(facts),
-        collectives=sum(op not in POINT_TO_POINT for op in facts.comms["op"].tolist()),
+        communications=len(facts.comms),
         numbered=numbered_collectives(facts),
         groups=frozenset((g.name, g.size or len(g.ranks)) for g in shared if not g.ranks),
         group_ranks=frozenset(tuple(sorted(g.ranks)) for g in shared if g.ranks),

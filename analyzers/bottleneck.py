@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.causes import CAUSES
 from ddprof.findings import WARNING_SHARE, Candidate, Change
@@ -24,12 +25,11 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
     """The candidate that saves most on top of `changes`; what most of the step is, where none saves 3 % of it."""
     step_us = prices.step_us(changes)
     best: tuple[float, Candidate] | None = None
-    for rule in catalogue().values():
-        for said in rule.detect(prices.measures):
-            if isinstance(said, Candidate) and said.changes:
-                gain_us = prices.gain_us(said, changes)
-                if best is None or gain_us > best[0]:
-                    best = (gain_us, said)
+    for said in _candidates(prices.measures):
+        if said.changes:
+            gain_us = prices.gain_us(said, changes)
+            if best is None or gain_us > best[0]:
+                best = (gain_us, said)
     if best is not None and best[0] >= WARNING_SHARE * step_us:
         return Bottleneck(best[1].id, best[1].summary, best[0], best[1].ranks)
     mean = {cause: float(prices.measures.cause_us(cause).mean()) for cause in CAUSES}
@@ -37,3 +37,12 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
     if largest != "compute" and any(change.kind != "scale_compute" for change in changes):
         largest = "compute"  # the ledger is the recorded run's: what was changed there says nothing about now
     return Bottleneck(largest, f"{CAUSES[largest].words}; no rule knows a further fix above 3 %", None)
+
+
+def _candidates(measures: Measures) -> list[Candidate]:
+    """What all rules say; those of what the others leave unexplained are asked last."""
+    rules = catalogue().values()
+    found = [said for rule in rules if rule.detect_rest is None for said in rule.detect(measures)]
+    explained = [said for said in found if isinstance(said, Candidate)]
+    rest = [said for rule in rules if rule.detect_rest is not None for said in rule.detect_rest(measures, explained)]
+    return explained + [said for said in rest if isinstance(said, Candidate)]

@@ -42,5 +42,4 @@ def _missing_words(measures: Measures) -> str:
         return ""
     few = len(job.missing_ranks) <= FEW_NAMED
     who = format_ranks(job.missing_ranks) if few else f"{len(job.missing_ranks)} ranks"
-    verb = "was" if len(job.missing_ranks) == 1 else "were"
-    return f"compared {len(job.ranks)} of {job.world_size} ranks: {who} {verb} not traced"
+    return f"compared {len(job.ranks)} of {job.world_size} ranks: without {who}"

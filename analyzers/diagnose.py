@@ -10,9 +10,15 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.coverage import left_out
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
-from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
+from ddprof.analyzers.order import in_order
+from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new
-from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Finding, Recoverable, Rule, severity
+from ddprof.analyzers.rules.evidence.script import with_line
+from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
+from ddprof.analyzers.trust.confidence import confidence
+from ddprof.analyzers.trust.doubts import doubts_of
+from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
+from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Rule, severity
 from ddprof.report.model import WhatIf
 
 Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
@@ -52,7 +58,7 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
     worth = _worth(heard.candidates, measures, pricer)
     findings, fixed = _explain(worth, measures, pricer)
     return Diagnosis(
-        findings=tuple(sorted(findings, key=lambda f: -f.recoverable_us.value)),
+        findings=in_order(findings, measures),
         abstentions=tuple(sorted(heard.abstentions, key=lambda abstention: abstention.id)),
         checked=tuple(sorted({*heard.silent, *({c.id for c in heard.candidates} - {c.id for _, c in worth})})),
         what_if=_what_if(findings, fixed, [c for _, c in worth], measures, pricer),
@@ -77,10 +83,18 @@ class _Heard:
         if not unseen and measures.job.not_compared and rule.compares_ranks:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
         said = [Abstention(rule.id, unseen)] if unseen else list(detect(measures)) or left_out(rule, measures)
-        self.candidates += [c for c in said if isinstance(c, Candidate)]
+        if rule.bound in ("straggler", "host"):
+            said = [_unless_busy(one, measures) if isinstance(one, Candidate) else one for one in said]
+        found = [c for c in said if isinstance(c, Candidate)]
+        self.candidates += [with_line(measures, c) for c in found] if rule.tells_line else found
         self.abstentions += [a for a in said if isinstance(a, Abstention)]
         if not said:
             self.silent.append(rule.id)
+
+
+def _unless_busy(candidate: Candidate, measures: Measures) -> Candidate | Abstention:
+    reason = explained_by_a_busy_machine(candidate, measures)
+    return candidate if reason is None else Abstention(candidate.id, reason)
 
 
 def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:
@@ -111,7 +125,10 @@ def _explain(
     for gain, candidate in worth:
         left = pricer.gain_us(candidate, applied) if applied and candidate.changes else gain
         own = not applied or left >= OWN_SHARE * gain
-        finding = _finding(candidate, gain if own else min(left, INFO_CAP_SHARE * measures.step_us), measures, pricer)
+        price_us = gain if own else min(left, INFO_CAP_SHARE * measures.step_us)
+        # What a larger fix leaves of a gain is not in the ledger, and what has no price needs no second one.
+        by_ledger = ledger_price(measures, candidate.changes) if own and candidate.ceiling_us != 0 else None
+        finding = _finding(candidate, price_us, by_ledger, measures, pricer)
         if (
             not own
             and finding.recoverable_us.value < MIN_SHARE * measures.step_us
@@ -125,19 +142,29 @@ def _explain(
     return findings, fixed
 
 
-def _finding(candidate: Candidate, gain_us: float, measures: Measures, pricer: Pricer) -> Finding:
-    unsure = (pricer.error or 0.0) > LOW_CONFIDENCE_ERROR
-    interval: Recoverable = pricer.interval(candidate, gain_us)
+def _finding(
+    candidate: Candidate, gain_us: float, by_ledger: LedgerPrice | None, measures: Measures, pricer: Pricer
+) -> Finding:
+    """The candidate with its price; where the ledger's price is another, the range reaches both."""
+    interval = pricer.interval(candidate, gain_us)
+    doubts = (*doubts_of(measures, pricer.error), *candidate.doubts)
+    if by_ledger is not None and not by_ledger.agrees(interval):
+        interval, doubts = by_ledger.widened(interval), (*doubts, Doubt.PRICES_DIFFER)
+    sure = confidence(candidate.id, candidate.basis, doubts)
     return Finding(
         id=candidate.id,
         summary=candidate.summary,
         ranks=candidate.ranks,
         lost_us=min(candidate.lost_us, measures.step_us),
         recoverable_us=interval,
-        confidence=min(candidate.confidence, 0.4) if unsure else candidate.confidence,
+        confidence=sure.value,
         evidence=candidate.evidence,
         fixes=tuple(fix for fix in candidate.fixes if is_new(fix)),
         unprofiled_us=pricer.unprofiled_gain(candidate, interval),
+        by_ledger_us=None if by_ledger is None else by_ledger.as_range(),
+        basis=candidate.basis.value,
+        doubts=tuple(doubt.value for doubt in doubts),
+        grounds=sure.grounds,
     )
 
 

@@ -18,6 +18,7 @@ from ddprof.analyzers.admit import jobs_among
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.store import cache_folder, cache_key, load, save
+from ddprof.analyzers.hangs.explain import failure_of
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
@@ -27,8 +28,9 @@ from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.summarise import summarise
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
-from ddprof.readers import Source, discover, read, resolve_identities
+from ddprof.readers import Inventory, Source, discover, read, resolve_identities
 from ddprof.readers.companions.manifests import read_step_times
+from ddprof.readers.companions.stacks import stacks_paths
 from ddprof.readers.companions.workers import workers_path
 from ddprof.report.model import Report
 
@@ -87,7 +89,8 @@ class LoadedRun:
     @cached_property
     def report(self) -> Report:
         """The whole report."""
-        return summarise(self.job, self.label, self.notes, self.measures, self.pricer)
+        told = summarise(self.job, self.label, self.notes, self.measures, self.pricer)
+        return replace(told, failure=failure_of(path for s in self.sources.values() for path in s.manifest_paths))
 
 
 def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> list[Report]:
@@ -98,7 +101,7 @@ def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = N
 def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> Iterator[LoadedRun]:
     """The runs found under `paths`, one in memory at a time. Raises NoUsableInput where nothing can be analyzed."""
     options = options or Options()
-    inventory = discover(paths)
+    inventory = _discover(paths)
     found = 0
     failures: list[str] = []
     for label, sources in inventory.runs:
@@ -111,7 +114,20 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
             members = [*(usable[at] for at in job.members), *unusable]
             yield _load(job.label, members, [*inventory.health, *job.notes], options)
     if not found:
-        raise NoUsableInput("; ".join(failures[:3]) or "no trace found")
+        raise _without_traces(paths, "; ".join(failures[:3]) or "no trace found")
+
+
+def _discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
+    try:
+        return discover(paths)
+    except NoUsableInput as error:
+        raise _without_traces(paths, str(error)) from error
+
+
+def _without_traces(paths: Sequence[str | os.PathLike[str]], reason: str) -> NoUsableInput:
+    """The error of an input without a usable trace: of a job that failed it begins with why."""
+    failure = failure_of(os.path.join(path, "manifest.json") for path in paths if "://" not in os.fspath(path))
+    return NoUsableInput(reason if failure is None else f"the job failed: {failure.sentence} ({reason})")
 
 
 def _load(label: str, results: Sequence[RankResult], found: Sequence[HealthNote], options: Options) -> LoadedRun:
@@ -216,7 +232,7 @@ def _changed(source: Source) -> list[HealthNote]:
 def _stamps(source: Source) -> tuple[tuple[str, int, int], ...]:
     stamps = []
     beside = (source.sidecar_path, source.flight_recorder_path, workers_path(source.sidecar_path))
-    for path in (*beside, *source.manifest_paths):
+    for path in (*beside, *stacks_paths(source.sidecar_path), *source.manifest_paths):
         with suppress(OSError):  # not there, or no longer
             status = os.stat(path or "")
             stamps.append((path or "", status.st_size, status.st_mtime_ns))

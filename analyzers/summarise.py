@@ -9,6 +9,7 @@ from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.training.setup import training_of
 from ddprof.analyzers.verdict import verdict
 from ddprof.causes import CAUSES
 from ddprof.findings import Change
@@ -51,6 +52,7 @@ def summarise(
         efficiency=efficiency(measures, _transfer_free(prices)),
         abstentions=diagnosis.abstentions,
         checked=diagnosis.checked,
+        training=training_of(job),
         tables={"instances": job.instances, "members": job.members, "ledger": job.ledger, "blame": job.blame},
     )
 

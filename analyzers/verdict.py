@@ -9,13 +9,12 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.findings import Finding, severity
+from ddprof.findings import Basis, Finding, severity
 from ddprof.report.model import Verdict
 from ddprof.units import format_ranks, format_share, format_us
 
-CLEARLY_LARGER = 1.25
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
-UNSHARDED, SURE_ENOUGH = "input.unsharded", 0.75
+UNSHARDED = "input.unsharded"
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
 MAINLY_COMPUTE = (
     0.5  # of the step: nor does an upper bound that is less than critical beside more compute than the rest
@@ -23,10 +22,10 @@ MAINLY_COMPUTE = (
 
 
 def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
-    """The headline: the largest finding above info, else what the ledger says the step consists of."""
+    """The headline: the first finding above info, else what the ledger says the step consists of."""
     serious = [f for f in diagnosis.findings if severity(f.recoverable_us.value, measures.step_us) != "info"]
     if serious:
-        top = _lead(serious, measures)
+        top = serious[0]
         rule = catalogue().get(top.id)
         sentence = _sentence(top, measures) + _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
         modest = severity(top.recoverable_us.value, measures.step_us) != "critical"
@@ -36,21 +35,6 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
         return Verdict(rule.bound if rule else "compute", sentence)
     plain = _healthy(measures)
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
-
-
-def _lead(serious: list[Finding], measures: Measures) -> Finding:
-    """The largest finding; one whose price is a bound gives way to the next unless it is clearly larger.
-
-    One window without step marks may hold what is done once (starting up, warming up): the host's causes, which that
-    inflates, then give way to any other.
-    """
-    if measures.job.ranks[0].step_source == "inferred" and measures.steps <= 1:
-        recurring = [f for f in serious if (rule := catalogue().get(f.id)) is None or rule.bound != "host"]
-        serious = recurring or serious
-    firm = [f for f in serious if (rule := catalogue().get(f.id)) is None or not rule.upper_bound]
-    if not firm or serious[0].recoverable_us.value > CLEARLY_LARGER * firm[0].recoverable_us.value:
-        return serious[0]
-    return firm[0]
 
 
 def _sentence(finding: Finding, measures: Measures) -> str:
@@ -76,7 +60,7 @@ def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | 
 
 def _samples(diagnosis: Diagnosis) -> str:
     """No step is longer for it, so its price is 0, yet of N ranks that read the same samples N - 1 work in vain."""
-    found = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.confidence >= SURE_ENOUGH), None)
+    found = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.basis == Basis.RECORDED.value), None)
     return f". No step is longer for it, but {found.summary}" if found else ""
 
 
@@ -116,8 +100,8 @@ def _healthy(measures: Measures) -> Verdict:
 
 
 def _words(cause: str, measures: Measures) -> str:
-    """A cause in a sentence; communication mostly with ranks that were not traced may be waiting as well."""
+    """A cause in a sentence; communication mostly with missing ranks may be waiting as well."""
     alone_us = unmatched_us(measures) if cause == "comm_transfer" else 0.0
     if alone_us > float(measures.cause_us(cause).mean()) / 2:
-        return "exposed communication with ranks that were not traced: moving data, or waiting for them"
+        return "exposed communication with missing ranks: moving data, or waiting for them"
     return CAUSES[cause].words

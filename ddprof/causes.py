@@ -57,7 +57,7 @@ _ROWS = (
           explained_by=("input.",)),
     Cause("host_launch", "host too slow (CPU)", "idle: the host issues work too slowly",
           "H", "#1F2430", "#B8C0D0", "host", texture="cross",
-          explained_by=("host.launch_bound", "host.stalled")),
+          explained_by=("host.launch_bound", "host.stalled", "host.script")),
     Cause("host_sync", "host-device sync", "idle: host and device wait for one another",
           "S", "#5B6472", "#8E99AB", "host", host_precedence=5,
           explained_by=("host.sync", "host.stalled")),
@@ -89,3 +89,5 @@ SPAN_CAUSES = tuple(row.id for row in _SPANS)  # causes that host spans can have
 HOST_OCCUPANTS = tuple(
     row.id for row in sorted(_SPANS, key=lambda row: row.host_precedence or 0) if row.id != "host_sync"
 )
+# What makes a host late in issuing its work, as the waiting for it is charged.
+HOST_CAUSES = ("host_launch", "host_sync", "allocator", "other", "unknown")

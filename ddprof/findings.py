@@ -4,10 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
 WARNING_SHARE = 0.03
+
+
+class Basis(str, Enum):
+    """The kind of evidence that a finding stands on, as its rule states it.
+
+    How often findings on each kind are right is measured (analyzers/trust), and is their confidence.
+    """
+
+    RECORDED = "recorded"  # calls, ranges, kernels or copies that the recording names and times
+    COMPARED = "compared"  # the same work on several ranks, or the same messages in several groups
+    TESTED = "tested"  # who is last, more often than chance explains
+    UNTESTED = "untested"  # who is last, in too few operations for a test
+    DEDUCED = "deduced"  # what remains as an explanation: sizes, members or contents were not recorded
+    TIMED = "timed"  # what the capture timed over the whole run, none of it inside the traced steps
+
+
+class Doubt(str, Enum):
+    """What is wrong with a recording, or with a price, that makes its findings less certain."""
+
+    ONE_STEP = "one_step"
+    TWO_STEPS = "two_steps"
+    INFERRED_STEPS = "inferred_steps"
+    MISSING_RANKS = "missing_ranks"
+    ASSUMED_CLOCK = "assumed_clock"
+    DAMAGED_FILES = "damaged_files"
+    REPLAY_ERROR = "replay_error"
+    PRICES_DIFFER = "prices_differ"
+    ONE_EVENT = "one_event"
 
 
 @dataclass(frozen=True)
@@ -68,13 +97,14 @@ class Candidate:
     ranks: tuple[int, ...]
     lost_us: float
     changes: tuple[Change, ...]
-    confidence: float
+    basis: Basis
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
     ceiling_us: float | None = None
     band: float = 0.1
     is_bound: bool = False  # the price is an upper bound: it must not explain smaller causes away
     also: tuple[tuple[str, Change], ...] = ()  # further what-ifs worth a line, each with its words
+    doubts: tuple[Doubt, ...] = ()  # of this finding alone, beside those about the recording
 
 
 @dataclass(frozen=True)
@@ -82,6 +112,9 @@ class Finding:
     """A cause of lost time, as a rule states it (units: microseconds per step).
 
     `unprofiled_us`: what is recoverable of a step without the profiler; None where no such step was timed.
+    `by_ledger_us`: what ledger and blame alone say is recoverable; None where they say nothing. `basis` and
+    `doubts`: values of Basis and Doubt; `grounds`: what the confidence was made of, in words. All are empty where a
+    saved report does not say.
     """
 
     id: str
@@ -93,6 +126,10 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
     unprofiled_us: Recoverable | None = None
+    by_ledger_us: Recoverable | None = None
+    basis: str = ""
+    doubts: tuple[str, ...] = ()
+    grounds: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,8 +152,32 @@ class Rule:
     compares_ranks: bool = False  # it judges a rank by its peers: not where they recorded nothing in common
     upper_bound: bool = False  # its prices are bounds: it leads the verdict only if clearly larger than the next
     reads_traffic: bool = False  # it judges communication, and that of which no other member was traced it cannot
+    tells_line: bool = False  # what holds its ranks and not their peers belongs to it, where frames show it
     # What it says of what the findings of all other rules leave unexplained, in place of `detect`.
     detect_rest: Callable[[Any, Sequence[Candidate]], Iterator[Candidate | Abstention]] | None = None
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something about the training itself that costs no step time and may spoil its result; always "info".
+
+    `ranks`: those that differ from the others, () where the whole job is meant.
+    """
+
+    id: str
+    summary: str
+    ranks: tuple[int, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+
+
+@dataclass(frozen=True)
+class Check:
+    """What looks for one kind of remark. Without its facts it says nothing."""
+
+    id: str
+    title: str
+    detect: Callable[[Any], Iterator[Remark]]
 
 
 def severity(recoverable_us: float, step_us: float) -> str:

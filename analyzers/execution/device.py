@@ -7,12 +7,12 @@ from math import inf
 
 import numpy as np
 
-from ddprof import intervals
 from ddprof.analyzers.execution.backward import BACKWARD_SHARE, StepMarks
 from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts, Work
-from ddprof.analyzers.facts.work import free_host
+from ddprof.analyzers.facts.names import INFERRED, OP_CODE
+from ddprof.analyzers.facts.work import free_host, stalled_launches
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.slowdown import interference
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE, TransferPrior
@@ -59,6 +59,8 @@ class DeviceExecution:
         """Those that start after the first step mark and are launched before the last."""
         ops, steps = facts.device_ops, facts.steps
         launch = np.where(ops["launch_ns"] == NULL, NEVER, ops["launch_ns"])
+        # A call in which the thread stood still hands its operation over when it returns.
+        launch = np.where(stalled_launches(ops), np.minimum(ops["launch_end_ns"], ops["start_ns"]), launch)
         rows = np.flatnonzero((ops["start_ns"] >= steps["start_ns"][0]) & (launch < steps["mark_end_ns"][-1]))
         rows = rows[np.lexsort((ops["start_ns"][rows], ops["track"][rows]))]
         track = ops["track"][rows].astype(np.int64)
@@ -83,8 +85,10 @@ class DeviceExecution:
         return free_host(facts)
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
-        """None: a host waits for its device in synchronising calls."""
-        return intervals.EMPTY
+        """In inferred rendezvous of hosts. For everything else a host waits in synchronising calls."""
+        comms = facts.comms
+        mine = (comms["op"] == OP_CODE[INFERRED]) & (comms["launch_end_ns"] == comms["end_ns"])
+        return comms.take(mine).bounds
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
         """SLACK_NS after the call returned."""

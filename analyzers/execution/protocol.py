@@ -24,7 +24,7 @@ class Execution(Protocol):
     peers_by_kernel: bool  # the same kernels are compared, whatever else ranks do; otherwise all that they do
     waits_between_streams: bool  # an operation may wait for one on another stream of its rank
     messages_last_until_waited_for: bool  # as recorded, however early the data came
-    compression_hook: str  # of torch.distributed.algorithms.ddp_comm_hooks.default_hooks
+    compression_hook: str  # of torch.distributed.algorithms.ddp_comm_hooks.default_hooks; "" where none pays
     loader_arguments: str  # that any DataLoader should have, with a comma before each
 
     def operations(self, facts: RankFacts) -> Operations:

@@ -14,6 +14,7 @@ from ddprof.analyzers.facts.names import (
     POINT_TO_POINT,
     collective_op,
     is_comm_annotation,
+    is_launch,
     matches,
 )
 from ddprof.model import Kind, RankTrace
@@ -21,6 +22,7 @@ from ddprof.tables import NULL, Array, Table
 
 _GATHER = OP_CODE["all_gather"]
 _C10D = re.compile(r"^c10d::")
+LOST, COALESCED = -2, -3  # in place of the kernel of a call
 
 
 def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Table, Table]:
@@ -51,7 +53,7 @@ def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Tabl
     )
     comm_column = ops["comm"].copy()
     comm_column[at] = np.arange(len(at))
-    return ops.replace(comm=comm_column), comms, _messages(trace, comms, args)
+    return ops.replace(comm=comm_column), comms, _messages(trace, comms, args, rows[at])
 
 
 class _Arguments:
@@ -121,8 +123,8 @@ def _total_bytes(op: Array, column: _Arguments) -> Array:
     return np.where(op == _GATHER, received, np.where(sent == NULL, received, sent))
 
 
-def _messages(trace: RankTrace, comms: Table, args: Array) -> Table:
-    """MESSAGES. Calls are coalesced into one kernel: it carries every call since the previous kernel of its group."""
+def _messages(trace: RankTrace, comms: Table, args: Array, events: Array) -> Table:
+    """MESSAGES. `events`: event row of each communication's kernel."""
     p2p = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
     table = trace.collectives
     if not len(p2p):
@@ -135,20 +137,53 @@ def _messages(trace: RankTrace, comms: Table, args: Array) -> Table:
     calls = np.flatnonzero(is_call & np.isin(code, (OP_CODE["send"], OP_CODE["recv"])))
     if not len(calls):  # kernel arguments only
         own = p2p[args[p2p] >= 0]
-        return _message_table(table, args[own], own, code)
+        unknown = np.full(len(own), NULL)
+        return _message_table(table, args[own], own, code, unknown, np.zeros(len(own), bool))
     calls = calls[np.argsort(trace.events["ts_ns"][table["row"][calls]], kind="stable")]
-    owner = np.full(len(calls), -1, np.int64)
+    own = _own_kernels(trace, table["row"][calls], p2p, events[p2p])
+    called_ns = trace.events["ts_ns"][table["row"][calls]]
+    owner, lost = np.full(len(calls), -1, np.int64), np.zeros(len(calls), bool)
     for group in np.unique(table["group"][calls]):
         mine = np.flatnonzero(table["group"][calls] == group)
         kernels = p2p[(comms["group"][p2p] == group) & (comms["launch_ns"][p2p] != NULL)]
         kernels = kernels[np.argsort(comms["launch_ns"][kernels], kind="stable")]
-        at = np.searchsorted(comms["launch_ns"][kernels], trace.events["ts_ns"][table["row"][calls[mine]]])
-        owner[mine[at < len(kernels)]] = kernels[at[at < len(kernels)]]
+        owner[mine], lost[mine] = _carriers(own[mine], called_ns[mine], kernels, comms["launch_ns"][kernels])
     kept = owner >= 0
-    return _message_table(table, calls[kept], owner[kept], code)
+    return _message_table(table, calls[kept], owner[kept], code, called_ns[kept], lost[kept])
 
 
-def _message_table(table: Table, args: Array, owner: Array, code: Array) -> Table:
+def _own_kernels(trace: RankTrace, calls: Array, p2p: Array, kernels: Array) -> Array:
+    """For each call the communication it launched itself; LOST where its kernel was not recorded, COALESCED where it
+    launched none. `calls`, `kernels`: event rows, `kernels` of the communications `p2p`.
+    """
+    external = trace.events["external_id"]
+    launches = np.flatnonzero(
+        (trace.events["kind"] == Kind.RUNTIME) & is_launch(trace.strings)[trace.events["name"]] & (external != NULL)
+    )
+    known = np.where(external[calls] > 0, external[calls], NULL)
+    found = lookup(external[kernels], p2p, known)
+    launched = lookup(external[launches], launches, known) >= 0
+    return np.where(found >= 0, found, np.where(launched, LOST, COALESCED))
+
+
+def _carriers(own: Array, called_ns: Array, kernels: Array, launch_ns: Array) -> tuple[Array, Array]:
+    """The communication that carries each call of a group, and whether that was lost: then it is the next one, -1 where
+    there is none. `kernels` are in order of launch.
+
+    A coalesced call goes with the next kernel of its group, or with the next call that has one, or lost it, if that
+    came before that kernel.
+    """
+    after = np.searchsorted(launch_ns, called_ns)
+    last = np.append(kernels, -1)[after]
+    last_ns = np.append(launch_ns, np.iinfo(np.int64).max)[after]
+    alone = np.where(own == COALESCED, len(own), np.arange(len(own)))
+    following = np.minimum.accumulate(alone[::-1])[::-1]
+    sooner = (following < len(own)) & (np.append(called_ns, 0)[following] <= last_ns)
+    carrier = np.where(sooner, np.append(own, LOST)[following], last)
+    return np.where(carrier == LOST, last, carrier), carrier == LOST
+
+
+def _message_table(table: Table, args: Array, owner: Array, code: Array, called_ns: Array, lost: Array) -> Table:
     is_send = code[args] == OP_CODE["send"]
     return MESSAGES.table(
         {
@@ -158,5 +193,7 @@ def _message_table(table: Table, args: Array, owner: Array, code: Array) -> Tabl
             "group": table["group"][args],
             "size_bytes": table["in_bytes"][args],
             "tag": np.full(len(args), NULL),  # NCCL has none
+            "called_ns": called_ns,
+            "is_lost": lost,
         }
     )

@@ -7,17 +7,13 @@ Either hole looks like an idle device and a free host, and whatever the host did
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import is_launch
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_share
 
-# Copy calls are not counted: copies within the host, and of no bytes, never leave a device record.
-_LAUNCH = re.compile(r"launch\w*kernel", re.IGNORECASE)
 LOST_SHARE = 0.05  # of a step's launches; complete traces (all at hand) link every launch to its work
 MIN_LOST = 5  # launches of a step
 FEWER_SHARE = 0.2  # of the events of a step; complete steps of one program differ by less
@@ -25,9 +21,10 @@ LINKED_SHARE = 0.02  # of all launches; with fewer linked, this trace does not u
 
 
 def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[HealthNote]]:
-    """The longest run of complete steps, whether every step returned is complete, and notes on what was left out.
+    """The complete steps, whether every step returned is complete, and notes on what was left out.
 
-    All steps are returned where none is complete.
+    All steps are returned where none is complete. Which of several stretches is used, all ranks decide together: where
+    the files of two ranks have their holes in different steps, the longest stretch of each may not be the other's.
     """
     lost, launches = _lost_launches(trace, steps)
     broken = (lost >= MIN_LOST) & (lost > LOST_SHARE * launches)
@@ -39,22 +36,20 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
         defect = f"{share} in {int(broken.sum())} of {len(steps)} steps have no device record"
     else:
         defect = f"the record of some kind of event ends before {int(ended.sum())} of {len(steps)} steps do"
-    begin, end = longest_run(~(broken | ended))
-    if begin == end:
+    left_out = broken | ended
+    if left_out.all():
         effect = "idle time of the device may be work that was not recorded: nobody is blamed for it"
         return steps, False, [HealthNote(f"{trace.path}: {defect}", effect, "error")]
-    left_out = np.ones(len(steps), bool)
-    left_out[begin:end] = False
     named = ", ".join(map(str, steps["index"][left_out][:8].tolist()))
     note = HealthNote(f"{trace.path}: {defect}", f"steps left out: {named}", "warning")
-    return steps.take(np.arange(begin, end)), True, [note]
+    return steps.take(np.flatnonzero(~left_out)), True, [note]
 
 
 def _ended_early(trace: RankTrace, steps: Table) -> Array:
     """Steps in which the record of runtime calls, or of operators, has ended; bool, shape (steps,).
 
-    It has where a later step holds none. The step it ends in counts where it holds fewer than the others and ends
-    longer after the last one than they do.
+    It has where a later step holds none. The step it ends in counts where it holds fewer than any other, of which some
+    may evaluate or save as well, and ends longer after the last one than they do.
     """
     events, count = trace.events, len(steps)
     ended = np.zeros(count, bool)
@@ -71,7 +66,7 @@ def _ended_early(trace: RankTrace, steps: Table) -> Array:
         np.maximum.at(last_ns, step[inside], at[inside])
         tail_ns = steps["end_ns"] - last_ns
         before = np.flatnonzero(held[:last])
-        fewer = len(before) and held[last] < (1 - FEWER_SHARE) * np.median(held[before])
+        fewer = len(before) and held[last] < (1 - FEWER_SHARE) * held[before].min()
         ended[last] |= last + 1 < count or bool(fewer and tail_ns[last] > tail_ns[before].max())
     return ended
 
@@ -82,7 +77,8 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array]:
     none = np.zeros(count, np.int64)
     given = (events["correlation"] != NULL) & (events["correlation"] != 0)
     calls = np.flatnonzero((events["kind"] == Kind.RUNTIME) & given)
-    calls = calls[matches(_LAUNCH, trace.strings)[events["name"][calls]]]
+    # Copy calls are not counted: copies within the host, and of no bytes, never leave a device record.
+    calls = calls[is_launch(trace.strings)[events["name"][calls]]]
     if not count or not len(calls):
         return none, none
     done = events["correlation"][np.isin(events["kind"], DEVICE_KINDS) & given]

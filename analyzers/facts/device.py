@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
 from ddprof.analyzers.facts.model import DEVICE_OPS, NO_STRING, Work
 from ddprof.analyzers.facts.names import is_comm_kernel, matches
-from ddprof.model import DEVICE_KINDS, Kind, RankTrace
+from ddprof.model import DEVICE_KINDS, Device, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 
+# Prefixes of the runtimes' calls: CUDA and its driver API, HIP, Ascend's ACL, Level Zero.
+_CALLS_OF = {
+    "cuda": re.compile(r"^cu(?:da)?[A-Z]"),
+    "rocm": re.compile(r"^hip[A-Z]"),
+    "npu": re.compile(r"^acl[A-Zr]"),
+    "xpu": re.compile(r"^ze[A-Z]"),
+}
 _HOST_COPY = re.compile(r"HtoD|DtoH|HostToDevice|DeviceToHost|HtoA|AtoH|HtoH|H2D|D2H", re.IGNORECASE)
 _PEER_COPY = re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)
+
+
+def accelerator(trace: RankTrace) -> Device:
+    """The rank's device; of which kind by the calls of its runtime, where the header names none but it left events."""
+    if trace.device.kind != "cpu" or not bool(np.isin(trace.events["kind"], DEVICE_KINDS).any()):
+        return trace.device
+    called = np.unique(trace.events["name"][trace.events["kind"] == Kind.RUNTIME])
+    counts = {kind: int(matches(calls, trace.strings)[called].sum()) for kind, calls in _CALLS_OF.items()}
+    most = max(counts, key=lambda kind: counts[kind])
+    return replace(trace.device, kind=most if counts[most] else "unknown")
 
 
 def device_ops(trace: RankTrace) -> tuple[Table, Array]:

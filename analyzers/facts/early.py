@@ -90,4 +90,5 @@ def _messages_of(messages: Table, twin: Array, owner: Array) -> Table:
     begin, end = np.searchsorted(ordered, twin), np.searchsorted(ordered, twin, side="right")
     rows = [order[b:e] for b, e in zip(begin.tolist(), end.tolist(), strict=True)]
     taken = messages.take(np.concatenate(rows) if rows else np.empty(0, np.int64))
-    return taken.replace(comm=np.repeat(owner, end - begin))
+    count = len(taken)
+    return taken.replace(comm=np.repeat(owner, end - begin), called_ns=np.full(count, NULL))

@@ -8,31 +8,44 @@ from ddprof import intervals
 from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import complete_steps
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
-from ddprof.analyzers.facts.device import device_ops
+from ddprof.analyzers.facts.device import accelerator, device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
-from ddprof.analyzers.facts.host import host_spans, phases, stream_waits
-from ddprof.analyzers.facts.kernels import kernel_groups, memory_summary
+from ddprof.analyzers.facts.gradients import engine_passes, unused_searches
+from ddprof.analyzers.facts.host import host_spans, phase_times, phases, stream_waits
+from ddprof.analyzers.facts.kernels import kernel_groups
+from ddprof.analyzers.facts.memory.summary import device_memory
 from ddprof.analyzers.facts.model import (
     COMMS,
     DEVICE_OPS,
     EXPOSED,
     GAPS,
+    HOST_OPERATORS,
     HOST_WORK,
     KERNEL_GROUPS,
     MESSAGES,
+    SCRIPT_OPERATORS,
+    SILENCES,
     STALLS,
     RankFacts,
     Work,
 )
 from ddprof.analyzers.facts.names import is_wait_event
-from ddprof.analyzers.facts.stalls import host_stalls
+from ddprof.analyzers.facts.script.calls import script_calls
+from ddprof.analyzers.facts.script.meetings import meeting_calls
+from ddprof.analyzers.facts.script.occupants import with_named_frames
+from ddprof.analyzers.facts.script.operators import script_operators
+from ddprof.analyzers.facts.script.phases import host_phases
+from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.facts.stepping.device_time import in_device_time
 from ddprof.analyzers.facts.stepping.once import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stepping.steps import find_steps, step_marks
+from ddprof.analyzers.facts.stops.bounds import host_bounds
+from ddprof.analyzers.facts.stops.silences import host_silences
+from ddprof.analyzers.facts.stops.stalls import host_stalls
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
-from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
+from ddprof.model import HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_share, format_us
 
@@ -41,12 +54,16 @@ OUTSIDE_SHARE = 0.05  # of the device's work; less of it outside every step is n
 
 def rank_facts(trace: RankTrace) -> RankFacts:
     """All facts of one rank. Never raises on odd content: what cannot be judged becomes a health note."""
+    trace = with_named_frames(trace)
     steps, source, main, notes = find_steps(trace)
     # A rank whose device left no events is no CPU rank: where its device's time went is unknown, whatever its host did.
-    is_device = trace.device.kind != "cpu" or bool(np.isin(trace.events["kind"], DEVICE_KINDS).any())
-    steps, whole, incomplete = complete_steps(trace, steps)
-    # Without marks nothing says which steps the missing events of a damaged file were of.
-    whole = whole and not (source == "inferred" and any(note.severity == "error" for note in trace.health))
+    device = accelerator(trace)
+    is_device = device.kind != "cpu"
+    marked, (steps, whole, incomplete) = steps, complete_steps(trace, steps)
+    torn = np.setdiff1d(marked["index"], steps["index"])
+    # Without marks, or other steps to compare with, nothing says which steps a damaged file's missing events were of.
+    is_damaged = any(note.severity == "error" for note in trace.health)
+    whole = whole and not (is_damaged and (source == "inferred" or len(steps) == 1))
     notes += incomplete
     if is_device:
         tables, steps = _device_tables(trace, steps, main, source != "inferred" or len(steps) > 1)
@@ -63,9 +80,10 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     notes += _busy_before_note(steps) if source == "inferred" and len(steps) == 1 else []
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
+    marked = phases(trace)
     return RankFacts(
         identity=trace.identity,
-        device=trace.device,
+        device=device,
         path=trace.path,
         format=trace.format,
         has_base_time=trace.has_base_time,
@@ -74,16 +92,36 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         is_device_rank=is_device,
         main_thread=main,
         steps=steps,
-        phases=phases(trace),
+        phases=marked,
+        engine_passes=engine_passes(trace, marked),
         stream_waits=stream_waits(trace, threads),
         process_groups=trace.process_groups,
-        memory=memory_summary(trace),
+        memory=device_memory(trace, tables["device_ops"], steps),
         counts={"events": len(trace.events), "device_ops": len(tables["device_ops"]), "whole": int(whole)},
+        torn_steps=tuple(torn.tolist()),
         sidecar=trace.sidecar,
         top=trace.top,
         health=(*trace.health, *notes),
+        meetings=meeting_calls(trace, threads),
+        script_calls=script_calls(trace, threads),
+        unused_searches=unused_searches(trace),
+        script_spans=trace.script_spans.take(np.isin(trace.script_spans["track"], threads)),
+        script_stacks=trace.script_stacks,
+        script_frames=trace.script_frames,
+        script_operators=_operators(trace, main, marked, steps),
+        script_totals=trace.script_totals,
         **tables,
     )
+
+
+def _operators(trace: RankTrace, main: int | None, ranges: Table, steps: Table) -> Table:
+    """SCRIPT_OPERATORS of the thread with the step marks."""
+    spans = trace.script_spans.take(trace.script_spans["track"] == (NULL if main is None else main))
+    if main is None or not len(steps) or not (len(spans) or len(trace.script_totals)):
+        return SCRIPT_OPERATORS.empty()
+    tree = CallTree(trace.script_stacks, trace.script_frames)
+    marks = intervals.union(steps["mark_ns"], steps["mark_end_ns"])
+    return script_operators(trace, main, spans, tree, host_phases(spans, tree, phase_times(ranges)), marks)
 
 
 def _recurring(spans: Table, starting: Intervals) -> Table:
@@ -106,14 +144,17 @@ def _device_tables(
     ops, comms, messages = device_comms(trace, ops, rows)
     comms, messages = describe_early(comms, messages, steps, early_comms(comms, ops))
     threads = _launching_threads(ops, main)
-    spans = host_spans(trace, threads, ops)
+    spans = host_spans(trace, threads, ops, step_marks(steps))
+    bounds = host_bounds(trace, threads)
     tables = {
         "device_ops": ops,
         "comms": comms,
         "messages": messages,
         "host_spans": spans,
-        "stalls": host_stalls(trace, threads, ops, spans),
+        "stalls": host_stalls(trace, bounds, ops, spans),
+        "silences": host_silences(trace, bounds, spans),
         "host_work": HOST_WORK.empty(),
+        "host_operators": HOST_OPERATORS.empty(),
     }
     steps = in_device_time(steps, ops, are_marked)
     tables["kernel_groups"] = kernel_groups(trace, ops, steps)
@@ -133,15 +174,18 @@ def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, 
         "device_ops": DEVICE_OPS.empty(),
         "kernel_groups": KERNEL_GROUPS.empty(),
         "stalls": STALLS.empty(),
+        "silences": SILENCES.empty(),
     }
     if not len(steps) or main is None:
-        spans = host_spans(trace, np.array([] if main is None else [main], np.int64), DEVICE_OPS.empty())
+        threads = np.array([] if main is None else [main], np.int64)
+        spans = host_spans(trace, threads, DEVICE_OPS.empty(), np.empty(0, np.int64))
         return {
             **empty,
             "comms": COMMS.empty(),
             "messages": MESSAGES.empty(),
             "host_spans": spans,
             "host_work": HOST_WORK.empty(),
+            "host_operators": HOST_OPERATORS.empty(),
             "exposed": EXPOSED.empty(),
             "gaps": GAPS.empty(),
         }

@@ -131,8 +131,8 @@ def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: 
 
     row   covered by                                                     where            cause
     1-4   a span of collection, allocation, saving, loading              host part        its own (HOST_OCCUPANTS)
-    5     a blocking call and as long after it, to the next fetch        both parts       host_sync
-    6     a blocking call that waits for nothing on the device           host part        other
+    5     a blocking call that waits for nothing on the device           host part        other
+    6     a blocking call and as long after it, to the next fetch        both parts       host_sync
     7     a blocking call: host and device wait for a copy or a peer     rows 8 and 9     host_sync
     8     an operation that waits longer than a launch takes             device part      `queued_cause`
     9     nothing that was recorded                                      unknown launch   unknown
@@ -154,8 +154,8 @@ def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: 
         fetches = taken if cause == "dataloader" else fetches
     blocking = of_cause(spans, "host_sync").bounds
     holding, vain = _blocking_calls(gaps, split, blocking, fetches[0])
-    idle.book(holding, "host_sync")
     idle.book(vain, "other")
+    idle.book(holding, "host_sync")
     unclear = intervals.merge(queued, unknown_launch)
     idle.book(intervals.intersect(unclear, intervals.union(*blocking)), "host_sync")
     idle.book(queued, queued_cause)
@@ -166,7 +166,8 @@ def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: 
 
 def _blocking_calls(gaps: Intervals, split: Array, blocking: Intervals, fetch_ns: Array) -> tuple[Intervals, Intervals]:
     """Blocking calls that touch a gap's host part, each with what refilling the queue explains of the gap after it;
-    and those that wait for nothing: the device idles and nothing is launched from their beginning to their end.
+    and those that wait for nothing that was recorded: the device idles and nothing is launched from their beginning, or
+    from long before their end, to their end.
 
     A call holds the host back by no more than its own length: without it the host would have come so much earlier to
     whatever follows. The rest of a longer gap, and all after the loader's next fetch, is not due to the call. A call
@@ -185,10 +186,14 @@ def _blocking_calls(gaps: Intervals, split: Array, blocking: Intervals, fetch_ns
     reach = np.maximum.accumulate(finish)
     first = np.minimum(np.searchsorted(reach, start), len(begin) - 1)
     carried = (begin[first] <= start) & (reach[first] >= start) & (split > start) & ~vain[first]
+    # A call returns when the device is done: one that goes on waits for what is not in the recording.
+    longer = carried & (finish[first] - start > MAX_LAUNCH_LATENCY_NS)
+    beyond = start[longer], np.minimum(finish[first], split)[longer]
     from_ns = np.concatenate((begin[inside], start[carried]))
     to_ns = np.concatenate((end[gap[inside]], end[carried]))
     held_until = finish + (finish - begin)
     to_ns = np.minimum(to_ns, np.concatenate((held_until[inside], held_until[first[carried]])))
     following = np.searchsorted(fetch_ns, from_ns, side="right")
     limit = np.append(fetch_ns, np.iinfo(np.int64).max)[following]
-    return intervals.union(from_ns, np.minimum(to_ns, limit)), intervals.union(begin[vain], finish[vain])
+    without_effect = intervals.merge(intervals.union(begin[vain], finish[vain]), intervals.union(*beyond))
+    return intervals.union(from_ns, np.minimum(to_ns, limit)), without_effect

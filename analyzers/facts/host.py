@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work
 from ddprof.analyzers.facts.names import (
@@ -18,9 +20,13 @@ from ddprof.analyzers.facts.names import (
     is_wait_event,
     matches,
 )
+from ddprof.analyzers.facts.script.occupants import script_occupants
+from ddprof.analyzers.facts.script.preparation import prepared_batches
+from ddprof.analyzers.facts.script.prepared import prepared_in_loop
 from ddprof.causes import CAUSE_CODE
+from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, concat
+from ddprof.tables import NULL, Array, Table, concat, of_kinds
 
 _PHASES = (
     (
@@ -36,16 +42,17 @@ _PHASES = (
 BLOCKING_TOLERANCE_NS = 2_000
 
 
-def host_spans(trace: RankTrace, threads: Array, ops: Table) -> Table:
+def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) -> Table:
     """HOST_SPANS, by start: what explains idle time, on the training threads (`threads`: host tracks).
 
+    `marks_ns`: boundaries of the steps on the host, sorted.
     Spans of one cause may nest, and spans of several may overlap: gaps.py has their precedence.
     """
     events, strings = trace.events, trace.strings
     kind, name = events["kind"], events["name"]
-    here = np.isin(events["track"], threads)
-    ranges = here & np.isin(kind, (Kind.ANNOTATION, Kind.CPU_OP))
-    annotated = here & np.isin(kind, (Kind.ANNOTATION, Kind.PYTHON))
+    here = np.isin(events["track"], threads, kind="table")
+    ranges = here & of_kinds(kind, (Kind.ANNOTATION, Kind.CPU_OP))
+    annotated = here & of_kinds(kind, (Kind.ANNOTATION, Kind.PYTHON))
     calls = here & (kind == Kind.RUNTIME)
     selected = (
         ("dataloader", ranges & is_dataloader(strings)[name]),
@@ -54,8 +61,11 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table) -> Table:
         ("gc", annotated & is_gc(strings)[name]),
         ("checkpoint", annotated & is_checkpoint(strings)[name]),
     )
-    tables = [_spans(trace, np.flatnonzero(mask), cause) for cause, mask in selected]
-    tables.append(_blocking_copies(ops, threads))
+    tables = [_spans(trace, [(np.flatnonzero(mask), cause) for cause, mask in selected])]
+    tables += [_blocking_copies(ops, threads), script_occupants(trace, threads, marks_ns)]
+    tables.append(prepared_batches(trace, threads, ops, marks_ns))
+    if not len(ops):  # a CPU rank: its operators are its compute
+        tables.append(prepared_in_loop(trace, threads, phase_times(phases(trace)), marks_ns))
     spans = concat(HOST_SPANS, tables)
     return spans.take(np.argsort(spans["start_ns"], kind="stable"))
 
@@ -77,8 +87,11 @@ def _blocking_copies(ops: Table, threads: Array) -> Table:
     )
 
 
-def _spans(trace: RankTrace, rows: Array, cause: str) -> Table:
+def _spans(trace: RankTrace, found: Sequence[tuple[Array, str]]) -> Table:
+    """HOST_SPANS of some events (rows of the trace) by cause."""
     events = trace.events
+    rows = np.concatenate([rows for rows, _ in found])
+    cause = np.repeat([CAUSE_CODE[cause] for _, cause in found], [len(rows) for rows, _ in found])
     cpu = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["external_id"] != NULL))
     above = lookup(events["external_id"][cpu], cpu, events["external_id"][rows])
     return HOST_SPANS.table(
@@ -86,7 +99,7 @@ def _spans(trace: RankTrace, rows: Array, cause: str) -> Table:
             "start_ns": events["ts_ns"][rows],
             "end_ns": events["ts_ns"][rows] + events["dur_ns"][rows],
             "thread": events["track"][rows],
-            "cause": np.full(len(rows), CAUSE_CODE[cause]),
+            "cause": cause,
             "name": events["name"][rows],
             "operator": np.where(above >= 0, events["name"][above], NO_STRING),
         }
@@ -109,6 +122,11 @@ def phases(trace: RankTrace) -> Table:
         tables.append(PHASES.table(columns))
     table = concat(PHASES, tables)
     return table.take(np.argsort(table["start_ns"], kind="stable"))
+
+
+def phase_times(ranges: Table) -> dict[Phase, Intervals]:
+    """When the host is in each phase; `ranges`: PHASES."""
+    return {phase: intervals.union(*ranges.take(ranges["phase"] == phase).bounds) for phase in Phase}
 
 
 def stream_waits(trace: RankTrace, threads: Array) -> Table:

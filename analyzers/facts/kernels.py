@@ -13,7 +13,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
 from ddprof.model import RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import Array, Table
 
 # Names of matrix kernels: marks of operands narrower than single precision (TF32 included), and of single precision.
 _NARROW = ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8")
@@ -21,7 +21,6 @@ _SINGLE = ("sgemm", "scudnn", "f32f32_f32f32", "<float,")
 # Tensile (rocBLAS, hipBLASLt) names its operand type after the index letters: Cijk_Ailk_Bljk_SB_..., ..._HHS_BH_...
 _TENSILE = re.compile(r"^Cijk_[A-Z][a-z]+_[A-Z][a-z]+_([A-Z])")
 _MOST_DIMENSIONS, _MOST_ELEMENTS = 64, 2**58  # of a tensor: operators take no more, and no memory holds more
-CURVE_POINTS = 400  # of a rank's memory over time: more than a screen can show, a few kB
 
 
 def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
@@ -152,32 +151,3 @@ def _operator_flops(operator: str, tensors: list[list[int]]) -> float:
         # Stride 1, same padding: an upper bound.
         return float(2.0 * image[0] * math.prod(weight) * math.prod(image[2:]))
     return math.nan
-
-
-def memory_summary(trace: RankTrace) -> dict[str, Any]:
-    """Device memory as the allocator reported it: `peak_allocated_bytes`, `peak_reserved_bytes`, and `curve`, the same
-    over time: `at_ns` (own clock), `allocated_bytes`, `reserved_bytes` (lists; null: not recorded). {} if not recorded.
-    """
-    table = trace.memory
-    device = table["device"] != NULL
-    found: dict[str, Any] = {}
-    for column in ("allocated_bytes", "reserved_bytes"):
-        values = table[column][device & (table[column] != NULL)]
-        if len(values):
-            found[f"peak_{column}"] = int(values.max())
-    if found:
-        found["curve"] = _memory_curve(table.take(np.flatnonzero(device)))
-    if found and trace.device.total_memory_bytes:
-        found["total_bytes"] = trace.device.total_memory_bytes
-    return found
-
-
-def _memory_curve(table: Table) -> dict[str, list[int | None]]:
-    """At most `CURVE_POINTS` points, each the maximum of its stretch of time, so that the peak is never lost."""
-    order = np.argsort(table["ts_ns"], kind="stable")
-    cuts = np.unique(np.linspace(0, len(order), CURVE_POINTS + 1).astype(np.int64))[:-1]
-    curve: dict[str, list[int | None]] = {"at_ns": table["ts_ns"][order][cuts].tolist()}
-    for column in ("allocated_bytes", "reserved_bytes"):
-        highest = np.maximum.reduceat(table[column][order], cuts)
-        curve[column] = [None if value == NULL else value for value in highest.tolist()]
-    return curve

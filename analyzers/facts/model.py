@@ -15,7 +15,16 @@ import numpy as np
 
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, union
-from ddprof.model import Device, HealthNote, Identity, ProcessGroup
+from ddprof.model import (
+    SCRIPT_FRAMES,
+    SCRIPT_SPANS,
+    SCRIPT_STACKS,
+    SCRIPT_TOTALS,
+    Device,
+    HealthNote,
+    Identity,
+    ProcessGroup,
+)
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Array, Column, Schema, Table
 
@@ -106,6 +115,8 @@ MESSAGES = Schema(
         Column("group", "int32", "index into process_groups; -2147483648 if unknown"),
         Column("size_bytes", "int64", "payload", nullable=True),
         Column("tag", "int64", "messages of one pair match only within a tag", nullable=True),
+        Column("called_ns", "int64", "start of the host call that asked for it", nullable=True),
+        Column("is_lost", "bool", "its own kernel was not recorded: `comm` is the next one, and tells nothing of it"),
     ),
 )
 
@@ -161,6 +172,53 @@ STALLS = Schema(
     ),
 )
 
+MEETINGS = Schema(
+    "meetings",
+    (
+        Column("start_ns", "int64", "the script calls a barrier or a collective of Python objects"),
+        Column("end_ns", "int64", "the call returns"),
+        Column("thread", "int32", "host track"),
+        Column("name", "int32", "the call; facts.script.meetings.called_name says which function it is"),
+    ),
+)
+
+SCRIPT_CALLS = Schema(
+    "script_calls",
+    (
+        Column("start_ns", "int64", "the script calls a collective of tensors"),
+        Column("end_ns", "int64", "the call returns"),
+        Column("thread", "int32", "host track"),
+        Column("call", "uint8", "index into facts.script.calls.CALLS: which function of torch.distributed"),
+    ),
+)
+
+ENGINE_PASSES = Schema(
+    "engine_passes",
+    (
+        Column("start_ns", "int64", "autograd computes gradients, where no range marks backward passes"),
+        Column("end_ns", "int64", "the last node before the next forward pass or optimizer has ended"),
+    ),
+)
+
+UNUSED_SEARCHES = Schema(
+    "unused_searches",
+    (
+        Column("start_ns", "int64", "DistributedDataParallel looks in the graph for parameters that get no gradient"),
+        Column("end_ns", "int64", "it has"),
+        Column("gradients", "int64", "parameters that get one before it looks again"),
+    ),
+)
+
+SILENCES = Schema(
+    "silences",
+    (
+        Column(
+            "start_ns", "int64", "from here no call of the host is open, and nothing that is recorded begins or ends"
+        ),
+        Column("end_ns", "int64", "to here"),
+    ),
+)
+
 PHASES = Schema(
     "phases",
     (
@@ -184,6 +242,29 @@ HOST_WORK = Schema(
     (
         Column("start_ns", "int64", "start of busy time on the training threads of a CPU rank"),
         Column("end_ns", "int64", "end"),
+    ),
+)
+
+HOST_OPERATORS = Schema(
+    "host_operators",
+    (
+        Column("start_ns", "int64", "start of an operator of a CPU rank that no other operator called"),
+        Column("dur_ns", "int64", "duration"),
+        Column("name", "int32", "operator"),
+        Column("shape", "int32", "its shapes; -2147483648 if not recorded"),
+    ),
+)
+
+SCRIPT_OPERATORS = Schema(
+    "script_operators",
+    (
+        Column(
+            "stack", "int64", "row of script_stacks: where the thread was; missing between two samples", nullable=True
+        ),
+        Column("name", "int32", "operator, of those that no other operator called"),
+        Column("in_optimizer", "bool", "called in the optimizer's step; else outside forward, loss and backward too"),
+        Column("count", "int64", "calls inside steps"),
+        Column("time_ns", "int64", "their time on the host"),
     ),
 )
 
@@ -226,13 +307,25 @@ class RankFacts:
     host_spans: Table
     once: Table
     stalls: Table
+    silences: Table
     phases: Table
     stream_waits: Table
     kernel_groups: Table
     host_work: Table
+    host_operators: Table = field(default_factory=HOST_OPERATORS.empty)
+    meetings: Table = field(default_factory=MEETINGS.empty)
+    script_calls: Table = field(default_factory=SCRIPT_CALLS.empty)
+    engine_passes: Table = field(default_factory=ENGINE_PASSES.empty)
+    unused_searches: Table = field(default_factory=UNUSED_SEARCHES.empty)
+    script_spans: Table = field(default_factory=SCRIPT_SPANS.empty)  # of the threads that launch; all three of model.py
+    script_stacks: Table = field(default_factory=SCRIPT_STACKS.empty)
+    script_frames: Table = field(default_factory=SCRIPT_FRAMES.empty)
+    script_operators: Table = field(default_factory=SCRIPT_OPERATORS.empty)
+    script_totals: Table = field(default_factory=SCRIPT_TOTALS.empty)  # of the whole run; other threads and workers too
     process_groups: tuple[ProcessGroup, ...] = ()
-    memory: Mapping[str, Any] = field(default_factory=dict)  # peak_allocated_bytes, peak_reserved_bytes, total_bytes
+    memory: Mapping[str, Any] = field(default_factory=dict)  # facts/memory/summary.py
     counts: Mapping[str, int] = field(default_factory=dict)  # events seen, kernels per step, ...
+    torn_steps: tuple[int, ...] = ()  # numbers of steps that were recorded in part only; not in `steps`
     sidecar: Sidecar = field(default_factory=Sidecar)
     top: Mapping[str, Any] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
@@ -285,9 +378,20 @@ TABLES: dict[str, Schema] = {
         HOST_SPANS,
         ONCE,
         STALLS,
+        SILENCES,
         PHASES,
         STREAM_WAITS,
         KERNEL_GROUPS,
         HOST_WORK,
+        HOST_OPERATORS,
+        MEETINGS,
+        SCRIPT_CALLS,
+        ENGINE_PASSES,
+        UNUSED_SEARCHES,
+        SCRIPT_SPANS,
+        SCRIPT_STACKS,
+        SCRIPT_FRAMES,
+        SCRIPT_OPERATORS,
+        SCRIPT_TOTALS,
     )
 }

@@ -43,6 +43,8 @@ def named_messages(trace: RankTrace, comms: Table) -> Table:
             "group": np.full(len(calls), NO_STRING),
             "size_bytes": np.full(len(calls), NULL),
             "tag": np.full(len(calls), NULL),
+            "called_ns": np.full(len(calls), NULL),
+            "is_lost": np.zeros(len(calls), bool),
         }
     )
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from ddprof.tables import Array
 
+INFERRED = "inferred rendezvous"  # of ranks that stood still and resumed together; no event records it
 COLLECTIVE_OPS = (
     "unknown",
     "all_reduce",
@@ -27,11 +29,14 @@ COLLECTIVE_OPS = (
     "recv",
     "send_recv",
     "barrier",
+    INFERRED,
 )
 OP_CODE = {name: code for code, name in enumerate(COLLECTIVE_OPS)}
 POINT_TO_POINT = tuple(OP_CODE[name] for name in ("send", "recv", "send_recv"))
 # A member may leave before the others are done, so the shortest member's duration is not the transfer.
 ROOTED = tuple(OP_CODE[name] for name in ("broadcast", "reduce", "gather", "scatter"))
+
+REMEMBERED = 2**14  # answers about names: those of a trace to all patterns, in 2 MB
 
 # Order matters: the first pattern that matches wins.
 _OP_PATTERNS: tuple[tuple[str, str], ...] = (
@@ -86,6 +91,8 @@ _CHECKPOINT = re.compile(
 _NOT_CHECKPOINT = re.compile(
     r"activation|recompute|CheckpointFunction|CheckpointWrapper|checkpoint_wrapped|^nccl:|^gloo:", re.IGNORECASE
 )
+_LAUNCH = re.compile(r"launch\w*kernel", re.IGNORECASE)
+_TO_DEVICE = re.compile(r"HtoD|HostToDevice|H2D", re.IGNORECASE)
 _WAIT_EVENT = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent$")
 _GEMM = re.compile(
     r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|wgrad|dgrad|fprop|winograd|mma_|tensorop", re.IGNORECASE
@@ -94,7 +101,18 @@ _GEMM = re.compile(
 
 def matches(regex: re.Pattern[str], strings: Sequence[str]) -> Array:
     """In which strings the pattern occurs; bool, shape (strings,)."""
-    return np.fromiter((regex.search(s) is not None for s in strings), bool, len(strings))
+    return np.fromiter((_occurs(regex, s) for s in strings), bool, len(strings))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _occurs(regex: re.Pattern[str], string: str) -> bool:
+    """Whether the pattern occurs in a name; all ranks of a job have the same names."""
+    return regex.search(string) is not None
+
+
+def is_to_device(strings: Sequence[str]) -> Array:
+    """Copies from the host to the device; bool, shape (strings,)."""
+    return matches(_TO_DEVICE, strings)
 
 
 def is_comm_kernel(strings: Sequence[str]) -> Array:
@@ -135,6 +153,11 @@ def is_checkpoint(strings: Sequence[str]) -> Array:
 def is_wait_event(strings: Sequence[str]) -> Array:
     """Runtime calls that make one stream wait for another."""
     return matches(_WAIT_EVENT, strings)
+
+
+def is_launch(strings: Sequence[str]) -> Array:
+    """Runtime calls that launch a kernel."""
+    return matches(_LAUNCH, strings)
 
 
 def is_gemm(strings: Sequence[str]) -> Array:

@@ -31,7 +31,7 @@ _META, _CHECKSUM = "facts.json", "checksum"
 _FILES = (_META, *(f"{name}.parquet" for name in TABLES))
 MAX_FILE_BYTES = 1 << 30  # the facts of a rank are some MB
 # The modules that make facts: a change of any of these files makes all cached facts stale.
-_MAKERS = {"ddprof": "*.py", "ddprof.readers": "**/*.py", "ddprof.analyzers.facts": "**/*.py"}
+_MAKERS = {"ddprof": "*.py", "ddprof.sidecar": "*.py", "ddprof.readers": "**/*.py", "ddprof.analyzers.facts": "**/*.py"}
 
 
 class _Meta(msgspec.Struct):
@@ -47,6 +47,7 @@ class _Meta(msgspec.Struct):
     process_groups: tuple[ProcessGroup, ...]
     memory: dict[str, Any]
     counts: dict[str, int]
+    torn_steps: tuple[int, ...]
     sidecar: Sidecar
     top: dict[str, Any]
     health: tuple[HealthNote, ...]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.gaps import busy
+from ddprof.analyzers.facts.early import is_early
+from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS, busy
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 
-FULL_QUEUE_NS = 300_000  # a launch call takes about 3 us; one that takes longer than this found the queue full
+FULL_QUEUE_NS = (
+    300_000  # a launch call takes about 3 us; one that takes longer found the queue full, or its thread stood still
+)
 
 
 def host_work(facts: RankFacts) -> Intervals:
@@ -57,10 +62,28 @@ def step_compute_ns(facts: RankFacts) -> Array:
     if not facts.is_device_rank:
         return intervals.overlap(host_work(facts), *facts.steps.bounds)
     ops, count = facts.device_ops, len(facts.steps)
-    issued = issued_ns(ops)
-    step = np.searchsorted(facts.steps["mark_ns"], issued, side="right") - 1
-    mine = (ops["work"] == Work.COMPUTE) & (step >= 0) & (issued < facts.steps["mark_end_ns"][np.maximum(step, 0)])
+    step = step_of_launch(facts)
+    mine = (ops["work"] == Work.COMPUTE) & (step >= 0)
     return np.bincount(step[mine], weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=count)
+
+
+def step_of_launch(facts: RankFacts) -> Array:
+    """Position of the step that launched each device operation; -1 outside of all. The rank has one at least.
+
+    What was launched before the recording is of no step, though it runs while the host is in the first ones.
+    """
+    issued = issued_ns(facts.device_ops)
+    step = np.searchsorted(facts.steps["mark_ns"], issued, side="right") - 1
+    inside = (step >= 0) & (issued < facts.steps["mark_end_ns"][np.maximum(step, 0)]) & ~is_early(facts.device_ops)
+    return np.where(inside, step, -1)
+
+
+def beside_comm(facts: RankFacts, rows: Array) -> Array:
+    """Share of each of some device operations (`rows`) that ran beside communication, which takes SMs and bandwidth."""
+    start, end = facts.device_ops["start_ns"][rows], facts.device_ops["end_ns"][rows]
+    comm = intervals.union(facts.comms["start_ns"], facts.comms["end_ns"])
+    share: Array = intervals.overlap(comm, start, end) / np.maximum(end - start, 1)
+    return share
 
 
 def knows_launches(facts: RankFacts) -> bool:
@@ -68,9 +91,24 @@ def knows_launches(facts: RankFacts) -> bool:
     return not facts.is_device_rank or bool((facts.device_ops["launch_ns"] != NULL).any())
 
 
-def lost_device(facts: RankFacts) -> bool:
-    """Whether the rank has a device, but its trace holds no event of it."""
-    return facts.is_device_rank and not len(facts.device_ops)
+def lost_device(facts: RankFacts, among: Sequence[RankFacts] = ()) -> bool:
+    """Whether the rank has a device, as the ranks that it is `among` have, but its trace holds no event of it."""
+    has_device = facts.is_device_rank or any(f.is_device_rank for f in among)
+    return has_device and not len(facts.device_ops)
+
+
+def is_torn_host(facts: RankFacts) -> bool:
+    """Whether one step is left of a CPU rank's damaged recording. A device's idle time then has no reason; the host's
+    own work would still be taken to recur.
+    """
+    return not facts.is_device_rank and len(facts.steps) == 1 and not facts.counts.get("whole", 1)
+
+
+def may_compute(facts: RankFacts) -> bool:
+    """Whether a rank computes in its one step; taken for so where it has more, or not all work was recorded."""
+    if not facts.is_device_rank or facts.top.get("records") == "communication" or len(facts.steps) != 1:
+        return True
+    return bool(intervals.overlap(compute_work(facts), *facts.steps.bounds).any())
 
 
 def hides_waits(facts: RankFacts) -> bool:
@@ -89,7 +127,23 @@ def called_ns(facts: RankFacts) -> Array:
 
 
 def blocked_launches(ops: Table) -> Array:
-    """Which operations were launched by a call that waited for room in the queue; bool, shape (device_ops,)."""
+    """Which operations were launched by a call that waited for room in the queue; bool, shape (device_ops,).
+
+    Such an operation has all that fills the queue before it: one that starts at once met an idle device. The call of a
+    copy may wait for the copy itself.
+    """
+    return np.asarray(_long_launches(ops) & ~stalled_launches(ops))
+
+
+def stalled_launches(ops: Table) -> Array:
+    """Which kernels were launched by a call that took far longer than a launch, and found nothing in the queue; bool,
+    shape (device_ops,): the thread stood still in it.
+    """
+    at_once = ops["start_ns"] - ops["launch_end_ns"] <= MAX_LAUNCH_LATENCY_NS
+    return np.asarray(_long_launches(ops) & at_once & (ops["work"] != Work.COPY))
+
+
+def _long_launches(ops: Table) -> Array:
     return np.asarray((ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > FULL_QUEUE_NS))
 
 

@@ -22,22 +22,27 @@ from ddprof.analyzers.job.compared.comparable import Comparable, comparable
 from ddprof.analyzers.job.compared.steady_steps import left_out_note, steady_steps
 from ddprof.analyzers.job.ledger import build_ledger
 from ddprof.analyzers.job.matching import Matched, match
-from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.model import Clock, JobFacts
 from ddprof.analyzers.job.oversubscription import oversubscription_note
-from ddprof.analyzers.job.pipeline import bubble_allowance, find_pipeline
+from ddprof.analyzers.job.pipelines.bubble import bubble_allowance
+from ddprof.analyzers.job.pipelines.stages import find_pipeline
+from ddprof.analyzers.job.rendezvous.meetings import find_meetings
+from ddprof.analyzers.job.rendezvous.record import inferred_note, with_meetings
 from ddprof.analyzers.job.traffic.groups import GroupKey, comm_group_ids, groups_table
 from ddprof.analyzers.job.waiting.blame import charge
 from ddprof.analyzers.job.waiting.waits import split_waits
+from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
+from ddprof.analyzers.job.whole_run.fetch_turns import with_turns
 from ddprof.model import HealthNote
 from ddprof.tables import Array
 
 
 def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     """The job, from the facts of its ranks (in any order; ranks must be distinct)."""
-    ordered = sorted(facts, key=lambda f: (f.identity.rank is None, f.identity.rank or 0))
-    met = _met(comparable(ordered))
-    ranks, matched, group_ids, keys = met.ranks, met.matched, met.group_ids, met.keys
-    rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(ranks))
+    ordered = with_turns(sorted(facts, key=lambda f: (f.identity.rank is None, f.identity.rank or 0)))
+    compared = comparable(ordered)
+    met = _met(compared)
+    rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(met.ranks))
     sizes = [f.identity.world_size for f in ordered if f.identity.world_size]
     named = [f.identity.rank for f in ordered if f.identity.rank is not None]
     world_size = max([*sizes, max(named, default=0) + 1 if len(ordered) > 1 else 1])
@@ -45,11 +50,12 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     alone = len(ordered) == 1 and not sizes
     read = set(rank_ids)
     missing = () if alone else tuple(rank for rank in range(world_size) if rank not in read)
-    clock, notes = align(ranks, matched)
+    met, clock, notes = _with_inferred(met, world_size)
+    ranks, matched, group_ids, keys = met.ranks, met.matched, met.group_ids, met.keys
     size_of = np.array([len(members) for members, _ in keys], np.int64)
     wanted = np.where(matched.is_message, 2, size_of[matched.group] if len(size_of) else 0)
     instances, members = split_waits(ranks, matched, clock, wanted)
-    ranks, left_out = steady_steps(ranks)
+    ranks, left_out = steady_steps(ranks, clock, [compared.recorded(facts) for facts in ranks])
     pipeline = find_pipeline(ranks, matched)
     ledger = build_ledger(ranks, members, bubble_allowance(ranks, pipeline))
     per_step = _per_step(ranks)
@@ -74,6 +80,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
             *left_out_note(left_out, step_ns),
             *_health(ranks, tuple(rank for rank in missing if rank not in set(named)), world_size),
             *oversubscription_note(ranks),
+            *busy_machine_note(ranks),
         ),
         step_ns=step_ns,
         per_step_ns=tuple(per_step),
@@ -109,6 +116,22 @@ def _met(compared: Comparable) -> _Met:
     # What left a mark on the collectives left its mark on all else: an idle device may be one whose events are missing.
     blank = tuple(replace(f, gaps=unexplained(f.gaps)) for f in ranks)
     return _Met(blank, unmatched(matched), group_ids, keys, (*notes, not_matched_note()), NOT_THE_SAME)
+
+
+def _with_inferred(met: _Met, world_size: int) -> tuple[_Met, Clock, list[HealthNote]]:
+    """What the ranks met in, rendezvous that left no collective included, and their clock with what is to say of it."""
+    clock, notes = align(met.ranks, met.matched)
+    if met.why_not or len(met.ranks) < 2 or any(not len(f.steps) for f in met.ranks):
+        return met, clock, notes
+    groups = dict.fromkeys((tuple(range(world_size)), *(members for members, _ in met.keys if len(members) > 1)))
+    meetings = find_meetings(met.ranks, clock, tuple(groups), float(np.mean(_per_step(met.ranks) or [0])))
+    if not meetings:
+        return met, clock, notes
+    ranks = with_meetings(met.ranks, meetings)
+    group_ids, keys = comm_group_ids(ranks)
+    inferred = replace(met, ranks=ranks, matched=match(ranks, group_ids, keys), group_ids=group_ids, keys=keys)
+    clock, notes = align(ranks, inferred.matched)
+    return inferred, clock, [*notes, inferred_note(meetings)]
 
 
 def _of_left_out(all_ranks: Sequence[RankFacts], kept: Sequence[RankFacts]) -> list[HealthNote]:

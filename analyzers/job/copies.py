@@ -8,10 +8,9 @@ import numpy as np
 
 from ddprof.analyzers.facts.host import BLOCKING_TOLERANCE_NS
 from ddprof.analyzers.facts.model import RankFacts, Work
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import is_to_device, matches
 from ddprof.tables import NULL, Array
 
-_TO_DEVICE = re.compile(r"HtoD|HostToDevice|H2D", re.IGNORECASE)
 _PAGEABLE = re.compile(r"pageable", re.IGNORECASE)
 _PINNED = re.compile(r"pinned", re.IGNORECASE)
 # Smaller copies are staged and return at once whatever the memory: only from this size on does blocking tell.
@@ -23,7 +22,7 @@ def pageable_copies(facts: RankFacts) -> Array:
     ops = facts.device_ops
     if not len(ops):
         return np.empty(0, bool)
-    upload = (ops["work"] == Work.COPY) & matches(_TO_DEVICE, facts.strings)[ops["name"]]
+    upload = (ops["work"] == Work.COPY) & is_to_device(facts.strings)[ops["name"]]
     named = matches(_PAGEABLE, facts.strings)[ops["name"]]
     pinned = matches(_PINNED, facts.strings)[ops["name"]]
     blocked = (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS)

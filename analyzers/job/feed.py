@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.facts.model import RankFacts, Work
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import is_to_device
+from ddprof.analyzers.job.compared.operators import tensor_elements
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.tables import NULL, Array
 
-_TO_DEVICE = re.compile(r"HtoD|HostToDevice|H2D", re.IGNORECASE)
 EXPLAINING_SHARE = 0.5  # of what a rank computes longer; batches that are larger by as much as that are why
 
 
 def fed_ratio(ranks: Sequence[RankFacts]) -> Array:
     """What each rank was fed over what the typical rank was, shape (ranks,); NaN where that is not known of all.
 
-    Elements of its batches where the capture counted them, else bytes that were copied to its device in its steps.
+    Elements of its batches where the capture counted them, else bytes that were copied to its device in its steps, else
+    elements of the tensors that operators were given.
     """
     unknown = np.full(len(ranks), np.nan)
     if not ranks:
         return unknown
-    elements = fed_elements(ranks)
+    elements = _elements(ranks)
     fed = np.array([_copied_bytes(facts) for facts in ranks], float) if elements is None else elements.mean(axis=1)
     return np.asarray(fed / averages.typical(fed)) if (fed > 0).all() else unknown
 
@@ -37,10 +37,48 @@ def is_fed_more(ranks: Sequence[RankFacts], factor: Array) -> Array:
         return np.asarray((factor > 1.0) & (more >= EXPLAINING_SHARE * (factor - 1.0)))
 
 
+def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
+    """Whether a rank was fed more than the typical one by at least `least`, relative, in every step that was counted;
+    bool, shape (ranks,)."""
+    elements = _elements(ranks)
+    if elements is None:
+        return np.zeros(len(ranks), bool)
+    return np.asarray((elements >= (1 + least) * averages.typical_row(elements)).all(axis=1))
+
+
+def batch_words(ranks: Sequence[RankFacts], position: int) -> str | None:
+    """How much larger a rank's batches of the traced steps are than its typical peer's, in words; None where the
+    capture did not count them."""
+    samples, elements = _samples(ranks), fed_elements(ranks)
+    others = np.delete(np.arange(len(ranks)), position)
+    if samples is not None and samples[position] != averages.typical(samples[others]):
+        return f"batches of {samples[position]:.0f} samples against {averages.typical(samples[others]):.0f}"
+    if elements is None or not len(others):
+        return None
+    each = elements.mean(axis=1)
+    return f"batches of {each[position] / averages.typical(each[others]):.2f} x the elements"
+
+
+def _samples(ranks: Sequence[RankFacts]) -> Array | None:
+    """Samples of a typical batch of each rank in its traced steps, shape (ranks,); None where they were not counted."""
+    found = []
+    for facts in ranks:
+        traced = set(map(int, facts.steps["index"]))
+        each = [fed.samples / fed.batches for fed in facts.sidecar.batches if fed.step in traced and fed.batches]
+        found.append(float(np.median(each)) if each else 0.0)
+    return np.array(found) if len(found) > 1 and all(found) else None
+
+
+def _elements(ranks: Sequence[RankFacts]) -> Array | None:
+    """Per rank and step what the capture counted, else what the shapes of operators say (CPU ranks)."""
+    counted = fed_elements(ranks)
+    return tensor_elements(ranks) if counted is None else counted
+
+
 def _copied_bytes(facts: RankFacts) -> float:
     ops = facts.device_ops
     if not len(ops) or not len(facts.steps):
         return 0.0
-    mine = (ops["work"] == Work.COPY) & (ops["size_bytes"] != NULL) & matches(_TO_DEVICE, facts.strings)[ops["name"]]
+    mine = (ops["work"] == Work.COPY) & (ops["size_bytes"] != NULL) & is_to_device(facts.strings)[ops["name"]]
     mine &= (ops["start_ns"] >= facts.steps["start_ns"][0]) & (ops["start_ns"] < facts.steps["end_ns"][-1])
     return float(ops["size_bytes"][mine].sum()) / len(facts.steps)

@@ -6,7 +6,7 @@ Never by name or duration: names recur, and durations differ between members.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ddprof.tables import NULL, Array
 
 BEFORE = -1  # step label of what precedes the steps
 AFTER = -2  # and of what follows them
+NOWHERE = -3  # less the rank's number: of what lies outside of the steps of a file that lacks some of it
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Matched:
     is_message: Array  # per instance
     size_bytes: Array  # per instance
     notes: tuple[HealthNote, ...] = ()
+    # Rank number of the other end of a message, like `rank`; NULL where it is not known, and of collectives.
+    peer: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def step_of(facts: RankFacts, at_ns: Array) -> Array:
@@ -57,7 +60,10 @@ def match(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence
     notes: list[HealthNote] = []
     collective = _instances(rows, _collective_key(rows, notes))
     messages = _message_rows(ranks, group_ids, keys)
-    matched = _instances(messages, _ordinal_key(messages, ("src", "dst", "group", "tag", "step")))
+    key = _ordinal_key(messages, ("src", "dst", "group", "tag", "step"))
+    known = ~messages.pop("lost").astype(bool)  # they count in the order, but nothing is known of when they ran
+    messages = {name: values[known] for name, values in messages.items()}
+    matched = _instances(messages, key[known])
     shift = len(collective["op"])
     return Matched(
         instance=np.concatenate((collective["instance"], matched["instance"] + shift)),
@@ -69,7 +75,12 @@ def match(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence
         is_message=np.arange(shift + len(matched["op"])) >= shift,
         size_bytes=np.concatenate((collective["size_bytes"], matched["size_bytes"])),
         notes=tuple(notes),
+        peer=np.concatenate((np.full(len(collective["rank"]), NULL), _other_end(messages))),
     )
+
+
+def _other_end(messages: dict[str, Array]) -> Array:
+    return np.where(messages["side"] == 1, messages["dst"], messages["src"])
 
 
 def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[str, Array]:
@@ -94,22 +105,38 @@ def _in_launch_order(facts: RankFacts, rows: Array) -> tuple[Array, Array]:
 
     Communications launched before the window (facts/early.py) come first and belong to no step.
     """
-    when = issued_ns(facts.comms)[rows]
     early = early_comms(facts.comms, facts.device_ops)[rows]
+    return _ordered(facts, issued_ns(facts.comms)[rows], early)
+
+
+def _ordered(facts: RankFacts, when: Array, early: Array) -> tuple[Array, Array]:
     order = np.lexsort((when, ~early))
     return order, np.where(early, BEFORE, _step_label(facts, when))[order]
+
+
+def _in_call_order(facts: RankFacts) -> tuple[Array, Array]:
+    """The same of the rank's messages, in the order of their calls: where kernels or their launches are lost, that of
+    the calls is still whole.
+    """
+    messages = facts.messages
+    unknown = messages["called_ns"] == NULL
+    when = np.where(unknown, issued_ns(facts.comms)[messages["comm"]], messages["called_ns"])
+    return _ordered(facts, when, unknown & early_comms(facts.comms, facts.device_ops)[messages["comm"]])
 
 
 def _step_label(facts: RankFacts, when: Array) -> Array:
     """Number of the step that contains each instant, as the profiler marks it on all ranks; BEFORE or AFTER outside.
 
-    0 for all instants where steps are not marked by the profiler.
+    0 for all instants where steps are not marked by the profiler. Outside of the steps of a file that recorded some in
+    part only, the order says nothing: a label that no other rank has.
     """
     if facts.step_source != "profiler_step" or not len(facts.steps):
         return np.zeros(len(when), np.int64)
     position = _step_issued(facts, when)
     inside = (position >= 0) & (position < len(facts.steps))
     number = facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)]
+    if facts.torn_steps:
+        return np.where(inside, number, NOWHERE - (facts.identity.rank or 0))
     return np.where(inside, number, np.where(position < 0, BEFORE, AFTER))
 
 
@@ -206,7 +233,7 @@ def _instances(rows: dict[str, Array], key: Array) -> dict[str, Array]:
 def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> dict[str, Array]:
     """One row per payload and side; `src`, `dst` are rank numbers, `side` 1 for the sender."""
     columns: dict[str, list[Array]] = {
-        n: [] for n in ("rank", "comm", "group", "tag", "step", "op", "size_bytes", "side", "src", "dst")
+        n: [] for n in ("rank", "comm", "group", "tag", "step", "op", "size_bytes", "side", "src", "dst", "lost")
     }
     for position, facts in enumerate(ranks):
         messages, comms = facts.messages, facts.comms
@@ -215,7 +242,7 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
         me = facts.identity.rank if facts.identity.rank is not None else position
         group = group_ids[position][messages["comm"]]
         peer = _global_peer(messages["peer"], group, keys, me)
-        order, step = _in_launch_order(facts, messages["comm"])
+        order, step = _in_call_order(facts)
         is_send = messages["is_send"][order]
         columns["rank"].append(np.full(len(order), position))
         columns["comm"].append(messages["comm"][order])
@@ -225,6 +252,7 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
         columns["op"].append(comms["op"][messages["comm"][order]].astype(np.int64))
         columns["size_bytes"].append(messages["size_bytes"][order])
         columns["side"].append(is_send.astype(np.int64))
+        columns["lost"].append(messages["is_lost"][order])
         columns["src"].append(np.where(is_send, me, peer[order]))
         columns["dst"].append(np.where(is_send, peer[order], me))
     return {n: np.concatenate(c) if c else np.empty(0, np.int64) for n, c in columns.items()}

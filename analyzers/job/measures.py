@@ -12,10 +12,16 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.analyzers.facts.work import issued_ns, launched_in
+from ddprof.analyzers.facts.work import launched_in, step_of_launch
+from ddprof.analyzers.job.compared.hot_shards import HotShard, hot_shards
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.pipeline import stage_work_ns
+from ddprof.analyzers.job.needless.find import find_needless
+from ddprof.analyzers.job.needless.model import Needless
+from ddprof.analyzers.job.pipelines.bubble import stage_work_ns
+from ddprof.analyzers.job.pipelines.pace import stage_pace
+from ddprof.analyzers.job.script.alone import Alone, alone_by_rank
+from ddprof.analyzers.job.script.idle import ScriptTime, script_times
 from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
 from ddprof.analyzers.job.starved import starved
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
@@ -33,16 +39,21 @@ class Measures:
     steps: int
     ledger_us: Array  # (ranks, causes), mean per step
     compute: Slowdown
+    pace: Slowdown  # of the ranks of a pipeline against those of all its stages
     work: Slowdown
     host: Slowdown
     comm: CommStats
     host_spans_us: Mapping[str, Array]  # cause -> (ranks,), in its host spans per step, whether or not the device idles
     host_counts: Mapping[str, Array]  # cause -> (ranks,), host spans per step
     # Idle per step before launches not yet made, by reason (job/starved.py), each (ranks,): the cost of launching,
-    # stops inside any call, what else held the host for long. Together: host_launch less gaps of queued kernels.
+    # stops inside any call, what else held the host for long, Python of the script between the phases (job/script,
+    # where frames were recorded). Together: host_launch less gaps of queued kernels; on CPU ranks `script_us` alone,
+    # with the operators that such Python calls.
     launching_us: Array
     stalled_us: Array
     held_us: Array
+    script_us: Array
+    script: tuple[ScriptTime, ...]  # by position: when, and in which stacks
     launch_interval_us: Array  # (ranks,), usual time between two launches
     longest_fetch_us: Array  # (ranks,), the longest time in the loader inside a step
     optimizer_kernels: Array  # (ranks,), kernels launched in optimizer ranges per step
@@ -52,6 +63,9 @@ class Measures:
     fp32_gemm_us: Array  # (ranks,)
     kernels_per_step: Array  # (ranks,)
     stage_work_us: Array  # (ranks,), forward + backward compute per step
+    hot: tuple[HotShard, ...]  # ranks whose experts or embedding tables are asked for more than their peers
+    alone: Mapping[int, Alone]  # by position: what makes a rank late and its peers do not run, where frames show it
+    needless: Mapping[str, Needless]  # by kind: communication that could go (job/needless)
     settings: Sidecar  # of the lowest captured rank, empty if there is none
 
     def cause_us(self, cause: str) -> Array:
@@ -66,12 +80,16 @@ class Measures:
 def measure(job: JobFacts) -> Measures:
     """All measures of a job with at least one step."""
     ranks = job.ranks
+    needless = find_needless(job)
     steps = np.array([max(1, len(f.steps)) for f in ranks])
     ledger = np.zeros((len(ranks), len(CAUSES)))
     np.add.at(ledger, (job.ledger["rank"], job.ledger["cause"]), job.ledger["dur_ns"])
     spans = {c: np.array([_span_us(f, c) for f in ranks]) for c in SPAN_CAUSES}
     counts = {c: np.array([_span_count(f, c) for f in ranks]) for c in spans}
     hungry = [starved(f) for f in ranks]
+    script = script_times(ranks)
+    launching = [intervals.subtract(s.launching, own.idle) for s, own in zip(hungry, script, strict=True)]
+    held = [intervals.subtract(s.held, own.idle) for s, own in zip(hungry, script, strict=True)]
     optimizer = np.array([_optimizer(f) for f in ranks])
     gemm = np.array([_gemm(f) for f in ranks])
     return Measures(
@@ -80,14 +98,17 @@ def measure(job: JobFacts) -> Measures:
         steps=int(steps.min()),
         ledger_us=ledger / steps[:, None] / 1e3,
         compute=compute_slowdown(ranks, job.pipeline),
+        pace=stage_pace(ranks, job.pipeline),
         work=work_slowdown(ranks, job.pipeline),
         host=host_slowdown(ranks, job.pipeline),
-        comm=comm_stats(job),
+        comm=comm_stats(job, needless),
         host_spans_us=spans,
         host_counts=counts,
-        launching_us=np.array([_per_step_us(f, s.launching) for f, s in zip(ranks, hungry, strict=True)]),
+        launching_us=np.array([_per_step_us(f, spans) for f, spans in zip(ranks, launching, strict=True)]),
         stalled_us=np.array([_per_step_us(f, s.stalled) for f, s in zip(ranks, hungry, strict=True)]),
-        held_us=np.array([_per_step_us(f, s.held) for f, s in zip(ranks, hungry, strict=True)]),
+        held_us=np.array([_per_step_us(f, spans) for f, spans in zip(ranks, held, strict=True)]),
+        script_us=np.array([own.share * _per_step_us(f, own.idle) for f, own in zip(ranks, script, strict=True)]),
+        script=tuple(script),
         launch_interval_us=np.array([s.interval_ns / 1e3 for s in hungry]),
         longest_fetch_us=np.array([_longest_fetch_us(f) for f in ranks]),
         optimizer_kernels=optimizer[:, 0],
@@ -95,14 +116,11 @@ def measure(job: JobFacts) -> Measures:
         pageable_us=np.array([_pageable_us(f) for f in ranks]),
         gemm_us=gemm[:, 0],
         fp32_gemm_us=gemm[:, 1],
-        kernels_per_step=np.array(
-            [
-                float((f.device_ops["work"][f.is_issued_in_steps(issued_ns(f.device_ops))] == Work.COMPUTE).sum())
-                for f in ranks
-            ]
-        )
-        / steps,
+        kernels_per_step=np.array([_kernels(f) for f in ranks]) / steps,
         stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
+        hot=hot_shards(ranks),
+        alone=alone_by_rank(ranks, job.blame, job.step_ns / 1e3, script),
+        needless=needless,
         settings=next((f.sidecar for f in ranks if f.sidecar.is_captured), Sidecar()),
     )
 
@@ -134,12 +152,18 @@ def _span_count(facts: RankFacts, cause: str) -> float:
     return float(inside.sum()) / len(facts.steps)
 
 
+def _kernels(facts: RankFacts) -> float:
+    """Compute kernels that the steps launched."""
+    if not len(facts.steps):
+        return 0.0
+    return float(((facts.device_ops["work"] == Work.COMPUTE) & (step_of_launch(facts) >= 0)).sum())
+
+
 def _optimizer(facts: RankFacts) -> tuple[float, float]:
     ops = facts.device_ops
     if not len(ops) or not len(facts.steps):
         return 0.0, 0.0
-    inside = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE)
-    inside &= facts.is_issued_in_steps(issued_ns(ops))
+    inside = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE) & (step_of_launch(facts) >= 0)
     total = (ops["end_ns"] - ops["start_ns"])[inside].sum()
     return inside.sum() / len(facts.steps), float(total) / len(facts.steps) / 1e3
 

@@ -104,11 +104,15 @@ class Clock:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline found in the point-to-point traffic: stages in order, each a tuple of rank positions."""
+    """A pipeline found in the point-to-point traffic: stages in order, each a tuple of rank positions.
+
+    `unsure`: why its microbatches, and with them its bubble, cannot be relied on; "" where they can.
+    """
 
     stages: tuple[tuple[int, ...], ...]
     microbatches: int
-    interleave: int = 1
+    interleave: int = 1  # chunks of layers that each stage holds
+    unsure: str = ""
 
 
 @dataclass(frozen=True)

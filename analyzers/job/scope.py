@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ddprof import intervals
 from ddprof.analyzers.facts.stepping.once import start_up
-from ddprof.analyzers.facts.work import lost_device
+from ddprof.analyzers.facts.work import is_torn_host, lost_device, may_compute
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.units import format_us
 
 MOST = 0.5  # of the recording: what is left is the smaller part, and start-up goes on between its calls
 COMMUNICATION_ONLY = "the trace records communication only"
+NOTHING_COMPUTED = "only start-up was recorded: nothing is computed in the one step; record later steps"
+ONE_STEP_LEFT = "one step is left of a damaged recording: whether what it holds recurs, a first batch say, is not known"
 
 
 def out_of_scope(job: JobFacts) -> str | None:
@@ -18,6 +20,8 @@ def out_of_scope(job: JobFacts) -> str | None:
         return COMMUNICATION_ONLY
     if all(lost_device(f) for f in job.ranks):
         return f"no device events: what the {job.ranks[0].device.kind} devices did is unknown"
+    if all(map(is_torn_host, job.ranks)):
+        return ONE_STEP_LEFT
     return start_up_only(job)
 
 
@@ -26,7 +30,7 @@ def start_up_only(job: JobFacts) -> str | None:
     starting = [intervals.length(start_up(f.once, f.steps)) for f in job.ranks]
     walls = [int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks]
     if sum(starting) <= MOST * sum(walls):
-        return None
+        return None if any(map(may_compute, job.ranks)) else NOTHING_COMPUTED
     return (
         f"only start-up was recorded: of {format_us(sum(walls) / len(walls) / 1e3)} the first calls took "
         f"{format_us(sum(starting) / len(starting) / 1e3)} (creating contexts, loading code); record later steps"

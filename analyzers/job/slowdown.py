@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import free_host, host_work, issued_ns, step_compute_ns
+from ddprof.analyzers.facts.work import beside_comm, free_host, host_work, step_compute_ns, step_of_launch
+from ddprof.analyzers.job.compared.operators import operators_run
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.tables import Array
 
@@ -51,16 +52,17 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
     """Slowdown of compute, by the durations of equal kernels; on CPU ranks by operator time per step."""
     steps = min((len(f.steps) for f in ranks), default=0)
     if not steps:
-        return _unknown(len(ranks))
+        return unknown_slowdown(len(ranks))
     if any(len(f.host_work) for f in ranks):
         busy = np.array([_host_busy(f)[:steps] for f in ranks], float)
-        return _from_times(busy, peers(len(ranks), pipeline))
+        groups = peers(len(ranks), pipeline)
+        return replace(_from_times(busy, groups), more_work=_more_operators(ranks, steps, groups))
     factor_steps = np.full((len(ranks), steps), np.nan)
     time_us, coverage, more = np.zeros((3, len(ranks)))
     tables = [_kernel_table(f, steps) for f in ranks]
     for group in peers(len(ranks), pipeline):
         reference = _references(tables, group)
-        launches = [_launches(tables[p]) for p in group]
+        launches = [_launches(ranks[p], steps) for p in group]
         usual = _usual_launches(launches)
         for p, own in zip(group, launches, strict=True):
             table = tables[p]
@@ -74,12 +76,14 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
             time_us[p] = times.sum() / steps / 1e3
             coverage[p] = times.sum() / max(1.0, _compute_ns(ranks[p]))
             more[p] = _more_work(own, usual)
+        factor_steps[group] = _against_each_step(factor_steps[group])
     return Slowdown(_median(factor_steps), factor_steps, time_us, coverage, more)
 
 
-def _unknown(count: int) -> Slowdown:
-    none = np.zeros(count)
-    return Slowdown(np.full(count, np.nan), np.full((count, 1), np.nan), none, none, none)
+def unknown_slowdown(count: int, steps: int = 1) -> Slowdown:
+    """Of ranks that nothing was compared of yet."""
+    time_us, coverage, more = np.zeros((3, count))
+    return Slowdown(np.full(count, np.nan), np.full((count, steps), np.nan), time_us, coverage, more)
 
 
 def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]]:
@@ -88,11 +92,9 @@ def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]
     A kernel belongs to the step it was launched in.
     """
     ops = facts.device_ops
-    issued = issued_ns(ops)
-    step = np.searchsorted(facts.steps["mark_ns"], issued, side="right") - 1
-    inside = (step >= 0) & (step < steps) & (issued < facts.steps["mark_end_ns"][np.maximum(step, 0)])
-    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
-    share = _contended(facts, mine)
+    step = step_of_launch(facts)
+    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    share = beside_comm(facts, mine)
     pure = (share < ALONE) | (share > BESIDE)
     mine, beside = mine[pure], (share > BESIDE)[pure].astype(np.int64)
     shape = ops["shape"][mine].astype(np.int64)
@@ -103,14 +105,6 @@ def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]
     time = np.bincount(key, weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=len(names) * steps)
     time = time.reshape(len(names), steps)
     return {_kernel_key(facts, int(n)): (count[i], time[i]) for i, n in enumerate(names)}
-
-
-def _contended(facts: RankFacts, rows: Array) -> Array:
-    """Share of each kernel that ran beside communication, which takes SMs and bandwidth from it."""
-    start, end = facts.device_ops["start_ns"][rows], facts.device_ops["end_ns"][rows]
-    comm = intervals.union(facts.comms["start_ns"], facts.comms["end_ns"])
-    share: Array = intervals.overlap(comm, start, end) / np.maximum(end - start, 1)
-    return share
 
 
 def _compute_ns(facts: RankFacts) -> float:
@@ -137,13 +131,21 @@ def _weighted_median(times: Array, expected: Array) -> Array:
     result = np.full(times.shape[1], np.nan)
     for step in range(times.shape[1]):
         usable = expected[:, step] > 0
-        if not usable.any():
-            continue
-        weight = expected[usable, step]
-        ratio = times[usable, step] / weight
-        order = np.argsort(ratio, kind="stable")
-        reach = np.cumsum(weight[order])
-        result[step] = ratio[order][np.searchsorted(reach, reach[-1] / 2)]
+        if usable.any():
+            weight = expected[usable, step]
+            result[step] = averages.weighted_median(times[usable, step] / weight, weight)
+    return result
+
+
+def _against_each_step(factor: Array) -> Array:
+    """Factors of the ranks of a group, shape (ranks, steps), over that of the typical rank in the same step: batches
+    of one step are longer than those of another on all ranks, and where shapes were not recorded nothing else says so.
+    """
+    result = factor.copy()
+    for step in range(factor.shape[1]):
+        known = factor[:, step][np.isfinite(factor[:, step])]
+        if len(known) > 1:
+            result[:, step] /= averages.typical(known)
     return result
 
 
@@ -161,34 +163,70 @@ def _references(tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequenc
     return {n: averages.typical(values) for n, values in durations.items() if len(values) > max(1, len(group) // 2)}
 
 
-def _launches(table: dict[str, tuple[Array, Array]]) -> dict[str, tuple[float, float]]:
-    """Kernel -> (launches, ns) over all steps, those beside communication included."""
-    found: dict[str, tuple[float, float]] = {}
-    for name, (count, time) in table.items():
-        plain = name.removeprefix(BESIDE_MARK)
-        launches, spent = found.get(plain, (0.0, 0.0))
-        found[plain] = (launches + float(count.sum()), spent + float(time.sum()))
-    return found
+def _more_operators(ranks: Sequence[RankFacts], steps: int, groups: Sequence[Sequence[int]]) -> Array:
+    """Share of the time of CPU ranks in operators that their peers do not run, or not as often; shape (ranks,)."""
+    more = np.zeros(len(ranks))
+    for group in groups:
+        ran = [operators_run(ranks[p], steps) for p in group]
+        usual = _usual_launches(ran)
+        more[list(group)] = [_more_work(own, usual) for own in ran]
+    return more
 
 
-def _usual_launches(ranks: Sequence[dict[str, tuple[float, float]]]) -> dict[str, float]:
-    """Per kernel the median over ranks of its launches; ranks without it count as 0."""
-    counts: dict[str, list[float]] = defaultdict(list)
+Launches = dict[tuple[str, str], tuple[float, float]]  # (operator, kernel) -> (launches, ns)
+
+
+def _launches(facts: RankFacts, steps: int) -> Launches:
+    """Over all steps, whatever the shapes. The operator is "" where it is not known."""
+    ops = facts.device_ops
+    step = step_of_launch(facts)
+    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    operator, kernel = ops["operator"][mine].astype(np.int64), ops["name"][mine].astype(np.int64)
+    pairs = (operator << 32) + kernel  # one number for both: two columns take five times as long to sort
+    _, first, local, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
+    spent = np.bincount(local, weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=len(counts))
+    text = facts.strings
+    return {
+        ("" if op == NO_STRING else text[op], text[name]): (float(count), float(ns))
+        for op, name, count, ns in zip(operator[first].tolist(), kernel[first].tolist(), counts, spent, strict=True)
+    }
+
+
+def _usual_launches(ranks: Sequence[Launches]) -> dict[tuple[str, str], float]:
+    """Median over ranks of the launches of each kernel, and of each operator as (operator, ""); 0 without it."""
+    counts: dict[tuple[str, str], list[float]] = defaultdict(list)
     for launches in ranks:
-        for name, (count, _) in launches.items():
-            counts[name].append(count)
-    return {name: float(np.median(seen + [0.0] * (len(ranks) - len(seen)))) for name, seen in counts.items()}
+        for key, count in {**{k: c for k, (c, _) in launches.items()}, **_by_operator(launches)}.items():
+            counts[key].append(count)
+    return {key: float(np.median(seen + [0.0] * (len(ranks) - len(seen)))) for key, seen in counts.items()}
 
 
-def _more_work(launches: dict[str, tuple[float, float]], usual: dict[str, float]) -> float:
-    """Share of a rank's time in launches its peers lack."""
+def _by_operator(launches: Launches) -> dict[tuple[str, str], float]:
+    total: dict[tuple[str, str], float] = defaultdict(float)
+    for (operator, _), (count, _) in launches.items():
+        total[operator, ""] += count
+    return total
+
+
+def _more_work(launches: Launches, usual: dict[tuple[str, str], float]) -> float:
+    """Share of a rank's time in launches its peers lack.
+
+    Kernels that take the place of others, since longer samples or more tokens have other shapes, are no more launches
+    of their operator.
+    """
     total = sum(spent for _, spent in launches.values())
-    excess = sum(
-        spent * (count - usual[name]) / count
-        for name, (count, spent) in launches.items()
-        if count > usual[name] * (1 + COUNT_TOLERANCE)
+    excess: dict[str, tuple[float, float]] = {}  # operator -> (launches, ns)
+    for key, (count, spent) in launches.items():
+        if count > usual[key] * (1 + COUNT_TOLERANCE):
+            more, ns = excess.get(key[0], (0.0, 0.0))
+            share = (count - usual[key]) / count
+            excess[key[0]] = (more + count - usual[key], ns + spent * share)
+    own = _by_operator(launches)
+    lacking = sum(
+        ns * min(1.0, max(0.0, own[operator, ""] - usual[operator, ""]) / more)
+        for operator, (more, ns) in excess.items()
     )
-    return excess / total if total else 0.0
+    return lacking / total if total else 0.0
 
 
 def _host_busy(facts: RankFacts) -> Array:
@@ -232,7 +270,7 @@ def _by_step_times(
 ) -> Slowdown:
     steps = min((len(f.steps) for f in ranks), default=0)
     if not steps:
-        return _unknown(len(ranks))
+        return unknown_slowdown(len(ranks))
     times = np.array([step_times_ns(f)[:steps] for f in ranks], float)
     return _from_times(times, peers(len(ranks), pipeline))
 
@@ -265,7 +303,4 @@ def interference(ranks: Sequence[RankFacts]) -> float:
             kernels.add(name)
     if len(kernels) < MIN_KERNELS_BOTH_WAYS:
         return 0.0
-    order = np.argsort(ratios)
-    reach = np.cumsum(np.array(weights)[order])
-    typical = float(np.array(ratios)[order][np.searchsorted(reach, reach[-1] / 2)])
-    return max(0.0, typical - 1.0)
+    return max(0.0, averages.weighted_median(np.array(ratios), np.array(weights)) - 1.0)

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 
 from ddprof.analyzers.planning.curve import Point, SettingCurve
 from ddprof.analyzers.planning.facts import Present
-from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
+from ddprof.analyzers.replay.changes.loader.demand import busy_step_us, demand
+from ddprof.analyzers.replay.changes.loader.fetch_costs import CPU_BOUND, WORKERS, rank_costs
 from ddprof.analyzers.replay.changes.loader.workers import cores_bound_us
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 
-WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 PREFETCH = (1, 2, 4, 8)
 DOUBT = 0.15
-SPARE = 0.2  # workers beyond the exact need, so that batches that take longer do not show (ml-engineering)
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,7 @@ class LoaderPlan:
     source: str
     cores: int | None
     cores_us: float  # least step that the cores allow; 0 where that cannot be known
+    turn_us: float  # of a batch, what only one worker can do at a time; 0 where nothing shows that
 
 
 def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
@@ -55,11 +55,15 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
         values = (float(workers), float(prefetch), float(had), float(now.cores or 0))
         return prices.step_us((Change("loader_workers", (), values),))
 
-    most = max(now.cores or WORKERS[-1], had)
+    # Workers that wait for storage need no core meanwhile; how much of a batch is waiting must be known to say so.
+    waits = slowest.core_share is not None and slowest.core_share < CPU_BOUND
+    most = max(now.cores or WORKERS[-1], had) if not waits else WORKERS[-1]
     counts = sorted({*(w for w in WORKERS if w <= most), had})
     curve = SettingCurve("num_workers", tuple(Point(w, predicted(w, now.prefetch())) for w in counts), had)
     ready_us = prices.step_us((Change("instant_loader"),))
-    advised = _advised(curve, slowest.mean_ns / 1e3, ready_us)
+    cores_us = 0.0 if slowest.kind == "wait" else cores_bound_us(prices.measures, costs, now.cores or 0, ready_us)
+    needs = demand(prices.measures, busy_step_us(prices.measures), had, now.cores or 0)
+    advised = _advised(curve, had if needs is None else needs.workers)
     deep = SettingCurve(
         "prefetch_factor",
         tuple(Point(f, predicted(int(advised.value), f)) for f in PREFETCH) if advised.value else (),
@@ -81,14 +85,16 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
         cpu_share=slowest.cpu_share,
         source=slowest.source,
         cores=now.cores,
-        cores_us=cores_bound_us(prices.measures, costs, now.cores or 0, ready_us),
+        cores_us=cores_us,
+        turn_us=slowest.turn_ns / 1e3,
     )
 
 
-def _advised(curve: SettingCurve, batch_us: float, ready_us: float) -> Point:
-    """The run's own count where it is as good as any; else the fewest that are, with a fifth to spare."""
+def _advised(curve: SettingCurve, wanted: int) -> Point:
+    """The run's own count where it is as good as any; else what findings advise, or the fewest that are."""
     if curve.now is not None and any(p.value == curve.now for p in curve.flat):
         return next(p for p in curve.flat if p.value == curve.now)
     fewest = curve.flat[0]
-    wanted = batch_us / max(ready_us, 1.0) * (1 + SPARE)
-    return next((p for p in curve.flat if p.value >= wanted), fewest)
+    if not fewest.value:
+        return fewest
+    return next((p for p in curve.points if p.value == wanted), fewest)

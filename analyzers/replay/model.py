@@ -25,6 +25,7 @@ class Anchor(enum.IntEnum):
 
     SYNC = 0  # waits for a device operation
     LOADER = 1  # waits for a batch that workers prepare at their own rate
+    PEERS = 2  # waits for other ranks
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,63 @@ class Anchors:
     kind: Array
     start_ns: Array
     end_ns: Array
-    target: Array  # index into Ops of what a SYNC waited for, -1
+    target: Array  # index into Ops of what a SYNC or PEERS waited for, -1
     tail_ns: Array  # from the release (or the call, if it did not block) to the return
+
+
+class Node(enum.IntEnum):
+    """Kinds of node. POST and FINISH are the two ends of a communication."""
+
+    CHAIN = 0
+    POST = 1
+    FINISH = 2
+    ANCHOR = 3  # a host that waits for an operation
+    BATCH = 4  # a host that waits for a batch
+    FREE = 5  # a host that waits for nothing in this scenario
+
+
+@dataclass(frozen=True)
+class Order:
+    """The nodes of one rank by the time they were done: every dependency precedes its dependants."""
+
+    kind: Array  # Node
+    index: Array  # of a chain or communication, or of an anchor
+
+
+@dataclass(frozen=True)
+class Contracted:
+    """What a scenario says of one rank's nodes: values per node, then per node once more, then per anchor; ns.
+
+    The first part is for chains, the second for communications, the third for hosts that block.
+    """
+
+    queue: Array  # least time from the previous end on the stream; 0 for hosts
+    take: Array  # total of a chain, transfer of a communication, host time from the section's beginning to the call
+    host: Array  # host time from the section's beginning to a chain's end or a communication's start; after a release
+
+
+@dataclass(frozen=True)
+class Program:
+    """All nodes of all ranks in one order in which each follows what it waits for. Lists have an element per node.
+
+    Nodes, streams and host sections are numbered through over all ranks, in their order.
+    """
+
+    kind: list[int]
+    node: list[int]
+    track: list[int]
+    dep: list[int]  # node it waits for (-1: none); of a host: what it blocked for
+    dep_lag: list[int]  # ns; of a BATCH: when the batch was ready, reference clock
+    section: list[int]
+    links: list[tuple[int, ...]]  # instances of a communication that rendezvous
+    at: Array  # row of the node's values in the `Contracted` of all ranks, one after another
+    rank: Array  # index of its rank
+    is_broken: bool  # members of some instances never arrive: who goes on then depends on the instances
 
 
 @dataclass(frozen=True)
 class RankGraph:
-    """One rank, contracted. `order` lists (kind, index) of nodes in an order that respects every edge."""
+    """One rank, contracted."""
 
     facts: RankFacts
     execution: Execution
@@ -70,7 +121,7 @@ class RankGraph:
     node_first: Array  # first operation of each chain, index into Ops
     node_last: Array
     links: Mapping[int, tuple[int, ...]]  # node -> instances it takes part in
-    order: tuple[tuple[int, int], ...]
+    order: Order
     beside: Array  # share of each operation that ran beside communication
     has_host: bool  # False: a timeline without host calls, where only the device says how long a step took
 
@@ -82,6 +133,8 @@ class Graph:
     ranks: tuple[RankGraph, ...]
     members: Array  # per instance
     measured_ns: float  # mean over ranks of the simulated span, as measured
+    program: Program
+    recorded: tuple[Contracted, ...]  # per rank, of the run as it was recorded
     interference: float = 0.0  # how much longer a kernel (or operator) takes beside communication, relative to alone
 
 
@@ -92,7 +145,7 @@ class Scenario:
     `dur_ns[p]`: new duration per operation of rank p; `transfer_ns[p]`: new transfer per operation of rank p (used
     where it communicates); `host_scale[p]`: (intervals, factor) pairs by which host time inside the intervals is
     multiplied; `freed[p]`: anchors of rank p that return at once; `queue_ns[p]`: new gap per operation of rank p
-    after the one before it on its stream.
+    after the one before it on its stream; `dissolved`: instances in which nobody waits for anybody.
     """
 
     dur_ns: Mapping[int, Array] = field(default_factory=dict)
@@ -101,6 +154,7 @@ class Scenario:
     freed: Mapping[int, frozenset[int]] = field(default_factory=dict)
     queue_ns: Mapping[int, Array] = field(default_factory=dict)
     on_time: frozenset[int] = frozenset()  # ranks nobody waits for
+    dissolved: frozenset[int] = frozenset()
 
     def __add__(self, other: Scenario) -> Scenario:
         """Both changes at once; where both give a duration for the same operation, the shorter holds."""
@@ -114,6 +168,7 @@ class Scenario:
             {p: self.freed.get(p, frozenset()) | other.freed.get(p, frozenset()) for p in {*self.freed, *other.freed}},
             _merge(self.queue_ns, other.queue_ns),
             self.on_time | other.on_time,
+            self.dissolved | other.dissolved,
         )
 
 

@@ -1,24 +1,24 @@
-"""Replay: evaluate the graph under a scenario. Ranks advance one at a time and meet at communications.
+"""Replay: evaluate the graph under a scenario, in one pass over the nodes of all ranks.
 
-Cost: contraction is a few numpy passes per rank and scenario; the simulation itself is one Python step per node, and
-nodes are only what can move.
+Cost: contraction is a few numpy passes per rank that the scenario changes; the simulation itself is one Python step per
+node, and nodes are only what can move.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ddprof.analyzers.execution.operations import NEVER
-from ddprof.analyzers.replay.graph.build import ANCHOR, CHAIN, FINISH, MARK, POST
+from ddprof.analyzers.replay.contract import contract, is_changed
+from ddprof.analyzers.replay.graph.program import stream_count, write_program
 from ddprof.analyzers.replay.host_time import HostTimeline
-from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph, Scenario
+from ddprof.analyzers.replay.model import Graph, Node, Program, RankGraph, Scenario
 
+CHAIN, POST, FINISH, ANCHOR, BATCH, FREE = map(int, Node)
 MAX_LEAD = 0.25  # of the span: with less in common the window is too short to cut
-_DEVICE = (CHAIN, POST)  # nodes that begin on a stream
 
 
 @dataclass(frozen=True)
@@ -62,182 +62,166 @@ class Outcome:
 def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     """Run the whole job under a scenario (None: as recorded)."""
     scenario = scenario or Scenario()
-    runs = [_Run(rank, scenario) for rank in graph.ranks]
-    arrived = [0] * len(graph.members)
-    latest = [NEVER] * len(graph.members)
-    needed = graph.members.tolist()
-    waiting: dict[int, list[int]] = {}
-    ready = deque(range(len(runs)))
-    blocked: set[int] = set()
-    while True:
-        while ready:
-            index = ready.popleft()
-            blocked.discard(index)
-            stuck = runs[index].advance(arrived, latest, needed, waiting, ready)
-            if stuck is not None:
-                waiting.setdefault(stuck, []).append(index)
-                blocked.add(index)
-        if not blocked:
-            break
-        _break_deadlock(waiting, needed, arrived, ready)
-    last_begin = max((run.begin for run in runs), default=0)
-    counted = tuple(run.rank.position not in scenario.on_time for run in runs)
+    state = _State(graph)
+    program = _program(graph, scenario)
+    _run(program, _contracted(graph, scenario, program), state)
+    begins = [rank.begin_ns - rank.offset_ns for rank in graph.ranks]
+    counted = tuple(rank.position not in scenario.on_time for rank in graph.ranks)
+    marks, spans, busy = [], [], []
+    for at, rank in enumerate(graph.ranks):
+        marks.append(_marks(rank, scenario, state.sections(at)))
+        last_mark = marks[at][-1:] if rank.has_host else ()
+        spans.append(max([NEVER, *last_mark, *state.streams(at)]) - begins[at])
+        busy.append(state.in_communication_ns(at))
     return Outcome(
-        tuple(run.span() for run in runs),
-        counted if any(counted) else (True,) * len(runs),
-        tuple(tuple(run.marks) for run in runs),
-        tuple(run.comm_busy for run in runs),
-        tuple(last_begin - run.begin for run in runs),
-        tuple(run.host for run in runs),
-        tuple(run.ends for run in runs),
+        tuple(spans),
+        counted if any(counted) else (True,) * len(counted),
+        tuple(marks),
+        tuple(busy),
+        tuple(max(begins) - begin for begin in begins),
+        tuple(state.sections(at) for at in range(len(graph.ranks))),
+        tuple(state.nodes(at) for at in range(len(graph.ranks))),
     )
 
 
-def _break_deadlock(waiting: dict[int, list[int]], needed: list[int], arrived: list[int], ready: deque[int]) -> None:
-    """Members that never arrive (a truncated window) must not hold the others for ever: the smallest instance goes."""
-    instance = min(i for i, who in waiting.items() if who)
-    needed[instance] = arrived[instance]
-    ready.extend(waiting.pop(instance))
+class _State:
+    """When everything happens, reference clock, ns. Lists run over all ranks, as the program numbers things."""
+
+    def __init__(self, graph: Graph) -> None:
+        ranks = graph.ranks
+        self._ranks = ranks
+        self._node = _ends([len(rank.node_first) for rank in ranks])
+        self._section = _ends([len(rank.anchors.kind) + 1 for rank in ranks])
+        self._stream = _ends([stream_count(rank) for rank in ranks])
+        self.ends = [NEVER] * self._node[-1]  # of each node
+        self.starts = [NEVER] * self._node[-1]  # of each communication
+        self.host = [NEVER] * self._section[-1]  # beginning of each section
+        self.stream_end = [0] * self._stream[-1]
+        self.latest = [NEVER] * len(graph.members)  # arrival at each instance
+        for at, rank in enumerate(ranks):
+            self.host[self._section[at]] = rank.origin_ns - rank.offset_ns
+            # Until the first step begins the device is at work that the host had launched before.
+            begin, count = rank.begin_ns - rank.offset_ns, self._stream[at + 1] - self._stream[at]
+            self.stream_end[self._stream[at] : self._stream[at + 1]] = [begin] * count
+
+    def sections(self, at: int) -> list[int]:
+        """When each section of a rank's host began."""
+        return self.host[self._section[at] : self._section[at + 1]]
+
+    def nodes(self, at: int) -> list[int]:
+        """When each node of a rank ended."""
+        return self.ends[self._node[at] : self._node[at + 1]]
+
+    def streams(self, at: int) -> list[int]:
+        """When each stream of a rank ended."""
+        return self.stream_end[self._stream[at] : self._stream[at + 1]]
+
+    def in_communication_ns(self, at: int) -> int:
+        """Time of a rank in communication, waiting included."""
+        rank, first = self._ranks[at], self._node[at]
+        comms = np.flatnonzero(rank.ops.is_comm[rank.node_first]).tolist()
+        return sum(self.ends[first + node] - self.starts[first + node] for node in comms)
 
 
-class _Run:
-    """One rank's state while it is replayed."""
+def _ends(counts: Sequence[int]) -> list[int]:
+    """Where each part of so many elements begins, and where the last one ends."""
+    return [0, *np.cumsum(counts).tolist()] if counts else [0]
 
-    def __init__(self, rank: RankGraph, scenario: Scenario) -> None:
-        self.rank = rank
-        self.at = 0
-        self.marks: list[int] = []
-        self.comm_busy = 0
-        self.origin = rank.origin_ns - rank.offset_ns
-        self.host = [NEVER] * (len(rank.anchors.kind) + 1)
-        self.host[0] = self.origin
-        self.begin = rank.begin_ns - rank.offset_ns
-        # Until the first step begins the device is at work that the host had launched before.
-        self.stream_end = [self.begin] * (int(rank.ops.track.max()) + 1 if len(rank.ops.track) else 0)
-        self.ends = [NEVER] * len(rank.node_first)
-        self.starts = [NEVER] * len(rank.node_first)
-        self._contract(scenario)
 
-    def _contract(self, scenario: Scenario) -> None:
-        rank, ops, p = self.rank, self.rank.ops, self.rank.position
-        dur = scenario.dur_ns.get(p, ops.dur_ns)
-        queue = scenario.queue_ns.get(p, ops.queue_lag_ns)
-        transfer = scenario.transfer_ns.get(p, ops.transfer_ns)
-        clock = HostTimeline(rank, scenario)
-        offset = np.where(ops.launch_ns == NEVER, NEVER, clock.offset(ops.launch_ns, ops.section) + ops.launch_lag_ns)
-        first, last = rank.node_first, rank.node_last
-        if len(first):
-            work = dur + queue
-            total = np.add.reduceat(work, first) - queue[first]
-            # Time from an operation's start to the end of its chain: durations and lags that follow.
-            tail = np.cumsum(work[::-1])[::-1]
-            beyond = np.append(tail[1:], 0)[last]
-            to_end = tail - queue - beyond[ops.node]
-            launch_bound = np.maximum.reduceat(np.where(offset == NEVER, NEVER, offset + to_end), first)
+def _program(graph: Graph, scenario: Scenario) -> Program:
+    """The graph's program with what the scenario changes of who waits for whom."""
+    program = graph.program
+    if scenario.dissolved and program.is_broken:
+        program = write_program(graph.ranks, graph.members, scenario.dissolved)
+    kind, links = program.kind, program.links
+    if scenario.dissolved:
+        links = [tuple(i for i in met if i not in scenario.dissolved) for met in links]
+    if scenario.on_time:  # nobody waits for these ranks: they arrive, and it does not count
+        early = _of_ranks(graph, program, scenario.on_time)
+        links = [
+            () if is_early and node == Node.POST else met
+            for met, node, is_early in zip(links, kind, early, strict=True)
+        ]
+    if any(scenario.freed.values()):
+        kind = _freed(graph, program, scenario)
+    return replace(program, kind=kind, links=links)
+
+
+def _of_ranks(graph: Graph, program: Program, positions: Collection[int]) -> list[bool]:
+    """Which nodes are of some ranks."""
+    chosen = np.array([rank.position in positions for rank in graph.ranks], bool)
+    return list(chosen[program.rank].tolist())
+
+
+def _freed(graph: Graph, program: Program, scenario: Scenario) -> list[int]:
+    """Kinds of the nodes, where some hosts wait for nothing."""
+    begin = _ends([len(rank.anchors.kind) + 1 for rank in graph.ranks])
+    freed = {begin[at] + i for at, rank in enumerate(graph.ranks) for i in scenario.freed.get(rank.position, ())}
+    return [
+        FREE if section in freed and kind >= ANCHOR else kind
+        for kind, section in zip(program.kind, program.section, strict=True)
+    ]
+
+
+def _contracted(graph: Graph, scenario: Scenario, program: Program) -> tuple[list[int], list[int], list[int]]:
+    """Values of each node of the program: `queue`, `take` and `host` of `Contracted`."""
+    if not graph.ranks:
+        return [], [], []
+    ranks = [
+        contract(rank, scenario) if is_changed(rank, scenario) else recorded
+        for rank, recorded in zip(graph.ranks, graph.recorded, strict=True)
+    ]
+    columns = ([r.queue for r in ranks], [r.take for r in ranks], [r.host for r in ranks])
+    queue, take, host = (np.concatenate(parts)[program.at].tolist() for parts in columns)
+    return queue, take, host
+
+
+def _run(program: Program, contracted: tuple[list[int], list[int], list[int]], state: _State) -> None:
+    """Evaluate every node once."""
+    host, ends, starts, stream_end, latest = state.host, state.ends, state.starts, state.stream_end, state.latest
+    nodes = zip(
+        *(program.kind, program.node, program.track, program.dep, program.dep_lag, program.section, program.links),
+        *contracted,
+        strict=True,
+    )
+    for kind, node, track, dep, dep_lag, section, links, queue, take, beyond in nodes:
+        if kind == CHAIN:
+            end = stream_end[track] + queue
+            if dep >= 0 and ends[dep] + dep_lag > end:
+                end = ends[dep] + dep_lag
+            end += take
+            launched = host[section] + beyond
+            ends[node] = end = launched if launched > end else end
+            if end > stream_end[track]:
+                stream_end[track] = end
+        elif kind == POST:
+            start = stream_end[track] + queue
+            if dep >= 0 and ends[dep] + dep_lag > start:
+                start = ends[dep] + dep_lag
+            launched = host[section] + beyond
+            starts[node] = start = launched if launched > start else start
+            for instance in links:
+                if start > latest[instance]:
+                    latest[instance] = start
+        elif kind == FINISH:
+            end = starts[node]
+            for instance in links:
+                if latest[instance] > end:
+                    end = latest[instance]
+            ends[node] = end = end + take
+            if end > stream_end[track]:
+                stream_end[track] = end
         else:
-            total = launch_bound = np.empty(0, np.int64)
-        dep = np.where(ops.dep[first] >= 0, ops.node[ops.dep[first]], -1) if len(first) else first
-        of_node = (
-            *(ops.track[first], queue[first], dep, ops.dep_lag_ns[first], ops.section[first]),
-            *(offset[first], total, launch_bound),
-        )
-        self.node = list(zip(*(column.tolist() for column in of_node), strict=True))
-        self.transfer = transfer[first].tolist()
-        self.mark_at = list(zip(*clock.locate(rank.marks_ns), strict=True))
-        self._anchors(scenario, clock)
+            call = host[section] + take
+            if kind == ANCHOR:
+                released = ends[dep] if dep >= 0 else call
+                call = (released if released > call else call) + beyond
+            elif kind == BATCH and dep_lag > call:
+                call = dep_lag
+            host[section + 1] = call
 
-    def _anchors(self, scenario: Scenario, clock: HostTimeline) -> None:
-        rank, anchors = self.rank, self.rank.anchors
-        p = rank.position
-        call = clock.offset(anchors.start_ns, np.arange(len(anchors.start_ns)))
-        self.call = call.tolist()
-        self.kind = anchors.kind.tolist()
-        self.tail = anchors.tail_ns.tolist()
-        self.ready_at = (anchors.end_ns - rank.offset_ns).tolist()
-        self.target = (
-            np.where(anchors.target >= 0, rank.ops.node[anchors.target], -1).tolist()
-            if len(rank.ops.node)
-            else [-1] * len(call)
-        )
-        self.on_time = p in scenario.on_time
-        self.freed = scenario.freed.get(p, frozenset())
 
-    def span(self) -> int:
-        """From the first step's start to the later of the last mark and the last device operation."""
-        marks = self.marks[-1:] if self.rank.has_host else []
-        return max([NEVER, *marks, *self.stream_end]) - self.begin
-
-    def advance(
-        self, arrived: list[int], latest: list[int], needed: list[int], waiting: dict[int, list[int]], ready: deque[int]
-    ) -> int | None:
-        """Evaluate nodes until one must wait for another rank: its instance, or None at the end."""
-        order, links, nodes = self.rank.order, self.rank.links, self.node
-        host, ends, starts, stream_end = self.host, self.ends, self.starts, self.stream_end
-        for at in range(self.at, len(order)):
-            kind, index = order[at]
-            if kind in _DEVICE:
-                track, queue_lag, dep, dep_lag, section, offset, total, launch_bound = nodes[index]
-                start = stream_end[track] + queue_lag
-                if dep >= 0 and ends[dep] + dep_lag > start:
-                    start = ends[dep] + dep_lag
-                if kind == POST:
-                    launched = host[section] + offset
-                    starts[index] = launched if launched > start else start
-                    self._arrive(links.get(index, ()), starts[index], arrived, latest, needed, waiting, ready)
-                    continue
-                end, launched = start + total, host[section] + launch_bound
-                ends[index] = end = launched if launched > end else end
-                if end > stream_end[track]:
-                    stream_end[track] = end
-            elif kind == FINISH:
-                for instance in links.get(index, ()):
-                    if arrived[instance] < needed[instance]:
-                        self.at = at
-                        return instance
-                self._finish(index, latest)
-            elif kind == ANCHOR:
-                self._anchor(index)
-            elif kind == MARK:
-                section, offset = self.mark_at[index]
-                self.marks.append(host[section] + offset)
-        self.at = len(order)
-        return None
-
-    def _arrive(
-        self,
-        instances: Sequence[int],
-        start: int,
-        arrived: list[int],
-        latest: list[int],
-        needed: list[int],
-        waiting: dict[int, list[int]],
-        ready: deque[int],
-    ) -> None:
-        for instance in instances:
-            arrived[instance] += 1
-            if not self.on_time and start > latest[instance]:
-                latest[instance] = start
-            if arrived[instance] >= needed[instance] and instance in waiting:
-                ready.extend(waiting.pop(instance))
-
-    def _finish(self, node: int, latest: list[int]) -> None:
-        start, track = self.starts[node], self.node[node][0]
-        last = start
-        for instance in self.rank.links.get(node, ()):
-            if latest[instance] > last:
-                last = latest[instance]
-        self.ends[node] = end = last + self.transfer[node]
-        self.comm_busy += end - start
-        if end > self.stream_end[track]:
-            self.stream_end[track] = end
-
-    def _anchor(self, index: int) -> None:
-        call = self.host[index] + self.call[index]
-        if index in self.freed:
-            fetched = call
-        elif self.kind[index] == Anchor.LOADER:
-            fetched = max(call, self.ready_at[index])
-        else:
-            target = self.target[index]
-            fetched = max(call, self.ends[target] if target >= 0 else call) + self.tail[index]
-        self.host[index + 1] = fetched
+def _marks(rank: RankGraph, scenario: Scenario, begun: Sequence[int]) -> tuple[int, ...]:
+    """When the host comes to each step mark."""
+    places = zip(*HostTimeline(rank, scenario).locate(rank.marks_ns), strict=True)
+    return tuple(begun[section] + offset for section, offset in places)

@@ -1,15 +1,21 @@
 """The volume is too large for the link, even when overlapped well.
 
-What it detects: exposed transfer that is due neither to latency nor to a late start, but to bytes over bandwidth.
+What it detects: exposed transfer that is due neither to latency nor to a late start, but to bytes over bandwidth;
+and bytes that need not be moved at all: gradients reduced after every micro-batch while the optimizer steps once for
+several, large buffers sent before each forward pass, logits gathered for a metric in every step.
 Why it costs: compute has ended and the last buckets (or every tensor-parallel reduction) are still on the wire.
-How the gain is priced: the run is replayed with half the transfer time: 16 bit gradients, or a link twice as fast.
-How to fix: a compression hook, accumulation with no_sync, HSDP, the right NCCL transport. Where `ddprof run` saw it,
-the finding says which transport NCCL chose and which settings narrow it; sockets beside an active InfiniBand port, or
-shared memory between GPUs that NVLink joins, come first.
+How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast), or
+without the calls that could go; those gain no more than they hold the ranks.
+How to fix: a compression hook (not on CPU ranks, where 16 bit gradients take longer), accumulation with no_sync, HSDP,
+the right NCCL transport. Where `ddprof run` saw it, the finding says which transport NCCL chose and which settings
+narrow it; sockets beside an active InfiniBand port, or shared memory between GPUs that NVLink joins, come first.
 Limits: whether the link runs below its rate cannot be told without its peak. Waiting for late ranks is never counted;
 waiting for missing ranks would be, so nothing is said where one of them may be late
-(analyzers/job/whole_run/missing_ranks.py).
-Sources: torch.distributed.algorithms.ddp_comm_hooks.
+(analyzers/job/whole_run/missing_ranks.py). Micro-batches are told by backward passes and optimizer steps, which capture
+or PyTorch's own ranges mark; several models with one optimizer keep a pass each. Buffers are told in
+DistributedDataParallel, values that no pass needs by what comes before and after the call.
+Sources: torch.distributed.algorithms.ddp_comm_hooks; torch.nn.parallel.DistributedDataParallel documentation (no_sync,
+broadcast_buffers).
 """
 
 from __future__ import annotations
@@ -20,7 +26,8 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
-from ddprof.analyzers.rules.evidence.exposures import certainty, doubtful, of_reason
+from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
+from ddprof.analyzers.rules.evidence.needless.candidates import could_go
 from ddprof.analyzers.rules.evidence.transport import of_job
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
@@ -30,30 +37,18 @@ HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a li
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Exposed volume."""
+    yield from could_go(measures, RULE.id, is_volume=True)
     yield from doubtful(measures, RULE.id, "bandwidth")
     moved_by, faster = of_job(measures)
     for exposure in of_reason(measures, "bandwidth"):
         traffic = exposure.traffic
-        gradients = traffic.role in GRADIENT_ROLES
-        hook = execution_of(measures.job).compression_hook
-        fix = Fix(
-            setting="gradient compression" if gradients else _link_of(traffic.role),
-            suggested=hook if gradients else "keep these groups inside NVLink; check the NCCL transport",
-            patch=f"model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{hook})"
-            if gradients
-            else None,
-            why="half the bytes take half the transfer"
-            if gradients
-            else "these transfers cannot overlap: only the link helps",
-            source="torch.distributed.algorithms.ddp_comm_hooks",
-        )
         yield Candidate(
             id=RULE.id,
             summary=f"{_volume(traffic.total_bytes)}{traffic.op} per step is too much for the link",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
-            confidence=0.8 * certainty(exposure),
+            basis=stands_on(exposure),
             evidence=(
                 Evidence(
                     f"{format_us(traffic.transfer_us)} of transfer per step in {traffic.count:.0f} calls,"
@@ -62,9 +57,35 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *moved_by,
                 *exposed_transfer(measures, traffic),
             ),
-            fixes=(*faster, fix),
+            fixes=(*faster, _fix(traffic.role, execution_of(measures.job).compression_hook)),
             band=0.25,
         )
+
+
+def _fix(role: str, hook: str) -> Fix:
+    """What halves the transfers of a role; `hook`: of gradient compression, "" where that does not pay."""
+    if role not in GRADIENT_ROLES:
+        return Fix(
+            setting=_link_of(role),
+            suggested="keep these groups inside NVLink; check the NCCL transport",
+            why="these transfers cannot overlap: only the link helps",
+            source="ml-engineering",
+        )
+    if not hook:
+        return Fix(
+            setting="how often gradients are reduced",
+            suggested="once for two batches, whose gradients are accumulated",
+            patch="with model.no_sync():  # the first of every two batches\n    loss(first).backward()",
+            why="half the bytes per batch; in 16 bit they would take longer, because cores cast and add them",
+            source="torch.nn.parallel.DistributedDataParallel.no_sync documentation",
+        )
+    return Fix(
+        setting="gradient compression",
+        suggested=hook,
+        patch=f"model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{hook})",
+        why="half the bytes take half the transfer",
+        source="torch.distributed.algorithms.ddp_comm_hooks",
+    )
 
 
 def _volume(size_bytes: float) -> str:

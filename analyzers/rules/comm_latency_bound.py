@@ -1,14 +1,23 @@
 """Many small collectives pay latency.
 
 What it detects: exposed collectives whose time is mostly per-call latency, read off the trace's own size -> time
-points.
+points; and sharded parameters (FSDP) in many units, several for each repeated block of the model (nested wrapping), or
+blocks so small that latency is most of a call; and small ones that need not be called: metrics reduced in every step,
+gradient norms reduced one by one, small buffers sent before each forward pass, the map of used parameters of
+`find_unused_parameters=True` where every parameter is used.
 Why it costs: K calls pay K latencies, whatever their size.
 How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per
-bucket.
-How to fix: a larger bucket_cap_mb.
-Limits: gradients only; small messages of tensor or expert parallel ranks depend on one another and cannot be merged.
+bucket; with units, one for each block: fewer latencies, and a block's compute to hide the next block's gather behind;
+or without the calls that need not be made, which gains no more than they hold the ranks.
+How to fix: a larger bucket_cap_mb; one FSDP unit per block.
+Limits: gradients and sharded parameters only; small messages of tensor or expert parallel ranks depend on one another
+and cannot be merged.
 With a single message size latency and bandwidth cannot be separated; then only very slow small messages count.
-Sources: PyTorch DDP (VLDB'20) section 5 on bucket size.
+Whether a script needs a value that it reduces between forward and backward, or a few before the optimizer, is not
+known: nothing is said of those. That every parameter is used is said of the traced passes.
+Units whose messages all have one size do not tell latency from a slow link either: latency is then what a fast link
+would not need, and the price is marked as uncertain.
+Sources: PyTorch DDP (VLDB'20) section 5 on bucket size, 3.2.3 on unused parameters; PyTorch FSDP (VLDB'23) on units.
 """
 
 from __future__ import annotations
@@ -20,16 +29,20 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
+from ddprof.analyzers.rules.evidence.needless.candidates import could_go
 from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.settings import text
-from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Exposed, small, latency-dominated collectives."""
+    """Exposed, small, latency-dominated collectives, and small ones that could go."""
+    yield from could_go(measures, RULE.id, is_volume=False)
     for exposure in of_reason(measures, "latency"):
         traffic, share = exposure.traffic, exposure.latency_share
         known = np.isfinite(share)
@@ -40,7 +53,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("merge_buckets", (), (DEFAULT_BUCKET_MIB * MIB,), traffic.role),),
-            confidence=0.9 if known else 0.6,
+            basis=Basis.RECORDED if known else Basis.DEDUCED,
             evidence=(
                 Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),
                 *exposed_transfer(measures, traffic),
@@ -48,6 +61,60 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             fixes=(_fix(measures),),
             band=0.2 if known else 0.35,
         )
+    yield from _small_units(measures)
+
+
+def _small_units(measures: Measures) -> Iterator[Candidate]:
+    """Sharded parameters in more units than the model has blocks."""
+    found = of_reason(measures, "sharding")
+    costs = unit_costs(measures) if found else None
+    if costs is None or costs.latency is None or costs.merged == 1:
+        return
+    calls = sum(e.traffic.count for e in found)
+    each = f"{costs.per_block} for each of {costs.per_pass // costs.per_block} equal blocks"
+    nested = costs.per_block > 1
+    measured = costs.latency.is_measured
+    latency = f"{format_us(costs.latency.ns / 1e3)} of a call is latency ({format_share(costs.latency.share)})"
+    sized = any(e.traffic.total_bytes for e in found)
+    why = (
+        "all messages have one size, if the link is a fast one"
+        if sized
+        else "no sizes were recorded: the shortest call"
+    )
+    guess = "" if measured else f" at most ({why})"
+    yield Candidate(
+        id=RULE.id,
+        summary=f"parameters are gathered in {costs.per_pass} small units per pass"
+        + (f", {each}" if nested else "")
+        + f": {calls:.0f} collectives per step pay latency",
+        ranks=(),
+        lost_us=sum(e.traffic.exposed_us for e in found),
+        changes=(Change("merge_units", (), (float(costs.merged),), ROLE),),
+        basis=Basis.RECORDED if measured and all(e.traffic.is_whole for e in found) else Basis.DEDUCED,
+        evidence=(Evidence(latency + guess), *exposed_transfer(measures, found[0].traffic)),
+        fixes=(_fewer_units(measures, costs),),
+        band=0.25 if measured else 0.4,
+    )
+
+
+def _fewer_units(measures: Measures, costs: UnitCosts) -> Fix:
+    per_unit = "one block" if costs.per_block > 1 else f"{costs.merged} consecutive blocks"
+    if measures.settings.fsdp.version == 1:
+        patch = (
+            "policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block})\n"
+            "model = FullyShardedDataParallel(model, auto_wrap_policy=policy)"
+        )
+    else:
+        patch = "for block in model.blocks:\n    fully_shard(block)  # and not its parts\nfully_shard(model)"
+    return Fix(
+        setting="FSDP units",
+        current=f"{costs.per_pass} units",
+        suggested=f"{per_unit} per unit: about {max(1, costs.per_pass // costs.merged)} units",
+        patch=patch,
+        why="each unit is a gather in forward, one in backward and a reduction: fewer units pay fewer latencies, and "
+        "longer compute hides each",
+        source="PyTorch FSDP (VLDB'23) section 3; torch.distributed.fsdp documentation on auto_wrap_policy",
+    )
 
 
 def _fix(measures: Measures) -> Fix:

@@ -1,13 +1,17 @@
 """Large collectives start after the compute that could hide them.
 
-What it detects: gradient all-reduces that compute hides next to nothing of, although the backward pass is long enough.
+What it detects: gradient all-reduces that compute hides next to nothing of, although the backward pass is long enough;
+and gathers of sharded parameters (FSDP) that begin only when the compute of the unit before is over, although it could
+have hidden them.
 Why it costs: the whole transfer is added to the step.
 How the gain is priced: the run is replayed with the transfer hidden behind the backward pass, except for what exceeds
-it and a last bucket of 25 MiB.
+it and a last bucket of 25 MiB; with each unit gathered one unit ahead.
 How to fix: DDP's default buckets in place of one huge bucket or of a reduction after the backward pass; gradient hooks;
-no static delay.
-Limits: gradients that become ready only at the end (one huge layer) cannot be hidden.
-Sources: PyTorch DDP (VLDB'20): overlap gained 38 % (ResNet) and 35 % (BERT) with NCCL.
+no static delay. With FSDP prefetching: forward_prefetch and backward_prefetch, set_modules_to_forward_prefetch, and a
+host that is ahead of its device.
+Limits: gradients that become ready only at the end (one huge layer) cannot be hidden, nor can the first unit's gather.
+Sources: PyTorch DDP (VLDB'20): overlap gained 38 % (ResNet) and 35 % (BERT) with NCCL; PyTorch FSDP (VLDB'23) section
+3.3 on prefetching.
 """
 
 from __future__ import annotations
@@ -17,13 +21,18 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
+from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.replay.changes.communication.overlap import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
-from ddprof.analyzers.rules.evidence.exposures import certainty, doubtful, of_reason
+from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.analyzers.rules.evidence.sharded.prefetch import gather_ahead
+from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
+
+SMALL_PART = 0.1  # of what could be hidden: a pass with less is not worth naming
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -40,7 +49,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("overlap", (), (bucket,), traffic.role),),
-            confidence=0.85 * certainty(exposure),
+            basis=stands_on(exposure),
             evidence=(
                 Evidence(
                     f"{format_us(traffic.transfer_us)} of transfer per step, {format_share(traffic.hidden_share)} "
@@ -51,6 +60,53 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             fixes=(_fix(measures, suggested),),
             band=0.25,
         )
+    yield from _late_gathers(measures)
+
+
+def _late_gathers(measures: Measures) -> Iterator[Candidate]:
+    """Gathers of sharded units that begin when the compute that could hide them is over."""
+    found = of_reason(measures, "sharding")
+    costs = unit_costs(measures) if found else None
+    if costs is None or not costs.lacks_prefetch:
+        return
+    forward_us = costs.prefetchable_forward_us
+    backward_us = costs.prefetchable_us - forward_us
+    least = SMALL_PART * costs.prefetchable_us
+    fix = gather_ahead(measures, forward_us >= least, backward_us >= least)
+    passes = " and ".join(n for n, us in (("forward", forward_us), ("backward", backward_us)) if us >= least)
+    yield Candidate(
+        id=RULE.id,
+        summary="parameters are gathered when their unit needs them, not ahead: "
+        f"{format_us(sum(e.traffic.exposed_us for e in found))} of gathers and reductions per step is exposed",
+        ranks=(),
+        lost_us=sum(e.traffic.exposed_us for e in found),
+        changes=(Change("prefetch_gathers", target=ROLE),),
+        basis=stands_on(*found),
+        evidence=(
+            Evidence(
+                f"in {passes}, {_held(costs)}; compute that would have hidden {format_us(costs.prefetchable_us)} of "
+                "the gathers is over by then, and reductions hold up the gathers behind them"
+            ),
+            *exposed_transfer(measures, found[0].traffic),
+        ),
+        fixes=(fix, *(() if costs.host_is_ahead else (_let_ahead(),))) if is_new(fix) else (_let_ahead(),),
+        band=0.25,
+    )
+
+
+def _held(costs: UnitCosts) -> str:
+    if costs.host_is_ahead:
+        return "the host launches the gathers early enough, but the device holds them until the unit before is computed"
+    return "the host launches each gather only when the device has computed the unit before"
+
+
+def _let_ahead() -> Fix:
+    return Fix(
+        setting="what keeps the host from being ahead",
+        suggested="no .item(), no copy to the host and no synchronisation inside the passes; compiled blocks",
+        why="FSDP launches the next gather when its host reaches the next unit: a host that is ahead prefetches so",
+        source="torch.distributed.fsdp documentation",
+    )
 
 
 def _fix(measures: Measures, suggested: str) -> Fix:

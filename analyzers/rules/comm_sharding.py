@@ -4,9 +4,10 @@ What it detects: FSDP / ZeRO-3 all-gathers and reduce-scatters that no compute h
 (or unknown).
 Why it costs: stage 3 moves 1.5 x the bytes of data parallelism, and the forward pass cannot begin a unit before its
 parameters are there.
-How the gain is priced: the run is replayed without one of the two all-gather passes: its transfers and their exposure.
-How to fix: reshard_after_forward=False (ZeRO-2), a hybrid shard inside the node, more prefetch.
-Limits: memory is judged only where the trace or the capture reports it.
+How the gain is priced: the run is replayed without the all-gathers of its backward passes.
+How to fix: reshard_after_forward=False (ZeRO-2), a hybrid shard inside the node.
+Limits: many small units are comm.latency_bound, gathers that are not ahead comm.no_overlap: both have a better fix. A
+hybrid shard is not priced by itself. Memory is judged only where the trace or the capture reports it.
 Sources: ZeRO paper (2 Psi against 3 Psi); torch.distributed.fsdp documentation.
 """
 
@@ -15,13 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
-from ddprof.analyzers.rules.evidence.exposures import certainty, doubtful, of_reason
+from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason
 from ddprof.analyzers.rules.evidence.settings import text
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
-ONE_PASS_LEFT = 0.5  # of the exposed sharding traffic: one of two all-gather passes is gone, the rest hides more easily
+HALF = 0.5  # of the exposed traffic, where the passes are not known or gather once: a shard group of half the ranks
 ROOM = 0.85  # of the device's memory: below it less sharding may fit
 
 
@@ -31,6 +34,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     found = of_reason(measures, "sharding")
     if not found:
         return
+    costs = unit_costs(measures)
+    if costs is not None and (costs.merged > 1 or costs.lacks_prefetch):
+        return  # another fix helps: comm.latency_bound, comm.no_overlap
     memory = [
         f.memory for f in measures.job.ranks if f.memory.get("peak_allocated_bytes") and f.memory.get("total_bytes")
     ]
@@ -45,8 +51,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         "the step is exposed for it",
         ranks=(),
         lost_us=exposed,
-        changes=(Change("scale_transfer", (), (ONE_PASS_LEFT,), "fsdp_shard"),),
-        confidence=(0.8 if memory else 0.7) * min(map(certainty, found)),
+        changes=(_less_sharding(costs),),
+        basis=Basis.RECORDED if memory and all(e.traffic.is_whole for e in found) else Basis.DEDUCED,
         evidence=(
             *(
                 Evidence(
@@ -57,25 +63,39 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ),
             *exposed_transfer(measures, found[0].traffic),
         ),
-        fixes=(
-            Fix(
-                setting="reshard_after_forward",
-                current=text(measures.settings.fsdp.reshard_after_forward),
-                suggested="False, or hybrid sharding inside the node",
-                patch="fully_shard(module, reshard_after_forward=False)",
-                why="parameters stay gathered between forward and backward: one all-gather pass less",
-                source="ZeRO paper; torch.distributed.fsdp.fully_shard documentation",
-            ),
-            Fix(
-                setting="forward prefetch",
-                suggested="explicit prefetch of the next unit",
-                patch="module.set_modules_to_forward_prefetch([next_module])",
-                why="the next unit's parameters travel while this one computes",
-                source="torch.distributed.fsdp documentation",
-            ),
-        ),
-        band=0.35,
+        fixes=_fixes(measures, costs),
+        band=0.25 if _gathers_again(costs) else 0.4,
     )
+
+
+def _gathers_again(costs: UnitCosts | None) -> bool:
+    return costs is not None and costs.gathers_again
+
+
+def _less_sharding(costs: UnitCosts | None) -> Change:
+    """The change that is priced: that of the first fix."""
+    return (
+        Change("keep_parameters", target=ROLE) if _gathers_again(costs) else Change("scale_transfer", (), (HALF,), ROLE)
+    )
+
+
+def _fixes(measures: Measures, costs: UnitCosts | None) -> tuple[Fix, ...]:
+    hybrid = Fix(
+        setting="hybrid sharding",
+        suggested="shards inside a node, replicas across nodes",
+        patch='mesh = init_device_mesh("cuda", (nodes, gpus_per_node), mesh_dim_names=("replicate", "shard"))',
+        why="parameters and gradients move over the fast links only; gradients are reduced once across nodes",
+        source="torch.distributed.fsdp documentation (HYBRID_SHARD, a mesh of two dimensions)",
+    )
+    kept = Fix(
+        setting="reshard_after_forward",
+        current=text(measures.settings.fsdp.reshard_after_forward),
+        suggested="False",
+        patch="fully_shard(module, reshard_after_forward=False)",
+        why="parameters stay gathered between forward and backward: one all-gather pass less",
+        source="ZeRO paper; torch.distributed.fsdp.fully_shard documentation",
+    )
+    return (kept, hybrid) if costs is None or costs.gathers_again else (hybrid,)
 
 
 RULE = Rule("comm.sharding", "Sharding traffic is exposed", detect, bound="communication", reads_traffic=True)

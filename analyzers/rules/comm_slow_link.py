@@ -1,14 +1,16 @@
 """One rank's or host's transfers are slower than its peers'.
 
 What it detects: of groups of one role, those in which a certain rank or host takes part move messages of the same size
-clearly more slowly.
-Why it costs: a collective is as fast as its slowest link.
-How the gain is priced: the run is replayed with those groups' transfers as fast as their peers'.
+clearly more slowly; of pairs of ranks that send each other messages (the stages of a pipeline), those whose messages
+take clearly longer than equal ones between other pairs.
+Why it costs: a collective is as fast as its slowest link, and so is the steady state of a pipeline.
+How the gain is priced: the run is replayed with those groups' or pairs' transfers as fast as their peers'.
 How to fix: look at the link and the transport there: cable, NIC, PCIe width, NCCL transport, routing. Where `ddprof
 run` recorded them, the finding says what differs there: NCCL's transport, a port that is down or slower, a GPU with
 fewer PCIe lanes.
-Limits: at least two groups are needed to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours). In one
-world-wide ring all members see the slow link alike, so no rank can be named.
+Limits: at least two groups or pairs are needed to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours);
+links between hosts are not held against links inside one. In one world-wide ring all members see the slow link alike,
+so no rank can be named. A message of CPU ranks is recorded until it was waited for, which tells nothing of its link.
 Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow.
 """
 
@@ -18,20 +20,26 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.links import SlowGroups, slow_groups
-from ddprof.analyzers.rules.evidence.examples import slowest_transfer
+from ddprof.analyzers.job.traffic.stage_links import SlowLinks, stage_links
+from ddprof.analyzers.rules.evidence.examples import slowest_message, slowest_transfer
 from ddprof.analyzers.rules.evidence.transport import of_ranks
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Groups with slow transfers, and the ranks they have in common."""
+    """Groups with slow transfers, and the ranks they have in common; pairs of ranks with slow messages."""
     job = measures.job
-    if len(job.groups) < 2:
+    timed = not execution_of(job).messages_last_until_waited_for
+    compared, links = stage_links(job) if timed else (0, None)
+    if len(job.groups) < 2 and not compared:
         yield Abstention(RULE.id, "one process group only: a slow link looks the same from every rank")
         return
+    if links is not None:
+        yield _between_stages(measures, links)
     found = slow_groups(job)
     for slow in found:
         numbers = _culprits(measures, slow, [s for s in found if s.role != slow.role])
@@ -43,7 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ranks=numbers,
             lost_us=slow.excess_us,
             changes=(Change("speed_groups", (), (1.0 / slow.ratio, *map(float, slow.groups)), slow.role),),
-            confidence=0.85 if len(numbers) <= 2 else 0.7,
+            basis=Basis.COMPARED if len(numbers) <= 2 else Basis.DEDUCED,
             evidence=(
                 Evidence(
                     f"{slow.role} groups with {format_ranks(numbers)}: {format_us(slow.slow_us)} per message "
@@ -54,17 +62,46 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *slowest_transfer(measures, slow.groups, numbers[0]),
             ),
             fixes=(
-                Fix(
-                    setting="link of " + format_ranks(numbers),
-                    suggested="check NIC, PCIe width and NCCL transport on that host",
-                    patch="NCCL_DEBUG=INFO torchrun ...   # which transport; then ibstat, lspci -vv, nvidia-smi "
-                    "topo -m",
-                    why="the same messages are fast in every group without them",
-                    source="Holmes (NSDI'25)",
-                ),
+                _look("link of " + format_ranks(numbers), "the same messages are fast in every group without them"),
             ),
             band=0.2,
         )
+
+
+def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:
+    """Pairs of ranks whose messages take longer than those of other pairs."""
+    numbers = measures.ranks(list(links.culprits))
+    pairs = [measures.ranks(list(pair)) for pair in links.pairs]
+    words = ", ".join(f"{a} and {b}" for a, b in pairs)
+    return Candidate(
+        id=RULE.id,
+        summary=f"messages between ranks {words} take {links.ratio:.1f} x as long as those of other pairs",
+        ranks=numbers,
+        lost_us=links.excess_us,
+        changes=(Change("speed_links", tuple(rank for pair in pairs for rank in pair), (1.0 / links.ratio,)),),
+        basis=Basis.COMPARED if len(numbers) <= 2 else Basis.DEDUCED,
+        evidence=(
+            Evidence(
+                f"between ranks {words}: {format_us(links.slow_us)} per message against {format_us(links.peer_us)}, "
+                "once both ranks are there",
+                numbers[0],
+            ),
+            *of_ranks(measures, numbers),
+            *slowest_message(measures, links.pairs),
+        ),
+        fixes=(_look(f"link between ranks {words}", "equal messages are fast between all other pairs of ranks"),),
+        band=0.2,
+    )
+
+
+def _look(setting: str, why: str) -> Fix:
+    return Fix(
+        setting=setting,
+        suggested="check NIC, PCIe width and NCCL transport on that host",
+        patch="NCCL_DEBUG=INFO torchrun ...   # which transport; then ibstat, lspci -vv, nvidia-smi topo -m",
+        why=why,
+        source="Holmes (NSDI'25)",
+    )
 
 
 def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups]) -> tuple[int, ...]:

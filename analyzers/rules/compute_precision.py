@@ -19,7 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
 from ddprof.analyzers.rules.evidence.examples import longest_fp32_gemm
 from ddprof.analyzers.rules.evidence.settings import text
-from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device
 from ddprof.units import format_share, format_us
 
@@ -38,7 +38,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         ranks=(),
         lost_us=fp32 * (1 - 1 / HALF_PRECISION_SPEEDUP),
         changes=(Change("scale_kernels", (), (1 / HALF_PRECISION_SPEEDUP,), "fp32_gemm"),),
-        confidence=0.85,
+        basis=Basis.RECORDED,
         evidence=(
             Evidence(
                 f"{format_us(fp32)} of fp32 matrix kernels per step of "

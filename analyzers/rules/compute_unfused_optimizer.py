@@ -19,7 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.examples import optimizer_step
 from ddprof.analyzers.rules.evidence.settings import text
-from ddprof.findings import Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us
 
 MIN_KERNELS = 60  # foreach and fused run a few dozen at most
@@ -38,7 +38,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         ranks=(),
         lost_us=time_us * (1 - FUSED_DEVICE_SHARE),
         changes=(Change("scale_kernels", (), (FUSED_DEVICE_SHARE, FUSED_HOST_SHARE), "optimizer"),),
-        confidence=0.85,
+        basis=Basis.RECORDED,
         evidence=(
             Evidence(f"{kernels:.0f} optimizer kernels of {format_us(time_us / kernels)} on average"),
             *optimizer_step(measures),

@@ -19,7 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_span
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
 FIX = Fix(
@@ -58,7 +58,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=numbers,
         lost_us=float(measures.cause_us("allocator").mean()),
         changes=(Change("remove_host", target="allocator"),),
-        confidence=0.9,
+        basis=Basis.RECORDED,
         evidence=(
             *occurrences(measures, worst, "allocator"),
             *largest_span(measures, worst, "allocator"),
@@ -83,7 +83,7 @@ def _retrying(retried: Mapping[int, int]) -> Candidate:
         ranks=tuple(sorted(retried)),
         lost_us=0.0,
         changes=(),
-        confidence=0.9,
+        basis=Basis.RECORDED,
         evidence=tuple(_retry_evidence(retried)),
         fixes=(FIX,),
         ceiling_us=0.0,

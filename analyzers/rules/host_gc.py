@@ -21,7 +21,7 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
-from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
 from ddprof.units import format_share, format_us
 
 PATCH = """import gc
@@ -55,7 +55,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=(),
         lost_us=float(measures.cause_us("gc").mean()),
         changes=(Change("remove_host", target="gc"),),
-        confidence=0.95,
+        basis=Basis.RECORDED,
         evidence=(
             *occurrences(measures, worst, "gc"),
             *largest_span(measures, worst, "gc"),

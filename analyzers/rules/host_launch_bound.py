@@ -21,12 +21,15 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.waiting.charged import waited_for_part_us
 from ddprof.analyzers.rules.evidence.present import Practice, present_in
 from ddprof.analyzers.rules.evidence.spans import longest_idle
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.analyzers.rules.straggler_host import slow_hosts
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.015  # of the step idle before launches, healthy runs 0.1 %; queued kernels start within a microsecond
+PACING_SHARE = 0.9  # of the step: hosts that are free for a tenth of it could launch as much more meanwhile
 WHY = "launching costs the host more than the kernels cost the device"
 SOURCE = "PyTorch CUDA graphs and torch.compile documentation"
 
@@ -38,7 +41,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, "a CPU run has no launch queue")
         return
     idle = measures.launching_us
+    held = idle + waited_for_part_us(measures, idle, np.arange(len(idle)))
     typical = averages.typical(idle)
+    if typical < MIN_SHARE * measures.step_us and _pace_the_step(measures):
+        typical = averages.typical(held)
     if typical < MIN_SHARE * measures.step_us:
         return
     worst = int(np.argmax(idle))
@@ -52,7 +58,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=(),
         lost_us=float(idle.mean()),
         changes=(Change("graph_launch"),),
-        confidence=0.85 if job.ranks[0].step_source != "inferred" else 0.5,
+        basis=Basis.RECORDED,
         evidence=(
             Evidence(
                 f"{kernels:.0f} kernels per step of {format_us(mean_us)} on average; the host launches one every "
@@ -61,17 +67,19 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *longest_idle(measures, worst, "launching"),
         ),
         fixes=tuple(_fixes(present_in(job))),
-        ceiling_us=typical + _waited_for_us(measures),
+        ceiling_us=float(held.max()),
         band=0.25,
         is_bound=True,
     )
 
 
-def _waited_for_us(measures: Measures) -> float:
-    """What every rank waits, per step, because others are behind with launching: its part of what makes them late."""
-    launching = float(measures.launching_us.sum())
-    reasons = launching + float(measures.stalled_us.sum()) + float(measures.held_us.sum())
-    return float(measures.cause_us("comm_wait").min()) * launching / reasons if reasons else 0.0
+def _pace_the_step(measures: Measures) -> bool:
+    """Whether all hosts alike are busy nearly all the time: then the others' waits for whichever launches last are for
+    launches as well, though few devices stand idle themselves.
+    """
+    limits = execution_of(measures.job).limits
+    slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
+    return not len(slow) and float(measures.host.time_us.min()) >= PACING_SHARE * measures.step_us
 
 
 def _fixes(practice: Practice) -> Iterator[Fix]:

@@ -6,6 +6,7 @@ Why it costs: the device starves until the host is back, and every other rank wa
 that stop at different moments wait for each of them in turn.
 How the gain is priced: the run is replayed with each of those calls as short as it usually is. It gains no more than
 the time that devices starve in them, and what other ranks wait for those ranks.
+On CPU ranks: also more threads than cores, from the counters of the kernel; what that costs is known within bounds.
 How to fix: give each rank its own cores, fewer threads beside it, no swapping, no thread that holds the GIL.
 Limits: what held the host is not in the trace. A stop that occurs at the same place in every step counts as the program
 itself; the first call of a kind and the first launch of a kernel count as start-up. Where
@@ -20,12 +21,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.oversubscription import oversubscribed
+from ddprof.analyzers.job.script.lines import lines_in
+from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
 from ddprof.analyzers.rules.evidence.spans import at, charged_us
 from ddprof.analyzers.rules.straggler_host import slow_hosts
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array, Table
 from ddprof.units import format_ranks, format_share, format_us
 
@@ -35,7 +40,8 @@ OWN_SHARE = 0.25  # of the worst rank's stalls: ranks with less are not among th
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Stalls that starve devices."""
+    """Stalls that starve devices, and threads that outnumber the cores."""
+    yield from _more_threads_than_cores(measures)
     ranks = measures.job.ranks
     starved = measures.stalled_us
     inside = [_in_steps(facts) for facts in ranks]
@@ -45,7 +51,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     lengths_us = np.array([_total_us(table) for table in inside]) / max(1, measures.steps)
     stalling = np.flatnonzero((lengths_us >= OWN_SHARE * lengths_us.max()) & (counts > 0))
-    numbers = measures.ranks(stalling) if len(stalling) <= len(ranks) / 2 else ()
+    is_lone = len(ranks) == 1 and len(measures.job.missing_ranks) > 0  # of the others nothing is known
+    numbers = measures.ranks(stalling) if is_lone or len(stalling) <= len(ranks) / 2 else ()
     limits = execution_of(measures.job).limits
     slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
     if numbers and not len(np.setdiff1d(stalling, slow)):
@@ -58,7 +65,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=numbers,
         lost_us=float(starved.mean()),
         changes=(Change("no_stalls", numbers),),
-        confidence=0.85 if measures.steps >= 2 else 0.7,
+        basis=Basis.RECORDED,
         evidence=tuple(_evidence(measures, inside, stalling, lengths_us)),
         fixes=(
             Fix(
@@ -79,6 +86,49 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         ceiling_us=float(starved.max()) + charged_us(measures, stalling.tolist()),
         band=0.25,
+    )
+
+
+def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
+    """CPU ranks whose threads wait for cores that they take from one another.
+
+    What the waits cost lies between nothing (the cores were never idle) and all of them (threads of an operator wait
+    for the last one of theirs): the price is the middle.
+    """
+    over = oversubscribed(measures.job.ranks)
+    waited = traced_shares(measures.job.ranks).waited
+    if over is None or not np.isfinite(waited).all():
+        return
+    share = min(float(waited.mean()), over.share)
+    if share < BUSY_SHARE:
+        return
+    yield Candidate(
+        id=RULE.id,
+        summary=f"{over.threads} threads on each of {over.ranks} ranks share {over.cores} cores and have none for "
+        f"{format_share(share)} of the time",
+        ranks=(),
+        lost_us=share * measures.step_us,
+        changes=(),
+        basis=Basis.TIMED,
+        evidence=(
+            Evidence(
+                f"ready to run without a CPU for {format_share(float(waited.mean()))} of the traced time; "
+                f"{over.threads * over.ranks} threads on {over.cores} cores make up to {format_share(over.share)} of it"
+            ),
+        ),
+        fixes=(
+            Fix(
+                setting="OMP_NUM_THREADS",
+                current=str(over.threads),
+                suggested=str(over.fitting),
+                patch=f"OMP_NUM_THREADS={over.fitting} torchrun ...  # or torch.set_num_threads({over.fitting})",
+                why="the threads of one operator wait for the last of them, which waits for a core",
+                source="PyTorch performance tuning guide; torchrun documentation (OMP_NUM_THREADS)",
+            ),
+        ),
+        ceiling_us=share * measures.step_us / 2,
+        band=1.0,
+        is_bound=True,
     )
 
 
@@ -131,6 +181,10 @@ def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_
     names = ", ".join(f"{name[:60]} ({count})" for name, count in where.most_common(4))
     others = len(where) - min(4, len(where))
     yield Evidence(f"inside {names}" + (f" and {others} other calls" if others else ""), measures.job.rank_ids[worst])
+    lines = lines_in(facts, intervals.union(*stalls.bounds))[:3]
+    if lines:
+        told = ", ".join(f"{line.words} ({format_us(line.time_ns / 1e3)})" for line in lines)
+        yield Evidence(f"in lines of the script: {told}", measures.job.rank_ids[worst])
     row = int(np.argmax(stalls["end_ns"] - stalls["start_ns"]))
     start, end, name = int(stalls["start_ns"][row]), int(stalls["end_ns"][row]), int(stalls["name"][row])
     usual = format_us(int(stalls["usual_ns"][row]) / 1e3)
@@ -142,4 +196,4 @@ def _name(facts: RankFacts, name: int) -> str:
     return "Python between calls" if name == NO_STRING else facts.strings[name]
 
 
-RULE = Rule("host.stalled", "The host stops inside any call", detect, bound="host")
+RULE = Rule("host.stalled", "The host stops inside any call", detect, bound="host", tells_line=True)

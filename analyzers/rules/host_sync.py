@@ -3,10 +3,12 @@
 What it detects: blocking calls (`.item()`, nonzero, blocking copies, synchronize) after which the device runs dry.
 Why it costs: while the host waits it launches nothing; when it resumes, the queue has to be refilled before the device
 is busy again.
-How the gain is priced: the run is replayed with those calls returning at once, except inside loading and saving.
+How the gain is priced: the run is replayed with those calls returning at once, except inside loading and saving. It
+gains no more than the idle stretches that those calls begin.
 How to fix: keep metrics on the device, log every N steps, use non_blocking copies.
-Limits: lines of the script are known where ddprof captured the run; other traces name only operators. Code that needs
-the value to decide what to do next cannot simply drop the call.
+Limits: where no communication between the ranks was recorded, and hosts do nothing that is recorded after the calls,
+they may wait for one another: not judged. Lines of the script are known where ddprof captured the run; other traces
+name only operators. Code that needs the value to decide what to do next cannot simply drop the call.
 Sources: PyTorch performance tuning guide (avoid unnecessary CPU-GPU synchronisation); Nsight Systems rule
 cuda_api_sync.
 """
@@ -18,19 +20,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof import averages
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.job.after_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_gap
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.sidecar import HostWait
 from ddprof.units import format_ranks, format_share, format_us
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
-CEILING = (
-    1.1  # of the idle time around the calls: the replay cannot be sure of more (what a host gains by running ahead)
-)
+CEILING = 1.1  # of the idle stretches that the calls begin: the replay cannot be sure of more (gaps between kernels)
 OWN_FACTOR = 3.0  # ranks this far above the typical one are named
 
 
@@ -71,6 +72,19 @@ def _line_evidence(measures: Measures, position: int, lines: list[HostWait]) -> 
         yield Evidence(f"{found.source_line}{code} ({found.what}, {times})", measures.job.rank_ids[position])
 
 
+def _may_wait_for_peers(measures: Measures, position: int) -> bool:
+    """Whether most of the idle time around blocking calls may be waiting for ranks that it is not known to have met.
+
+    A host that refills the queue launches; one of which nothing is recorded waits, or runs Python.
+    """
+    job = measures.job
+    if len(job.ranks) < 2 or (job.instances["members"] > 1).any():
+        return False
+    facts = job.ranks[position]
+    idle, silent = facts.gaps_of("host_sync").bounds, intervals.union(*facts.silences.bounds)
+    return 2 * intervals.length(intervals.intersect(idle, silent)) > intervals.length(idle)
+
+
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Idle time around blocking calls."""
     idle = measures.cause_us("host_sync")
@@ -78,6 +92,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     typical = averages.typical(idle)
     worst = int(np.argmax(idle))
+    if _may_wait_for_peers(measures, worst):
+        words = "no communication between the ranks was recorded: a host that does nothing recorded may wait for them"
+        yield Abstention(RULE.id, words)
+        return
     own = np.flatnonzero(idle > OWN_FACTOR * max(typical, MIN_SHARE * measures.step_us))
     numbers = measures.ranks(own) if 0 < len(own) <= len(idle) / 2 else ()
     callers = common_callers(measures.job.ranks[worst])
@@ -90,8 +108,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=numbers,
         lost_us=float(idle.mean()),
         changes=(Change("no_sync", numbers),),
-        confidence=0.9,
-        ceiling_us=CEILING * float(idle.max()),
+        basis=Basis.RECORDED,
+        ceiling_us=CEILING * max(idle_from_calls_us(facts) for facts in measures.job.ranks),
         evidence=(
             *_line_evidence(measures, worst, lines),
             Evidence(f"blocking: {callers}", measures.job.rank_ids[worst]),

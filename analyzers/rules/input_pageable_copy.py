@@ -18,7 +18,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_gap
-from ddprof.findings import Candidate, Change, Fix, Rule
+from ddprof.findings import Basis, Candidate, Change, Fix, Rule
 from ddprof.units import format_us
 
 MIN_SHARE = 0.005  # of the step, in exposed copies of pageable memory
@@ -37,7 +37,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         ranks=(),
         lost_us=float(copies.mean()),
         changes=(Change("hide_copies"),),
-        confidence=0.9,
+        basis=Basis.RECORDED,
         evidence=tuple(largest_gap(measures, worst, "memcpy")),
         fixes=(
             Fix(

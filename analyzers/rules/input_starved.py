@@ -1,9 +1,11 @@
 """Every rank waits for its data loader.
 
-What it detects: all ranks spend a clear part of each step in the loader's `__next__`, at once or in turn, and removing
-it makes the step shorter.
+What it detects: all ranks spend a clear part of each step in the loader's `__next__`, or in functions of the script
+that read, tokenize or augment data in the training loop (where Python frames were recorded), or in operators on the CPU
+before the batch is copied to the device, at once or in turn, and removing it makes the step shorter.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue.
+Processes that are made again for every epoch are told by the timers of the whole run, and cost their share of it.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
 Limits: where ddprof captured the run, every fetch was timed inside the workers, and the finding says whether it is
 bound by the CPU, by waiting or by collating. Elsewhere the workers' time shows only in the waits that it causes.
@@ -18,18 +20,41 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import is_dataloader
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost
+from ddprof.analyzers.job.script.occupying import function_of, occupying_line, share_within
+from ddprof.analyzers.job.whole_run.pauses import worst_pauses
+from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
+from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
+from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost, line_evidence, line_of
+from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_RUN_SHARE
+from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_span
-from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
+UNSEEN = "no loader range in the trace: fetching data cannot be told from other host work"
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
 CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: how long the longest fetch of the others may be
 CLEAR_FACTOR = 10.0  # or this many times the slowest mean of the others: a longer fetch of theirs is then chance
 OWN_SHARE = 0.05  # the same beside ranks whose loaders are far slower still
+_LIMITS = {
+    "": "",
+    "cores": "; the cores of this host cannot make a batch per step: make the batch cheaper too",
+    "turns": "; its workers fetch one after the other: give each a file or connection of its own, or drop the lock",
+    "processes": "; not even these deliver a batch per step: fetch samples of a batch side by side, or from nearer by",
+}
+PERSISTENT_FIX = Fix(
+    setting="persistent_workers",
+    current="False",
+    suggested="True",
+    patch="DataLoader(..., persistent_workers=True)",
+    why="processes that live on have their data set, and the first batches of an epoch, ready",
+    source="torch.utils.data.DataLoader documentation",
+)
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
 
 
@@ -51,30 +76,56 @@ def _behind(measures: Measures) -> Array:
 
 def _alone(measures: Measures, late: Array) -> bool:
     """Whether only these loaders are slow: the others' queues are then full and none of their fetches blocks. In a
-    starved job the others' fetches block now and then.
+    starved job the others' fetches block now and then, or never in a short recording, where their queues are a batch
+    ahead: there the time that the capture saw their workers take for a batch tells.
     """
     loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
     others = np.setdiff1d(np.arange(len(loader_us)), late)
+    if _are_starved(measures, others, measures.step_us - float(loader_us[late].min())):
+        return False
+    if _prepare_alike(measures, int(late[np.argmax(loader_us[late])]), others):
+        return False
     clear = float(longest_us[others].max()) < CLEAR_SHARE * float(longest_us[late].min())
     return clear or float(loader_us[late].min()) > CLEAR_FACTOR * float(loader_us[others].max())
 
 
-def workers_fix(measures: Measures, waited_us: float, position: int | None = None) -> Fix:
+def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
+    """Whether the function of the script that prepares the late rank's batches holds most of the others as long, by the
+    samples of the whole run: too few in the traced steps may have shown it there on one rank alone."""
+    line = occupying_line(measures.job.ranks[late], "dataloader")
+    function = None if line is None else function_of(measures.job.ranks[late], line)
+    if function is None:
+        return False
+    mine = share_within(measures.job.ranks[late], function)
+    theirs = [share_within(measures.job.ranks[position], function) for position in others]
+    known = [share for share in theirs if share is not None]
+    return mine is not None and len(known) == len(theirs) and LATE_FACTOR * float(np.median(known)) >= mine > 0
+
+
+def _are_starved(measures: Measures, positions: Array, busy_us: float) -> bool:
+    """Whether the workers of most of these ranks take longer for a batch than the `busy_us` of a step without waiting:
+    a batch per step is more than they deliver, whoever waits at the moment."""
+    costs = [fetch_cost(measures.job.ranks[position]) for position in positions]
+    every_us = [cost.fetch_us / max(cost.timed.workers, 1) for cost in costs if cost is not None]
+    return len(every_us) == len(costs) and float(np.median(every_us)) > busy_us
+
+
+def rank_demand(measures: Measures, busy_us: float, position: int | None = None) -> Demand | None:
+    """Workers that a rank's loader needs (None: the slowest), by the planner's own model."""
+    had, cores = measures.settings.loader.num_workers or 0, measures.settings.processors.usable or 0
+    return demand(measures, busy_us, had, cores, position)
+
+
+def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = None) -> Fix:
     """More workers: as many as deliver a batch per step without its wait, where the capture timed them; else twice as
     many."""
     workers = measures.settings.loader.num_workers
-    cost = None if position is None else fetch_cost(measures.job.ranks[position])
     why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches while the device computes"
-    if cost is None:
+    if needs is None:
         suggested = 4 if not workers else 2 * workers
     else:
-        busy_us = measures.step_us - waited_us
-        suggested = cost.workers_for(busy_us) + (0 if cost.timed.workers else 1)
-        short = suggested * busy_us < cost.fetch_us
-        if workers and suggested <= workers:
-            suggested = workers
-        if short or suggested == workers:
-            why += f"; the {cost.cores} cores of this rank cannot make a batch per step: make the batch cheaper too"
+        suggested = max(needs.workers, workers or 0)
+        why += _LIMITS[needs.limit]
     if workers and suggested == workers:
         return Fix(
             setting="cost of a batch",
@@ -95,12 +146,17 @@ def workers_fix(measures: Measures, waited_us: float, position: int | None = Non
 
 def cheaper_fix(cost: FetchCost) -> Fix | None:
     """A fix that makes the batch itself cheaper, by what its time is spent on."""
+    if cost.turn_us:
+        return _own_files(cost)
     if cost.kind == "collate":
         setting_, suggested = (
             "collate_fn",
             "collate in fewer copies (preallocate, torch.stack once, no Python per value)",
         )
         patch = "def collate(samples):\n    return torch.stack(samples)  # one copy, in C"
+    elif cost.kind == "wait" and (line := line_of(cost)) is not None and line.kind == "network":
+        setting_, suggested = "storage", "many samples per request, requests ahead of need, or a copy on local disk"
+        patch = "def __getitems__(self, indices):\n    return self.client.get_many(indices)  # a request per batch"
     elif cost.kind == "wait":
         setting_, suggested = "storage", "local disk or memory, larger sequential reads, sharded archives"
         patch = "dataset = torch.utils.data.Subset(local_copy, indices)  # or webdataset / mosaicml-streaming shards"
@@ -118,11 +174,31 @@ def cheaper_fix(cost: FetchCost) -> Fix | None:
     )
 
 
+def _own_files(cost: FetchCost) -> Fix:
+    """What takes the place of a lock: something of its own for each worker. More workers only wait for it longer."""
+    ranks = cost.timed.turn_ranks
+    whose = "every worker" if ranks < 2 else "every worker of every rank"
+    gain = f"more workers win nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
+    if cost.timed.alone_ns:
+        gain += f", {format_us(cost.timed.alone_ns / 1e3)} without waiting for a turn"
+    return Fix(
+        setting="dataset",
+        suggested=f"a file, connection or shard of its own for {whose}, no shared lock",
+        patch="DataLoader(..., worker_init_fn=lambda worker: get_worker_info().dataset.open())  # not in __init__",
+        why=gain,
+        source="timed inside the loader by ddprof",
+    )
+
+
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """All loaders slow."""
+    remade = _remade_workers(measures)
+    if remade is not None:
+        yield remade
+        return
     loader_us = measures.host_spans_us["dataloader"]
     if not measures.host_counts["dataloader"].any():
-        yield Abstention(RULE.id, "no loader range in the trace: fetching data cannot be told from other host work")
+        yield Abstention(RULE.id, UNSEEN)
         return
     typical = averages.typical(loader_us)
     behind = _behind(measures)
@@ -137,30 +213,91 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax(loader_us))
     whose = "on the typical rank" if not in_turn else f"on {format_ranks(measures.ranks(np.array([worst])))}"
     share = float(loader_us[worst] if in_turn else typical) / measures.step_us
-    cost = fetch_cost(measures.job.ranks[worst])
+    in_loop = occupying_line(measures.job.ranks[worst], "dataloader")
+    cost = None if in_loop else fetch_cost(measures.job.ranks[worst])
     cheaper = None if cost is None else cheaper_fix(cost)
+    what = "every rank waits for its data loader"
+    operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
+    in_loop = in_loop or operators
+    if in_loop is not None:
+        what = f"the script prepares its batches in the training loop, in {in_loop}"
     yield Candidate(
         id=RULE.id,
-        summary=f"every rank waits for its data loader, {format_share(share)} of each step {whose}",
+        summary=f"{what}, {format_share(share)} of each step {whose}",
         ranks=(),
         lost_us=float(ledger.mean()),
         changes=(Change("instant_loader"),),
-        confidence=0.95 if measures.steps >= 2 else 0.8,
+        basis=Basis.RECORDED,
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
-            *largest_span(measures, worst, "dataloader"),
+            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst])),
+            *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
-        fixes=(
-            workers_fix(measures, float(ledger.max()), worst),
-            *(() if cheaper is None else (cheaper,)),
-            Fix(
-                setting="prefetch_factor",
-                current=text(measures.settings.loader.prefetch_factor),
-                suggested="4",
-                why="a deeper queue covers batches that take longer than others",
-                source="torch.utils.data.DataLoader documentation",
-            ),
+        fixes=(_loader_fix(in_loop),) if in_loop is not None else _loader_fixes(measures, cheaper),
+    )
+
+
+def _remade_workers(measures: Measures) -> Candidate | None:
+    """Worker processes that are made again for every epoch, where that is most of what the run waits for its loader."""
+    ranks = measures.job.ranks
+    if not any(remakes_workers(facts) for facts in ranks):
+        return None
+    starts = worst_pauses(ranks, remade_workers)
+    if starts is None or starts.share < OVER_THE_RUN_SHARE:
+        return None
+    steps = [step for step in ranks[starts.position].sidecar.steps if step.length_ns is not None]
+    in_loader = sum(step.data_ns or 0 for step in steps) / max(1, sum(step.length_ns or 0 for step in steps))
+    if starts.share < in_loader / 2:
+        return None
+    summary = (
+        f"the loader's worker processes are made again for every epoch, {starts.count} times, up to "
+        f"{format_us(starts.longest_ns / 1e3)} each: {format_share(starts.share)} of the run"
+    )
+    return over_the_run(RULE.id, summary, measures, starts, "starts of workers", PERSISTENT_FIX)
+
+
+def _operators_in_loop(facts: RankFacts) -> str | None:
+    """The longest operator by which the training thread itself makes its batches, where most of the time goes there."""
+    spans = facts.spans_of("dataloader")
+    length = spans["end_ns"] - spans["start_ns"]
+    made = ~is_dataloader(facts.strings)[spans["name"]] if len(spans) else np.zeros(0, bool)
+    if not made.any() or length[made].sum() < length.sum() / 2:
+        return None
+    return f"operators on the CPU, {facts.strings[int(spans['name'][made][np.argmax(length[made])])]} among them"
+
+
+def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
+    """What to change of a loader that is late. Turns come first: while they last, no other setting wins anything."""
+    needs = rank_demand(measures, busy_step_us(measures))
+    if cheaper is not None and needs is not None and needs.limit == "turns":
+        more = needs.workers > (measures.settings.loader.num_workers or 0)
+        return (cheaper, workers_fix(measures, _waited_us(measures), needs)) if more else (cheaper,)
+    return (
+        workers_fix(measures, _waited_us(measures), needs),
+        *(() if cheaper is None else (cheaper,)),
+        Fix(
+            setting="prefetch_factor",
+            current=text(measures.settings.loader.prefetch_factor),
+            suggested="4",
+            why="a deeper queue covers batches that take longer than others",
+            source="torch.utils.data.DataLoader documentation",
         ),
+    )
+
+
+def _waited_us(measures: Measures) -> float:
+    return float(measures.cause_us("dataloader").max())
+
+
+def _loader_fix(line: str) -> Fix:
+    """Batches that the training thread prepares are prepared by workers instead."""
+    return Fix(
+        setting=line,
+        current="runs in the training loop",
+        suggested="runs in the workers of a DataLoader (__getitem__ or collate_fn), or once before training",
+        patch="DataLoader(dataset, collate_fn=prepare, num_workers=4, prefetch_factor=4, persistent_workers=True)",
+        why="the device waits while the training thread prepares its batch; workers prepare it beside the step before",
+        source="torch.utils.data.DataLoader documentation",
     )
 
 

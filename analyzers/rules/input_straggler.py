@@ -16,10 +16,11 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost
+from ddprof.analyzers.job.script.occupying import loads_for_evaluation
+from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
-from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
-from ddprof.findings import Abstention, Candidate, Change, Fix, Rule
+from ddprof.analyzers.rules.input_starved import late_loaders, rank_demand, workers_fix
+from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
 
@@ -29,12 +30,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "loaders cannot be compared: only one rank was traced")
         return
-    late = late_loaders(measures)
+    slow = late_loaders(measures)
+    late = np.array([p for p in slow.tolist() if not loads_for_evaluation(measures.job.ranks[p])], np.int64)
     if not len(late):
+        if len(slow):
+            yield Abstention(RULE.id, f"{format_ranks(measures.ranks(slow))} loads batches to evaluate, not to train")
         return
     numbers = measures.ranks(late)
     worst = int(late[np.argmax(loader_us[late])])
-    typical = averages.typical(loader_us)
+    typical, waited_us = averages.typical(loader_us), float(loader_us[worst])
     cost = fetch_cost(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
@@ -42,9 +46,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=numbers,
         lost_us=float(measures.cause_us("dataloader")[late].mean()) + charged_us(measures, late.tolist()),
         changes=(Change("instant_loader", numbers),),
-        confidence=0.9 if measures.steps >= 2 else 0.75,
+        basis=Basis.COMPARED,
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
+            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst])),
             *largest_span(measures, worst, "dataloader"),
             *largest_wait(measures, worst),
         ),
@@ -56,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 f"{format_us(typical)}",
                 source="TraceML diagnosis of input stragglers",
             ),
-            workers_fix(measures, float(loader_us[worst]), worst),
+            workers_fix(measures, waited_us, rank_demand(measures, measures.step_us - waited_us, worst)),
         ),
     )
 

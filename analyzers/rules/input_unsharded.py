@@ -18,13 +18,9 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.sampling import Overlap, overlap, same_contents, shares_replica
-from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.sidecar import SamplerSettings
 from ddprof.units import format_ranks, format_share
-
-SURE = 0.95  # indices and contents agree
-LIKELY = 0.8  # the same indices in the same order, contents not recorded
-POSSIBLE = 0.6  # the indices overlap in part: the ranks' data sets may still be different ones
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -60,16 +56,17 @@ def _repeated(measures: Measures, samplers: dict[int, SamplerSettings]) -> Itera
             )
         elif found.is_real:
             numbers = measures.ranks(list(found.positions))
-            sure = SURE if found.contents_equal else LIKELY if found.in_step else POSSIBLE
-            yield _candidate(_words(name, found), _evidence(found, numbers), name, sure)
+            # Where the indices overlap only in part, the ranks' data sets may still be different ones.
+            basis = Basis.RECORDED if found.contents_equal or found.in_step else Basis.DEDUCED
+            yield _candidate(_words(name, found), _evidence(found, numbers), name, basis)
     elif not any(sampler.name for sampler in samplers.values()) or name == "_InfiniteConstantSampler":
         if same_contents(list(measures.job.ranks)):
             text = "the first batch holds the same values on every rank"
             words = "the ranks read the same stream: their first batches are equal"
-            yield _candidate(words, (Evidence(text),), "iterable data set", LIKELY)
+            yield _candidate(words, (Evidence(text),), "iterable data set", Basis.RECORDED)
     elif whole:
         evidence = tuple(Evidence(f"sampler {samplers[r].name} is not sharded", r) for r in whole[:4])
-        yield _candidate(f"{name} gives every rank the same samples", evidence, name, LIKELY)
+        yield _candidate(f"{name} gives every rank the same samples", evidence, name, Basis.RECORDED)
 
 
 def _words(name: str, found: Overlap) -> str:
@@ -88,14 +85,14 @@ def _evidence(found: Overlap, numbers: tuple[int, ...]) -> tuple[Evidence, ...]:
     return tuple(Evidence(line) for line in lines)
 
 
-def _candidate(summary: str, evidence: tuple[Evidence, ...], name: str, confidence: float) -> Candidate:
+def _candidate(summary: str, evidence: tuple[Evidence, ...], name: str, basis: Basis) -> Candidate:
     return Candidate(
         id=RULE.id,
         summary=summary,
         ranks=(),
         lost_us=0.0,
         changes=(),
-        confidence=confidence,
+        basis=basis,
         evidence=evidence,
         fixes=(
             Fix(
@@ -124,7 +121,7 @@ def _uneven(lengths: dict[int, int]) -> Candidate:
         ranks=(),
         lost_us=0.0,
         changes=(),
-        confidence=SURE,
+        basis=Basis.RECORDED,
         evidence=(Evidence(words),),
         fixes=(
             Fix(

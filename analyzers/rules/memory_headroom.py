@@ -1,11 +1,15 @@
 """Memory is nearly full, or far from it.
 
-What it detects: how the allocator's peak compares with the device's memory.
-Why it costs: near the limit the allocator retries, frees and fragments, and the next longer batch fails. Far below it a
-larger batch or less sharding would use the device better.
+What it detects: how the allocator's peak compares with the device's memory; and forward kernels that the backward pass
+computes again (activation checkpointing) although what they compute would fit.
+Why it costs: near the limit the allocator retries, frees and fragments, and the next longer batch fails. Far below it
+recomputing saves memory that nobody needs, and costs up to a forward pass in every step.
 How the gain is priced: allocator calls inside steps are priced by replay; headroom itself has no price ("info").
-How to fix: ZeRO / FSDP stage, activation checkpointing, batch size.
-Limits: needs memory events in the trace (profile_memory) or ddprof's capture.
+Recomputing is: the run is replayed without the repeated kernels of as many activations as fit.
+How to fix: ZeRO / FSDP stage, activation checkpointing (more of it, or less), batch size.
+Limits: needs memory events in the trace (profile_memory) or ddprof's capture. Repeated kernels are found where the
+trace names operators; in compiled graphs they are not told from others. What activations need is how much tensors grow
+while they are computed again; where only peaks are known, nothing is said of recomputing above half of the memory.
 Sources: TensorBoard plugin rule (> 90 %); ZeRO paper (memory per rank by stage).
 """
 
@@ -16,10 +20,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.analyzers.rules.evidence.recompute import FULL, needless_recompute, recompute_words
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_ranks, format_share
-
-FULL = 0.90  # of the device's memory (TensorBoard plugin)
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -31,10 +34,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         if peak and total:
             shares[p] = peak / total
     if not shares:
-        yield Abstention(RULE.id, "no memory events in the trace")
+        yield Abstention(RULE.id, "no memory events in the trace" + recompute_words(measures))
         return
     full = [p for p, s in shares.items() if s >= FULL]
     if not full:
+        yield from needless_recompute(measures)
         return
     numbers = measures.ranks(full) if len(full) < len(measures.job.ranks) else ()
     worst = max(shares, key=lambda p: shares[p])
@@ -47,7 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=numbers,
         lost_us=float(np.mean(measures.cause_us("allocator"))),
         changes=(Change("remove_host", target="allocator"),) if churn else (),
-        confidence=0.9,
+        basis=Basis.RECORDED,
         evidence=(
             Evidence(f"peak {format_share(shares[worst])} of {format_bytes(total)}", measures.job.rank_ids[worst]),
         ),

@@ -2,10 +2,12 @@
 
 What it detects: stages wait (p - 1) / (m v) of their work per step for the pipeline to fill and drain.
 Why it costs: the devices of all stages idle for that time in every step.
-How the gain is priced: by formula, for twice the microbatches: the bubble halves, (p - 1) / (2 m v) of the mean stage's
-work. On CPU ranks the Python between operators is taken off, because every microbatch pays for it.
+How the gain is priced: by formula, for microbatches doubled until doubling them once more would win less than 3 % of
+the step: the bubble is (p - 1) / (m v) of the mean stage's work, and every further microbatch costs the launches and
+the exposed messages that one costs now.
 How to fix: more microbatches, interleaved stages, fewer stages.
-Limits: more microbatches of the same size raise the batch; smaller ones lower the kernels' efficiency.
+Limits: the batch stays, so microbatches get smaller: memory does not grow, but kernels may become less efficient, and
+there are no more microbatches than samples. More of the same size raise the batch.
 Sources: Megatron-LM section 2.2: (p - 1) / m, interleaved (p - 1) / (m v).
 """
 
@@ -13,23 +15,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
 from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_stages
-from ddprof.findings import Abstention, Candidate, Evidence, Fix, Rule
-from ddprof.units import format_share
+from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Evidence, Fix, Rule
+from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.05  # of the step
 
 
-def _host_us(measures: Measures) -> float:
-    """What twice the microbatches cost the host, us per step: nothing where it runs ahead of a device."""
-    if execution_of(measures.job).runs_ahead:
-        return 0.0
-    return float(measures.cause_us("host_launch").mean())
+def best_microbatches(measures: Measures, pipeline: Pipeline) -> list[tuple[int, float]]:
+    """Microbatches and their gain (us): doubled once if that wins, and again while it wins a warning's worth."""
+    found: list[tuple[int, float]] = []
+    most = _samples(measures)
+    count, gained = 2 * pipeline.microbatches, 0.0
+    while most is None or count <= most:
+        gain = schedule_gain_us(measures, count, pipeline.interleave)
+        if gain - gained < (WARNING_SHARE * measures.step_us if found else 0.0):
+            break
+        found.append((count, gain))
+        count, gained = 2 * count, gain
+    return found
+
+
+def _samples(measures: Measures) -> int | None:
+    """Samples of a batch, where the capture counted them: the most microbatches there can be."""
+    timed = [facts.sidecar.fetching for facts in measures.job.ranks if facts.sidecar.fetching is not None]
+    return max((fetching.samples for fetching in timed if fetching.samples), default=None)
+
+
+def _in_chunks(pipeline: Pipeline) -> str:
+    return f" in {pipeline.interleave} chunks per stage" if pipeline.interleave > 1 else ""
+
+
+def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
+    """Twice the chunks, where that gains and microbatches come in groups as large as the pipeline is deep: schedules
+    that interleave need that.
+    """
+    chunks = 2 * pipeline.interleave
+    gain_us = schedule_gain_us(measures, pipeline.microbatches, chunks)
+    if gain_us <= 0 or pipeline.microbatches % len(pipeline.stages):
+        return
+    yield Fix(
+        setting="chunks per stage",
+        current=str(pipeline.interleave),
+        suggested=str(chunks),
+        patch=f"ScheduleInterleaved1F1B(stages, n_microbatches={pipeline.microbatches})  # {chunks} stages per rank",
+        why=f"by formula {format_us(measures.step_us - gain_us)} per step: the pipeline fills by a chunk at a time; "
+        "each stage needs as many groups of layers, and sends as often",
+        source="Megatron-LM section 2.2",
+    )
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -38,37 +75,46 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if pipeline is None:
         yield from unknown_stages(RULE.id, measures)
         return
+    if pipeline.unsure:
+        yield Abstention(RULE.id, pipeline.unsure)
+        return
     bubble = float(measures.cause_us("pipeline_bubble").mean())
     if bubble < MIN_SHARE * measures.step_us:
         return
     stages, count = len(pipeline.stages), pipeline.microbatches
-    work = float(np.mean(measures.stage_work_us))
-    gain = min(bubble, work * (stages - 1) / (count * pipeline.interleave)) / 2 - _host_us(measures)
-    if gain <= 0:
+    swept = best_microbatches(measures, pipeline)
+    if not swept:
         return
+    best, gain = swept[-1]
     yield Candidate(
         id=RULE.id,
         summary=f"{format_share(bubble / measures.step_us)} of each step is the bubble of {stages} stages and "
-        f"{count} microbatches",
+        f"{count} microbatches{_in_chunks(pipeline)}",
         ranks=(),
         lost_us=bubble,
         changes=(),
-        confidence=0.85,
+        basis=Basis.RECORDED,
         evidence=(
             Evidence(f"{stages} stages, {count} microbatches, {pipeline.interleave} chunk(s) per stage"),
+            Evidence(
+                "by formula "
+                + ", ".join(f"{n} microbatches {format_us(measures.step_us - us)}" for n, us in swept)
+                + f"; {2 * best} would win less than {format_share(WARNING_SHARE)} of the step more"
+            ),
             *longest_stage_wait(measures),
         ),
         fixes=(
             Fix(
                 setting="microbatches",
                 current=str(count),
-                suggested=str(2 * count),
-                patch=f"n_microbatches={2 * count}  # or ScheduleInterleaved1F1B with 2 chunks per stage",
+                suggested=str(best),
+                patch=f"n_microbatches={best}",
                 why="the bubble is (stages - 1) / (microbatches x chunks) of the work",
                 source="Megatron-LM section 2.2",
             ),
+            *_more_chunks(measures, pipeline),
         ),
-        ceiling_us=gain,
+        ceiling_us=min(gain, bubble),
         is_bound=True,
         band=0.2,
     )

@@ -4,7 +4,8 @@ What it detects: forward and backward compute per step differs between stages.
 Why it costs: in the steady state every stage runs at the pace of the slowest.
 How the gain is priced: the run is replayed with the same total work spread evenly over the stages.
 How to fix: move layers away from the slow stage; the loss layer often makes it the last one.
-Limits: layers move whole, so the even split is a bound. A slow device in a stage with replicas is straggler.compute.
+Limits: layers move whole, so the even split is a bound. Slow devices, whose kernels take longer than the same kernels
+of other stages or replicas, are straggler.compute: their excess is taken off first.
 Sources: OSDI'25 section 5.2 (last stage share >= 0.5 in 39 % of jobs).
 """
 
@@ -14,12 +15,26 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
-from ddprof.analyzers.rules.evidence.stages import unknown_stages
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.analyzers.rules.evidence.stages import ranks_of_stage, unknown_stages
+from ddprof.analyzers.rules.straggler_compute import slow_devices
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
+
+
+def stage_work_us(measures: Measures, pipeline: Pipeline) -> Array:
+    """Work of each stage at the pace of its peers, us per step: what a slow device adds is no work of the stage.
+
+    Of the typical replica where the stage has several.
+    """
+    slow = slow_devices(measures)
+    own = [us / slow.get(p, 1.0) for p, us in enumerate(measures.stage_work_us.tolist())]
+    return np.array([averages.typical(own[p] for p in stage) for stage in pipeline.stages])
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -28,7 +43,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if pipeline is None:
         yield from unknown_stages(RULE.id, measures)
         return
-    work = np.array([np.mean([measures.stage_work_us[p] for p in stage]) for stage in pipeline.stages])
+    work = stage_work_us(measures, pipeline)
     mean = float(work.mean())
     slow = np.flatnonzero(work > (1 + execution_of(measures.job).limits.min_stage_excess) * mean)
     if mean <= 0 or not len(slow):
@@ -37,11 +52,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow = slow[work[slow] - mean > 0.5 * (work[slowest] - mean)]
     positions = sorted(p for s in slow for p in pipeline.stages[int(s)])
     numbers = measures.ranks(positions)
+    whole = tuple(sorted(r for s in slow for r in ranks_of_stage(measures, pipeline.stages[int(s)])))
     yield Candidate(
         id=RULE.id,
-        summary=f"pipeline stage {slowest} ({format_ranks(measures.ranks(list(pipeline.stages[slowest])))}) has"
+        summary=f"pipeline stage {slowest} ({format_ranks(ranks_of_stage(measures, pipeline.stages[slowest]))}) has"
         f" {work[slowest] / mean:.2f} x the mean stage's work",
-        ranks=numbers,
+        ranks=whole,
         lost_us=charged_us(measures, positions),
         changes=(Change("balance_stages"),),
         also=(
@@ -50,7 +66,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 Change("scale_compute", numbers, tuple(float(measures.stage_work_us[p] / mean) for p in positions)),
             ),
         ),
-        confidence=0.9,
+        basis=Basis.COMPARED,
         evidence=(
             Evidence(
                 "work per stage: " + ", ".join(f"{i}: {format_us(float(w))}" for i, w in enumerate(work)),

@@ -7,7 +7,8 @@ How the gain is priced: the run is replayed with those ranks' kernels as fast as
 How to fix: look at the device: clocks, temperature, power cap, ECC errors, a neighbour on the same GPU; replace or
 cordon the node. Where `ddprof run` sampled the GPUs, the finding says what held this one back (power limit, heat, the
 node's power brake) and more often than its peers, and the fix is that.
-Limits: kernels beside communication are compared only with their like. A rank alone in its pipeline stage has no peer.
+Limits: kernels beside communication are compared only with their like. Against other stages of a pipeline kernels must
+be slower alike by 5 % at least: a stage with more layers launches more of them, and is pipeline.imbalance.
 With one step, work that happens to be unequal cannot be told from a slow device. A rank that is fed more (elements of
 its batches, bytes copied to its device) is straggler.imbalance.
 Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Understanding Stragglers" section 5.
@@ -27,7 +28,7 @@ from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
@@ -58,6 +59,26 @@ def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf
     return chosen if len(chosen) <= MAX_CULPRIT_SHARE * usable.sum() else np.empty(0, np.int64)
 
 
+def slow_devices(measures: Measures) -> dict[int, float]:
+    """Positions of the ranks whose devices are slow, and how much longer (1.3: by 30 %) the same kernels take there.
+
+    A rank that is late because it runs what its peers do not has no slow device (`Measures.alone`).
+    Against the peers of the rank's stage, and of a pipeline against its other stages, too: there all ranks of a stage
+    may be slow, or have no peer.
+    """
+    job, limits = measures.job, execution_of(measures.job).limits
+    found: dict[int, float] = {}
+    for slowdown in (measures.compute, measures.pace):
+        chosen = slow_positions(slowdown, limits.min_compute_excess, limits.sure_compute_excess)
+        chosen = chosen[(slowdown.more_work[chosen] < 0.1) & ~is_fed_more(job.ranks, slowdown.factor)[chosen]]
+        chosen = np.setdiff1d(chosen, [shard.position for shard in measures.hot])
+        chosen = np.setdiff1d(chosen, list(measures.alone))
+        typical = averages.typical(slowdown.factor[np.isfinite(slowdown.factor)]) if len(chosen) else 1.0
+        for p in chosen.tolist():
+            found[p] = max(found.get(p, 1.0), float(slowdown.factor[p] / typical))
+    return found
+
+
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Ranks with a steady compute excess over their peers."""
     job, slowdown = measures.job, measures.compute
@@ -67,29 +88,29 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
         return
-    if not np.isfinite(slowdown.factor).any():
+    slow = slow_devices(measures)
+    if not np.isfinite(slowdown.factor).any() and not np.isfinite(measures.pace.factor).any():
         yield Abstention(RULE.id, "no two ranks run the same kernels, so none can be called slow")
         return
     execution = execution_of(job)
-    chosen = slow_positions(slowdown, execution.limits.min_compute_excess, execution.limits.sure_compute_excess)
-    chosen = chosen[(slowdown.more_work[chosen] < 0.1) & ~is_fed_more(job.ranks, slowdown.factor)[chosen]]
+    chosen = np.array(sorted(slow), np.int64)
     if not len(chosen):
         return
-    typical = averages.typical(slowdown.factor[np.isfinite(slowdown.factor)])
-    factors = [float(slowdown.factor[p] / typical) for p in chosen]
+    factors = [slow[p] for p in chosen.tolist()]
     numbers = measures.ranks(chosen)
-    slowest = chosen[np.argsort(factors)[::-1]].tolist()
-    worst = int(slowest[0])
+    slowest = sorted(slow, key=lambda p: -slow[p])
+    worst = slowest[0]
+    whose = "their peers" if np.isfinite(slowdown.factor[chosen]).any() else "the other stages of the pipeline"
     said, cure = of_slow_device(measures, slowest)
     steps = measures.steps
     yield Candidate(
         id=RULE.id,
         summary=f"{execution.work_noun} on {format_ranks(numbers)} take {format_share(max(factors) - 1)} longer "
-        "than on their peers",
+        f"than on {whose}",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_compute", numbers, tuple(factors), "peers"),),
-        confidence=0.95 if steps >= 3 else 0.8 if steps == 2 else 0.6,
+        basis=Basis.COMPARED,
         evidence=(
             Evidence(
                 f"same kernels, {max(factors):.2f} x the typical peer's time in each of {steps} steps", numbers[0]

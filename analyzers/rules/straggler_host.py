@@ -8,13 +8,15 @@ costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
-(a start-up broadcast) is not counted.
+(a start-up broadcast) is not counted. A rank that is fed more by as much as its host takes longer, on a device rank
+one that computes longer for it, does not do the same work: straggler.imbalance.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,17 +26,19 @@ from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
+from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import LatestRank, latest_rank
+from ddprof.analyzers.rules.evidence.feeding import fed_longer, own_time_us
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.causes import HOST_CAUSES
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
-HOST_CAUSES = ("host_launch", "host_sync", "allocator", "other", "unknown")
 MIN_CHARGED_SHARE = 0.5  # of all waiting, for one rank to be named
 SURE_CHARGED_SHARE = 0.25  # the same where it is last more often than chance
 UNSEEN_CHARGED_SHARE = 0.8  # where no calls were recorded, so that a busy host looks like one that waits
@@ -80,11 +84,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     limits = execution.limits
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
     explaining = limits.explaining_compute_excess
+    slow = slow[~fed_longer(measures, measures.host.time_us)[slow]]  # another program: straggler.imbalance
     chosen = np.setdiff1d(slow, slow_positions(measures.compute, explaining, explaining))
     if len(slow) and not len(chosen):
         return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):
-        yield from _late(measures, SURE_CHARGED_SHARE)
+        for last in _late(measures, SURE_CHARGED_SHARE):
+            # Who is waited for is named even where nothing is won by it.
+            yield last if _is_busier(measures, last) else replace(last, ceiling_us=0.0)
         return
     numbers = measures.ranks(chosen)
     factors = tuple(float(measures.host.time_us[p] / typical) for p in chosen)
@@ -95,7 +102,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_host", numbers, factors, "peers"),),
-        confidence=0.9 if measures.steps >= 3 else 0.7,
+        basis=Basis.COMPARED,
         evidence=(
             Evidence(
                 f"{format_us(float(measures.host.time_us[worst]))} of host time per step against {format_us(typical)}",
@@ -149,6 +156,8 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         return []
     if not sure and found.waits >= FEW_WAITS:
         return []  # enough operations to judge, and chance explains them
+    if fed_longer(measures, own_time_us(measures))[found.position]:
+        return []
     rank = job.rank_ids[found.position]
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
     late = Candidate(
@@ -157,7 +166,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         ranks=(rank,),
         lost_us=cost_us,
         changes=() if unseen else (Change("on_time", (rank,)),),
-        confidence=0.75 if sure else 0.5,
+        basis=Basis.TESTED if sure else Basis.UNTESTED,
         evidence=(
             Evidence(_charged_words(found), rank),
             *largest_wait(measures, found.position),
@@ -178,6 +187,21 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
     return [late]
 
 
+def _is_busier(measures: Measures, late: Candidate) -> bool:
+    """Whether the host of the late rank has more to do than its peers', by a good part of what they wait for it.
+
+    Ranks that began apart stay apart: the last one idles for what holds every host, and the others meanwhile wait for
+    it. No step ends earlier if it catches up. Where the host's time is not known, it is taken to be busier.
+    """
+    job, host_us = measures.job, measures.host.time_us
+    position = job.rank_ids.index(late.ranks[0])
+    if out_of_scope(job) is not None or not np.isfinite(measures.host.factor[position]):
+        return True
+    lateness_us = late.lost_us * len(job.ranks) / (len(job.ranks) - 1)
+    more_us = float(host_us[position]) - averages.typical(np.delete(host_us, position))
+    return more_us >= MOST_SHARE * lateness_us
+
+
 def _charged_words(found: LatestRank) -> str:
     text = f"{format_share(found.charged_ns / found.total_ns)} of all waiting is charged to it"
     if not found.once_ns:
@@ -192,4 +216,5 @@ RULE = Rule(
     bound="straggler",
     needs_whole_run=False,
     compares_ranks=True,
+    tells_line=True,
 )

@@ -20,15 +20,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.feed import is_fed_more
+from ddprof.analyzers.job.feed import batch_words, fed_more_each_step, is_fed_more
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
+from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
+from ddprof.analyzers.rules.evidence.feeding import feeding_fix, own_time_us
+from ddprof.analyzers.rules.evidence.hot import hot_evidence, hot_fix, hot_words
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
@@ -40,7 +44,8 @@ MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a 
 
 def rotating_spread(work: Slowdown, slowdown: Slowdown, culprits: list[int], least: float) -> tuple[float, int]:
     """Mean over steps of (slowest - mean) relative slowdown once steady culprits are set aside, and how many ranks take
-    turns at being slowest, counting the steps in which the slowest is above the mean by at least `least`.
+    turns at being slowest, counting the steps in which the slowest is above the mean by at least `least`, but for those
+    that hold next to nothing of all excess.
     """
     steps = work.per_step.copy()
     for p in culprits:
@@ -50,18 +55,40 @@ def rotating_spread(work: Slowdown, slowdown: Slowdown, culprits: list[int], lea
         return 0.0, 0
     kept = steps[usable]
     spread = kept.max(axis=0) - kept.mean(axis=0)
-    return float(spread.mean()), len(np.unique(np.argmax(kept, axis=0)[spread >= least]))
+    order = np.argsort(-spread, kind="stable")
+    reach = np.cumsum(spread[order])
+    counted = order[: int(np.searchsorted(reach, MOST_SHARE * reach[-1])) + 1]
+    return float(spread.mean()), len(np.unique(np.argmax(kept, axis=0)[counted[spread[counted] >= least]]))
 
 
 def burdened(measures: Measures, least: float) -> Array:
     """Positions that compute longer than their peers in nearly every step by more than their pace explains.
 
-    Pace: how long the same kernels take. A rank that is fed more has its peers' pace, whatever its kernels take.
+    Pace: how long the same kernels take. A rank that is fed more has its peers' pace, whatever its kernels take, and so
+    has one that runs what its peers do not. Where a rank is fed that much more in every step, that it computes longer
+    in most of them will do: what else the machine runs disturbs a step here and there.
     """
     pace = measures.compute.factor.copy()
+    pace[list(measures.alone)] = 1.0
     pace[~np.isfinite(pace) | is_fed_more(measures.job.ranks, pace)] = 1.0
+    pace[[shard.position for shard in measures.hot]] = 1.0
     work = measures.work
-    return slow_positions(replace(work, factor=work.factor / pace, per_step=work.per_step / pace[:, None]), least)
+    steady = slow_positions(replace(work, factor=work.factor / pace, per_step=work.per_step / pace[:, None]), least)
+    return np.union1d(steady, overfed(measures, least))
+
+
+def overfed(measures: Measures, least: float) -> Array:
+    """Positions that are fed more in every step, and take longer: what a rank is fed it also fetches, and on a CPU rank
+    hands from operator to operator."""
+    own_us = own_time_us(measures)
+    factor = np.maximum(measures.work.factor, own_us / max(averages.typical(own_us), 1.0))
+    return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & (factor >= 1 + least))
+
+
+def _are_waited_for(measures: Measures, positions: Array) -> bool:
+    """Whether nearly all waiting is for these ranks: then none take turns, whatever else scatters."""
+    everybody = charged_us(measures, list(range(len(measures.job.ranks))))
+    return bool(len(positions)) and charged_us(measures, positions.tolist()) >= MOST_SHARE * everybody
 
 
 def fed_evidence(measures: Measures) -> Iterator[Evidence]:
@@ -99,13 +126,18 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=numbers,
         lost_us=lost,
         changes=(),
-        confidence=0.6,
+        basis=Basis.DEDUCED,
         evidence=tuple(fed_evidence(measures)),
         fixes=(_fix(numbers),),
         ceiling_us=lost,
         band=0.5,
         is_bound=True,
     )
+
+
+def _meeting_us(measures: Measures) -> float:
+    """The most that any rank spends on meeting the others, us per step: balance cannot win more than that."""
+    return float((measures.cause_us("comm_wait") + measures.cause_us("comm_transfer")).max())
 
 
 def _alone() -> Iterator[Abstention]:
@@ -134,8 +166,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     least = execution_of(measures.job).limits.min_work_spread
     slow = slow_positions(slowdown, STEADY_EXCESS)
     slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
+    slow = np.setdiff1d(slow, [shard.position for shard in measures.hot])
     spread, turns = rotating_spread(measures.work, slowdown, slow.tolist(), least)
-    if turns < 2:
+    if turns < 2 or _are_waited_for(measures, overfed(measures, least)):
         extra = np.flatnonzero(slowdown.more_work >= MORE_WORK_SHARE)
         yield from _one_sided(measures, extra, np.union1d(extra, burdened(measures, least)))
         return
@@ -149,13 +182,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=(),
         lost_us=float(measures.cause_us("comm_wait").mean()),
         changes=(Change("balance_compute"),),
-        confidence=0.85 if measures.steps >= 3 else 0.6,
+        basis=Basis.COMPARED,
         evidence=(
             *fed_evidence(measures),
             Evidence(f"{turns} different ranks were the slowest in {measures.steps} steps"),
             *largest_wait(measures, worst),
         ),
         fixes=(_fix(()),),
+        ceiling_us=_meeting_us(measures),
         band=0.2,
     )
 
@@ -163,14 +197,25 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candidate]:
     """The same ranks have more work. `extra`: positions with kernels that their peers do not launch; among `heavy`."""
     lost_us = charged_us(measures, heavy.tolist())
-    if not len(heavy) or 2 * len(heavy) > len(measures.job.ranks) or lost_us < MIN_LOST_SHARE * measures.step_us:
+    ranks = len(measures.job.ranks)
+    if not len(heavy) or 2 * len(heavy) > ranks:
+        return
+    # Of ranks whose places in the program say that they are asked for more, what the others wait counts: of two ranks
+    # the mean over all halves it.
+    is_hot = np.isin(heavy, [shard.position for shard in measures.hot]).all()
+    waited_us = lost_us * ranks / (ranks - len(heavy)) if is_hot else lost_us
+    if waited_us < MIN_LOST_SHARE * measures.step_us:
         return
     numbers = measures.ranks(heavy)
     worst = int(heavy[np.argmax(np.nanmax(measures.work.per_step[heavy], axis=1))])
     per_step = measures.work.per_step[worst]
     often = int((per_step > 1 + MIN_LOST_SHARE).sum())
     noun = execution_of(measures.job).work_noun
-    if len(extra):
+    is_fed = bool(fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)[heavy].all())
+    shard = next((s for s in measures.hot if s.position == worst), None)
+    if shard is not None:
+        summary, fix = hot_words(shard, numbers), hot_fix(shard, numbers)
+    elif len(extra):
         share = format_share(float(measures.compute.more_work[extra].max()))
         verb = "runs" if len(numbers) == 1 else "run"
         summary = f"{format_ranks(numbers)} {verb} {noun} that the peers do not, {share} of the time"
@@ -179,15 +224,22 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         verb = "has" if len(numbers) == 1 else "have"
         summary = f"{format_ranks(numbers)} {verb} more work than the peers, {np.nanmedian(per_step):.2f} x of it"
         fix = _fix(numbers)
+        if is_fed:
+            own_us = own_time_us(measures)
+            more = own_us[worst] / averages.typical(np.delete(own_us, worst))
+            summary = f"{format_ranks(numbers)} {verb} more work than the peers, {more:.2f} x of it"
+            words = batch_words(measures.job.ranks, worst)
+            summary += "" if words is None else f": {words}"
+            fix = feeding_fix(measures, numbers, worst) or fix
     yield Candidate(
         id=RULE.id,
         summary=summary + ", and the other ranks wait",
         ranks=numbers,
         lost_us=lost_us,
-        changes=(Change("level_compute", numbers),),
-        confidence=0.85 if measures.steps >= 3 else 0.6,
+        changes=(Change("level_compute", numbers, target="fed" if is_fed and shard is None else ""),),
+        basis=Basis.COMPARED,
         evidence=(
-            *fed_evidence(measures),
+            *(hot_evidence(shard, numbers[heavy.tolist().index(worst)]) if shard else fed_evidence(measures)),
             Evidence(
                 f"in {often} of {len(per_step)} steps it computes longer than its peers, up to "
                 f"{np.nanmax(per_step):.2f} x; the same {noun} take {measures.compute.factor[worst]:.2f} x there",
@@ -196,7 +248,8 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
             *largest_wait(measures, worst),
         ),
         fixes=(fix,),
-        band=0.25,
+        # Tokens and lookups that are spread go to the others: of few ranks each gets a good part of them.
+        band=0.25 if shard is None else max(0.25, 1 / len(measures.job.ranks)),
     )
 
 
@@ -210,4 +263,11 @@ def _elsewhere(numbers: tuple[int, ...]) -> Fix:
     )
 
 
-RULE = Rule("straggler.imbalance", "Ranks get unequal work", detect, bound="straggler", compares_ranks=True)
+RULE = Rule(
+    "straggler.imbalance",
+    "Ranks get unequal work",
+    detect,
+    bound="straggler",
+    compares_ranks=True,
+    tells_line=True,
+)

@@ -7,7 +7,8 @@ removing the reason would save at most what the ranks wait; little of that can b
 of the step it has no price.
 How to fix: look at what the late rank runs there and its peers do not; `ddprof run` with Python stacks names the line.
 Limits: a rank is named where it is late in more steps than chance explains, or for nearly all of the waiting. Waiting
-for ranks without a trace names nobody. Stages of a pipeline wait by design and are judged by its own rules.
+for ranks without a trace names nobody, nor does waiting for a rank that began later and takes no longer. Stages of a
+pipeline wait by design and are judged by its own rules.
 Sources: a binomial test of "last in k of n" against 1 / ranks; OSDI'25 section 5.
 """
 
@@ -19,10 +20,11 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most, recurring
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
-from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
 
@@ -52,7 +54,21 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
     waited_us = _waited_us(measures, left)
     if waited_us < floor:
         return
-    yield _late(measures, left, waited_us)
+    late = _late(measures, left, waited_us)
+    if late.ranks and not _takes_longer(measures, late):
+        yield Abstention(RULE.id, f"{late.summary}, left over from a later start: its own steps are no longer")
+        return
+    yield late
+
+
+def _takes_longer(measures: Measures, late: Candidate) -> bool:
+    """Whether the late rank's steps, without its own waiting, are longer than its peers' by a good part of what those
+    wait for it. One that began later, and takes no longer, is waited for until it has caught up.
+    """
+    own_us = measures.ledger_us.sum(axis=1) - measures.cause_us("comm_wait")
+    position = measures.job.rank_ids.index(late.ranks[0])
+    lateness_us = late.lost_us * len(own_us) / (len(own_us) - 1)
+    return float(own_us[position] - np.median(np.delete(own_us, position))) >= MOST_SHARE * lateness_us
 
 
 def _waited_us(measures: Measures, blame: Table) -> float:
@@ -61,13 +77,31 @@ def _waited_us(measures: Measures, blame: Table) -> float:
 
 
 def _explained(measures: Measures, blame: Table, found: Sequence[Candidate]) -> Array:
-    """Which rows a finding explains: it names the culprit, or is of the whole job and covers what held the culprit."""
+    """Which rows a finding explains: it names the culprit, or is of the whole job and covers what held the culprit.
+
+    A rank that idles for the covered causes while its peers wait for it has no second reason to be late: ranks that
+    began apart stay apart, and whatever the last one does while the others wait is charged to it.
+    """
     explained = np.zeros(len(blame), bool)
     for candidate in found:
         named = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
-        covered = [CAUSE_CODE[cause] for cause, row in CAUSES.items() if candidate.id.startswith(row.explained_by)]
-        explained |= np.isin(blame["culprit"], named) if named else np.isin(blame["cause"], covered)
+        covered = [cause for cause, row in CAUSES.items() if candidate.id.startswith(row.explained_by)]
+        explained |= np.isin(blame["culprit"], named) if named else _covered(measures, blame, covered)
     return explained
+
+
+def _covered(measures: Measures, blame: Table, causes: Sequence[str]) -> Array:
+    """Rows of these causes, and all rows of the culprits whose devices idle for these causes longer than their peers',
+    by most of what those wait for them.
+    """
+    own, ranks = np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes]), len(measures.job.ranks)
+    known = blame["culprit"] != NULL
+    culprit = np.where(known, blame["culprit"], 0)
+    charged_ns = np.bincount(culprit, weights=blame["dur_ns"] * known, minlength=ranks)
+    lateness_us = charged_ns / 1e3 / max(1, measures.steps) / max(1, ranks - 1)
+    idle_us = sum((measures.cause_us(cause) for cause in causes), np.zeros(ranks))
+    apart = idle_us - np.median(idle_us) >= MOST_SHARE * lateness_us
+    return np.asarray(own | (apart[culprit] & known))
 
 
 def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
@@ -83,7 +117,9 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     numbers = (job.rank_ids[worst],) if is_named else ()
     turns = int((latest > 0).sum())
     held = _held_by(left, worst)
-    cost = f"the others wait {format_us(waited_us)} of each step"
+    # In each step one rank is late and the others wait. That goes when it comes on time, on every one of them.
+    others_wait_us = waited_us * len(job.ranks) / (len(job.ranks) - 1)
+    cost = f"the others wait {format_us(others_wait_us)} of each step"
     if is_named:
         summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps and {cost}"
     else:
@@ -92,11 +128,11 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     priced = is_named or waited_us >= CRITICAL_SHARE * measures.step_us
     return Candidate(
         id=RULE.id,
-        summary=f"{summary}; no known cause explains it",
+        summary=summary if numbers and worst in measures.alone else f"{summary}; no known cause explains it",
         ranks=numbers,
         lost_us=waited_us,
         changes=(Change("on_time", numbers),) if numbers else (),
-        confidence=0.7 if sure and is_named else 0.4,
+        basis=Basis.TESTED if sure and is_named else Basis.UNTESTED,
         evidence=(
             Evidence(
                 f"{format_share(share)} of that is charged to it; what it spends more time on than those that wait: "
@@ -106,7 +142,7 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
             *largest_wait(measures, worst),
         ),
         fixes=(_look(numbers),),
-        ceiling_us=waited_us if priced else 0.0,
+        ceiling_us=others_wait_us if priced else 0.0,
         band=0.3 if numbers else 0.5,
         is_bound=not numbers,
     )
@@ -149,4 +185,5 @@ RULE = Rule(
     bound="straggler",
     compares_ranks=True,
     detect_rest=detect_rest,
+    tells_line=True,
 )

@@ -25,7 +25,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     def make(name: str) -> Labelled:
         if name not in made:
             folder = tmp_path_factory.mktemp("labelled") / name
-            made[name] = Labelled(name, write(simulate(corpus.SCENARIOS[name]), folder), folder / "traces")
+            made[name] = Labelled(name, write(simulate(corpus.EVERY[name]), folder), folder / "traces")
         return made[name]
 
     return make

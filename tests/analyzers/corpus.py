@@ -12,8 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
 
+from benchmarks.oracle.mess.kind import with_mess
 from benchmarks.oracle.small_runs import fault, small_run
-from benchmarks.oracle.spec import Format, Model, Parallel
+from benchmarks.oracle.spec import Format, Mess, Model, Parallel
 
 MODEL = Model(layers=4, unit_us=390.0, params_per_layer=10_000_000)
 STAGE = replace(MODEL, layers=3, unit_us=900.0)
@@ -100,6 +101,116 @@ HARD = {
         fault("straggler.compute", 0.4, 1, mode="all"),
         fault("host.allocator", 7e3),
     ),
+    "slow link between stages": job(
+        fault("pipeline.slow_link", 900.0, 1, 2),
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=4, microbatches=12),
+    ),
+    "slow link of one replica, without arguments": job(
+        fault("pipeline.slow_link", 1500.0, 1, 3),
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, dp=2, microbatches=12),
+        form=OLD,
+    ),
+    "slow device in a pipeline": job(
+        fault("straggler.compute", 0.3, 2, mode="all"),
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=4, microbatches=12),
+    ),
+    "slow host of a whole stage": job(
+        fault("straggler.compute", 0.3, 2, 3, mode="all"),
+        hosts=2,
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, dp=2, microbatches=12),
+    ),
+    "device short of power in a pipeline": job(
+        fault("straggler.compute", 0.4, 1, mode="matmul"),
+        ranks=3,
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=3, microbatches=12),
+        form=Format(shapes=True),
+    ),
+    "hot expert": job(fault("imbalance.hot_expert", 0.8, 3), model=replace(MODEL, arch="moe")),
+    "hot expert, with shapes": job(
+        fault("imbalance.hot_expert", 0.8, 0), ranks=2, model=replace(MODEL, arch="moe"), form=Format(shapes=True)
+    ),
+    "warm expert of two ranks": job(
+        fault("imbalance.hot_expert", 0.14, 0), ranks=2, model=replace(MODEL, arch="moe"), steps=5
+    ),
+    "hot table": job(fault("imbalance.hot_table", 1.5, 1), model=replace(MODEL, arch="dlrm")),
+    "slow device among experts": job(fault("straggler.compute", 0.3, 2, mode="all"), model=replace(MODEL, arch="moe")),
+    "device short of power among experts": job(
+        fault("straggler.compute", 0.5, 1, mode="matmul"), model=replace(MODEL, arch="moe")
+    ),
+    "healthy experts": job(kind="clean.moe", model=replace(MODEL, arch="moe")),
+    "batches made in the loop": job(fault("input.preprocessing", 8e3)),
+    "barriers in every step": job(fault("comm.barrier", 20.0)),
+    "needless recomputation": job(
+        fault("memory.recompute", 1.0, every=1, memory=0.3, kept=0.4), form=Format(memory=True)
+    ),
+    "three units a layer": job(fault("fsdp.nested", 700.0, units=3), parallel=Parallel("fsdp", dp=4)),
+    "three units a layer, without sizes": job(
+        fault("fsdp.nested", 700.0, units=3), parallel=Parallel("fsdp", dp=4), form=OLD
+    ),
+    "gathers when needed": job(fault("fsdp.no_prefetch", 4.0), parallel=Parallel("fsdp", dp=4)),
+    "few microbatches, two chunks per stage": job(
+        fault("pipeline.bubble", 4.0, microbatches=4, recommended_microbatches=16),
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=4, schedule="interleaved"),
+    ),
+    "few microbatches, two stages of two chunks": job(
+        fault("pipeline.bubble", 2.0, microbatches=2, recommended_microbatches=16),
+        ranks=2,
+        model=STAGE,
+        parallel=replace(PIPELINE, schedule="interleaved"),
+    ),
+    "inference in stages": job(
+        kind="clean.inference",
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=4, schedule="forward", microbatches=6),
+    ),
+    "slow device among three dimensions": job(
+        fault("straggler.compute", 0.3, 5, mode="all"),
+        ranks=8,
+        hosts=2,
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, dp=2, tp=2, activation_elems=1_000_000),
+    ),
     "two of six ranks slow": job(fault("straggler.compute", 0.35, 1, 2, mode="all"), ranks=6),
 }
-SCENARIOS = {**CLEAN, **FAULTY, **HARD}
+# Runs whose prices are tested alone: their labels book what a host does late after a blocking call to the call.
+PRICED = {
+    "values read in the middle, and saving": job(
+        fault("host.sync", 2_500.0),
+        fault("host.checkpoint", 3e4, step=1),
+        steps=5,
+    ),
+    "launches of sharded units": job(
+        fault("host.launch_bound", 6.0),
+        model=replace(MODEL, unit_us=120.0, params_per_layer=1_000_000),
+        loader_us=3_000.0,
+        parallel=Parallel("fsdp", dp=4),
+    ),
+}
+# Activations are computed again, and nothing may be said of it: there is no memory to keep them, or nobody knows.
+UNTOLD = {
+    "recomputation for want of memory": job(
+        fault("memory.recompute", 1.0, every=1, memory=0.8, kept=0.4), form=Format(memory=True)
+    ),
+    "recomputation of unknown use": job(fault("memory.recompute", 1.0, every=2, memory=0.3, kept=0.4)),
+}
+# One step in which the model is evaluated, by all ranks or by one.
+EVALUATED = {
+    "validation in one step": with_mess(job(kind="clean.ddp", steps=4), Mess("val", 3.0, (), {"place": 1})),
+    "validation on one rank": job(fault("host.evaluation", 3.0, 0, every=2), steps=3),
+}
+PARTIAL = {
+    "heavy stage, one of its replicas not traced": replace(
+        job(fault("pipeline.imbalance", 2.0, stage=1), ranks=4, model=STAGE, parallel=replace(PIPELINE, dp=2)),
+        missing_ranks=(3,),
+    ),
+}
+JUDGED = {**CLEAN, **FAULTY, **HARD}
+WHOLE = {**JUDGED, **UNTOLD, **EVALUATED}
+SCENARIOS = {**WHOLE, **PARTIAL}
+EVERY = {**SCENARIOS, **PRICED}

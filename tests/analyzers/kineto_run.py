@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,15 @@ class Script:
         self.free_us = until_us
         self.now_us += 4
 
+    @contextmanager
+    def frame(self, name: str) -> Iterator[None]:
+        """A Python frame ("train.py(88): evaluate") around whatever is recorded inside."""
+        begin = self.now_us
+        self.add(name, "python_function", begin, 0.0, 1, {})
+        event = self.events[-1]
+        yield
+        event["dur"] = self.now_us - begin
+
     def synchronise(self, name: str = "cudaDeviceSynchronize", least_us: float = 3.0) -> None:
         """The host waits until the device is done."""
         self.host(name, max(least_us, self.free_us - self.now_us), "cuda_runtime", correlation=10**6 + self.launches)
@@ -81,12 +92,19 @@ class Script:
             {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
         )
 
-    def facts(self, folder: Path, rank: int = 0, world_size: int = 1) -> RankFacts:
-        """The facts of the rank whose trace this is."""
+    def facts(self, folder: Path, rank: int = 0, world_size: int = 1, on_cpu: bool = False) -> RankFacts:
+        """The facts of the rank whose trace this is; `on_cpu`: it has no device."""
         path = folder / f"rank{rank}.json"
         device = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9, "computeMinor": 0, "numSms": 132}
         info = {"backend": "nccl", "rank": rank, "world_size": world_size}
-        text = {"schemaVersion": 1, "deviceProperties": [device], "distributedInfo": info, "traceEvents": self.events}
+        if on_cpu:
+            info["backend"] = "gloo"
+        text = {
+            "schemaVersion": 1,
+            "deviceProperties": [] if on_cpu else [device],
+            "distributedInfo": info,
+            "traceEvents": self.events,
+        }
         path.write_text(json.dumps(text))
         ((_, sources),) = discover([str(path)]).runs
         return rank_facts(read(sources[0]))

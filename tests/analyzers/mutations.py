@@ -58,7 +58,7 @@ def _is_timed(event: dict[str, Any]) -> bool:
 
 def _times(events: list[Any]) -> tuple[float, float]:
     own = [float(e["ts"]) for e in events if e.get("ph") == "X"]
-    return min(own), max(own)
+    return min(own, default=0.0), max(own, default=0.0)
 
 
 def cut(files: Files, _: Files, rng: random.Random) -> Texts:
@@ -133,6 +133,9 @@ def sampled(files: Files, _: Files, rng: random.Random) -> Texts:
     return _changed(files, names, lambda events: [e for e in events if e.get("ph") != "X" or rng.random() < share])
 
 
+UNMARKED = 8  # parts that a recording without step marks is cut to some of
+
+
 def shifted(files: Files, _: Files, rng: random.Random) -> Texts:
     """Every rank recorded other steps; sometimes none that all of them have."""
 
@@ -142,6 +145,9 @@ def shifted(files: Files, _: Files, rng: random.Random) -> Texts:
             for e in events
             if e.get("cat") == "user_annotation" and str(e["name"]).startswith(("ProfilerStep", "training_step"))
         )
+        if not marks:
+            first, last = _times(events)
+            marks = [(first + k * (last - first) / UNMARKED, (last - first) / UNMARKED) for k in range(UNMARKED)]
         length = rng.randint(1, max(1, len(marks) - 1))
         begin = rng.randint(0, len(marks) - length)
         low, high = marks[begin][0], sum(marks[begin + length - 1])
@@ -202,6 +208,45 @@ def without_host(files: Files, _: Files, rng: random.Random) -> Texts:
     return _changed(files, _some(files, rng), lambda events: [e for e in events if e.get("cat") != kind])
 
 
+def lost_launches(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files lack a share of their launches: the calls, what they launched, or both, as full buffers drop them."""
+    share, gone = rng.uniform(0.005, 0.4), rng.choice(LAUNCHES_LOSE)
+
+    def change(events: list[Any]) -> list[Any]:
+        launched = {_correlation(e) for e in events if e.get("cat") in _ON_DEVICE} - {None}
+        lost = {number for number in sorted(launched) if rng.random() < share}
+        return [e for e in events if e.get("cat") not in gone or _correlation(e) not in lost]
+
+    return _changed(files, _some(files, rng), change)
+
+
+_CALLS = {"cuda_runtime", "cuda_driver"}
+LAUNCHES_LOSE = (_CALLS, _ON_DEVICE, _CALLS | _ON_DEVICE)
+
+
+def _correlation(event: dict[str, Any]) -> Any:
+    return event.get("args", {}).get("correlation")
+
+
+def reencoded(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files were written again by another tool: laid out, ordered or headed otherwise, times in whole us."""
+
+    def write_again(document: dict[str, Any]) -> str:
+        events = document["traceEvents"]
+        if rng.random() < 0.3:
+            events = [e | {k: round(float(e[k])) for k in ("ts", "dur") if k in e} for e in events]
+        whole: Any = {**document, "traceEvents": events} if rng.random() < 0.7 else events
+        return json.dumps(
+            whole,
+            indent=rng.choice((None, 0, 1, 4)),
+            sort_keys=rng.random() < 0.5,
+            separators=rng.choice((None, (",", ":"), (" , ", " : "))),
+        )
+
+    names = list(files) if rng.random() < 0.5 else _some(files, rng)
+    return {name: write_again(document) if name in names else _text(document) for name, document in files.items()}
+
+
 def _start(event: dict[str, Any]) -> float:
     return float(event.get("ts", 0.0)) if event.get("ph") != "M" else -1e30
 
@@ -209,7 +254,7 @@ def _start(event: dict[str, Any]) -> float:
 MUTATIONS: dict[str, Mutation] = {
     mutation.__name__: mutation
     for mutation in (
-        cut, ended, holes, device_holes, host_holes, sampled, shifted, mixed, both, shuffled, missing, clock,
-        without_host,
+        cut, ended, holes, device_holes, host_holes, lost_launches, sampled, shifted, mixed, both, shuffled, missing,
+        clock, without_host, reencoded,
     )
 }  # fmt: skip

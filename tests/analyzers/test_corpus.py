@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus import CLEAN, FAULTY, HARD, SCENARIOS
+from corpus import CLEAN, FAULTY, HARD, JUDGED, WHOLE
 from labelled_runs import Runs
 
 from ddprof.bench.score import Score, score
@@ -48,7 +48,7 @@ def test_nobody_is_accused_in_a_healthy_run(labelled: Runs, name: str) -> None:
     assert report.checked
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", list(WHOLE))
 def test_the_ledger_agrees_with_the_truth(labelled: Runs, name: str) -> None:
     run = labelled(name)
     assert run.score.ledger_error is not None and run.score.ledger_error < MAX_LEDGER_ERROR, run.score.worst_cause
@@ -57,7 +57,7 @@ def test_the_ledger_agrees_with_the_truth(labelled: Runs, name: str) -> None:
         assert causes == pytest.approx(row["wall_us"], rel=1e-9), rank
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", list(WHOLE))
 def test_the_unmodified_replay_returns_the_measured_step(labelled: Runs, name: str) -> None:
     error = labelled(name).report.replay.error
     assert error is not None and error < MAX_REPLAY_ERROR
@@ -70,7 +70,7 @@ def test_the_predicted_step_is_the_step_without_the_fault(labelled: Runs, name: 
 
 
 def test_the_score_of_the_whole_corpus(labelled: Runs) -> None:
-    summary = Score(tuple(labelled(name).score for name in SCENARIOS)).summary()
+    summary = Score(tuple(labelled(name).score for name in JUDGED)).summary()
     assert summary["faults_right"] >= 0.95
     assert summary["healthy_accused"] == 0
     assert summary["clock_inside"] == 1.0

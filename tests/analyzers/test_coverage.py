@@ -33,7 +33,7 @@ def test_ranks_that_were_not_traced_are_not_judged(labelled: Runs) -> None:
     report = report_of(labelled, "clean.ddp", 0, 1, 2)
     reasons = {abstention.id: abstention.reason for abstention in report.abstentions}
     for rule_id in RANKS:
-        assert reasons[rule_id] == "compared 3 of 4 ranks: rank 3 was not traced"
+        assert reasons[rule_id] == "compared 3 of 4 ranks: without rank 3"
 
 
 def test_a_job_seen_whole_is_judged(labelled: Runs) -> None:

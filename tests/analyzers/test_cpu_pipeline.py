@@ -59,11 +59,13 @@ def test_a_slow_stage_is_named_and_priced(tmp_path: Path, slow: int) -> None:
 
 
 def test_few_microbatches_are_named_and_priced(tmp_path: Path) -> None:
-    few, twice = Pipeline([WORK_US] * 4, 4), Pipeline([WORK_US / 2] * 4, 8)
+    few = Pipeline([WORK_US] * 4, 4)
     run = loaded(few, tmp_path)
     assert accused(run) == [("pipeline.bubble", ())]
     (found,) = (f for f in run.report.findings if f.id == "pipeline.bubble")
-    assert found.recoverable_us.value == pytest.approx(few.step_us - twice.step_us, rel=0.15)
+    assert found.fixes[0].suggested == "16"
+    many = Pipeline([WORK_US / 4] * 4, 16)
+    assert found.recoverable_us.value == pytest.approx(few.step_us - many.step_us, rel=0.15)
 
 
 def test_without_inputs_nobody_is_accused(tmp_path: Path) -> None:

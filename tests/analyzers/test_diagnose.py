@@ -6,7 +6,7 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.diagnose import diagnose
-from ddprof.findings import Candidate, Change, Rule
+from ddprof.findings import Basis, Candidate, Change, Rule
 
 
 def test_the_larger_finding_explains_the_waiting_away(labelled: Runs) -> None:
@@ -29,7 +29,7 @@ def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch:
 
     def found(*names: str) -> list[str]:
         rules = {
-            n: Rule(n, n, lambda _, n=n: iter([Candidate(n, n, (), 0.0, (parts[n],), 1.0)]))  # type: ignore[misc]
+            n: Rule(n, n, lambda _, n=n: iter([Candidate(n, n, (), 0.0, (parts[n],), Basis.RECORDED)]))  # type: ignore[misc]
             for n in names
         }
         monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)

@@ -40,6 +40,8 @@ def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, T
             "group": np.full(len(rows), group),
             "size_bytes": comms["size_bytes"][rows],
             "tag": table["tag"][at],
+            "called_ns": np.full(len(rows), NULL),
+            "is_lost": np.zeros(len(rows), bool),
         }
     )
 

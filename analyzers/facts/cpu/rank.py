@@ -13,6 +13,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
+from ddprof.analyzers.facts.cpu.operators import outermost_operators
 from ddprof.analyzers.facts.cpu.waits import LIBRARY, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
@@ -34,9 +35,9 @@ BUSY_SHARE = 0.02  # of all operators; a thread that runs fewer is no training t
 
 
 def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
-    """Tables of RankFacts by name: comms, messages, exposed, gaps, host_spans and host_work of a CPU rank."""
+    """Tables of RankFacts by name: comms, messages, exposed, gaps, host_spans, host_work and host_operators."""
     threads = _training_threads(trace, main)
-    spans = host_spans(trace, threads, DEVICE_OPS.empty())
+    spans = host_spans(trace, threads, DEVICE_OPS.empty(), step_marks(steps))
     collectives, call = _comms(trace, threads)
     comms, messages = cpu_messages(trace, collectives, call)
     occupied = intervals.union(*of_cause(spans, *HOST_OCCUPANTS).bounds)
@@ -49,6 +50,7 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
         "messages": messages,
         "host_spans": spans,
         "host_work": HOST_WORK.table({"start_ns": work[0], "end_ns": work[1]}),
+        "host_operators": outermost_operators(trace, threads, occupied),
         "exposed": exposed.replace(comm=of[exposed["comm"]]),
         "gaps": find_gaps(DEVICE_OPS.empty(), spans, step_marks(steps), intervals.union(*held.bounds), work),
     }

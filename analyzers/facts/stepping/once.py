@@ -21,7 +21,7 @@ from ddprof.analyzers.facts.work import FULL_QUEUE_NS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, concat
+from ddprof.tables import NULL, Array, Table, concat, of_kinds
 
 # Calls of the CUDA and HIP runtime and driver API that create, load or register; none belongs to a steady step.
 _CREATION = re.compile(
@@ -31,6 +31,7 @@ _CREATION = re.compile(
     r"|DeviceEnablePeerAccess|DeviceCanAccessPeer)"
 )
 _HOSTS_OWN = ("host_launch", "host_sync", "allocator", "unknown")  # causes of idle time that start-up explains
+NEVER = np.iinfo(np.int64).max
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
 
 
@@ -47,7 +48,7 @@ def once_spans(trace: RankTrace, steps: Table, tables: Mapping[str, Table], thre
     parts = [
         _rows(*created, Once.CONTEXT, events["name"][creation]),
         _rows(*allocated.bounds, Once.MEMORY, allocated["name"]),
-        _loads(ops),
+        _loads(ops, _held(steps)),
         _rows(*fetched.bounds, Once.BATCH, fetched["name"]),
         _rows(*flushed, Once.OVERHEAD, events["name"][overhead]),
         _edges(trace, steps, tables, threads),
@@ -69,17 +70,28 @@ def _rows(start_ns: Array, end_ns: Array, kind: Once, name: Array | int) -> Tabl
     )
 
 
-def _loads(ops: Table) -> Table:
-    """The launch of each kernel's first occurrence, where it took long though nothing was computed meanwhile."""
+def _held(steps: Table) -> Intervals:
+    """When the device was still busy with work from before the recording: calls wait for it then, and load nothing."""
+    return intervals.union(steps["mark_ns"][:1], steps["start_ns"][:1])
+
+
+def _loads(ops: Table, held: Intervals) -> Table:
+    """The launch of each kernel's first occurrence, where it took long though nothing was computed meanwhile.
+
+    A copy loads no code, but the first call of all creates the context.
+    """
     order = np.argsort(ops["start_ns"], kind="stable")
     _, first = np.unique(ops["name"][order], return_index=True)
     rows = order[first]
     rows = rows[ops["launch_ns"][rows] != NULL]  # else its code was there before the recording
+    rows = rows[
+        (ops["work"][rows] != Work.COPY) | (ops["launch_ns"][rows] == ops["launch_ns"][rows].min(initial=NEVER))
+    ]
     rows = rows[ops["launch_end_ns"][rows] - ops["launch_ns"][rows] > FULL_QUEUE_NS]
     calls = ops["launch_ns"][rows], ops["launch_end_ns"][rows]
     by_start = np.argsort(calls[0], kind="stable")
     rows, calls = rows[by_start], (calls[0][by_start], calls[1][by_start])
-    free = intervals.subtract(intervals.union(*calls), busy(ops, Work.COMPUTE))
+    free = intervals.subtract(intervals.union(*calls), intervals.merge(busy(ops, Work.COMPUTE), held))
     at = np.searchsorted(calls[0], free[0], side="right") - 1
     return _rows(*free, Once.MODULE, ops["name"][rows][np.maximum(at, 0)] if len(rows) else 0)
 
@@ -90,7 +102,8 @@ def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads:
     """
     events, ops, spans = trace.events, tables["device_ops"], tables["host_spans"]
     waits = matches(_DEVICE_SYNC, trace.strings)[events["name"]]
-    does = np.isin(events["kind"], (Kind.CPU_OP, Kind.RUNTIME)) & np.isin(events["track"], threads) & ~waits
+    does = of_kinds(events["kind"], (Kind.CPU_OP, Kind.RUNTIME)) & ~waits
+    does &= np.isin(events["track"], threads, kind="table")
     if not len(steps) or not does.any():
         return ONCE.empty()
     start, end = events["ts_ns"][does], events["ts_ns"][does] + events["dur_ns"][does]

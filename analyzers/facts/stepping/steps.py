@@ -5,25 +5,23 @@ what the device repeats; else the whole window as one step.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
 from ddprof.analyzers.facts.device import launch_rows
 from ddprof.analyzers.facts.model import STEPS
 from ddprof.analyzers.facts.names import is_dataloader, matches
+from ddprof.analyzers.facts.stepping.device_marks import steps_of_device_marks
+from ddprof.analyzers.facts.stepping.marks import OPTIMIZER, PROFILER_STEP, host_steps, numbers_of
 from ddprof.analyzers.facts.stepping.repetition import repeated_steps
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
-from ddprof.tables import Array, Table
+from ddprof.tables import Array, Table, of_kinds
 
-_PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
-_OPTIMIZER = re.compile(r"^Optimizer\.step#|^ddprof::optimizer$|^optimizer[._ ]?step|optimizer_step", re.IGNORECASE)
 _FORWARD = re.compile(r"DataParallel\.forward|^ddprof::forward$|^forward$|^## ?forward", re.IGNORECASE)
 # Ranges that scripts draw around a step, and those of parts of a step that are named alike.
 _OWN_STEP = re.compile(r"(?:^|[^a-z])(?:step|iter|iteration|batch)(?:[^a-z]|$)|(?:train|training)_?step", re.IGNORECASE)
 _NO_STEP = re.compile(r"optim|sched|micro|load|fetch|zero_grad|eval|valid|test|norm|::", re.IGNORECASE)
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
-_LONGEST_NUMBER = 15  # digits: a step each microsecond for thirty years
 RESOLUTION_NS = 1_000  # of times in traces of older profilers: ranges that touch may seem to overlap by that much
 MIN_MARKS = 2  # a mark that does not repeat is no boundary of steps
 
@@ -31,14 +29,14 @@ MIN_MARKS = 2  # a mark that does not repeat is no boundary of steps
 def find_steps(trace: RankTrace) -> tuple[Table, str, int | None, list[HealthNote]]:
     """Return STEPS, their source (RankFacts.step_source), the host track that carries the marks, and health notes."""
     events = trace.events
-    host = np.isin(events["kind"], (Kind.ANNOTATION, Kind.CPU_OP, Kind.PYTHON))
-    marks = host & matches(_PROFILER_STEP, trace.strings)[events["name"]]
+    host = of_kinds(events["kind"], (Kind.ANNOTATION, Kind.CPU_OP, Kind.PYTHON))
+    marks = host & matches(PROFILER_STEP, trace.strings)[events["name"]]
     if marks.any():
         return _from_marks(trace, np.flatnonzero(marks))
     main = _main_thread(trace, host)
     if not len(trace.events):
         return STEPS.empty(), "inferred", main, []
-    on_device = _from_device_marks(trace)
+    on_device = steps_of_device_marks(trace)
     if on_device is not None:
         return on_device, "profiler_step", main, []
     found = _from_annotations(trace, host)
@@ -57,7 +55,7 @@ def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, 
     main = int(tracks[np.argmax(counts)])
     rows = rows[events["track"][rows] == main]
     rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
-    index = _numbers(trace.strings, events["name"][rows])
+    index = numbers_of(trace.strings, events["name"][rows])
     start = events["ts_ns"][rows]
     end = start + events["dur_ns"][rows]
     consecutive = index[1:] == index[:-1] + 1
@@ -71,22 +69,12 @@ def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, 
     return steps, "profiler_step", main, notes
 
 
-def _numbers(strings: Sequence[str], names: Array) -> Array:
-    """The numbers of marks; one that no counter reaches is that of the mark before and one."""
-    numbers: list[int] = []
-    for name in names.tolist():
-        found = _PROFILER_STEP.match(strings[name])
-        is_usable = found is not None and len(found[1]) <= _LONGEST_NUMBER
-        numbers.append(int(found[1]) if found and is_usable else numbers[-1] + 1 if numbers else 0)
-    return np.array(numbers, np.int64)
-
-
 def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
     """A step begins with the first loader fetch, else the first forward, after an optimizer step; where neither is
     annotated, where the script says so by a range of its own, else with an optimizer step. None where nothing repeats.
     """
     events = trace.events
-    optimizer_ns = _outermost_starts(trace, host & matches(_OPTIMIZER, trace.strings)[events["name"]])
+    optimizer_ns = _outermost_starts(trace, host & matches(OPTIMIZER, trace.strings)[events["name"]])
     loader_ns = _outermost_starts(trace, host & is_dataloader(trace.strings)[events["name"]])
     forward_ns = _outermost_starts(trace, host & matches(_FORWARD, trace.strings)[events["name"]])
     named_ns, named_end = _from_names(trace, host)
@@ -103,33 +91,6 @@ def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
     if len(optimizer_ns) >= MIN_MARKS:
         return _steps_from_boundaries(optimizer_ns)
     return None
-
-
-def _from_device_marks(trace: RankTrace) -> Table | None:
-    """Marks that the profiler left on the device alone. The host passes each when it launches the step's first work."""
-    events = trace.events
-    marks = np.flatnonzero(
-        (events["kind"] == Kind.GPU_ANNOTATION) & matches(_PROFILER_STEP, trace.strings)[events["name"]]
-    )
-    if not len(marks):
-        return None
-    number = _numbers(trace.strings, events["name"][marks])
-    index, of_step = np.unique(number, return_inverse=True)
-    start, end = np.full(len(index), np.iinfo(np.int64).max), np.zeros(len(index), np.int64)
-    np.minimum.at(start, of_step, events["ts_ns"][marks])
-    np.maximum.at(end, of_step, events["ts_ns"][marks] + events["dur_ns"][marks])
-    rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS))
-    step = np.searchsorted(start, events["ts_ns"][rows], side="right") - 1
-    rows, step = rows[step >= 0], step[step >= 0]
-    launch = launch_rows(trace, rows)
-    known = launch >= 0
-    called = np.full(len(index), np.iinfo(np.int64).max)
-    np.minimum.at(called, step[known], events["ts_ns"][launch[known]])
-    if not known.any() or (np.diff(start) <= 0).any() or (np.diff(np.minimum(called, start)) <= 0).any():
-        return host_steps(index, start, np.append(start[1:], end[-1]))
-    called = np.minimum(called, start)
-    last = int(events["ts_ns"][launch[known]].max()) + 1
-    return host_steps(index, called, np.append(called[1:], max(last, int(called[-1]) + 1)))
 
 
 def _from_names(trace: RankTrace, host: Array) -> tuple[Array, int]:
@@ -176,13 +137,6 @@ def _steps_from_boundaries(boundaries: Array) -> Table:
     keep = boundaries[1:] > boundaries[:-1]
     start, end = boundaries[:-1][keep], boundaries[1:][keep]
     return host_steps(np.arange(len(start)), start, end)
-
-
-def host_steps(index: Array, start_ns: Array, end_ns: Array) -> Table:
-    """STEPS that last from one host mark to the next; device_time.py moves them to the device's time."""
-    return STEPS.table(
-        {"index": index, "start_ns": start_ns, "end_ns": end_ns, "mark_ns": start_ns, "mark_end_ns": end_ns}
-    )
 
 
 def _window(trace: RankTrace) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.clock import ClockDifference, SharedOperations
 from ddprof.analyzers.job.matching import Matched
 from ddprof.model import HealthNote
+from ddprof.tables import Array
 from ddprof.units import format_ranks
 
 RESOLUTION_NS = 1_000  # traces before PyTorch 2.1 hold whole microseconds
@@ -47,11 +48,18 @@ def _is_impossible(compared: ClockDifference) -> bool:
     known = (compared.most_ns > compared.difference_ns) & (compared.difference_ns > compared.least_ns)
     if not known.any():
         return False
-    offset = np.median(compared.difference_ns[known])
     middle = (compared.when_ns.max() + compared.when_ns.min()) / 2
-    slack = RESOLUTION_NS + DRIFT * np.abs(compared.when_ns - middle)
-    broken = (compared.least_ns - offset > slack) | (offset - compared.most_ns > slack)
-    return bool(broken[known].mean() > IMPOSSIBLE_SHARE)
+    slack = (RESOLUTION_NS + DRIFT * np.abs(compared.when_ns - middle))[known]
+    possible = _most_at_once(compared.least_ns[known] - slack, compared.most_ns[known] + slack)
+    return bool(1 - possible / known.sum() > IMPOSSIBLE_SHARE)
+
+
+def _most_at_once(low: Array, high: Array) -> int:
+    """How many of the intervals [low, high] the best single value lies in."""
+    bounds = np.concatenate((low, high))
+    opens = np.repeat([1, -1], (len(low), len(high)))
+    order = np.lexsort((-opens, bounds))  # where one ends as another begins, the value is in both
+    return int(np.cumsum(opens[order]).max(initial=0))
 
 
 def unmatched(matched: Matched) -> Matched:

@@ -1,12 +1,21 @@
 """The steady steps: those of the rhythm that repeats. Everything that is averaged or priced is of them.
 
 A recording begins and ends with what happens once: contexts, modules and loader workers start, the profiler starts and
-stops. Two kinds of step are told apart from the others:
+stops. Five kinds of step are told apart from the others:
 
   - a step that holds such a cost, more of it than all other steps together, where the cost explains most of the time by
     which the ranks' devices idled longer than in the other steps;
-  - a step that idles longer than all other steps together take. Whether that comes again, and how often, the recording
-    does not say, and one event must not make the mean of all steps.
+  - the first step, where the ranks' recordings opened further apart than any other step begins: the later ones kept the
+    others waiting;
+  - a step in which every rank's device runs far more kernels than in any other, where the others all run as many: what
+    the script does there (an evaluation) it does once in the recording;
+  - a step in which a rank idles for longer than all other steps together take. Whether that comes again, and how often,
+    the recording does not say, and one event must not make the mean of all steps.
+
+  - a step in which every rank's host pauses for no reason that is recorded, and in no other step nearly as long: a
+    computed metric, a log that is flushed.
+
+Steps that some ranks recorded whole and others lack are steps to compare with as well.
 
 A cost in one step that is neither, a checkpoint every few steps say, is part of the rhythm.
 """
@@ -21,17 +30,21 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.completeness import longest_run
 from ddprof.analyzers.facts.kernels import with_steps
-from ddprof.analyzers.facts.model import Once, RankFacts, of_cause
+from ddprof.analyzers.facts.model import Once, RankFacts, Work, of_cause
 from ddprof.analyzers.facts.work import compute_work
-from ddprof.analyzers.job.model import LeftOut
+from ddprof.analyzers.job.model import Clock, LeftOut
+from ddprof.analyzers.job.slowdown import COUNT_TOLERANCE
 from ddprof.causes import CAUSES
 from ddprof.model import HealthNote
-from ddprof.tables import Array
+from ddprof.tables import Array, Table
 from ddprof.units import format_us
 
 STARTING_UP = (Once.CONTEXT, Once.MEMORY, Once.MODULE)
 WORTH_SAYING = 0.03  # of a step, from which a finding is a warning (docs/verdict.md)
 MOST = 0.5  # of a step's excess, which one cause explains if it is more than all others
+TIMES_OTHERS = 2.0  # what occurs twice is about as long both times: allocations of one program differ by less
+TIMES_ELSEWHERE = 10.0  # an order of magnitude: what a step lacks altogether, and not only by chance
+HOSTS_OWN = ("host_launch", "host_sync", "unknown")  # causes of idle time: a pause after a blocking call is the second
 FEWEST_OTHERS = 2  # steps to compare with, before length alone says that a step is not one of them
 WORDS = {
     Once.CONTEXT: "creating contexts",
@@ -42,28 +55,37 @@ WORDS = {
     Once.STARTING: "the start of the profiler",
     Once.STOPPING: "the end of the profiler",
 }
+MORE_KERNELS = "kernels that no other step runs"
+PAUSE = "a pause of every rank's host"
+ONE_RANK = "one rank alone, without computing,"
+OPENED_APART = "recordings that opened apart by"
 
 
 @dataclass(frozen=True)
 class _Walls:
-    """Time of the ranks in their common steps, ns; `once` has one more axis, the kind of cost."""
+    """Time of the ranks in their steps, ns, NaN where a rank lacks one; `once` has one more axis, the kind of cost."""
 
     wall: Array  # (ranks, steps)
     busy: Array  # (ranks, steps), in compute
     idle: Array  # (ranks, steps), neither computing nor in exposed communication
+    paused: Array  # (ranks, steps), idle for no cause but the host's own
     once: Array  # (kinds, ranks, steps)
+    kernels: Array  # (ranks, steps), compute kernels that begin; 0 on CPU ranks
+    apart: Array  # (steps,), from the first rank that begins to the last, at least; 0 where clocks are not known
 
     @property
     def job_wall(self) -> Array:
         """Length of each step on the typical rank."""
-        return np.median(self.wall, axis=0)
+        return np.nanmedian(self.wall, axis=0)
 
 
-def steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
+def steady_steps(
+    ranks: Sequence[RankFacts], clock: Clock, recorded: Sequence[Table] | None = None
+) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
     """The ranks with their steady steps alone, and what was left out, in order.
 
-    Of several stretches of steady steps the longest is kept. All steps are kept where the ranks have no two steps in
-    common.
+    `recorded`: STEPS of each rank with those that not all ranks recorded; its own steps if None. Of several stretches
+    of steady steps the longest is kept. All steps are kept where the ranks have no two steps in common.
     """
     unchanged = tuple(ranks)
     if not ranks or any(not len(f.steps) for f in ranks):
@@ -73,9 +95,13 @@ def steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...], tup
         numbers = np.intersect1d(numbers, facts.steps["index"])
     if len(numbers) < 2:
         return unchanged, ()
-    walls = _walls(ranks, numbers)
-    is_once = _occurring_once(walls)
-    if not is_once.any():
+    held = recorded or [facts.steps for facts in ranks]
+    every = np.unique(np.concatenate([numbers, *(steps["index"] for steps in held)]))
+    walls = _walls(ranks, held, every, clock)
+    found = _occurring_once(walls)
+    is_common = np.isin(every, numbers)
+    is_once = found[is_common]
+    if not is_once.any() or is_once.all():
         return unchanged, ()
     begin, end = longest_run(~is_once[::-1])  # backwards: of equals the last, when the process is warmer
     first, last = len(is_once) - end, len(is_once) - 1 - begin
@@ -85,8 +111,8 @@ def steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...], tup
         return f"mostly {_largest_cause(ranks, int(numbers[step]))}"
 
     left_out = [
-        LeftOut(int(numbers[step]), round(float(walls.job_wall[step])), _why(walls, step, is_once) or mostly(step))
-        for step in range(len(numbers))
+        LeftOut(int(numbers[step]), round(float(walls.job_wall[place])), _why(walls, int(place), found) or mostly(step))
+        for step, place in enumerate(np.flatnonzero(is_common))
         if not first <= step <= last
     ]
     return kept, tuple(left_out)
@@ -100,21 +126,30 @@ def left_out_note(left_out: Sequence[LeftOut], step_ns: int) -> list[HealthNote]
     return [HealthNote(told, f"it occurred once and is not counted in the {format_us(step_ns / 1e3)} step", "info")]
 
 
-def _walls(ranks: Sequence[RankFacts], numbers: Array) -> _Walls:
+def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock) -> _Walls:
     shape = (len(ranks), len(numbers))
-    wall, busy, idle = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    once = np.zeros((len(Once), *shape))
-    for position, facts in enumerate(ranks):
-        steps = facts.steps.take(np.flatnonzero(np.isin(facts.steps["index"], numbers)))
+    begin, wall, busy, idle, paused, kernels = (np.full(shape, np.nan) for _ in range(6))
+    once = np.full((len(Once), *shape), np.nan)
+    for position, (facts, own) in enumerate(zip(ranks, held, strict=True)):
+        steps = own.take(np.flatnonzero(np.isin(own["index"], numbers)))
+        at = np.searchsorted(numbers, steps["index"])
         lo, hi = steps.bounds
-        wall[position] = hi - lo
-        busy[position] = intervals.overlap(compute_work(facts), lo, hi)
-        idle[position] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
+        wall[position, at] = hi - lo
+        begin[position, at] = lo - clock.offset_ns(position)
+        busy[position, at] = intervals.overlap(compute_work(facts), lo, hi)
+        idle[position, at] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
+        own_idle = of_cause(facts.gaps, *HOSTS_OWN)
+        paused[position, at] = intervals.overlap(intervals.union(*own_idle.bounds), lo, hi)
+        at_ns = np.sort(facts.device_ops["start_ns"][facts.device_ops["work"] == Work.COMPUTE])
+        kernels[position, at] = np.searchsorted(at_ns, hi) - np.searchsorted(at_ns, lo)
         for kind in Once:
             spans = facts.once.take(facts.once["kind"] == kind)
-            held = intervals.union(*spans.bounds)
-            once[kind, position] = intervals.overlap(held, steps["mark_ns"], steps["mark_end_ns"])
-    return _Walls(wall, busy, idle, once)
+            costs = intervals.union(*spans.bounds)
+            once[kind, position, at] = intervals.overlap(costs, steps["mark_ns"], steps["mark_end_ns"])
+    errors = [domain.error_ns for domain in clock.domains.values()]
+    known = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
+    apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
+    return _Walls(wall, busy, idle, paused, once, kernels, np.maximum(0.0, apart - known))
 
 
 def _occurring_once(walls: _Walls) -> Array:
@@ -128,7 +163,13 @@ def _occurring_once(walls: _Walls) -> Array:
             others[step] = False
             if left_out[step] or not others.any():
                 continue
-            if _holds_start(walls, step, others) or _outweighs(walls, step, others):
+            if (
+                _holds_start(walls, step, others)
+                or _opened_apart(walls, step)
+                or _runs_more(walls, step, others)
+                or _outweighs(walls, step, others)
+                or _pauses_once(walls, step, others)
+            ):
                 left_out[step] = found = True
     return left_out
 
@@ -138,27 +179,75 @@ def _holds_start(walls: _Walls, step: int, others: Array) -> bool:
     usual_ns = float(np.median(walls.job_wall[others]))
     if walls.job_wall[step] - usual_ns < WORTH_SAYING * usual_ns:  # less would be worth no finding
         return False
-    held = sum(walls.once[kind, :, step] for kind in _kinds_once(walls, step, others))
-    excess = np.maximum(0, walls.idle[:, step] - np.median(walls.idle[:, others], axis=1))
-    enough = float(np.max(held)) >= WORTH_SAYING * usual_ns
-    return enough and float(np.sum(np.minimum(held, excess))) > MOST * float(excess.sum())
+    held = sum((walls.once[kind, :, step] for kind in _kinds_once(walls, step, others)), np.zeros(len(walls.wall)))
+    known = ~np.isnan(held) & ~np.isnan(walls.idle[:, others]).all(axis=1)
+    if not known.any():
+        return False
+    held, idle = held[known], walls.idle[known]
+    excess = np.maximum(0, idle[:, step] - np.nanmedian(idle[:, others], axis=1))
+    explained = np.minimum(held, excess)
+    return float(explained.max()) >= WORTH_SAYING * usual_ns and float(explained.sum()) > MOST * float(excess.sum())
 
 
 def _kinds_once(walls: _Walls, step: int, others: Array) -> list[Once]:
     """Kinds of cost of which this step holds more than all others together. A batch is a first one only where the
-    process starts.
+    process starts. Memory may be allocated in every second step as well: then another step, left out or not, holds
+    about as much; only start-up, which may take several steps, is compared with what comes after it.
     """
-    longest = walls.once.max(axis=1)  # (kinds, steps), of any rank
+    longest = np.nanmax(walls.once, axis=1)  # (kinds, steps), of any rank
     kinds = [kind for kind in Once if longest[kind, step] > longest[kind, others].sum()]
     if not any(kind in STARTING_UP for kind in kinds):
         kinds = [kind for kind in kinds if kind != Once.BATCH]
+    again = longest[Once.MEMORY, step + 1 :] if not others[:step].any() else np.delete(longest[Once.MEMORY], step)
+    if TIMES_OTHERS * again.max(initial=0) >= longest[Once.MEMORY, step]:
+        kinds = [kind for kind in kinds if kind != Once.MEMORY]
     return kinds
 
 
+def _opened_apart(walls: _Walls, step: int) -> bool:
+    """Whether this is the first step, and ranks begin it further apart than any other, by what a finding is worth."""
+    if step or len(walls.apart) <= FEWEST_OTHERS:
+        return False
+    usual_ns = float(np.median(walls.job_wall[1:]))
+    return float(walls.apart[0] - walls.apart[1:].max()) > WORTH_SAYING * usual_ns
+
+
+def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
+    """Whether every rank runs clearly more kernels in the step, and takes longer for it, than in the others, which run
+    as many as one another. Where one rank alone does, the others wait for it: that is somebody's lateness.
+    """
+    if int(others.sum()) < FEWEST_OTHERS:
+        return False
+    ranks = ~np.isnan(walls.kernels[:, step]) & ~np.isnan(walls.kernels[:, others]).all(axis=1)
+    rest = walls.kernels[ranks][:, others]
+    usual = np.nanmedian(rest, axis=1, keepdims=True)
+    alike = bool((usual > 0).all() and not (np.abs(rest - usual) > COUNT_TOLERANCE * usual).any())
+    more = (walls.kernels[ranks][:, [step]] > (1 + COUNT_TOLERANCE) * np.nanmax(rest, axis=1, keepdims=True)).all()
+    more &= ranks.any()
+    usual_ns = float(np.median(walls.job_wall[others]))
+    return alike and bool(more) and float(walls.job_wall[step]) > (1 + WORTH_SAYING) * usual_ns
+
+
 def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
-    """Whether the step computes nothing for longer than all others take together."""
-    unused = np.median(walls.wall[:, step] - walls.busy[:, step])
-    return int(others.sum()) >= FEWEST_OTHERS and float(unused) > float(walls.job_wall[others].sum())
+    """Whether some rank computes nothing in the step for longer than all others take together. Its peers need not wait
+    for it where the recording ends with the step.
+    """
+    return int(others.sum()) >= FEWEST_OTHERS and _unused_ns(walls, step) > float(walls.job_wall[others].sum())
+
+
+def _unused_ns(walls: _Walls, step: int) -> float:
+    """The longest time in the step that some rank does not compute."""
+    return float(np.nanmax(walls.wall[:, step] - walls.busy[:, step]))
+
+
+def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
+    """Whether the hosts of all ranks pause in the step, and none of them nearly as long in any other."""
+    rest = walls.paused[:, others]
+    if int(others.sum()) < FEWEST_OTHERS or np.isnan(rest).all():
+        return False
+    usual_ns = float(np.median(walls.job_wall[others]))
+    shortest = float(np.nanmin(walls.paused[:, step]))
+    return shortest >= WORTH_SAYING * usual_ns and shortest > TIMES_ELSEWHERE * float(np.nanmax(rest))
 
 
 def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
@@ -172,10 +261,20 @@ def _why(walls: _Walls, step: int, is_once: Array) -> str:
     if not is_once[step]:
         return "apart from the longest stretch of steady steps"
     others = ~is_once
-    kinds = [k for k in _kinds_once(walls, step, others) if walls.once[k, :, step].max() > 0]
-    kinds.sort(key=lambda kind: -walls.once[kind, :, step].max())
+    kinds = [k for k in _kinds_once(walls, step, others) if np.nanmax(walls.once[k, :, step]) > 0]
+    kinds.sort(key=lambda kind: -np.nanmax(walls.once[kind, :, step]))
     usual_ns = float(np.median(walls.job_wall[others]))
-    held = [(WORDS[k], float(walls.once[k, :, step].max())) for k in kinds]
+    held = [(WORDS[k], float(np.nanmax(walls.once[k, :, step]))) for k in kinds]
+    if _runs_more(walls, step, others):
+        held.append((MORE_KERNELS, float(walls.job_wall[step]) - usual_ns))
+    if _opened_apart(walls, step):
+        held.append((OPENED_APART, float(walls.apart[step])))
+    told = max((ns for _, ns in held), default=0.0)
+    if not told and _pauses_once(walls, step, others):
+        held.append((PAUSE, float(np.nanmax(walls.paused[:, step]))))
+    alone = _unused_ns(walls, step)
+    if _outweighs(walls, step, others) and alone > max(walls.job_wall[step], TIMES_OTHERS * told):
+        held.append((ONE_RANK, alone))
     shown = [f"{words} {format_us(ns / 1e3)}" for words, ns in held if ns >= WORTH_SAYING * usual_ns]
     return ", ".join(shown)
 

@@ -2,7 +2,8 @@
 
 Each communicator has a stream of its own, so a stream is a channel. Two ranks belong to one group on a channel if their
 nth operations end together up to one constant, the difference of their clocks: members of a synchronising collective
-leave together.
+leave together. The nth of a step, where steps are numbered: windows may have opened a step apart, and files may lack
+some.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
     if len(ranks) < 3 or not channels[0] or len({len(c) for c in channels}) > 1:
         return found
     for index in range(len(channels[0])):
-        ends = [channels[p][index][1] for p in range(len(ranks))]
+        ends = _shared([channels[p][index][1:] for p in range(len(ranks))])
         if len({len(e) for e in ends}) > 1 or len(ends[0]) < MIN_SHARED:
             continue
         clusters = _clusters(np.stack(ends), [f.identity.host for f in ranks])
@@ -42,13 +43,37 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
     return found
 
 
-def _channels(facts: RankFacts) -> list[tuple[int, Array]]:
-    """(track, ends in order) of each stream that carries nameless collectives, by stream order."""
+def _channels(facts: RankFacts) -> list[tuple[int, Array, Array]]:
+    """(track, ends in order, number of the step of each) of every stream that carries nameless collectives, by stream
+    order. The number is NULL outside of all steps and where the profiler has not numbered them.
+    """
     comms = facts.comms
     nameless = (comms["group"] == NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
     mine = np.flatnonzero(nameless & (comms["device_op"] != NULL))
-    track = comms["track"][mine]
-    return [(int(t), np.sort(comms["end_ns"][mine[track == t]])) for t in np.unique(track)]
+    mine = mine[np.argsort(comms["end_ns"][mine], kind="stable")]
+    track, step = comms["track"][mine], _numbers(facts, mine)
+    return [(int(t), comms["end_ns"][mine[track == t]], step[track == t]) for t in np.unique(track)]
+
+
+def _numbers(facts: RankFacts, rows: Array) -> Array:
+    """Number of the step that launched each communication; NULL where it is not known."""
+    if facts.step_source != "profiler_step" or not len(facts.steps):
+        return np.full(len(rows), NULL)
+    launch, (start, end) = facts.comms["launch_ns"][rows], facts.marks
+    step = np.searchsorted(start, launch, side="right") - 1
+    inside = (launch != NULL) & (step >= 0) & (launch < end[np.maximum(step, 0)])
+    return np.where(inside, facts.steps["index"][np.maximum(step, 0)], NULL)
+
+
+def _shared(channels: Sequence[tuple[Array, Array]]) -> list[Array]:
+    """Ends of the operations of one channel, (ends, steps) of each rank, in the steps in which all ranks have as many;
+    all of them where there is no such step.
+    """
+    counts = [dict(zip(*np.unique(step[step != NULL], return_counts=True), strict=True)) for _, step in channels]
+    alike = [n for n, count in counts[0].items() if all(other.get(n) == count for other in counts[1:])]
+    if not alike:
+        return [ends for ends, _ in channels]
+    return [ends[np.isin(step, alike)] for ends, step in channels]
 
 
 def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.names import COLLECTIVE_OPS
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.needless.model import Needless
+from ddprof.analyzers.job.traffic.roles import roles_by_comm
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
 
@@ -18,7 +22,7 @@ from ddprof.tables import NULL, Array
 class Traffic:
     """One kind of communication: an operation of groups that serve one role.
 
-    Times and bytes are per step, mean over ranks.
+    Times and bytes are per step, mean over ranks. `needless`: why it could go (a kind of job/needless), or "".
     """
 
     op: str
@@ -31,6 +35,7 @@ class Traffic:
     sizes_bytes: Array  # (points,), one per matched instance, 0 where unknown
     times_us: Array  # (points,), its transfer
     crosses_hosts: bool
+    needless: str = ""
     is_whole: bool = True  # every member of its groups was traced: else waiting for the others is in its transfer
 
     @property
@@ -56,9 +61,10 @@ class CommStats:
         return sum(t.exposed_us for t in self.traffic)
 
 
-def comm_stats(job: JobFacts) -> CommStats:
-    """Traffic per (operation, role) of the job."""
-    keys: dict[tuple[int, str], dict[str, list[float]]] = {}
+def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
+    """Traffic per (operation, role) of the job, and what of it could go by itself. Rendezvous that were inferred carry
+    nothing."""
+    keys: dict[tuple[int, str, str], dict[str, list[float]]] = {}
     ranks = len(job.ranks)
     for position, facts in enumerate(job.ranks):
         if not len(facts.steps):
@@ -66,13 +72,15 @@ def comm_stats(job: JobFacts) -> CommStats:
         ready = ready_by_comm(job.members, position, facts)
         exposed = cause_intervals(facts, ready)["comm_transfer"]
         held = intervals.overlap(exposed, ready, facts.comms["end_ns"])
-        role = _roles(job, position)
+        role, why = roles_by_comm(job, position), _reasons(facts, position, needless)
         inside = (facts.comms["end_ns"] > facts.steps["start_ns"][0]) & (
             facts.comms["start_ns"] < facts.steps["end_ns"][-1]
         )
-        for code, name in sorted({(int(o), role[i]) for i, o in enumerate(facts.comms["op"])}):
-            mine = inside & (facts.comms["op"] == code) & (role == name)
-            sums = keys.setdefault((code, name), {"count": [], "bytes": [], "transfer": [], "exposed": []})
+        for code, name, kind in sorted({(int(o), role[i], why[i]) for i, o in enumerate(facts.comms["op"])}):
+            if COLLECTIVE_OPS[code] == INFERRED:
+                continue
+            mine = inside & (facts.comms["op"] == code) & (role == name) & (why == kind)
+            sums = keys.setdefault((code, name, kind), {"count": [], "bytes": [], "transfer": [], "exposed": []})
             scale = 1.0 / (len(facts.steps) * ranks)
             sums["count"].append(mine.sum() * scale)
             sums["bytes"].append(
@@ -80,22 +88,35 @@ def comm_stats(job: JobFacts) -> CommStats:
             )
             sums["transfer"].append(float((facts.comms["end_ns"] - ready)[mine].sum()) * scale / 1e3)
             sums["exposed"].append(float(held[mine].sum()) * scale / 1e3)
-    traffic = [_traffic(job, code, role, sums) for (code, role), sums in keys.items()]
+    of_instance = _instance_reasons(job, needless)
+    traffic = [_traffic(job, code, role, kind, of_instance, sums) for (code, role, kind), sums in keys.items()]
     return CommStats(tuple(sorted(traffic, key=lambda t: -t.exposed_us)))
 
 
-def _roles(job: JobFacts, position: int) -> Array:
-    """Role of the group of each comm of a rank; 'unmatched' where it has no partner in the data."""
-    role = np.full(len(job.ranks[position].comms), "unmatched", dtype=object)
-    mine = (job.members["rank"] == position) & (job.instances["members"][job.members["instance"]] > 1)
-    group = job.instances["group"][job.members["instance"][mine]]
-    role[job.members["comm"][mine]] = job.groups["role"][group]
-    return role
+def _reasons(facts: RankFacts, position: int, needless: Mapping[str, Needless]) -> Array:
+    """Why each communication of a rank could go; "" for what could not; shape (comms,)."""
+    why = np.full(len(facts.comms), "", dtype=object)
+    for kind, found in needless.items():
+        why[found.comms[position]] = kind
+    return why
 
 
-def _traffic(job: JobFacts, code: int, role: str, sums: dict[str, list[float]]) -> Traffic:
+def _instance_reasons(job: JobFacts, needless: Mapping[str, Needless]) -> Array:
+    """The same of each instance, as one of its members tells it; shape (instances,)."""
+    why = np.full(len(job.instances), "", dtype=object)
+    for position, facts in enumerate(job.ranks):
+        mine = job.members["rank"] == position
+        reasons = _reasons(facts, position, needless)[job.members["comm"][mine]]
+        told = reasons != ""
+        why[job.members["instance"][mine][told]] = reasons[told]
+    return why
+
+
+def _traffic(
+    job: JobFacts, code: int, role: str, kind: str, of_instance: Array, sums: dict[str, list[float]]
+) -> Traffic:
     of_kind = (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == role)
-    of_kind &= job.instances["members"] > 1
+    of_kind &= (job.instances["members"] > 1) & (of_instance == kind)
     groups = np.unique(job.instances["group"][of_kind])
     size = job.instances["size_bytes"][of_kind]
     number = {r: p for p, r in enumerate(job.rank_ids)}
@@ -116,5 +137,6 @@ def _traffic(job: JobFacts, code: int, role: str, sums: dict[str, list[float]]) 
         sizes_bytes=np.where(size == NULL, 0, size),
         times_us=job.instances["transfer_ns"][of_kind] / 1e3,
         crosses_hosts=crosses,
+        needless=kind,
         is_whole=whole,
     )

@@ -8,6 +8,7 @@ and so on to the first cause. Charged time summed over culprits and causes equal
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 
 Mix = dict[tuple[int, int], float]  # (culprit position, cause) -> ns
+_History = tuple[list[int], list[int]]  # of a rank that waited: ends of the pieces, and their numbers
 _WAIT = CAUSE_CODE["comm_wait"]
 
 
@@ -61,14 +63,14 @@ def charge(ranks: Sequence[RankFacts], instances: Table, members: Table, clock: 
     victim_ref, late_ref = _references(prepared, waits, clock)
     excess = _excess(prepared, waits, victim_ref, late_ref)
     mixes: list[Mix] = []
-    history: list[tuple[list[int], list[int]]] = [([], []) for _ in ranks]  # per rank: piece ends, piece numbers
-    windows = (late_ref, waits.late_arrival_ns)
-    for piece in range(len(waits.victim)):
-        mix = _resolve(piece, waits, excess[piece], windows, history, mixes)
+    history: list[_History] = [([], []) for _ in ranks]
+    columns = (waits.victim, waits.late, waits.dur_ns, waits.until_ns, late_ref, waits.late_arrival_ns)
+    for victim, late, dur, until, lo, hi, spent in zip(*(c.tolist() for c in columns), excess.tolist(), strict=True):
+        mix = _resolve(late, float(dur), spent, (lo, hi), history, mixes)
+        ends, numbers = history[victim]
+        ends.append(until)
+        numbers.append(len(mixes))
         mixes.append(mix)
-        ends, numbers = history[int(waits.victim[piece])]
-        ends.append(int(waits.until_ns[piece]))
-        numbers.append(piece)
     return _table(waits, mixes)
 
 
@@ -181,20 +183,19 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
 
 
 def _resolve(
-    piece: int,
-    waits: _Waits,
-    excess: Array,
-    windows: tuple[Array, Array],
-    history: Sequence[tuple[list[int], list[int]]],
+    late: int,
+    duration: float,
+    excess: list[float],
+    window: tuple[int, int],
+    history: Sequence[_History],
     mixes: Sequence[Mix],
 ) -> Mix:
-    duration = float(waits.dur_ns[piece])
-    if waits.late[piece] == NULL:
+    """Who is charged for a piece of waiting for the rank `late`, which it spent `excess` on more than the victim."""
+    if late == NULL:
         return {(-1, CAUSE_CODE["unknown"]): duration}
-    late = int(waits.late[piece])
-    weights: Mix = {(late, c): float(excess[c]) for c in np.flatnonzero(excess).tolist() if c != _WAIT}
+    weights: Mix = {(late, cause): ns for cause, ns in enumerate(excess) if ns and cause != _WAIT}
     if excess[_WAIT] > 0:
-        for key, value in _passed_on(piece, late, windows, history, mixes, float(excess[_WAIT])).items():
+        for key, value in _passed_on(late, window, history[late], mixes, excess[_WAIT]).items():
             weights[key] = weights.get(key, 0.0) + value
     total = sum(weights.values())
     if total <= 0:
@@ -202,19 +203,11 @@ def _resolve(
     return {key: value / total * duration for key, value in weights.items()}
 
 
-def _passed_on(
-    piece: int,
-    late: int,
-    windows: tuple[Array, Array],
-    history: Sequence[tuple[list[int], list[int]]],
-    mixes: Sequence[Mix],
-    amount: float,
-) -> Mix:
+def _passed_on(late: int, window: tuple[int, int], history: _History, mixes: Sequence[Mix], amount: float) -> Mix:
     """Who was charged for the late rank's own waits since the common release, scaled to `amount` ns."""
-    ends, numbers = history[late]
-    lo, hi = np.searchsorted(ends, (windows[0][piece], windows[1][piece] + 1))
+    ends, numbers = history
     merged: Mix = {}
-    for number in numbers[lo:hi]:
+    for number in numbers[bisect_left(ends, window[0]) : bisect_left(ends, window[1] + 1)]:
         for key, value in mixes[number].items():
             merged[key] = merged.get(key, 0.0) + value
     total = sum(merged.values())

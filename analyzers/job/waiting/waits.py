@@ -4,7 +4,9 @@ Collectives that all members leave together need no clock for that: the shortest
 what the other members' durations have beyond it is waiting (the rule of PyTorch's TensorBoard profiler plugin). So the
 LATE rank shows the SHORT kernel. Rooted operations, and messages between two ranks, have no common end: the partner's
 arrival is read on the aligned clock. Where a member did not record the communication because its window had not opened,
-the shortest of the others may hold waiting too: the transfer is that of complete communications of the same kind.
+the shortest of the others may hold waiting too: the transfer is that of complete communications of the same kind. An
+inferred rendezvous moves no data: where a rank was not recorded, and nobody who was came right before the end, all of
+it is waiting for that rank.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.names import ROOTED
+from ddprof.analyzers.facts.names import INFERRED, OP_CODE, ROOTED
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import INSTANCES, MEMBERS, Clock
 from ddprof.tables import NULL, Array, Table
@@ -24,6 +26,7 @@ from ddprof.tables import NULL, Array, Table
 UNSEEN_FACTOR = 1.3
 UNSEEN_NS = 5_000
 MIN_ALIKE = 3  # complete communications of a kind, for a typical transfer
+RIGHT_BEFORE = 0.1  # of the longest wait in an inferred rendezvous: an order of magnitude less than that
 
 
 def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, group_size: Array) -> tuple[Table, Table]:
@@ -41,7 +44,11 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
     complete = seen >= np.maximum(group_size, 2)
     limit = _typical_transfer(matched, np.where(complete & ~matched.is_message, shortest, NULL))
     unseen = ~complete & (limit != NULL) & (shortest > UNSEEN_FACTOR * limit + UNSEEN_NS)
-    ready_free = end - np.where(unseen, limit, shortest)[instance]
+    inferred = matched.op == OP_CODE[INFERRED]
+    longest = np.zeros(count, np.int64)
+    np.maximum.at(longest, instance, duration)
+    unseen = np.where(inferred, ~complete & (shortest > RIGHT_BEFORE * longest), unseen)
+    ready_free = end - np.where(unseen, np.where(inferred, 0, limit), shortest)[instance]
     ready_aligned = np.clip(arrival[instance] + offset, start, end)
     ready = np.where(aligned[instance], ready_aligned, np.clip(ready_free, start, end))
     late = _latest(instance, matched.rank, np.where(aligned[instance], start - offset, -duration), count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ddprof.sidecar import Pause, Sidecar
 
 WARM_STEPS = 10  # lazy initialisation, first allocations, collections of what imports left behind
 MAX_RECORDED = 4096  # pauses of a kind: capture keeps the latest
+FEW_SHARE = 0.25  # of the pauses of the worst rank: one with less has no part in it (host.checkpoint counts alike)
 MIN_STEPS = 30  # after them: the share of a shorter run says nothing about a longer one
 
 
@@ -26,6 +27,7 @@ class Pauses:
     longest_ns: int
     run_ns: int
     steps: int
+    is_alone: bool = False  # no other rank has a quarter of them
 
     @property
     def share(self) -> float:
@@ -39,7 +41,11 @@ def worst_pauses(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Seque
     Ranks wait for one another, so the job loses at least what its worst rank does.
     """
     found = [s for p, f in enumerate(ranks) if (s := _pauses(f.sidecar, p, recorded(f.sidecar))) is not None]
-    return max(found, key=lambda s: s.share, default=None)
+    worst = max(found, key=lambda s: s.share, default=None)
+    if worst is None or len(ranks) < 2:
+        return worst
+    is_alone = all(other is worst or other.share < FEW_SHARE * worst.share for other in found)
+    return replace(worst, is_alone=is_alone and all(facts.sidecar.is_captured for facts in ranks))
 
 
 def _pauses(sidecar: Sidecar, position: int, pauses: Sequence[Pause]) -> Pauses | None:

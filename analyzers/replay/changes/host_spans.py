@@ -61,8 +61,9 @@ def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Blocking calls outside loading and saving return at once."""
     freed = {}
     for rank, _ in chosen(change, graph, measures):
-        spans = intervals.union(*rank.facts.spans_of("checkpoint", "dataloader").bounds)
-        kept = intervals.contains(spans, rank.anchors.start_ns)
+        saving = _with_copies_between(rank.facts, rank.facts.spans_of("checkpoint").bounds)
+        loading = intervals.union(*rank.facts.spans_of("dataloader").bounds)
+        kept = intervals.contains(intervals.merge(saving, loading), rank.anchors.start_ns)
         waits = (rank.anchors.kind == Anchor.SYNC) & ~kept
         freed[rank.position] = frozenset(np.flatnonzero(waits).tolist())
     return Scenario(freed=freed)
@@ -83,3 +84,14 @@ def no_stalls(change: Change, graph: Graph, measures: Measures) -> Scenario:
 def on_time(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Nobody waits for these ranks: as if they always arrived with their peers."""
     return Scenario(on_time=frozenset(rank.position for rank, _ in chosen(change, graph, measures)))
+
+
+def no_script(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """The host spends a share `values[0]` of its time in Python of the script, which holds it up between the phases, or
+    inside them for long."""
+    host, left = {}, change.values[0] if change.values else 0.0
+    for rank, _ in chosen(change, graph, measures):
+        own = measures.script[rank.position]
+        if len(own.every[0]):
+            host[rank.position] = ((own.every, 1.0 - own.share * (1.0 - left)),)
+    return Scenario(host_scale=host)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.memory.recompute import recomputed, recomputing
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
@@ -49,6 +50,24 @@ def scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:
         dur[rank.position] = np.where(marked, np.round(rank.ops.dur_ns * change.values[0]), rank.ops.dur_ns).astype(
             np.int64
         )
+    return Scenario(dur_ns=dur, host_scale=host, queue_ns=queue)
+
+
+def keep_activations(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Activations of `values[0]` of what is computed again in backward are kept: that much less is launched."""
+    dur: dict[int, Array] = {}
+    queue: dict[int, Array] = {}
+    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
+    left = 1.0 - change.values[0]
+    for rank in graph.ranks:
+        ops = rank.facts.device_ops
+        if not len(ops):
+            continue
+        again = recomputed(ops, rank.facts.strings)
+        marked = again[rank.ops.row] & ~rank.ops.is_comm
+        for scaled, times in ((dur, rank.ops.dur_ns), (queue, rank.ops.queue_lag_ns)):
+            scaled[rank.position] = np.where(marked, np.round(times * left), times).astype(np.int64)
+        host[rank.position] = ((intervals.union(*recomputing(ops, again)), left),)
     return Scenario(dur_ns=dur, host_scale=host, queue_ns=queue)
 
 

@@ -1,4 +1,9 @@
-"""The step with other microbatches or chunks per pipeline stage: a smaller or larger bubble."""
+"""The step with other microbatches or chunks per pipeline stage: a smaller or larger bubble.
+
+The bubble is (stages - 1) / (microbatches x chunks) of a stage's work (Megatron-LM section 2.2). Halving microbatches
+halves neither the gaps between their kernels nor the latency of their messages: each further one costs what one
+costs now.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +14,34 @@ from ddprof.findings import Change
 
 
 def pipeline_schedule(change: Change, step_us: float, measures: Measures) -> float:
-    """`values`: microbatches and chunks per stage to have; the batch as a whole stays, so the work of a step does.
+    """`values`: microbatches and chunks per stage to have; the batch as a whole stays, so the work of a step does."""
+    microbatches, chunks = change.values
+    return step_us - schedule_gain_us(measures, microbatches, chunks)
 
-    The bubble is (stages - 1) / (microbatches x chunks) of a stage's work (Megatron-LM section 2.2).
-    """
+
+def schedule_gain_us(measures: Measures, microbatches: float, chunks: float) -> float:
+    """What a step gains by another schedule, us; negative where it loses, 0 without a pipeline."""
     pipeline = measures.job.pipeline
     if pipeline is None:
-        return step_us
-    microbatches, chunks = change.values
+        return 0.0
     work_us = float(np.mean(measures.stage_work_us))
-    slots = 1.0 / (microbatches * chunks) - 1.0 / (pipeline.microbatches * pipeline.interleave)
-    return step_us + work_us * (len(pipeline.stages) - 1) * slots
+    slots = 1.0 / (pipeline.microbatches * pipeline.interleave) - 1.0 / (microbatches * chunks)
+    more = microbatches - pipeline.microbatches
+    passes = microbatches * chunks - pipeline.microbatches * pipeline.interleave
+    cost = more * launching_us(measures) + passes * message_us(measures)
+    return work_us * (len(pipeline.stages) - 1) * slots - cost
+
+
+def launching_us(measures: Measures) -> float:
+    """Idle time between the operations of one microbatch: what its launches cost, whatever its size; us."""
+    pipeline = measures.job.pipeline
+    return float(measures.cause_us("host_launch").mean()) / pipeline.microbatches if pipeline else 0.0
+
+
+def message_us(measures: Measures) -> float:
+    """Exposed time of the messages of one microbatch and chunk, us: at most, because smaller messages are faster."""
+    pipeline = measures.job.pipeline
+    if pipeline is None:
+        return 0.0
+    exposed_us = sum(traffic.exposed_us for traffic in measures.comm.traffic if traffic.role == "pp")
+    return exposed_us / (pipeline.microbatches * pipeline.interleave)

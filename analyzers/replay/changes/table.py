@@ -9,18 +9,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.changes.communication.meetings import drop_meetings, drop_needless
 from ddprof.analyzers.replay.changes.communication.merge import merge_buckets
 from ddprof.analyzers.replay.changes.communication.overlap import overlap
 from ddprof.analyzers.replay.changes.communication.retiming import (
     Retimed,
-    kept_parameters,
-    prefetched,
     rebucket,
     scaled_volume,
 )
-from ddprof.analyzers.replay.changes.communication.transfers import scale_transfer, speed_groups
-from ddprof.analyzers.replay.changes.host_spans import instant_loader, no_stalls, no_sync, on_time, remove_host
-from ddprof.analyzers.replay.changes.kernels import graph_launch, hide_copies, scale_kernels
+from ddprof.analyzers.replay.changes.communication.sharded_units import resharded
+from ddprof.analyzers.replay.changes.communication.transfers import scale_transfer, speed_groups, speed_links
+from ddprof.analyzers.replay.changes.host_spans import (
+    instant_loader,
+    no_script,
+    no_stalls,
+    no_sync,
+    on_time,
+    remove_host,
+)
+from ddprof.analyzers.replay.changes.kernels import graph_launch, hide_copies, keep_activations, scale_kernels
 from ddprof.analyzers.replay.changes.loader.workers import loader_workers
 from ddprof.analyzers.replay.changes.pipeline_schedule import pipeline_schedule
 from ddprof.analyzers.replay.changes.work import (
@@ -69,18 +76,24 @@ _ROWS = (
     ChangeKind("instant_loader", "every batch is ready when it is asked for", instant_loader),
     ChangeKind("no_sync", "synchronising calls return at once", no_sync),
     ChangeKind("no_stalls", "calls in which a host stalled take their usual time", no_stalls),
+    ChangeKind("no_script", "the script runs `values[0]` of its Python between the phases", no_script),
     ChangeKind("on_time", "nobody waits for these ranks", on_time),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch),
     ChangeKind("scale_kernels", "kernels of `target` take `values[0]` times as long", scale_kernels),
+    ChangeKind("keep_activations", "`values[0]` of what is computed again in backward is kept", keep_activations),
     ChangeKind("hide_copies", "copies come from pinned memory", hide_copies),
     # Communication.
     ChangeKind("scale_transfer", "transfers of the role `target` take `values[0]` times as long", scale_transfer),
     ChangeKind("speed_groups", "transfers of the groups `values[1:]` take `values[0]` times as long", speed_groups),
+    ChangeKind("speed_links", "messages of the pairs of `ranks` take `values[0]` times as long", speed_links),
+    ChangeKind("drop_meetings", "no barriers and no collectives of Python objects in the step", drop_meetings),
+    ChangeKind("drop_needless", "no collectives of the kind `target` (analyzers/job/needless)", drop_needless),
     ChangeKind("merge_buckets", "small collectives share buckets of `values[0]` bytes", merge_buckets),
     ChangeKind("overlap", "collectives start with the first gradient; `values[0]` bytes stay exposed", overlap),
-    ChangeKind("prefetch_gathers", "each all-gather starts one unit earlier", retiming=prefetched),
-    ChangeKind("keep_parameters", "parameters stay gathered after the forward pass", retiming=kept_parameters),
+    ChangeKind("merge_units", "`values[0]` units of sharded parameters are one", retiming=resharded),
+    ChangeKind("prefetch_gathers", "each all-gather starts one unit earlier", retiming=resharded),
+    ChangeKind("keep_parameters", "parameters stay gathered after the forward pass", retiming=resharded),
     ChangeKind("scale_volume", "gradients move `values[0]` of their bytes", retiming=scaled_volume),
     # Last of the retimings: buckets are scheduled with the volume and the speed that the others give.
     ChangeKind("rebucket", "DDP's buckets hold `values` = (cap, first) bytes", retiming=rebucket),

@@ -112,6 +112,7 @@ def _scale_steps(rank: RankGraph, factor: Array, dur: dict[int, Array], host: di
 def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """The ranks compute no longer than their typical peer that the change does not name: in every segment between two
     collectives, so that what they do beside the peers' work goes; in every step where segments cannot be compared.
+    With the target "fed" they are fed no more: their loaders and, on CPU ranks, all that their threads do is levelled.
     """
     steps = min(len(rank.marks_ns) for rank in graph.ranks)
     dur: dict[int, Array] = {}
@@ -129,11 +130,32 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
                 factors = device_factors([r.facts for r in compared], [r.ops.issued_ns for r in compared], compute)
             if factors is None:
                 own = _compute_ns(rank)[:steps].astype(float)
-                _scale_steps(rank, np.minimum(1.0, usual / np.maximum(own, 1.0)), dur, host)
+                as_fed = _fed_as(rank, others) if change.target == "fed" and rank.execution.computes_on_host else None
+                if as_fed is None:
+                    _scale_steps(rank, np.minimum(1.0, usual / np.maximum(own, 1.0)), dur, host)
+                else:
+                    host[rank.position] = as_fed
             else:
                 scale = np.where(compute[0] > 0, factors, 1.0)
                 dur[rank.position] = np.round(rank.ops.dur_ns * scale).astype(np.int64)
+            if change.target == "fed":
+                host[rank.position] = (*host.get(rank.position, ()), _loading_as(rank, others))
     return Scenario(dur_ns=dur, host_scale=host)
+
+
+def _fed_as(rank: RankGraph, others: list[RankGraph]) -> Scaled | None:
+    """The busy time of a CPU rank, segment by segment as its peers'; None where segments cannot be compared."""
+    return scaled_to_peers(rank.facts, [other.facts for other in others], running)
+
+
+def _loading_as(rank: RankGraph, others: list[RankGraph]) -> tuple[intervals.Intervals, float]:
+    """The time in a rank's loader, and the factor that makes it the typical peer's; 1 where that is longer."""
+    spans = intervals.union(*rank.facts.spans_of("dataloader").bounds)
+    usual, own = (
+        [float(intervals.overlap(each.facts.spans_of("dataloader").bounds, *each.facts.marks).mean()) for each in some]
+        for some in (others, [rank])
+    )
+    return spans, min(1.0, averages.typical(np.array(usual)) / max(own[0], 1.0))
 
 
 def balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario:

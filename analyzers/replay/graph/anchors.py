@@ -1,8 +1,8 @@
 """Anchors: where the host blocked, and on what.
 
 The host blocks in synchronising calls, in launches into a full queue, in the loader while its workers make a batch, and
-in communication (CPU ranks). An anchor holds the operation whose end released it (its target): the last to end, of
-those launched before the call, that had ended when the call returned.
+in communication (CPU ranks, and rendezvous that left no collective in the trace). An anchor holds the operation whose
+end released it (its target): the last to end, of those launched before the call, that had ended when the call returned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def find_anchors(facts: RankFacts, ops: Operations, execution: Execution, arrive
     `arrived_ns`: for each row of the rank's comms, by when the last member had arrived at the latest, ns on the rank's
     own clock, shape (comms,).
     """
-    waits = (Anchor.SYNC, *execution.host_waits(facts, arrived_ns))
+    waits = (Anchor.PEERS, *execution.host_waits(facts, arrived_ns))
     spans = [_syncs(facts), _loader_waits(facts), _full_queue(facts), waits]
     kind = np.concatenate([np.full(len(s), k) for k, s, _ in spans])
     start = np.concatenate([s for _, s, _ in spans])
@@ -50,7 +50,7 @@ def find_anchors(facts: RankFacts, ops: Operations, execution: Execution, arrive
     end, latest_ns = ops.end_ns, execution.latest_release_ns(facts, start, stop, arrived_ns)
     target = np.array(
         [
-            _target(ops, end, s, latest) if k == Anchor.SYNC else -1
+            _target(ops, end, s, latest) if k != Anchor.LOADER else -1
             for k, s, latest in zip(kind, start, latest_ns, strict=True)
         ],
         np.int64,

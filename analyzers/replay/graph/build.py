@@ -13,12 +13,13 @@ from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.replay.contract import contract
 from ddprof.analyzers.replay.graph.anchors import find_anchors
 from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
-from ddprof.analyzers.replay.model import Anchors, Graph, Ops, RankGraph
+from ddprof.analyzers.replay.graph.program import write_program
+from ddprof.analyzers.replay.model import Anchor, Anchors, Graph, Node, Ops, Order, RankGraph, Scenario
 from ddprof.tables import NULL, Array
 
-CHAIN, POST, FINISH, ANCHOR, MARK = range(5)  # kinds of node: POST and FINISH are the two ends of a communication
 DEFAULT_LAUNCH_LAG_NS = 6_000  # from a launch to the start on an idle stream, where too few operations show it
 DEFAULT_QUEUE_LAG_NS = 1_000  # from one operation's end to the next one's start, where too few operations show it
 NO_LIMIT = np.iinfo(np.int64).max
@@ -28,13 +29,18 @@ def build_graph(job: JobFacts) -> Graph:
     """The reduced graph of the whole job. Ranks without steps are left out of the rendezvous."""
     arrived = _last_arrivals(job)
     ranks = tuple(_rank_graph(job, p, arrived) for p, facts in enumerate(job.ranks) if len(facts.steps))
-    members = np.zeros(len(job.instances), np.int64)
-    for rank in ranks:
-        for instances in rank.links.values():
-            members[list(instances)] += 1
+    met = [instance for rank in ranks for instances in rank.links.values() for instance in instances]
+    members = np.bincount(np.array(met, np.int64), minlength=len(job.instances))
     spans = [measured_span_ns(rank) for rank in ranks]
     facts = [rank.facts for rank in ranks]
-    return Graph(ranks, members, float(np.mean(spans)) if spans else 0.0, execution_of(job).interference(facts))
+    return Graph(
+        ranks,
+        members,
+        float(np.mean(spans)) if spans else 0.0,
+        write_program(ranks, members),
+        tuple(contract(rank, Scenario()) for rank in ranks),
+        execution_of(job).interference(facts),
+    )
 
 
 def _beside(facts: RankFacts, ops: Operations) -> Array:
@@ -101,7 +107,7 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
         node_first=first,
         node_last=last,
         links=_links(job, position, ops),
-        order=_order(ops, anchors, marks, first, last),
+        order=_order(ops, anchors, first, last),
         beside=_beside(facts, moved),
         has_host=knows_launches(facts),
     )
@@ -111,6 +117,8 @@ def _lags(ops: Operations, dep: Array) -> tuple[Array, Array, Array]:
     """Lags (ns) that a start keeps behind its launch, the operation before it on the stream, and its dependency.
 
     The constraint that bound in the recording gets the lag that reproduces the start exactly, the others a typical one.
+    What an operation idled behind the one before it is a lag of the queue only where the launch is known to have come
+    earlier: else anything may have held it.
     """
     start, launch, previous = ops.start_ns, ops.launch_ns, previous_end(ops)
     end = start + ops.dur_ns
@@ -118,7 +126,8 @@ def _lags(ops: Operations, dep: Array) -> tuple[Array, Array, Array]:
     launch_lag = _typical(
         start - launch, (launch > previous) & (launch > waited) & (launch != NEVER), DEFAULT_LAUNCH_LAG_NS
     )
-    queue_lag = _typical(start - previous, (previous > launch + launch_lag) & (previous > waited), DEFAULT_QUEUE_LAG_NS)
+    queued = (launch != NEVER) & (previous > launch + launch_lag) & (previous > waited)
+    queue_lag = _typical(start - previous, queued, DEFAULT_QUEUE_LAG_NS)
     candidates = np.stack((launch + launch_lag, previous + queue_lag, waited + queue_lag))
     binding = np.argmax(candidates, axis=0)
     lags = []
@@ -135,11 +144,19 @@ def _typical(lag: Array, where: Array, default: int) -> int:
 
 
 def _transfers(job: JobFacts, position: int, ops: Operations, anchors: Anchors) -> Array:
-    """From the last arrival to the end, per operation; its whole duration where it has no partner."""
+    """From the last arrival to the end, per operation; its whole duration where it has no partner.
+
+    Where all waited for a rank that was not recorded, from the last arrival of those that were.
+    """
     members = job.members
     mine = np.flatnonzero(members["rank"] == position)
     ready = np.full(len(job.ranks[position].comms), NULL)
-    np.maximum.at(ready, members["comm"][mine], members["ready_ns"][mine])
+    shortest = np.full(len(job.instances), NO_LIMIT)
+    np.minimum.at(shortest, members["instance"], members["end_ns"] - members["start_ns"])
+    instance = members["instance"][mine]
+    unseen = (job.instances["late"][instance] == NULL) & (job.instances["members"][instance] > 1)
+    since = np.where(unseen, members["end_ns"][mine] - shortest[instance], members["ready_ns"][mine])
+    np.maximum.at(ready, members["comm"][mine], since)
     transfer = ops.dur_ns.copy()
     at = ops.comm >= 0
     known = at & (np.where(at, ready[ops.comm], NULL) != NULL) if len(ready) else np.zeros(len(at), bool)
@@ -214,7 +231,7 @@ def _links(job: JobFacts, position: int, ops: Ops) -> dict[int, tuple[int, ...]]
     return {node: tuple(dict.fromkeys(instances)) for node, instances in links.items()}
 
 
-def _order(ops: Ops, anchors: Anchors, marks: Array, first: Array, last: Array) -> tuple[tuple[int, int], ...]:
+def _order(ops: Ops, anchors: Anchors, first: Array, last: Array) -> Order:
     """Nodes by the time they were done: an order in which every dependency precedes its dependants."""
     end = ops.end_ns
     # A call may be stamped as returned just before what it waited for ended.
@@ -227,13 +244,14 @@ def _order(ops: Ops, anchors: Anchors, marks: Array, first: Array, last: Array) 
     chain_time = np.maximum(end[last], after_dep) if len(first) else np.empty(0, np.int64)
     start_time = np.maximum(ops.start_ns[first], after_dep) if len(first) else np.empty(0, np.int64)
     finish_time = np.maximum(chain_time, start_time)
-    kinds = [(CHAIN, nodes[~is_comm], chain_time[~is_comm], 1), (POST, nodes[is_comm], start_time[is_comm], 2)]
-    kinds += [(FINISH, nodes[is_comm], finish_time[is_comm], 3)]
     returned = np.maximum.accumulate(anchors.end_ns) if len(anchors.end_ns) else anchors.end_ns
-    kinds += [(ANCHOR, np.arange(len(returned)), returned, 4), (MARK, np.arange(len(marks)), marks, 5)]
-    kind = np.concatenate([np.full(len(i), k) for k, i, _, _ in kinds])
-    index = np.concatenate([i for _, i, _, _ in kinds])
-    time = np.concatenate([t for _, _, t, _ in kinds])
-    rank = np.concatenate([np.full(len(i), r) for _, i, _, r in kinds])
-    order = np.lexsort((index, rank, time))
-    return tuple(zip(kind[order].tolist(), index[order].tolist(), strict=True))
+    waits = np.where(anchors.kind == Anchor.LOADER, Node.BATCH, Node.ANCHOR)
+    parts = (
+        (np.full(len(nodes) - int(is_comm.sum()), Node.CHAIN), nodes[~is_comm], chain_time[~is_comm]),
+        (np.full(int(is_comm.sum()), Node.POST), nodes[is_comm], start_time[is_comm]),
+        (np.full(int(is_comm.sum()), Node.FINISH), nodes[is_comm], finish_time[is_comm]),
+        (waits, np.arange(len(returned)), returned),
+    )
+    kind, index, time = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((index, np.minimum(kind, Node.ANCHOR), time))
+    return Order(kind[order], index[order])

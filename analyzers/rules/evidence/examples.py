@@ -15,6 +15,7 @@ from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.stage_links import message_ends
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.analyzers.rules.evidence.spans import at
@@ -51,9 +52,24 @@ def slowest_transfer(measures: Measures, groups: Collection[int], rank: int) -> 
     job = measures.job
     if rank not in job.rank_ids:
         return []
-    position, members = job.rank_ids.index(rank), job.members
-    group = job.instances["group"][members["instance"]]
-    rows = np.flatnonzero((members["rank"] == position) & np.isin(group, list(groups)))
+    group = job.instances["group"][job.members["instance"]]
+    return _slowest(measures, job.rank_ids.index(rank), np.isin(group, list(groups)))
+
+
+def slowest_message(measures: Measures, pairs: Collection[tuple[int, int]]) -> list[Evidence]:
+    """The longest transfer of a message between the two ranks of a pair (positions, lower first), of any of them."""
+    low, high = message_ends(measures.job)
+    between = np.zeros(len(low), bool)
+    for a, b in pairs:
+        between |= (low == a) & (high == b)
+    position = min(p for pair in pairs for p in pair)
+    return _slowest(measures, position, between[measures.job.members["instance"]])
+
+
+def _slowest(measures: Measures, position: int, wanted: Array) -> list[Evidence]:
+    """The longest transfer of a rank among the wanted rows of MEMBERS; bool, shape (members,)."""
+    job, members = measures.job, measures.job.members
+    rows = np.flatnonzero((members["rank"] == position) & wanted)
     rows = rows[_inside(job.ranks[position], members["start_ns"][rows])]
     if not len(rows):
         return []

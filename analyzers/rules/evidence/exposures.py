@@ -13,8 +13,9 @@ from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
+from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete
-from ddprof.findings import Abstention
+from ddprof.findings import Abstention, Basis
 from ddprof.units import MIB, format_us
 
 VOLUME = ("bandwidth", "sharding")
@@ -29,7 +30,7 @@ FASTEST_BUS_BYTES_PER_S = 480e9
 MANY_CALLS = 32  # per step
 EQUAL_SHARE = 0.9  # of the typical call's time, which the shortest call takes
 FEW_MISSING = 0.25  # of the ranks: a file that was lost, not a sample
-UNSEEN_CERTAINTY = 0.75  # timers of missing ranks show a late process, not a slow device
+FASTEST_CALLS = 0.1  # of the calls: the fastest of all may be a fluke
 ENOUGH_COMPUTE = 0.3  # of the transfer, in forward and backward compute: a good part of it could be hidden
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 
@@ -58,8 +59,8 @@ def exposures(measures: Measures) -> list[Exposure]:
     for traffic in measures.comm.traffic:
         if traffic.role == "unmatched":  # only one member was traced: waiting and moving data cannot be told apart
             continue
-        if traffic.role == "pp" or traffic.op == "barrier":
-            continue
+        if traffic.role == "pp" or traffic.op == "barrier" or traffic.needless:
+            continue  # what could go has rules' words of its own (evidence/needless)
         if traffic.exposed_us < limits.min_exposed_share * measures.step_us:
             continue
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
@@ -70,7 +71,7 @@ def exposures(measures: Measures) -> list[Exposure]:
             continue  # a few tiny messages: neither their bytes nor their number can be what exposes them
         if reason in VOLUME and not _is_volume(traffic, measures.step_us, limits):
             continue
-        doubt = None if traffic.is_whole or reason == "latency" else _doubt(measures)
+        doubt = None if traffic.is_whole or reason == "latency" else _doubt(measures, traffic)
         found.append(Exposure(traffic, model, reason, doubt))
     return found
 
@@ -161,19 +162,33 @@ def doubtful(measures: Measures, rule_id: str, reason: str) -> list[Abstention]:
     return [Abstention(rule_id, f"{format_us(us)} per step of {words}") for words, us in doubts.items()]
 
 
-def certainty(exposure: Exposure) -> float:
-    """Factor on a rule's confidence: below 1 where some members of the groups are missing."""
-    return 1.0 if exposure.traffic.is_whole else UNSEEN_CERTAINTY
+def stands_on(*exposures: Exposure) -> Basis:
+    """The basis of a finding on them: deduced where members of the groups are missing, or the sizes."""
+    known = all(e.traffic.is_whole and e.traffic.total_bytes for e in exposures)
+    return Basis.RECORDED if known else Basis.DEDUCED
 
 
-def _doubt(measures: Measures) -> str | None:
+def _doubt(measures: Measures, traffic: Traffic) -> str | None:
     """Why transfer with missing members may be waiting for them; None where their timers speak against it, or they
-    are so few that the late rank is hardly one of them.
+    are so few that the late rank is hardly one of them and all bytes move at one rate, as they do on a busy link.
     """
     late = late_missing_rank(measures.job)
     if late is not None:
         return f"communication may be waiting: {late.words}"
     count = len(measures.job.missing_ranks)
-    if timers_complete(measures.job) or count <= FEW_MISSING * measures.job.world_size:
+    if timers_complete(measures.job):
         return None
-    return f"communication has members among {count} untraced ranks: waiting for them and moving data look alike"
+    if count <= FEW_MISSING * measures.job.world_size and not _moves_faster_at_times(traffic):
+        return None
+    who = "1 missing rank" if count == 1 else f"{count} missing ranks"
+    return f"communication has members among {who}: waiting for them and moving data look alike"
+
+
+def _moves_faster_at_times(traffic: Traffic) -> bool:
+    """Whether much of the transfer is longer than it takes at the rate of the fastest calls: then that is waiting."""
+    timed = traffic.times_us > 0
+    if not timed.any():
+        return False
+    times, sizes = traffic.times_us[timed], np.maximum(traffic.sizes_bytes[timed], 1)
+    fastest = float(np.quantile(times / sizes, FASTEST_CALLS))
+    return bool(times.sum() > UNSEEN_FACTOR * fastest * sizes.sum())

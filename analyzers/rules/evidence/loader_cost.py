@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.replay.changes.loader.fetch_costs import batch_kind
+from ddprof.analyzers.facts.script.tree import written
+from ddprof.analyzers.replay.changes.loader.fetch_costs import batch_kind, core_share
 from ddprof.findings import Evidence
-from ddprof.sidecar import TimedFetches
+from ddprof.sidecar import TimedFetches, WorkerLine
 from ddprof.units import format_share, format_us
+
+MIN_SAMPLES = 10  # of a line, so that its share is known to a third (1 / sqrt(10))
+MIN_LINE_SHARE = 0.3  # of a batch's time: a line that holds less is one of many
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class FetchCost:
 
     timed: TimedFetches
     cores: int | None
+    core_share: float | None
 
     @property
     def fetch_us(self) -> float:
@@ -27,14 +31,12 @@ class FetchCost:
     @property
     def kind(self) -> str | None:
         """What a batch's time goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not recorded."""
-        return batch_kind(self.timed.cpu_share, self.timed.collate_share)
+        return batch_kind(self.core_share, self.timed.collate_share)
 
-    def workers_for(self, busy_us: float) -> int:
-        """Workers that deliver a batch every `busy_us`, bounded by the cores where each batch needs one."""
-        needed = max(1, math.ceil(self.fetch_us / max(busy_us, 1.0)))
-        if self.kind in ("cpu", "collate") and self.cores:
-            return min(needed, max(1, self.cores))
-        return needed
+    @property
+    def turn_us(self) -> float:
+        """Of a batch, what only one worker can do at a time; 0 where nothing shows that there is any."""
+        return (self.timed.turn_ns or 0) / 1e3
 
 
 def fetch_cost(facts: RankFacts) -> FetchCost | None:
@@ -42,7 +44,8 @@ def fetch_cost(facts: RankFacts) -> FetchCost | None:
     timed, processors = facts.sidecar.fetching, facts.sidecar.processors
     if timed is None or not timed.fetch_ns:
         return None
-    return FetchCost(timed, max(1, processors.usable // (processors.local_ranks or 1)) if processors.usable else None)
+    cores = max(1, processors.usable // (processors.local_ranks or 1)) if processors.usable else None
+    return FetchCost(timed, cores, core_share(facts))
 
 
 _WHAT = {
@@ -60,4 +63,31 @@ def evidence(cost: FetchCost, rank: int) -> Evidence:
     text = f"{where} takes {format_us(cost.fetch_us)} per batch of {cost.timed.samples} samples"
     if cost.kind is not None and share is not None:
         text += f", {format_share(share)} on the CPU: {_WHAT[cost.kind]}"
+    if cost.turn_us:
+        text += f"; {_who_in_turn(cost.timed)} (a lock, or one file or connection)"
     return Evidence(text, rank)
+
+
+def _who_in_turn(timed: TimedFetches) -> str:
+    turn_us = (timed.turn_ns or 0) / 1e3
+    if timed.turn_ranks < 2:
+        return f"workers fetch one after the other, {format_us(turn_us)} each"
+    each = format_us(turn_us / timed.turn_ranks)
+    return f"the workers of {timed.turn_ranks} ranks of the host fetch one after the other, {each} each"
+
+
+def line_of(cost: FetchCost) -> WorkerLine | None:
+    """The line in which workers were seen most while they fetched; None where none holds a clear part of the time."""
+    line = next(iter(cost.timed.lines), None)
+    return line if line is not None and line.samples >= MIN_SAMPLES and line.share >= MIN_LINE_SHARE else None
+
+
+def line_evidence(cost: FetchCost, rank: int) -> tuple[Evidence, ...]:
+    """One sentence: in which line of the script a worker is while it makes a batch, in what call, and how long."""
+    line = line_of(cost)
+    if line is None:
+        return ()
+    call = f", {line.call}" if line.call else ""
+    where = f"{written(line.file, line.line, line.function)}{call}"
+    spent = f"{format_us(line.share * cost.fetch_us)} of {format_us(cost.fetch_us)}"
+    return (Evidence(f"each worker sits in {where}, {spent} per batch ({line.samples} samples)", rank),)

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT
 from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Abstention
+from ddprof.tables import NULL
 
 
 def unknown_stages(rule_id: str, measures: Measures) -> list[Abstention]:
     """What a rule on pipeline stages says of a job in which none were found."""
     if not unmatched_messages(measures):
         return []
+    if any((facts.messages["peer"] != NULL).any() for facts in measures.job.ranks):
+        return [Abstention(rule_id, "the ranks that these send to were not traced, or left out: stages cannot be told")]
     return [Abstention(rule_id, "sends and receipts name no peer: stages cannot be told")]
 
 
 def unmatched_messages(measures: Measures) -> bool:
     """The job sends and receives, but no trace says to whom."""
     return any(OP_CODE[t.op] in POINT_TO_POINT and t.role == "unmatched" for t in measures.comm.traffic)
+
+
+def ranks_of_stage(measures: Measures, positions: Sequence[int]) -> tuple[int, ...]:
+    """Rank numbers of a stage: of the positions, and of ranks without a trace that reduce their gradients with them."""
+    traced = measures.ranks(list(positions))
+    others = {rank for rank in measures.job.rank_ids if rank not in traced}
+    found = set(traced)
+    groups = measures.job.groups
+    for ranks, role in zip(groups["ranks"], groups["role"], strict=True):
+        members = {int(rank) for rank in str(ranks).split(",") if rank}
+        if role != "pp" and members & set(traced) and not members & others:
+            found |= members & set(measures.job.missing_ranks)
+    return tuple(sorted(found))
 
 
 def unknown_peers(measures: Measures) -> str:

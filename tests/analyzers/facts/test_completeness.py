@@ -10,8 +10,9 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.completeness import complete_steps
+from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.stepping.steps import find_steps
-from ddprof.model import DEVICE_KINDS, Kind, RankTrace
+from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.readers import discover, read
 
 CALLS_AND_KERNELS = (Kind.RUNTIME, *DEVICE_KINDS)
@@ -58,3 +59,17 @@ def test_a_cut_in_the_last_step_leaves_it_out(trace: RankTrace, kinds: Any) -> N
 
 def test_a_cut_in_the_first_step_leaves_nothing_complete(trace: RankTrace) -> None:
     assert whole_steps(cut(trace, CALLS_AND_KERNELS, 0.4)) == (list(range(STEPS)), False)
+
+
+def test_the_only_step_of_a_damaged_file_is_not_known_to_be_whole(trace: RankTrace) -> None:
+    events = trace.events
+    is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[events["name"]]
+    first = int(events["ts_ns"][is_mark].min())
+    single = replace(
+        trace, events=events.replace(kind=np.where(is_mark & (events["ts_ns"] > first), Kind.OTHER, events["kind"]))
+    )
+    damaged = HealthNote("the file ends inside the event list", "later events are missing", "error")
+    assert len(rank_facts(single).steps) == 1 and len(rank_facts(trace).steps) == STEPS
+    assert [rank_facts(each).counts["whole"] for each in (trace, single)] == [1, 1]
+    assert rank_facts(replace(trace, health=(damaged,))).counts["whole"] == 1
+    assert rank_facts(replace(single, health=(damaged,))).counts["whole"] == 0

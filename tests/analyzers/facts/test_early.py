@@ -7,7 +7,7 @@ import pytest
 
 from ddprof.analyzers.facts.early import describe_early, is_early
 from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, MESSAGES, NO_STRING
-from ddprof.analyzers.facts.stepping.steps import host_steps
+from ddprof.analyzers.facts.stepping.marks import host_steps
 from ddprof.tables import NULL, Table
 
 PERIOD, STEP_NS = 3, 1_000
@@ -48,7 +48,16 @@ def test_early_communications_are_those_of_a_step_later(early: int) -> None:
     given = comms(early, 2)
     is_before = np.arange(len(given)) < early
     sent = MESSAGES.table(
-        {"comm": [early + 2], "is_send": [True], "peer": [4], "group": [7], "size_bytes": [11], "tag": [0]}
+        {
+            "comm": [early + 2],
+            "is_send": [True],
+            "peer": [4],
+            "group": [7],
+            "size_bytes": [11],
+            "tag": [0],
+            "called_ns": [5],
+            "is_lost": [False],
+        }
     )
     told, messages = describe_early(given, sent, steps_of(2), is_before)
     whole = comms(0, 2)

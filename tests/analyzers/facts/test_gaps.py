@@ -99,3 +99,18 @@ def test_a_call_that_waits_for_nothing_explains_nothing(tmp_path: Path) -> None:
     facts = script.facts(tmp_path)
     assert idle_ms(facts, "host_sync") == 0.0
     assert idle_ms(facts, "other") == pytest.approx(6.0, rel=0.01)
+
+
+def test_a_call_that_goes_on_when_the_device_is_done_waits_for_what_is_not_recorded(tmp_path: Path) -> None:
+    script = Script()
+    for step in range(3):
+        begin = script.now_us
+        script.launch(dur_us=1_000.0)
+        script.synchronise(least_us=6_000.0)
+        script.idle(300.0)
+        script.step(step + 1, begin)
+    script.launch()
+    script.step(4, script.now_us - 20)
+    facts = script.facts(tmp_path)
+    assert idle_ms(facts, "other") == pytest.approx(15.0, rel=0.01)
+    assert idle_ms(facts, "host_sync") == pytest.approx(0.9, rel=0.05)  # refilling the queue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from random import Random
 
@@ -14,8 +14,9 @@ from captured import sidecar_of
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts import store
-from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.model import TABLES, RankFacts
 from ddprof.analyzers.facts.store import _checksum, cache_folder, load, save
+from ddprof.tables import Table
 
 
 def test_facts_survive_the_cache(labelled: Runs, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -31,6 +32,11 @@ def test_facts_survive_the_cache(labelled: Runs, tmp_path_factory: pytest.TempPa
         mine, theirs = getattr(facts, name), getattr(again, name)
         assert all(np.array_equal(mine[c.name], theirs[c.name], equal_nan=mine[c.name].dtype.kind == "f")
                    for c in mine.schema.columns), name  # fmt: skip
+
+
+def test_every_table_of_the_facts_is_kept(labelled: Runs) -> None:
+    facts = labelled("clean.ddp").job.ranks[0]
+    assert {f.name for f in fields(facts) if isinstance(getattr(facts, f.name), Table)} == set(TABLES)
 
 
 @pytest.fixture

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from captured import sidecar_of
 from kineto_run import Script
 
-from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.feed import fed_ratio, is_fed_more
+from ddprof.analyzers.facts.model import HOST_OPERATORS, RankFacts
+from ddprof.analyzers.job.feed import batch_words, fed_more_each_step, fed_ratio, is_fed_more
 
 
 def rank(folder: Path, number: int, size_bytes: int) -> RankFacts:
@@ -37,3 +39,46 @@ def test_nothing_is_known_where_nothing_was_copied(tmp_path: Path) -> None:
     ranks = [rank(tmp_path, n, size) for n, size in enumerate((1_000, 0))]
     assert np.isnan(fed_ratio(ranks)).all()
     assert not is_fed_more(ranks, np.array([1.0, 2.0])).any()
+
+
+def computing(facts: RankFacts, lengths: list[int], calls: int = 1) -> RankFacts:
+    """The rank with operators on samples of these lengths, one of each step, and on weights that do not change."""
+    first = len(facts.strings)
+    shapes = [f"[[8, {length}], [8, 64]]" for length in lengths]
+    start = [int(ns) + 10 for ns in facts.steps["start_ns"][: len(lengths)]]
+    rows = [(ns, first, first + 2 + at) for at, ns in enumerate(start) for _ in range(calls)]
+    rows += [(ns + 1, first + 1, first + 1) for ns in start]
+    columns = dict(zip(("start_ns", "name", "shape"), map(list, zip(*rows, strict=True)), strict=True))
+    table = HOST_OPERATORS.table({**columns, "dur_ns": [5] * len(rows)})
+    return replace(facts, strings=(*facts.strings, "aten::linear", "[[64, 64]]", *shapes), host_operators=table)
+
+
+def test_longer_samples_are_seen_in_the_shapes_of_operators(tmp_path: Path) -> None:
+    plain = [rank(tmp_path, n, 0) for n in range(2)]
+    ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240])]
+    ratio = fed_ratio(ranks)
+    assert ratio[0] == 1.0 and 1.5 < ratio[1] < 2.2
+    assert fed_more_each_step(ranks, 0.3).tolist() == [False, True]
+    assert not fed_more_each_step([ranks[0], computing(plain[1], [220, 90, 240])], 0.3).any()
+
+
+def test_ranks_that_run_other_operators_are_not_fed_more(tmp_path: Path) -> None:
+    plain = [rank(tmp_path, n, 0) for n in range(2)]
+    ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240], calls=2)]
+    assert np.isnan(fed_ratio(ranks)).all()
+    assert not fed_more_each_step(ranks, 0.3).any()
+
+
+def counted(facts: RankFacts, samples: int, elements: int) -> RankFacts:
+    steps = facts.steps["index"].tolist()
+    fed = [{"step": step, "elements": elements, "batches": 1, "samples": samples} for step in steps]
+    return replace(facts, sidecar=sidecar_of({"batches": fed}))
+
+
+def test_larger_batches_are_told_by_their_samples_and_longer_ones_by_their_elements(tmp_path: Path) -> None:
+    plain = [rank(tmp_path, n, 1_000) for n in range(3)]
+    assert batch_words(plain, 1) is None
+    more = [counted(facts, samples, 10 * samples) for facts, samples in zip(plain, (64, 128, 64), strict=True)]
+    assert batch_words(more, 1) == "batches of 128 samples against 64"
+    longer = [counted(facts, 64, elements) for facts, elements in zip(plain, (640, 1_280, 640), strict=True)]
+    assert batch_words(longer, 1) == "batches of 2.00 x the elements"

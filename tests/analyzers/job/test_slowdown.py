@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.job.slowdown import BESIDE, _contended, interference
+from ddprof.analyzers.facts.model import NO_STRING, Work
+from ddprof.analyzers.facts.work import beside_comm, step_of_launch
+from ddprof.analyzers.job.slowdown import BESIDE, compute_slowdown, interference
 
 
 def test_slowdown_measures_the_slow_device_and_nobody_else(labelled: Runs) -> None:
@@ -23,6 +25,26 @@ def test_kernels_that_take_no_time_alone_say_nothing_of_interference(labelled: R
     timeless = []
     for facts in ranks:
         ops = facts.device_ops
-        beside = _contended(facts, np.arange(len(ops))) > BESIDE
+        beside = beside_comm(facts, np.arange(len(ops))) > BESIDE
         timeless.append(replace(facts, device_ops=ops.replace(end_ns=np.where(beside, ops["end_ns"], ops["start_ns"]))))
     assert interference(timeless) == 0.0
+
+
+def test_other_shapes_are_no_launches_that_the_peers_lack(labelled: Runs) -> None:
+    """More tokens for the experts of a rank: equally many launches, of other shapes."""
+    assert labelled("hot expert, with shapes").measures.compute.more_work.max() == 0.0
+
+
+def test_batches_that_grow_on_all_ranks_hide_no_slow_device(labelled: Runs) -> None:
+    """Without shapes a longer batch is the same kernels taking longer, on all ranks of the step alike."""
+    ranks = []
+    for facts in labelled("straggler.compute").job.ranks:
+        ops = facts.device_ops
+        longer = 1.0 + 0.4 * np.maximum(0, step_of_launch(facts)) * (ops["work"] == Work.COMPUTE)
+        length = ((ops["end_ns"] - ops["start_ns"]) * longer).astype(np.int64)
+        unshaped = np.full(len(ops), NO_STRING)
+        ranks.append(replace(facts, device_ops=ops.replace(end_ns=ops["start_ns"] + length, shape=unshaped)))
+    found = compute_slowdown(ranks, None)
+    typical = float(np.median(found.factor))
+    assert found.factor[2] / typical == pytest.approx(1.3, abs=0.05)
+    assert np.abs(np.delete(found.per_step, 2, axis=0) / typical - 1).max() < 0.1

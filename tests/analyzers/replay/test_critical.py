@@ -7,6 +7,7 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.replay.critical import critical_path
+from ddprof.analyzers.replay.graph.program import write_program
 from ddprof.analyzers.replay.model import Graph
 from ddprof.causes import CAUSE_CODE
 from ddprof.tables import Table
@@ -40,5 +41,6 @@ def test_the_path_runs_through_the_slow_rank(labelled: Runs) -> None:
 
 
 def test_without_a_graph_there_is_no_path(labelled: Runs) -> None:
-    empty = Graph((), np.empty(0, np.int64), 0.0)
+    none = np.empty(0, np.int64)
+    empty = Graph((), none, 0.0, write_program((), none), ())
     assert len(critical_path(labelled("clean.ddp").job, empty)) == 0

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from labelled_runs import Runs
 
-from ddprof.findings import Candidate, Change
+from ddprof.findings import Basis, Candidate, Change
 
 RELAXED = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -40,8 +40,8 @@ def test_free_communication_gives_the_step_without_it(labelled: Runs) -> None:
 
 def test_gains_are_never_negative_and_keep_to_their_ceiling(labelled: Runs) -> None:
     prices = labelled("straggler.compute").pricer
-    slower = Candidate("x", "", (), 0.0, (Change("scale_compute", (), (0.5,)),), 1.0)
-    capped = Candidate("x", "", (), 0.0, (Change("scale_compute", (2,), (1.3,)),), 1.0, ceiling_us=100.0)
+    slower = Candidate("x", "", (), 0.0, (Change("scale_compute", (), (0.5,)),), Basis.RECORDED)
+    capped = Candidate("x", "", (), 0.0, (Change("scale_compute", (2,), (1.3,)),), Basis.RECORDED, ceiling_us=100.0)
     assert prices.gain_us(slower) == 0.0
     assert prices.gain_us(capped) == 100.0
     interval = prices.interval(capped, 100.0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from captured import with_sidecars
 from labelled_runs import Runs, abstains, fires
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.execution.cpu import CpuExecution
 from ddprof.findings import Candidate
 
 ID = "comm.bandwidth_bound"
@@ -18,6 +21,14 @@ def test_blames_the_volume_and_no_rank(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
     assert said.ranks == ()
     assert any("compress" in f"{fix.setting} {fix.suggested} {fix.patch}" for fix in said.fixes)
+
+
+def test_cpu_ranks_are_not_told_to_compress(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over gloo 16 bit gradients made a job 45 % slower."""
+    monkeypatch.setattr("ddprof.analyzers.rules.comm_bandwidth_bound.execution_of", lambda _: CpuExecution())
+    (fix,) = fires(labelled(ID), ID).fixes
+    assert "compress" not in f"{fix.setting} {fix.suggested} {fix.patch}"
+    assert "no_sync" in str(fix.patch)
 
 
 def test_half_the_bytes_give_the_predicted_step(labelled: Runs) -> None:
@@ -76,4 +87,16 @@ def test_nothing_is_said_of_connections_that_were_not_captured(labelled: Runs, s
 
 
 def test_abstains_where_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
-    assert "2 untraced ranks" in abstains(ID, labelled(ID).only(0, 1))
+    assert "2 missing ranks" in abstains(ID, labelled(ID).only(0, 1))
+
+
+def test_few_missing_ranks_are_waited_for_where_the_same_bytes_move_faster_at_times(labelled: Runs) -> None:
+    measures = labelled(ID).only(0, 1, 2)
+    said = list(catalogue()[ID].detect(measures))
+    assert [type(each) for each in said] == [Candidate]
+    slow = [
+        replace(t, times_us=np.where(np.arange(len(t.times_us)) % 3, 2.5, 1.0) * t.times_us)
+        for t in measures.comm.traffic
+    ]
+    waited = replace(measures, comm=replace(measures.comm, traffic=tuple(slow)))
+    assert "1 missing rank" in abstains(ID, waited)

@@ -41,3 +41,19 @@ def test_messages_between_layers_cannot_be_merged(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+@pytest.mark.parametrize("name", ["three units a layer", "three units a layer, without sizes"])
+def test_small_units_are_to_be_fewer(labelled: Runs, name: str) -> None:
+    """Nested wrapping: the fix is a unit per block; resharding and prefetching are no answers to latency."""
+    run = labelled(name)
+    said = fires(run, ID)
+    assert said.fixes[0].setting == "FSDP units"
+    assert "3 for each of 4 equal blocks" in said.summary
+    assert run.said("comm.sharding") == run.said("comm.no_overlap") == []
+    assert run.score.right
+    assert run.report.ranked_findings()[0].id == ID
+
+
+def test_units_of_a_block_each_are_not_small(labelled: Runs) -> None:
+    assert labelled("comm.sharding").said(ID) == []

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from labelled_runs import Runs, abstains, fires
+from msgspec import structs
+
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.findings import Candidate
+from ddprof.sidecar import FsdpSettings
 
 ID = "comm.no_overlap"
 
@@ -21,4 +28,26 @@ def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
 
 
 def test_abstains_where_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
-    assert "2 untraced ranks" in abstains(ID, labelled(ID).only(0, 1))
+    assert "2 missing ranks" in abstains(ID, labelled(ID).only(0, 1))
+
+
+def test_late_gathers_are_to_be_ahead(labelled: Runs) -> None:
+    """Missing prefetch: not answered with resharding."""
+    run = labelled("gathers when needed")
+    said = fires(run, ID)
+    assert said.fixes[0].setting == "prefetch of parameters in forward and backward"
+    assert "set_modules_to_forward_prefetch" in (said.fixes[0].patch or "")
+    assert run.said("comm.sharding") == run.said("comm.latency_bound") == []
+    assert run.score.right
+
+
+def test_fsdp1_is_told_its_own_settings(labelled: Runs) -> None:
+    measures = labelled("gathers when needed").measures
+    settings = structs.replace(measures.settings, fsdp=FsdpSettings(version=1, backward_prefetch="BACKWARD_POST"))
+    (said,) = catalogue()[ID].detect(replace(measures, settings=settings))
+    assert isinstance(said, Candidate)
+    assert "forward_prefetch=True" in (said.fixes[0].patch or "")
+
+
+def test_gathers_that_are_ahead_are_none(labelled: Runs) -> None:
+    assert labelled("comm.sharding").said(ID) == []

@@ -1,11 +1,12 @@
-"""Slow groups have these ranks in common; with one group nothing can be compared."""
+"""Slow groups or pairs have these ranks in common; with one group and one pair nothing can be compared."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, abstains
+from labelled_runs import Runs, abstains, fires
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.findings import Candidate
@@ -25,6 +26,22 @@ def test_abstains_with_one_group(labelled: Runs) -> None:
 
 def test_is_silent_where_all_links_are_alike(labelled: Runs) -> None:
     assert labelled("clean.tpdp").said(ID) == []
+
+
+@pytest.mark.parametrize("name", ["slow link between stages", "slow link of one replica, without arguments"])
+def test_names_the_two_ranks_whose_messages_are_slow(labelled: Runs, name: str) -> None:
+    run = labelled(name)
+    said = fires(run, ID)
+    assert list(said.ranks) == run.label["faults"][0]["culprit_ranks"]
+    assert f"between ranks {said.ranks[0]} and {said.ranks[1]} take" in said.summary
+    first = next(f for f in run.report.ranked_findings() if f.id != "pipeline.bubble")
+    assert first.id == ID
+    true_us = run.label["faults"][0]["recoverable_us"]
+    assert first.recoverable_us.value == pytest.approx(true_us, abs=0.05 * run.report.steps.wall_us)
+
+
+def test_one_link_has_nothing_to_be_compared_with(labelled: Runs) -> None:
+    assert abstains(ID, labelled("clean.pp").only(0)) and abstains(ID, labelled("pipeline.imbalance").measures)
 
 
 def host(rate: str, state: str = "ACTIVE", width: int = 16, transport: str = "NET/IB") -> dict[str, Any]:

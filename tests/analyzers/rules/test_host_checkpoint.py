@@ -30,4 +30,14 @@ def test_saves_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None
     (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar, {}))
     assert isinstance(said, Candidate)
     assert "rank 0" in said.summary
+    assert said.ranks == ()  # what the others did is not known
     assert said.ceiling_us == pytest.approx(20 / 90 * labelled("clean.ddp").measures.step_us)
+
+
+def test_a_rank_that_saves_alone_outside_the_trace_is_named(labelled: Runs) -> None:
+    saves = [{"start_ns": 40_000_000, "dur_ns": 20_000_000, "what": "torch.save"}]
+    peer = {"schema": "ddprof.sidecar/1", "steps": steps(100, 1_000_000)}
+    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {**peer, "checkpoints": saves}, peer))
+    assert isinstance(said, Candidate) and said.ranks == (0,)
+    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {**peer, "checkpoints": saves}))
+    assert isinstance(said, Candidate) and said.ranks == ()

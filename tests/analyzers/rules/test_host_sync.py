@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, fires
+from kineto_run import Script
+from labelled_runs import Runs, abstains, fires
+from meeting_hosts import job_of, train
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.measures import measure
 from ddprof.findings import Candidate
 
 ID = "host.sync"
@@ -37,3 +42,21 @@ def test_names_the_line_of_the_script(labelled: Runs) -> None:
     assert "train.py:88: total += loss.item()" in said.evidence[0].text
     assert said.fixes[0].patch is not None
     assert "- total += loss.item()\n+ total += loss.detach()" in said.fixes[0].patch
+
+
+def test_hosts_that_may_wait_for_one_another_are_not_judged(tmp_path: Path) -> None:
+    def alone(script: Script, rank: int, step: int) -> None:
+        script.synchronise("cudaStreamSynchronize")
+        script.idle(1_500.0)  # whatever it is, nothing records it
+
+    measures = measure(job_of(train(3, alone, meets=False), tmp_path))
+    assert "may wait" in abstains(ID, measures)
+
+
+def test_one_rank_alone_waits_for_nobody(tmp_path: Path) -> None:
+    def alone(script: Script, rank: int, step: int) -> None:
+        script.synchronise("cudaStreamSynchronize")
+        script.idle(1_500.0)
+
+    (candidate,) = catalogue()[ID].detect(measure(job_of(train(1, alone, meets=False), tmp_path)))
+    assert isinstance(candidate, Candidate)

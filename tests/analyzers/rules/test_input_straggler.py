@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from captured import with_sidecars
 from labelled_runs import Runs, abstains, fires
 
-from ddprof.analyzers.rules.input_starved import workers_fix
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
 
 ID = "input.straggler"
 
@@ -20,6 +22,15 @@ def test_names_the_rank_of_the_late_loader(labelled: Runs) -> None:
 
 def test_loaders_that_are_all_slow_name_nobody(labelled: Runs) -> None:
     assert labelled("input.starved").said(ID) == []
+
+
+@pytest.mark.parametrize(("fetch_ms", "late"), [(1, [3]), (10_000, [])])
+def test_workers_of_the_others_that_are_as_slow_clear_a_rank(labelled: Runs, fetch_ms: int, late: list[int]) -> None:
+    """Its peers' queues are a batch ahead: they never wait in the recording, and deliver no batch per step either."""
+    fetching = {"workers": 2, "fetch_ns": fetch_ms * 1_000_000, "samples": 32}
+    measures = with_sidecars(labelled(ID), {"fetching": fetching})
+    assert late_loaders(measures).tolist() == late
+    assert bool(list(catalogue()[ID].detect(measures))) is bool(late)
 
 
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])

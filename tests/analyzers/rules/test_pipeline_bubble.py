@@ -2,18 +2,84 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from captured import without_peers
 from labelled_runs import Runs, abstains, fires
 
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.traffic.statistics import CommStats
+from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
+from ddprof.analyzers.rules.pipeline_bubble import best_microbatches
+from ddprof.causes import CAUSE_CODE, CAUSES
+from ddprof.findings import Candidate
+from ddprof.sidecar import Sidecar, TimedFetches
+
 ID = "pipeline.bubble"
 
 
-def test_suggests_twice_the_microbatches(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
-    assert (said.fixes[0].current, said.fixes[0].suggested) == ("2", "4")
+def pipeline_of(measures: Measures) -> Pipeline:
+    """The pipeline of a job that has one."""
+    assert measures.job.pipeline is not None
+    return measures.job.pipeline
+
+
+def scheduled(labelled: Runs, stages: int, microbatches: int, work_us: float, launch_us: float = 0.0) -> Measures:
+    """A schedule of equal stages without messages: the step is work and bubble, and launches between the kernels."""
+    measures = labelled(ID).measures
+    bubble_us = work_us * (stages - 1) / microbatches
+    ledger = np.zeros((stages, len(CAUSES)))
+    ledger[:, CAUSE_CODE["pipeline_bubble"]], ledger[:, CAUSE_CODE["host_launch"]] = bubble_us, launch_us
+    pipeline = Pipeline(tuple((p,) for p in range(stages)), microbatches)
+    job = replace(measures.job, pipeline=pipeline)
+    return replace(
+        measures, job=job, step_us=work_us + bubble_us + launch_us, ledger_us=ledger,
+        stage_work_us=np.full(stages, work_us), comm=CommStats(()),
+    )  # fmt: skip
+
+
+def test_microbatches_are_doubled_until_that_wins_little(labelled: Runs) -> None:
+    """Two microbatches in two stages: four win 16 % of the step, eight 7 % more, sixteen too little."""
+    run = labelled(ID)
+    said = fires(run, ID)
+    assert (said.fixes[0].current, said.fixes[0].suggested) == ("2", "8")
     assert said.is_bound
     assert said.ranks == ()
+
+
+def test_four_stages_of_four_microbatches_are_best_with_sixteen(labelled: Runs) -> None:
+    """20 ms of work and 116 us of launches per microbatch, as simulated: 35.5, 28.4, 25.6 and 25.6 ms."""
+    measures = scheduled(labelled, 4, 4, 20_000.0, 464.0)
+    swept = best_microbatches(measures, pipeline_of(measures))
+    assert [count for count, _ in swept] == [8, 16]
+    assert swept[-1][1] == pytest.approx(20_000 * 3 * (1 / 4 - 1 / 16) - 12 * 116)
+
+
+def test_what_every_microbatch_costs_ends_the_sweep(labelled: Runs) -> None:
+    cheap, dear = (scheduled(labelled, 4, 4, 20_000.0, us) for us in (0.0, 4_000.0))
+    assert [count for count, _ in best_microbatches(cheap, pipeline_of(cheap))] == [8, 16, 32]
+    assert [count for count, _ in best_microbatches(dear, pipeline_of(dear))] == [8]
+
+
+def test_there_are_no_more_microbatches_than_samples(labelled: Runs) -> None:
+    measures = scheduled(labelled, 4, 4, 20_000.0)
+    sidecar = Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8))
+    ranks = tuple(replace(facts, sidecar=sidecar) for facts in measures.job.ranks)
+    counted = replace(measures, job=replace(measures.job, ranks=ranks))
+    assert [count for count, _ in best_microbatches(counted, pipeline_of(counted))] == [8]
+
+
+@pytest.mark.parametrize("at", [4, 8, 16])
+def test_the_formula_follows_the_simulated_sweep(labelled: Runs, at: int) -> None:
+    """The same job simulated with other microbatches: what the label says of each."""
+    run = labelled(ID)
+    swept = run.label["faults"][0]["sweep"]["microbatches"]
+    predicted = run.measures.step_us - schedule_gain_us(run.measures, at, 1)
+    assert predicted == pytest.approx(swept[str(at)], rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
@@ -23,3 +89,32 @@ def test_is_silent_without_a_pipeline(labelled: Runs, name: str) -> None:
 
 def test_abstains_where_messages_name_no_peer(labelled: Runs) -> None:
     assert "name no peer" in abstains(ID, without_peers(labelled(ID)))
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks"),
+    [("few microbatches, two chunks per stage", 2), ("few microbatches, two stages of two chunks", 2), (ID, 1)],
+)
+def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs, name: str, chunks: int) -> None:
+    run = labelled(name)
+    said = fires(run, ID)
+    pipeline = pipeline_of(run.measures)
+    assert pipeline.interleave == chunks
+    assert (f"in {chunks} chunks per stage" in said.summary) == (chunks > 1)
+    assert said.lost_us == pytest.approx(run.label["ledger"]["job"]["pipeline_bubble"], rel=0.03)
+    (more,) = (fix for fix in said.fixes if fix.setting == "chunks per stage")
+    assert (more.current, more.suggested) == (str(chunks), str(2 * chunks))
+
+
+def test_interleaving_needs_microbatches_in_groups(labelled: Runs) -> None:
+    measures = labelled(ID).measures
+    odd = replace(measures, job=replace(measures.job, pipeline=replace(pipeline_of(measures), microbatches=3)))
+    (said,) = catalogue()[ID].detect(odd)
+    assert isinstance(said, Candidate)
+    assert [fix.setting for fix in said.fixes] == ["microbatches"]
+
+
+def test_abstains_where_records_contradict_one_another(labelled: Runs) -> None:
+    measures = labelled(ID).measures
+    unsure = replace(pipeline_of(measures), unsure="the stages recorded 5 to 8 messages in a step")
+    assert "5 to 8 messages" in abstains(ID, replace(measures, job=replace(measures.job, pipeline=unsure)))

@@ -22,3 +22,18 @@ def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
 
 def test_abstains_where_messages_name_no_peer(labelled: Runs) -> None:
     assert "name no peer" in abstains(ID, without_peers(labelled(ID)))
+
+
+def test_abstains_where_the_neighbours_of_a_stage_were_not_traced(labelled: Runs) -> None:
+    run = labelled("slow device in a pipeline")
+    assert "were not traced" in abstains(ID, run.only(0, 2))
+
+
+def test_with_a_replica_that_was_not_traced_the_ledger_prices_what_the_replay_holds(labelled: Runs) -> None:
+    run = labelled("heavy stage, one of its replicas not traced")
+    (found,) = (f for f in run.report.findings if f.id == "pipeline.imbalance")
+    (truth,) = run.label["faults"]
+    assert found.ranks == tuple(truth["culprit_ranks"])  # the replica that was not traced has the same layers
+    saved_us = run.report.steps.wall_us - truth["counterfactual_step_us"]
+    assert found.recoverable_us.value == pytest.approx(saved_us, rel=0.25)
+    assert found.recoverable_us.low < found.recoverable_us.value <= found.recoverable_us.high

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from captured import with_sidecars
 from labelled_runs import Runs, abstains, fires
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.script.alone import Alone
 from ddprof.findings import Candidate
 
 ID = "straggler.compute"
@@ -27,6 +29,28 @@ def test_price_is_the_step_without_the_slow_device(labelled: Runs) -> None:
     (fault,) = run.label["faults"]
     predicted = run.pricer.step_us(fires(run, ID).changes)
     assert predicted == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "excess"),
+    [
+        ("slow device in a pipeline", 0.3),
+        ("slow host of a whole stage", 0.3),
+        ("device short of power in a pipeline", 0.4),
+    ],
+)
+def test_a_slow_device_of_a_pipeline_is_no_heavy_stage(labelled: Runs, name: str, excess: float) -> None:
+    run = labelled(name)
+    said = fires(run, ID)
+    assert list(said.ranks) == run.label["faults"][0]["culprit_ranks"]
+    assert said.changes[0].values == pytest.approx([1 + excess] * len(said.ranks), abs=0.05)
+    assert "the other stages of the pipeline" in said.summary or len(run.job.ranks) == 4 != len(said.ranks)
+    assert run.said("pipeline.imbalance") == []
+
+
+@pytest.mark.parametrize("name", ["clean.pp", "pipeline.imbalance", "pipeline.bubble", "slow link between stages"])
+def test_more_layers_and_slow_links_are_no_slow_device(labelled: Runs, name: str) -> None:
+    assert labelled(name).said(ID) == []
 
 
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "clean.tpdp"])
@@ -98,3 +122,11 @@ def test_nothing_is_said_of_a_device_that_was_not_watched(labelled: Runs, sideca
     said, texts = sampled(labelled, sidecar, gpu())
     assert texts == []
     assert said.fixes[0].setting == "device of rank 2"
+
+
+def test_a_rank_that_runs_what_its_peers_do_not_has_no_slow_device(labelled: Runs) -> None:
+    measures = labelled(ID).run.measures
+    (said,) = [c for c in catalogue()[ID].detect(measures) if isinstance(c, Candidate)]
+    late = measures.job.rank_ids.index(said.ranks[0])
+    held = replace(measures, alone={late: Alone("train.py:17 probe()", "", 900.0, 0.0)})
+    assert not [c for c in catalogue()[ID].detect(held) if isinstance(c, Candidate) and said.ranks[0] in c.ranks]

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from captured import with_sidecars
 from labelled_runs import Runs, abstains, fires
 
+from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import measure
+from ddprof.analyzers.rules.straggler_host import _is_busier
+from ddprof.findings import Basis, Candidate
 from ddprof.tables import NULL
 
 ID = "straggler.host"
@@ -48,3 +52,32 @@ def test_abstains_where_cpu_ranks_do_not_communicate(labelled: Runs) -> None:
     silent = tuple(replace(facts, is_device_rank=False) for facts in measures.job.ranks)
     job = replace(measures.job, ranks=silent, instances=measures.job.instances.take(np.empty(0, np.int64)))
     assert "no communication" in abstains(ID, replace(measures, job=job))
+
+
+def test_a_rank_that_only_began_later_has_no_slow_host(labelled: Runs) -> None:
+    """It is last in everything, and its host has as much to do as its peers'."""
+    run = labelled("launches of sharded units")
+    assert not [f for f in run.report.findings if f.id == ID and run.report.severity_of(f) != "info"]
+    late = Candidate(ID, "", (run.measures.job.rank_ids[0],), 0.2 * run.measures.step_us, (), Basis.TESTED)
+    assert not _is_busier(run.measures, late)
+    slow = labelled(ID)
+    assert _is_busier(slow.measures, replace(late, ranks=(1,), lost_us=0.01 * slow.measures.step_us))
+
+
+def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> None:
+    """The host of a device launches as many kernels whatever it is fed, unless the device takes longer, too."""
+    run = labelled(ID)
+    steps = run.job.ranks[0].steps["index"].tolist()
+
+    def said(elements: int, work: float) -> list[Candidate]:
+        rows = [[elements if rank == 1 else 100] * len(steps) for rank in range(len(run.job.ranks))]
+        fed = [{"batches": [{"step": s, "elements": e} for s, e in zip(steps, row, strict=True)]} for row in rows]
+        measures = with_sidecars(run, *fed)
+        factor = measures.work.factor.copy()
+        factor[1] = work
+        longer = replace(measures, work=replace(measures.work, factor=factor))
+        return [found for found in catalogue()[ID].detect(longer) if isinstance(found, Candidate)]
+
+    assert said(1_000, 2.0) == []
+    assert [found.ranks for found in said(1_000, 1.0)] == [(1,)]
+    assert [found.ranks for found in said(300, 2.0)] == [(1,)]  # its host takes eight times as long

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from captured import with_sidecars
+from captured import sidecar_of, with_sidecars
 from kineto_run import Script, meet
 from labelled_runs import Labelled, Runs, abstains, fires
 
@@ -142,3 +142,61 @@ def test_equal_work_that_scatters_is_nobodys(tmp_path: Path) -> None:
         layers(script, 200.0 + ((rank * 7 + step * 3) % 5) * 0.5)
 
     assert serious(unequal(tmp_path, work)) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "words", "cure"),
+    [
+        ("hot expert", 3, "the experts of rank 3 get more tokens", "load-balancing loss"),
+        ("hot expert, with shapes", 0, "the experts of rank 0 get more tokens", "capacity factor"),
+        ("hot table", 1, "the embedding tables of rank 1 get more table rows", "re-shard"),
+    ],
+)
+def test_hot_shards_are_named(labelled: Runs, name: str, rank: int, words: str, cure: str) -> None:
+    run = labelled(name)
+    said = fires(run, ID)
+    assert said.ranks == (rank,)
+    assert said.summary.startswith(words)
+    assert cure in said.fixes[0].suggested
+    assert run.said("straggler.compute") == []
+    assert run.score.right
+
+
+@pytest.mark.parametrize("name", ["slow device among experts", "device short of power among experts"])
+def test_a_slow_device_among_experts_is_no_hot_expert(labelled: Runs, name: str) -> None:
+    run = labelled(name)
+    assert run.said(ID) == []
+    assert run.score.right
+
+
+def test_a_hot_expert_of_two_ranks_counts_by_what_the_other_waits(labelled: Runs) -> None:
+    """Two percent of the step over both ranks is four that the other one waits."""
+    run = labelled("warm expert of two ranks")
+    said = fires(run, ID)
+    assert said.ranks == (0,)
+    assert said.lost_us < 0.03 * run.measures.step_us
+
+
+def test_a_larger_batch_costs_what_its_rank_loads_longer_too(tmp_path: Path) -> None:
+    """Three times the samples take three times as long to fetch and to compute; the fix is a batch of equal size."""
+
+    def work(script: Script, rank: int, step: int) -> None:
+        script.copy(1_000_000)
+        loading_us = 3_000.0 if rank == 1 else 1_000.0
+        script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", loading_us, "user_annotation")
+        layers(script, 300.0 if rank == 1 else 100.0)
+
+    made = unequal(tmp_path, work)
+    steps = made.job.ranks[0].steps["index"].tolist()
+    ranks = []
+    for number, facts in enumerate(made.job.ranks):
+        samples = 192 if number == 1 else 64
+        fed = [{"step": step, "elements": 10 * samples, "batches": 1, "samples": samples} for step in steps]
+        ranks.append(replace(facts, sidecar=sidecar_of({"batches": fed})))
+    report = LoadedRun("made", job_facts(ranks), ()).report
+    found = next(finding for finding in report.findings if finding.id == ID)
+    assert found.ranks == (1,)
+    assert "batches of 192 samples against 64" in found.summary
+    assert found.fixes[0].setting == "batch size of rank 1"
+    assert found.recoverable_us.value == pytest.approx(2_000.0 + 20 * 200.0, rel=0.2)
+    assert not [finding for finding in report.findings if finding.id in ("straggler.host", "straggler.compute")]

@@ -47,7 +47,7 @@ def test_names_the_rank_that_is_late_again_and_again(tmp_path: Path) -> None:
     assert said.ranks == (2,)
     assert "rank 2 is the latest in 8 of 8 steps" in said.summary
     assert "copying between host and device" in said.evidence[0].text
-    assert made.pricer.gain_us(said) == pytest.approx(2_000.0 * 3 / 4, rel=0.1)
+    assert made.pricer.gain_us(said) == pytest.approx(2_000.0, rel=0.1)
 
 
 def test_lateness_that_moves_is_nobodys(tmp_path: Path) -> None:
@@ -93,3 +93,11 @@ def test_abstains_with_one_rank(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_what_the_others_wait_is_what_coming_on_time_wins(tmp_path: Path, ranks: int) -> None:
+    made = run(tmp_path, lambda step: 1, ranks=ranks)
+    (found,) = [f for f in made.report.findings if f.id == ID]
+    assert found.recoverable_us.value == pytest.approx(1_990.0, rel=0.05)
+    assert found.lost_us == pytest.approx(1_990.0 * (ranks - 1) / ranks, rel=0.05)  # the late rank waits for nobody

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve
@@ -92,37 +91,4 @@ def scaled_volume(change: Change, graph: Graph, measures: Measures, others: Sequ
         ratio = np.array([curve.time_ns(s * share) / max(curve.time_ns(s), 1e-9) for s in sizes])
         times = rank.ops.transfer_ns[rows] * ratio + packing_ns * sizes / MIB
         result[rank.position] = Retimed(rows, np.round(times).astype(np.int64))
-    return result
-
-
-def kept_parameters(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
-    """Parameters stay gathered after forward: the second half of a step's all-gathers is not made."""
-    gather = OP_CODE["all_gather"]
-    result = {}
-    for rank in graph.ranks:
-        ops = rank.ops
-        rows = np.flatnonzero(ops.is_comm & (rank.facts.comms["op"][np.maximum(ops.comm, 0)] == gather))
-        when = ops.issued_ns[rows]
-        rows = rows[np.argsort(when, kind="stable")]
-        step = np.searchsorted(rank.marks_ns, np.sort(when, kind="stable"), side="right")
-        again = [rows[step == s][(int((step == s).sum()) + 1) // 2 :] for s in np.unique(step)]
-        chosen = np.concatenate(again) if again else rows
-        result[rank.position] = Retimed(chosen, np.zeros(len(chosen), np.int64))
-    return result
-
-
-def prefetched(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
-    """Each all-gather starts one unit earlier: what the compute between it and the one before can hide is hidden."""
-    result = {}
-    for rank in graph.ranks:
-        ops = rank.ops
-        is_gather = rank.facts.comms["op"][np.maximum(ops.comm, 0)] == OP_CODE["all_gather"]
-        rows = np.flatnonzero(ops.is_comm & is_gather)
-        rows = rows[np.argsort(ops.start_ns[rows], kind="stable")]
-        if len(rows) < 2:
-            continue
-        step = np.searchsorted(rank.marks_ns, ops.issued_ns[rows], side="right")
-        between = np.maximum(ops.start_ns[rows][1:] - ops.end_ns[rows][:-1], 0)
-        room = np.concatenate(([0], np.where(step[1:] == step[:-1], between, 0)))
-        result[rank.position] = Retimed(rows, np.maximum(ops.transfer_ns[rows] - room, 0))
     return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.stage_links import message_ends
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.findings import Change
 from ddprof.tables import NULL, Array
@@ -30,6 +31,23 @@ def speed_groups(change: Change, graph: Graph, measures: Measures) -> Scenario:
         mine = job.members["rank"] == rank.position
         chosen = np.isin(job.instances["group"][job.members["instance"][mine]], wanted)
         rows = np.isin(rank.ops.comm, job.members["comm"][mine][chosen]) & rank.ops.is_comm
+        scaled = np.round(rank.ops.transfer_ns * change.values[0])
+        transfer[rank.position] = np.where(rows, scaled, rank.ops.transfer_ns).astype(np.int64)
+    return Scenario(transfer_ns=transfer)
+
+
+def speed_links(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Messages between the two ranks of each pair (`ranks`, two by two) take `values[0]` times as long to move."""
+    job = measures.job
+    low, high = message_ends(job)
+    wanted = np.zeros(len(low), bool)
+    for pair in zip(change.ranks[::2], change.ranks[1::2], strict=True):
+        a, b = sorted(job.rank_ids.index(rank) for rank in pair)
+        wanted |= (low == a) & (high == b)
+    transfer = {}
+    for rank in graph.ranks:
+        mine = (job.members["rank"] == rank.position) & wanted[job.members["instance"]]
+        rows = np.isin(rank.ops.comm, job.members["comm"][mine]) & rank.ops.is_comm
         scaled = np.round(rank.ops.transfer_ns * change.values[0])
         transfer[rank.position] = np.where(rows, scaled, rank.ops.transfer_ns).astype(np.int64)
     return Scenario(transfer_ns=transfer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ STARVED_SHARE = 0.03
 CPU_BOUND = 0.7  # of a batch's time on the CPU: more workers help while there are cores
 WAITING = 0.4  # below this the batch mostly waits for storage or network: more workers help beyond the cores
 COLLATING = 0.5  # of a batch's time in the collate function
+SPARE = 0.2  # workers beyond the exact need, so that batches that take longer do not show (ml-engineering)
+WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # counts that are tried and advised
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,13 @@ class FetchCosts:
     source: str  # "workers" (timed in them) | "inline" (fetched by the training thread) | "arrivals" (their rate)
     cpu_share: float | None = None  # of that time on a core; None where it was not measured
     collate_share: float | None = None  # of that time in putting samples together
+    core_share: float | None = None  # of that time on a core or waiting for one, where the rest of the rank did so too
+    turn_ns: float = 0.0  # of it, what only one worker can do at a time; 0: nothing shows that there is any
 
     @property
     def kind(self) -> str | None:
         """What the time goes to, as `batch_kind` names it."""
-        return batch_kind(self.cpu_share, self.collate_share)
+        return batch_kind(self.core_share, self.collate_share)
 
     @property
     def mean_ns(self) -> float:
@@ -40,13 +45,34 @@ class FetchCosts:
         return float(self.cost_ns.mean())
 
 
-def batch_kind(cpu_share: float | None, collate_share: float | None) -> str | None:
+def batch_kind(core_share: float | None, collate_share: float | None) -> str | None:
     """What the time of a batch goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not recorded."""
-    if cpu_share is None:
+    if core_share is None:
         return None
     if collate_share is not None and collate_share >= COLLATING:
         return "collate"
-    return "cpu" if cpu_share >= CPU_BOUND else "wait" if cpu_share < WAITING else "mixed"
+    return "cpu" if core_share >= CPU_BOUND else "wait" if core_share < WAITING else "mixed"
+
+
+def core_share(facts: RankFacts) -> float | None:
+    """Share of a batch's time on a core or ready to run without one; None where CPU time was not recorded.
+
+    On a busy machine computing takes longer without taking more CPU time, and would pass for waiting for storage. A
+    batch is taken to wait for cores as much as the rest of its rank does for what that computes.
+    """
+    timed, run = facts.sidecar.fetching, facts.sidecar.cpu_waits.run
+    if timed is None or timed.cpu_share is None:
+        return None
+    stretch = run.waited_ns / run.cpu_ns if run is not None and run.cpu_ns else 0.0
+    return min(1.0, timed.cpu_share * (1 + stretch))
+
+
+def needed_workers(batch_us: float, pace_us: float) -> int:
+    """Workers to advise for a batch that takes `batch_us` to make: as many as deliver one every `pace_us`, with a fifth
+    to spare. `pace_us`: the step with every batch ready, or what else bounds the rate: the cores, a lock.
+    """
+    exact = batch_us / max(pace_us, 1.0) * (1 + SPARE)
+    return next((count for count in WORKERS if count >= exact and count), max(1, math.ceil(exact)))
 
 
 def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
@@ -63,7 +89,12 @@ def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
     timed = facts.sidecar.fetching
     if timed is not None and timed.fetch_ns:
         cost_ns = np.array(timed.fetch_quantiles_ns or [timed.fetch_ns], float)
-        return FetchCosts(cost_ns, "workers" if timed.workers else "inline", timed.cpu_share, timed.collate_share)
+        turn_ns = float(timed.turn_ns or 0)
+        if turn_ns:
+            # The others' turns are part of what was timed. The shortest fetches waited for nobody.
+            cost_ns = np.array([max(float(cost_ns.min()), turn_ns)])
+        source = "workers" if timed.workers else "inline"
+        return FetchCosts(cost_ns, source, timed.cpu_share, timed.collate_share, core_share(facts), turn_ns)
     start, end = intervals.union(*facts.spans_of("dataloader").bounds)
     if not len(start) or workers is None:
         return None

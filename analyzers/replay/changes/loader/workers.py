@@ -22,7 +22,8 @@ MAX_RANKS = 64  # queues that are simulated, of the slowest loaders; the others 
 def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
     """`values`: workers and prefetch_factor to have, workers the run had, cores per host (0: unknown).
 
-    `step_us`: the step with every batch ready when asked for.
+    `step_us`: the step with every batch ready when asked for. While turns bound the step, it stays what was measured:
+    whoever comes next waits for the same lock.
     """
     workers, prefetch, now, cores = (int(v) for v in change.values)
     known = [(p, cost) for p, cost in enumerate(rank_costs(measures, now)) if cost is not None]
@@ -33,9 +34,12 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
     # A rank without a known loader may still be the one with most work: it meets the others with its batch ready.
     costs = [_batch_ns(cost) for _, cost in slowest] + [np.zeros(1)]
     own = np.append(busy_ns[[p for p, _ in slowest]], busy_ns.max())
-    queued_us = queued_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), own) / 1e3
+    turns = np.array([*(cost.turn_ns for _, cost in slowest), 0.0])
+    queued_us = queued_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), own, turns) / 1e3
     if workers and not now:
         queued_us += _handover_us(measures, cores)
+    if workers and turns.max() / 1e3 > step_us:
+        queued_us = max(queued_us, measures.step_us)
     return max(queued_us, cores_bound_us(measures, [cost for _, cost in known], cores, step_us))
 
 

@@ -59,7 +59,8 @@ def test_peers_are_places_in_the_group_of_the_pipeline(
     trace = replace(trace, message_calls=calls, process_groups=told)
     comms, messages = cpu_messages(trace, table([("all_reduce", 0, 1, 2), ("recv", 3, 4, 5)]), np.array([-1, 7]))
     assert next(iter(messages.rows())) | {"group": 0} == {
-        "comm": 1, "is_send": False, "peer": peer, "group": 0, "size_bytes": None, "tag": 2
+        "comm": 1, "is_send": False, "peer": peer, "group": 0, "size_bytes": None, "tag": 2,
+            "called_ns": None, "is_lost": False,
     }  # fmt: skip
     assert comms["group"][1] == messages["group"][0]
 

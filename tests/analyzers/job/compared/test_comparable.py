@@ -9,10 +9,11 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.facts.work import issued_ns, step_of_launch
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.compared.comparable import NO_COMMON_STEP, NOTHING_WHOLE, Comparable, comparable
 from ddprof.analyzers.job.measures import measure
+from ddprof.tables import NULL
 
 
 def with_steps(facts: RankFacts, *positions: int) -> RankFacts:
@@ -26,7 +27,12 @@ def without(facts: RankFacts, table: str, step: int, share: float) -> RankFacts:
     lo, hi = (int(bound[step]) for bound in facts.steps.bounds)
     inside = np.flatnonzero((issued_ns(rows) >= lo) & (issued_ns(rows) < hi))
     lost = inside[: round(share * len(inside))]
-    return replace(facts, **{table: rows.take(np.setdiff1d(np.arange(len(rows)), lost))})
+    kept = np.setdiff1d(np.arange(len(rows)), lost)
+    comms = facts.comms.take(kept) if table == "comms" else facts.comms
+    if table == "device_ops":
+        comms = comms.take(np.flatnonzero(np.isin(comms["device_op"], kept)))
+        comms = comms.replace(device_op=np.searchsorted(kept, comms["device_op"]))
+    return replace(facts, **{table: rows.take(kept), "comms": comms})
 
 
 def kept(found: Comparable) -> list[tuple[int | None, list[int]]]:
@@ -90,6 +96,29 @@ def test_ranks_without_a_whole_step_are_not_compared(labelled: Runs) -> None:
     assert comparable([broken, b]).why_not == NOTHING_WHOLE
 
 
+def test_of_files_with_holes_in_different_steps_the_steps_that_all_hold_are_compared(labelled: Runs) -> None:
+    a, b, c, d = labelled("straggler.imbalance").job.ranks  # five steps
+    first = int(a.steps["index"][0])
+
+    def torn(facts: RankFacts, step: int) -> RankFacts:
+        held = [p for p in range(5) if p != step]
+        return replace(with_steps(facts, *held), torn_steps=(first + step,))
+
+    found = comparable([torn(a, 1), torn(b, 0), c, torn(d, 2)])
+    assert {tuple(f.steps["index"] - first) for f in found.ranks} == {(3, 4)}
+    alone = comparable([torn(a, 1)]).ranks[0]
+    assert (alone.steps["index"] - first).tolist() == [2, 3, 4]
+
+
+def test_work_launched_before_the_recording_is_of_no_step(labelled: Runs) -> None:
+    ranks = list(labelled("clean.ddp").job.ranks)
+    early = ranks[0].device_ops["start_ns"] < ranks[0].steps["end_ns"][0]
+    launch_ns = np.where(early, NULL, ranks[0].device_ops["launch_ns"])
+    ops = ranks[0].device_ops.replace(launch_ns=launch_ns, launch_end_ns=launch_ns)
+    ahead = replace(ranks[0], device_ops=ops)
+    assert (step_of_launch(ahead)[early] == -1).all() and (step_of_launch(ranks[0])[early] == 0).any()
+
+
 def test_a_file_that_lost_its_end_is_left_out_where_steps_have_no_numbers(labelled: Runs) -> None:
     ranks = [replace(f, step_source="inferred") for f in labelled("straggler.imbalance").job.ranks]
     cut = replace(with_steps(ranks[-1], 0), counts={**ranks[-1].counts, "whole": 0})
@@ -98,3 +127,21 @@ def test_a_file_that_lost_its_end_is_left_out_where_steps_have_no_numbers(labell
     assert "recorded too little" in found.notes[0].issue
     assert comparable([with_steps(f, *range(1 + p % 2)) for p, f in enumerate(ranks)]).why_not == ""
     assert comparable([ranks[0], cut]).why_not == NOTHING_WHOLE
+
+
+def test_a_file_without_launches_that_ends_early_is_not_compared_beyond_its_end(labelled: Runs) -> None:
+    def without_launches(facts: RankFacts) -> RankFacts:
+        unknown = np.full(len(facts.device_ops), NULL, np.int64)
+        return replace(facts, device_ops=facts.device_ops.replace(launch_ns=unknown, launch_end_ns=unknown))
+
+    ranks = [without_launches(f) for f in labelled("straggler.imbalance").job.ranks]
+    assert comparable(ranks).ranks == tuple(ranks)
+    for step in (2, 3, 4):
+        ranks[1] = without(ranks[1], "device_ops", step, 1.0)
+    assert kept(comparable(ranks)) == [(rank, [0, 1]) for rank in range(4)]
+
+
+def test_a_rank_without_a_device_among_ranks_that_have_one_is_left_out(labelled: Runs) -> None:
+    ranks = list(labelled("straggler.imbalance").job.ranks)
+    ranks[0] = replace(ranks[0], is_device_rank=False, device_ops=ranks[0].device_ops.take(np.arange(0)))
+    assert [rank for rank, _ in kept(comparable(ranks))] == [1, 2, 3]

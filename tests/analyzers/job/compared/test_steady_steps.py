@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import retold
 from labelled_runs import Labelled, Runs
 from retold import Events
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.compared.steady_steps import steady_steps
 
 STEP_US = 23_000.0  # about the step of clean.ddp, which has three
 
@@ -92,3 +97,61 @@ def test_counts_are_those_of_the_steps_that_stay(labelled: Runs, tmp_path: Path)
     assert run.measures.gemm_us == pytest.approx(whole.measures.gemm_us, rel=0.02)
     assert run.measures.optimizer_kernels.tolist() == whole.measures.optimizer_kernels.tolist()
     assert run.report.replay.error == pytest.approx(0, abs=0.01)
+
+
+def test_an_allocation_of_every_second_step_comes_again(labelled: Runs, tmp_path: Path) -> None:
+    source = "straggler.imbalance"  # five steps
+    run = told(labelled, tmp_path, *(retold.held_up(step, 9e3, "cudaMalloc") for step in (1, 3)), name=source)
+    assert not [number for number in left_out(run) if number in (1, 3)]
+
+
+def test_a_pause_of_every_host_in_one_step_is_left_out_though_it_is_short(labelled: Runs, tmp_path: Path) -> None:
+    source = "straggler.imbalance"
+    run = told(labelled, tmp_path, retold.held_up(2, 0.4 * STEP_US, "close"), name=source)
+    assert 2 in left_out(run)
+    assert "a pause of every rank's host" in next(step.why for step in run.job.left_out if "pause" in step.why)
+    twice = [retold.held_up(step, 0.4 * STEP_US, "close") for step in (1, 3)]
+    assert not told(labelled, tmp_path / "again", *twice, name=source).job.left_out
+
+
+def opening(facts: RankFacts, earlier_ns: int, step: int = 0) -> RankFacts:
+    """A rank one of whose steps begins that much earlier, as where its recording opened before its peers'."""
+    by = np.zeros(len(facts.steps), np.int64)
+    by[step] = earlier_ns
+    moved = {name: facts.steps[name] - by for name in ("start_ns", "mark_ns")}
+    return replace(facts, steps=facts.steps.replace(**moved))
+
+
+def test_a_first_step_that_the_ranks_began_apart_is_left_out(labelled: Runs) -> None:
+    job = labelled("straggler.imbalance").job
+    usual = job.step_ns
+    for earlier, expected in ((0, []), (usual // 100, []), (usual // 5, [0]), (2 * usual, [0])):
+        ranks = [opening(f, earlier if p % 2 else 0) for p, f in enumerate(job.ranks)]
+        kept, told = steady_steps(ranks, job.clock)
+        assert [step.number - int(ranks[0].steps["index"][0]) for step in told] == expected
+        assert len(kept[0].steps) == len(ranks[0].steps) - len(expected)
+        assert all("recordings that opened apart" in step.why for step in told)
+
+
+def test_steps_that_a_rank_begins_late_all_along_stay(labelled: Runs) -> None:
+    job = labelled("straggler.imbalance").job
+    starts = [f.steps["start_ns"] + p * 2_000_000 for p, f in enumerate(job.ranks)]
+    late = [replace(f, steps=f.steps.replace(start_ns=start)) for f, start in zip(job.ranks, starts, strict=True)]
+    assert steady_steps(late, job.clock)[1] == ()
+    unknown = replace(job.clock, domains={name: replace(d, error_ns=None) for name, d in job.clock.domains.items()})
+    assert steady_steps([opening(f, p * 9_000_000) for p, f in enumerate(job.ranks)], unknown)[1] == ()
+
+
+def test_a_step_in_which_all_ranks_evaluate_is_left_out(labelled: Runs) -> None:
+    run = labelled("validation in one step")
+    assert "kernels that no other step runs" in run.job.left_out[-1].why  # and the step before it is alone
+    assert run.report.steps.wall_us == pytest.approx(run.label["step_us"], rel=0.01)
+    assert not [f for f in run.report.findings if run.report.severity_of(f) != "info"]
+    (note,) = [item for item in run.report.health if "occurred once" in item.effect]
+    assert "kernels that no other step runs" in note.issue
+
+
+def test_a_step_in_which_one_rank_evaluates_is_not(labelled: Runs) -> None:
+    run = labelled("validation on one rank")
+    assert run.job.left_out == ()
+    assert any(f.ranks == (0,) for f in run.report.findings if run.report.severity_of(f) != "info")

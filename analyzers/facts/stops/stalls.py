@@ -11,39 +11,30 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.facts.model import NO_STRING, STALLS
+from ddprof.analyzers.facts.stops.bounds import CALLS, HostBounds
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, of_kinds
 
-# A thread that sleeps and is woken, or that reads a page from a solid-state disk, is away for about 100 us; a launch
-# takes about 5. Shorter stops are the scatter of ordinary calls.
-MIN_STALL_NS = 100_000
 TIMES_USUAL = 10.0  # an order of magnitude over the usual time of the same place
 USUAL_PERCENT = 75  # of a place's occurrences take no longer than its usual time: what many of them do is the program
 MIN_OCCURRENCES = 3  # of a place; fewer have no usual time
 NEAR = 64  # events looked at first for the one around a stall; most calls are shallow
-_HOST = (Kind.CPU_OP, Kind.ANNOTATION, Kind.RUNTIME, Kind.PYTHON)
-_CALLS = (Kind.CPU_OP, Kind.RUNTIME)  # compiled code: what lies between its bounds does not depend on a script
 
 
-def host_stalls(trace: RankTrace, threads: Array, ops: Table, spans: Table) -> Table:
-    """STALLS of the launching threads (`threads`: host tracks), by start.
+def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) -> Table:
+    """STALLS of the launching threads (`bounds`: of their events), by start.
 
-    Of several launching threads one works at a time (forward on the training thread, backward on autograd's), so their
-    bounds are one sequence. Left out are stops that `spans` (HOST_SPANS) explain, launch calls that wait for room in
+    Left out are stops that `spans` (HOST_SPANS) explain, launch calls that wait for room in
     the queue, the first call of each name and the first launch of each kernel, in which libraries and modules are
     loaded.
     """
-    events = trace.events
-    rows = np.flatnonzero(np.isin(events["kind"], _HOST, kind="table"))
-    rows = rows[np.isin(events["track"][rows], threads, kind="table") & (events["dur_ns"][rows] >= 0)]
-    if len(rows) < MIN_OCCURRENCES:
+    events, rows, at_ns, owner = trace.events, bounds.rows, bounds.at_ns, bounds.owner
+    long = bounds.stops
+    if len(rows) < MIN_OCCURRENCES or not len(long):
         return STALLS.empty()
-    at_ns, place, owner = _bounds(trace, rows)
+    place = 2 * events["name"][owner].astype(np.int64) + ~bounds.begins  # + 1 for an end
     length = np.diff(at_ns)
-    long = np.flatnonzero(length >= MIN_STALL_NS)
-    if not len(long):
-        return STALLS.empty()
     usual, is_first = _usual(place, length, long, _fallback(trace, place, owner))
     is_stall = (usual > 0) & (length[long] >= TIMES_USUAL * usual) & ~is_first
     long, usual = long[is_stall], usual[is_stall]
@@ -69,23 +60,12 @@ def host_stalls(trace: RankTrace, threads: Array, ops: Table, spans: Table) -> T
     )
 
 
-def _bounds(trace: RankTrace, rows: Array) -> tuple[Array, Array, Array]:
-    """Starts and ends of events in order, ns; what each is (2 x name, + 1 for an end); and the row of its event."""
-    events = trace.events
-    start = events["ts_ns"][rows]
-    at_ns = np.concatenate((start, start + events["dur_ns"][rows]))
-    name = events["name"][rows].astype(np.int64)
-    place = np.concatenate((2 * name, 2 * name + 1))
-    order = np.argsort(at_ns, kind="stable")
-    return at_ns[order], place[order], np.concatenate((rows, rows))[order]
-
-
 def _fallback(trace: RankTrace, place: Array, owner: Array) -> Array:
     """For each bound but the last what to compare its stretch by where the pair of bounds is rare; NULL for nothing.
 
     A stretch at the beginning of a compiled call is of that call, whatever follows. Any other is of the code around.
     """
-    begins_call = (place % 2 == 0) & np.isin(trace.events["kind"][owner], _CALLS, kind="table")
+    begins_call = (place % 2 == 0) & of_kinds(trace.events["kind"], CALLS)[owner]
     return np.asarray(np.where(begins_call, place, NULL)[:-1])
 
 
@@ -141,7 +121,7 @@ def _is_placed(kind: Array, before: Array, after: Array, around: Array) -> Array
     Between two launches without operators any part of the script may run, so that those stretches are not alike.
     `before`, `after`: event rows of the bounds; `around`: of the innermost event around, -1 for none.
     """
-    inside = (around >= 0) & np.isin(kind[around], _CALLS)
+    inside = (around >= 0) & np.isin(kind[around], CALLS)
     return np.asarray(inside | (kind[before] != Kind.RUNTIME) | (kind[after] != Kind.RUNTIME))
 
 

@@ -1,0 +1,82 @@
+"""Collectives of tensors that the script, or a library for it, calls by a function of torch.distributed.
+
+DDP and autograd issue theirs from C++, past these functions.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import SCRIPT_CALLS
+from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import Array, Table, concat
+
+CALLS = (
+    *("all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "broadcast", "gather"),
+    *("reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter"),
+)
+_RANGE = re.compile(rf"^ddprof::collective\.({'|'.join(CALLS)})$")
+_FRAME = re.compile(rf"^torch/distributed/distributed_c10d\.py ({'|'.join(CALLS)})$")
+
+
+def script_calls(trace: RankTrace, threads: Array) -> Table:
+    """SCRIPT_CALLS of the training threads (`threads`: host tracks), by start: the outermost calls.
+
+    From the ranges that capture leaves, else from the Python frames of a trace; samples would miss the short ones.
+    """
+    calls = _from_ranges(trace, threads)
+    if not len(calls):
+        calls = _from_frames(trace, threads)
+    order = np.lexsort((-calls["end_ns"], calls["start_ns"]))
+    calls = calls.take(order)
+    reach = np.maximum.accumulate(calls["end_ns"]) if len(calls) else calls["end_ns"]
+    outermost = np.ones(len(calls), bool)
+    outermost[1:] = calls["start_ns"][1:] >= reach[:-1]
+    return calls.take(outermost)
+
+
+def _from_ranges(trace: RankTrace, threads: Array) -> Table:
+    named = matches(_RANGE, trace.strings)
+    events = trace.events
+    rows = np.flatnonzero(
+        named[events["name"]] & (events["kind"] == Kind.ANNOTATION) & np.isin(events["track"], threads)
+    )
+    code = np.array([_code(_RANGE, text) for text in trace.strings], np.int64)
+    columns = {
+        "start_ns": events["ts_ns"][rows],
+        "end_ns": events["ts_ns"][rows] + events["dur_ns"][rows],
+        "thread": events["track"][rows],
+        "call": code[events["name"][rows]],
+    }
+    return SCRIPT_CALLS.table(columns)
+
+
+def _from_frames(trace: RankTrace, threads: Array) -> Table:
+    traced = trace.script_spans.take(
+        (trace.script_spans["resolution_ns"] == 0) & np.isin(trace.script_spans["track"], threads)
+    )
+    tables = [SCRIPT_CALLS.empty()]
+    tree = CallTree(trace.script_stacks, trace.script_frames)
+    code = np.array([_code(_FRAME, name) for name in tree.names], np.int64)
+    for call in np.unique(code[code >= 0]).tolist():
+        within = tree.within(code == call)
+        for track in np.unique(traced["track"]).tolist():
+            start, end = spans_of(traced.take(traced["track"] == track), within)
+            columns = {
+                "start_ns": start,
+                "end_ns": end,
+                "thread": np.full(len(start), track),
+                "call": np.full(len(start), call),
+            }
+            tables.append(SCRIPT_CALLS.table(columns))
+    return concat(SCRIPT_CALLS, tables)
+
+
+def _code(pattern: re.Pattern[str], text: str) -> int:
+    """Which of CALLS a name stands for; -1 for none."""
+    found = pattern.match(text)
+    return CALLS.index(found.group(1)) if found else -1

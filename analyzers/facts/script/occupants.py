@@ -1,0 +1,127 @@
+"""What the script does that idle time is booked to: preparing data outside a loader, saving, evaluating, logging.
+
+Such calls are host spans like a loader's fetch, whatever runs inside them; they are told by the names of the functions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING
+from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.causes import CAUSE_CODE
+from ddprof.intervals import Intervals
+from ddprof.model import RankTrace
+from ddprof.tables import Array, Table, concat
+
+# Functions of the script that make a batch, as people name them; of what they measure of batches it is no preparation.
+_PREPARES = re.compile(
+    r"pre_?process|tokeni[sz]e|collat|augment|read_(?:batch|sample|image|video|audio|data|file)|load_(?:batch|sample|image"
+    r"|video|audio|data|file)|(?:get|next|make|fetch|build|prepare|create|generate|sample)_?\w*(?:batch|sample|input|data|image"
+    r"|example|feature|video|audio)|decode_(?:image|video|audio|jpeg)|image_processor|feature_extract|data_?prep|pad_(?:batch|seq)",
+    re.IGNORECASE,
+)
+_NOT_DATA = re.compile(r"metric|loss|log|plot|save|eval|predict|model|parallel|dataset_size", re.IGNORECASE)
+# Libraries that do nothing else than read, decode, tokenize and transform samples.
+_DATA_LIBRARY = re.compile(
+    r"^(?:PIL|cv2|decord|av|librosa|soundfile|audioread|pydub|albumentations|imageio|skimage|webdataset|datasets|tokenizers"
+    r"|tiktoken|sentencepiece|nltk|spacy|lmdb|h5py|zarr|petastorm|torchvision/(?:transforms|io|datasets)|torchaudio"
+    r"|transformers/(?:image_\w+|tokenization_\w+|feature_extraction\w*|video_\w+|models/\w+/(?:image_process|tokenization"
+    r"|feature_extraction|processing|video_process)\w*))(?:/|\.py| )",
+)
+_DATA_METHOD = re.compile(r"^transformers/pipelines/\S+ preprocess$|^<.*(?:ImagingDecoder|Tokenizer)")
+# Functions of the script that save, evaluate or log, as people name them.
+_SAVES = re.compile(
+    r"(?:^|_)(?:evaluat(?:e|ion)|eval|validat(?:e|ion)|val)(?:_(?:one|epoch|loop|step|model|data|dataset|set|loss|metrics"
+    r"|perplexity|accuracy))*$|(?:^|_)(?:save|load|write|dump|store)_?(?:checkpoint|ckpt|model|state|state_dict|snapshot"
+    r"|weights)|(?:^|_)(?:checkpoint|ckpt|snapshot)$|(?:^|_)log_(?:metrics|scalars|images|histograms|to_\w+)|write_(?:logs?|summary)",
+    re.IGNORECASE,
+)
+# What saves, evaluates or logs in libraries; other functions of theirs that are named so do something else.
+_SAVING_LIBRARY = re.compile(
+    r"^(?:torch/serialization\.py (?:save|load)$|torch/distributed/checkpoint/|safetensors/|wandb/|mlflow/"
+    r"|tensorboardX?/|torch/utils/tensorboard/|transformers/trainer\.py (?:evaluate|_save\w*|save_model)$"
+    r"|accelerate/checkpointing\.py)"
+)
+
+
+def with_named_frames(trace: RankTrace) -> RankTrace:
+    """The trace whose strings hold the words of the frames that occupy the host, as names of host spans."""
+    if not len(trace.script_spans):
+        return trace
+    tree = CallTree(trace.script_stacks, trace.script_frames)
+    wanted = np.flatnonzero(_data_frames(tree) | saving_frames(tree) | tree.is_user).tolist()
+    return replace(trace, strings=(*trace.strings, *(tree.words(frame) for frame in wanted)))
+
+
+def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array) -> Table:
+    """HOST_SPANS of causes "dataloader" and "checkpoint" from the Python frames of some threads (host tracks).
+
+    `trace`: as `with_named_frames` gives it. `marks_ns`: boundaries of the steps on the host. A call that reaches over
+    one, or that runs a backward pass, trains, whatever its name. Data that a model's own forward pass prepares is part
+    of the model.
+    """
+    spans = trace.script_spans.take(np.isin(trace.script_spans["track"], threads))
+    if not len(spans):
+        return HOST_SPANS.empty()
+    tree = CallTree(trace.script_stacks, trace.script_frames)
+    number = {text: row for row, text in enumerate(trace.strings)}
+    trains = spans_of(spans, tree.is_backward)
+    tables = []
+    for cause, is_frame, is_elsewhere in (
+        ("dataloader", _data_frames(tree), tree.in_phase),
+        ("checkpoint", saving_frames(tree), np.zeros(len(tree), bool)),
+    ):
+        outermost = tree.around(is_frame)
+        elsewhere = spans_of(spans, is_elsewhere)
+        frame = np.where(outermost >= 0, tree.frame[np.maximum(outermost, 0)], -1)[spans["stack"]]
+        for what in np.unique(frame[frame >= 0]).tolist():
+            for thread in np.unique(spans["track"][frame == what]).tolist():
+                own = spans.take((frame == what) & (spans["track"] == thread))
+                found = _without_training(intervals.union(*own.bounds), trains, marks_ns)
+                found = intervals.subtract(found, elsewhere)
+                tables.append(_rows(found, thread, cause, number[tree.words(what)]))
+    table = concat(HOST_SPANS, tables)
+    return table.take(np.argsort(table["start_ns"], kind="stable"))
+
+
+def _data_frames(tree: CallTree) -> Array:
+    function, is_user = tree.frames["function"].tolist(), tree.is_user.tolist()
+    own = [
+        user and _PREPARES.search(name) is not None and _NOT_DATA.search(name) is None
+        for name, user in zip(function, is_user, strict=True)
+    ]
+    return np.array(own, bool) | tree.matching(_DATA_LIBRARY) | tree.matching(_DATA_METHOD)
+
+
+def saving_frames(tree: CallTree) -> Array:
+    """Which frames save, evaluate or log; bool, by row of the frames table."""
+    named = matches(_SAVES, tree.frames["function"].tolist()) & tree.is_user
+    return np.asarray(named | tree.matching(_SAVING_LIBRARY))
+
+
+def _without_training(found: Intervals, trains: Intervals, marks_ns: Array) -> Intervals:
+    """The calls that reach over no step mark and run no backward pass."""
+    start, end = found
+    marks = np.searchsorted(marks_ns, end, side="left") - np.searchsorted(marks_ns, start, side="right")
+    keep = (marks <= 0) & (intervals.overlap(trains, start, end) == 0)
+    return start[keep], end[keep]
+
+
+def _rows(found: Intervals, thread: int, cause: str, name: int) -> Table:
+    count = len(found[0])
+    return HOST_SPANS.table(
+        {
+            "start_ns": found[0],
+            "end_ns": found[1],
+            "thread": np.full(count, thread),
+            "cause": np.full(count, CAUSE_CODE[cause]),
+            "name": np.full(count, name),
+            "operator": np.full(count, NO_STRING),
+        }
+    )

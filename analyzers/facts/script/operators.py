@@ -1,0 +1,88 @@
+"""Operators that the training thread calls beside the phases of the step, and in the optimizer's, by stack."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import SCRIPT_OPERATORS
+from ddprof.analyzers.facts.script.phases import HostPhases
+from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.intervals import Intervals
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Table
+
+
+def script_operators(
+    trace: RankTrace, track: int, spans: Table, tree: CallTree, phases: HostPhases, marks: Intervals
+) -> Table:
+    """SCRIPT_OPERATORS of one thread. `spans`: its SCRIPT_SPANS, sorted; `marks`: its host's time of the steps.
+
+    Nobody knows when, between two samples, the thread went from one call of the loop to the next: operators within half
+    a sample's time of that have no stack.
+    """
+    rows = _outermost(trace, track)
+    events = trace.events
+    start, dur = events["ts_ns"][rows], events["dur_ns"][rows]
+    in_optimizer = intervals.contains(phases.optimizer, start)
+    keep = intervals.contains(intervals.merge(phases.beside(marks), phases.optimizer), start)
+    keep &= intervals.contains(intervals.union(*marks), start)
+    stack = _stack_at(spans, tree, start, in_optimizer)[keep]
+    keys = np.stack((stack, events["name"][rows[keep]], in_optimizer[keep]))
+    distinct, which = np.unique(keys, axis=1, return_inverse=True)
+    time_ns = np.bincount(which.ravel(), weights=dur[keep], minlength=distinct.shape[1])
+    return SCRIPT_OPERATORS.table(
+        {
+            "stack": distinct[0],
+            "name": distinct[1],
+            "in_optimizer": distinct[2].astype(bool),
+            "count": np.bincount(which.ravel(), minlength=distinct.shape[1]),
+            "time_ns": time_ns.astype(np.int64),
+        }
+    )
+
+
+def _stack_at(spans: Table, tree: CallTree, at_ns: Array, in_optimizer: Array) -> Array:
+    """The stack (row) of a thread at each moment; NULL where it is not certain."""
+    if not len(spans):
+        return np.full(len(at_ns), NULL)
+    row = np.searchsorted(spans["start_ns"], at_ns, side="right") - 1
+    is_inside = row >= 0
+    row = np.maximum(row, 0)
+    known = is_inside & (at_ns < spans["end_ns"][row])
+    known &= intervals.contains(_certain(spans, call_of(tree)[spans["stack"]]), at_ns)
+    known &= in_optimizer | ~tree.in_phase[spans["stack"][row]]  # a sample of a phase that is over
+    return np.where(known, spans["stack"][row], NULL)
+
+
+def call_of(tree: CallTree) -> Array:
+    """A number for what the training loop calls: of each stack its function beside the phases, or the line of the loop
+    itself; -1 where no frame is the user's. Shape (stacks,)."""
+    if not len(tree):
+        return np.empty(0, np.int64)
+    frame = tree.frame[np.maximum(tree.aside, 0)]
+    number = np.where(tree.trains[frame], len(tree.frames) + frame, tree.function[frame])
+    return np.where(tree.aside >= 0, number, -1)
+
+
+def _certain(spans: Table, called: Array) -> Intervals:
+    """When it is certain that the thread was in the call to which its span belongs (`called`, shape (spans,))."""
+    start, end = spans.bounds
+    first = np.flatnonzero(np.append(True, (called[1:] != called[:-1]) | (start[1:] != end[:-1])))
+    last = np.append(first[1:], len(spans)) - 1
+    half = spans["resolution_ns"][first] // 2
+    return intervals.union(start[first] + half, end[last] - half)
+
+
+def _outermost(trace: RankTrace, track: int) -> Array:
+    """Rows of the operators of a thread that no other operator called, by start."""
+    events = trace.events
+    rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == track) & (events["dur_ns"] >= 0))
+    start = events["ts_ns"][rows]
+    end = start + events["dur_ns"][rows]
+    order = np.lexsort((-end, start))
+    rows, start, end = rows[order], start[order], end[order]
+    if not len(rows):
+        return rows
+    reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1]))
+    return np.asarray(rows[start >= reach])

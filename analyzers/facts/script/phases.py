@@ -1,0 +1,81 @@
+"""When a host thread is in the phases of the step, by the frames of PyTorch in its stacks or by annotated ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase
+from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.intervals import EMPTY, Intervals
+from ddprof.tables import Array, Table
+
+
+class HostPhases(NamedTuple):
+    """The phases of one thread; all empty where the recording says of no Python that it is between them."""
+
+    forward: Intervals = EMPTY
+    backward: Intervals = EMPTY
+    optimizer: Intervals = EMPTY
+
+    @property
+    def every(self) -> Intervals:
+        """All of them."""
+        return intervals.merge(self.forward, self.backward, self.optimizer)
+
+    def beside(self, marks: Intervals) -> Intervals:
+        """The rest of the steps: before forward, and from the backward pass to the optimizer and after it."""
+        if not len(self.every[0]):
+            return EMPTY
+        return intervals.subtract(intervals.union(*marks), intervals.merge(self.every, self.loss))
+
+    @property
+    def loss(self) -> Intervals:
+        """From the last forward pass before a backward pass to that: the loss is made there."""
+        (start, end), forward = self.backward, self.forward[1]
+        if not len(start) or not len(forward):
+            return EMPTY
+        last = np.searchsorted(forward, start, side="right") - 1
+        begun = forward[np.maximum(last, 0)]
+        is_next = begun[1:] >= end[:-1]  # of several backward passes after one forward pass the first
+        keep = (last >= 0) & np.append(True, is_next) & (intervals.overlap(self.optimizer, begun, start) == 0)
+        return intervals.union(begun[keep], start[keep])
+
+    @property
+    def feeding(self) -> Intervals:
+        """From the end of one step's phases to the first forward pass of the next: batches are made there."""
+        updates, start = intervals.merge(self.backward, self.optimizer), self.forward[0]
+        if not len(start) or not len(updates[0]):
+            return EMPTY
+        last = np.searchsorted(updates[1], start, side="right") - 1
+        begun, first = np.unique(updates[1][last[last >= 0]], return_index=True)
+        return intervals.union(begun, start[last >= 0][first])
+
+
+def host_phases(spans: Table, tree: CallTree, annotated: Mapping[Phase, Intervals]) -> HostPhases:
+    """The phases by frames (`spans`: SCRIPT_SPANS of one thread) and by `annotated` ranges.
+
+    Samples say where the thread was at some moments, and not until when: where ranges of a phase were recorded, they
+    alone say when it was. A recording without backward passes has them between the forward passes and the optimizer;
+    one in which these two are not seen says of no Python that it is between phases.
+    """
+
+    is_sampled = bool((spans["resolution_ns"] > 0).any()) or not len(spans)
+
+    def seen(is_stack: Array, phase: Phase) -> Intervals:
+        ranges = annotated.get(phase, EMPTY)
+        return ranges if is_sampled and len(ranges[0]) else intervals.merge(spans_of(spans, is_stack), ranges)
+
+    forward = seen(tree.is_forward, Phase.FORWARD)
+    backward = seen(tree.is_backward, Phase.BACKWARD)
+    optimizer = seen(tree.is_optimizer, Phase.OPTIMIZER)
+    if not len(forward[0]) or not (len(backward[0]) or len(optimizer[0])):
+        return HostPhases()
+    if not len(backward[0]):
+        following = np.searchsorted(optimizer[0], forward[1])
+        known = following < len(optimizer[0])
+        backward = intervals.union(forward[1][known], optimizer[0][following[known]])
+    return HostPhases(forward, backward, optimizer)

@@ -1,0 +1,117 @@
+"""Batches that the training thread of a CPU rank makes itself, in functions of any name: told by what they call.
+
+Between one step's update and the next forward pass, calls that draw random numbers, transform images, or make tensors
+of Python values prepare a batch: nothing else there does (a moving average reads parameters, a log reads values). What
+a function does around those calls (cutting texts, reading files) belongs to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, Phase
+from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.script.operators import call_of, script_operators
+from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
+from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.causes import CAUSE_CODE
+from ddprof.intervals import Intervals
+from ddprof.model import RankTrace
+from ddprof.tables import NULL, Array, Table
+
+# Operators by which batches are made (ATen's native_functions.yaml): of Python values, at random, of images.
+MAKES_BATCHES = re.compile(
+    r"^aten::(?:lift_fresh|rand\w*|normal_?|uniform_|random_|bernoulli\w*|multinomial|grid_sampler\w*|affine_grid\w*"
+    r"|upsample_\w+|_upsample_\w+|(?:reflection|replication|constant)_pad\w*|pad|flip|rot90|roll|stft)$"
+)
+OF_VALUES = "aten::lift_fresh"  # a tensor of Python values or of an array
+_COMMUNICATES = re.compile(r"^c10d::|^gloo:|^nccl:")  # values that ranks exchange are no batch
+# Functions that are named for something else: what they make is no batch.
+_NOT_DATA = re.compile(r"metric|loss|log|plot|save|eval|predict|ema|average", re.IGNORECASE)
+MAKING_SHARE = 0.1  # of the operators and of their time: images pass through some ten more
+MIN_SHARE = 0.03  # of the time of the steps: less is no finding of its own (docs/verdict.md)
+
+
+def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase, Intervals], marks_ns: Array) -> Table:
+    """HOST_SPANS of cause "dataloader" of the thread with most of the frames. `annotated`: its ranges of phases."""
+    spans = trace.script_spans.take(np.isin(trace.script_spans["track"], threads))
+    if not len(spans) or len(marks_ns) < 2:
+        return HOST_SPANS.empty()
+    spans = spans.take(spans["track"] == np.bincount(spans["track"]).argmax())
+    tree = CallTree(trace.script_stacks, trace.script_frames)
+    phases = host_phases(spans, tree, annotated)
+    marks = (marks_ns[:-1], marks_ns[1:])
+    feeding = _being_made(trace, spans, intervals.intersect(phases.feeding, phases.beside(marks)), phases)
+    if intervals.length(feeding) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
+        return HOST_SPANS.empty()
+    operators = script_operators(trace, int(spans["track"][0]), spans, tree, phases, marks)
+    called = call_of(tree)
+    own, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(trace, tree, spans, feeding)
+    call = _preparing(trace, tree, own, called, weight_ns)
+    if call is None:
+        return HOST_SPANS.empty()
+    others = spans_of(spans, (called != call) & (called >= 0) & ~tree.in_phase)
+    found = intervals.subtract(feeding, others)
+    frame = tree.frame[tree.aside[np.flatnonzero(called == call)[0]]]
+    name = {text: row for row, text in enumerate(trace.strings)}.get(tree.words(int(frame)), NO_STRING)
+    return _rows(found, int(spans["track"][0]), name)
+
+
+def _being_made(trace: RankTrace, spans: Table, feeding: Intervals, phases: HostPhases) -> Intervals:
+    """From the first operator that makes a batch to the forward pass, in each step; from the end of the step before,
+    where tensors are made of Python values: what made those came earlier.
+    """
+    if not len(feeding[0]):
+        return intervals.EMPTY
+    events, makes = trace.events, matches(MAKES_BATCHES, trace.strings)
+    of_values = np.array([text == OF_VALUES for text in trace.strings], bool)
+    rows = np.flatnonzero((events["track"] == spans["track"][0]) & makes[events["name"]])
+    at, is_of_values = events["ts_ns"][rows], of_values[events["name"][rows]]
+    start, end = phases.feeding
+    of = np.searchsorted(start, at, side="right") - 1
+    inside = (of >= 0) & (at < end[np.maximum(of, 0)])
+    begin = end.copy()
+    np.minimum.at(begin, of[inside], np.where(is_of_values, start[np.maximum(of, 0)], at)[inside])
+    return intervals.intersect(intervals.union(begin, end), feeding)
+
+
+def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals) -> Array:
+    """Time in each stack outside the phases: within some stretches, and as the whole run was sampled."""
+    weight = np.zeros(len(tree))
+    start, end, row, _ = intervals.intersect_rows(spans.bounds, where)
+    np.add.at(weight, spans["stack"][row], end - start)
+    totals = trace.script_totals
+    own = totals.take((totals["thread"] == "") & (totals["phase"] == "rest"))
+    np.add.at(weight, own["stack"], own["time_ns"])
+    return np.where(tree.in_phase, 0.0, weight)
+
+
+def _preparing(trace: RankTrace, tree: CallTree, own: Table, called: Array, weight_ns: Array) -> int | None:
+    """What prepares the batches, of what the loop calls: the call that makes them, or the longest of all where the
+    operators by which they are made lie between two samples."""
+    is_making = matches(MAKES_BATCHES, trace.strings)[own["name"]]
+    if not len(own) or any(own[of][is_making].sum() < MAKING_SHARE * own[of].sum() for of in ("count", "time_ns")):
+        return None
+    if matches(_COMMUNICATES, trace.strings)[own["name"]].any():
+        return None
+    by_call = np.bincount(called[called >= 0], weights=weight_ns[called >= 0]) if (called >= 0).any() else np.zeros(0)
+    if not by_call.any():
+        return None
+    makes = called[own["stack"][is_making & (own["stack"] != NULL)]]
+    call = int(np.argmax(by_call))
+    maker = max(makes[makes >= 0].tolist(), key=lambda one: by_call[one], default=call)
+    call = maker if 2 * by_call[maker] >= by_call[call] else call
+    functions = {str(tree.frames["function"][frame]) for frame in tree.frame[tree.aside[called == call]].tolist()}
+    return None if any(_NOT_DATA.search(function) for function in functions) else call
+
+
+def _rows(found: Intervals, thread: int, name: int) -> Table:
+    count = len(found[0])
+    columns = {"start_ns": found[0], "end_ns": found[1], "thread": np.full(count, thread)}
+    cause = np.full(count, CAUSE_CODE["dataloader"])
+    named = {"name": np.full(count, name), "operator": np.full(count, NO_STRING)}
+    return HOST_SPANS.table({**columns, "cause": cause, **named})

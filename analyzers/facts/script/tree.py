@@ -1,0 +1,171 @@
+"""The stacks of one rank as a tree of calls: what lies around a frame, and whose line a stack is of."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+import numpy as np
+
+from ddprof.intervals import Intervals, union
+from ddprof.tables import NULL, Array, Table
+
+# Frames of PyTorch under which a step's own work is issued, as "file function".
+_MODULE_CALL = r"torch/nn/modules/module\.py _(?:wrapped_)?call_impl$|torch/_functorch/|torch/_dynamo/eval_frame\.py "
+_BACKWARD = r"torch/(?:_tensor|autograd/(?:__init__|graph))\.py (?:backward|grad|_engine_run_backward)$|run_backward"
+# Emptying gradients is no update, and needs no time where they are dropped.
+_OPTIMIZER = r"(?:torch/optim|bitsandbytes/optim|apex/optimizers)/(?!lr_scheduler|swa_utils|\S+ zero_grad$)"
+_ENGINE = r"deepspeed/runtime/\S+ (?:forward|backward|step)$"
+_BACKWARD_FRAME = re.compile(_BACKWARD + r"|deepspeed/runtime/\S+ backward$")
+_FORWARD_FRAME = re.compile(_MODULE_CALL + r"|deepspeed/runtime/\S+ forward$")
+_OPTIMIZER_FRAME = re.compile(_OPTIMIZER + r"|deepspeed/runtime/\S+ step$")
+_PROFILER_FRAME = re.compile(r"^(?:torch/profiler/|torch/autograd/profiler|torch/_dynamo/convert_frame|ddprof/)")
+_PHASE_FRAME = re.compile("|".join((_MODULE_CALL, _BACKWARD, _OPTIMIZER, _ENGINE)))
+
+
+# Parts of the function around them, with frames of their own (until Python 3.12).
+_INNER = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>")
+
+
+class CallTree:
+    """SCRIPT_STACKS with SCRIPT_FRAMES. Arrays are indexed by the row of a stack."""
+
+    def __init__(self, stacks: Table, frames: Table) -> None:
+        self.stacks, self.frames = stacks, frames
+        self.frame: Array = stacks["frame"]
+        self.outer: Array = np.where(stacks["outer"] == NULL, -1, stacks["outer"])
+
+    def __len__(self) -> int:
+        return len(self.stacks)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """ "file function" of each frame: what patterns are matched against. Row of the frames table."""
+        pairs = zip(self.frames["file"].tolist(), self.frames["function"].tolist(), strict=True)
+        return [f"{file} {function}" for file, function in pairs]
+
+    @cached_property
+    def is_user(self) -> Array:
+        """Which frames are functions of the user's; bool, row of the frames table. A comprehension is part of one."""
+        return self.frames["is_user"].astype(bool) & ~np.isin(self.frames["function"].astype(str), _INNER)
+
+    @cached_property
+    def written(self) -> list[tuple[str, int, str]]:
+        """File, line and function of each frame."""
+        return list(zip(*(self.frames[name].tolist() for name in ("file", "line", "function")), strict=True))
+
+    def words(self, frame: int) -> str:
+        """A frame as people write it: "train.py:88 evaluate()"."""
+        return written(*self.written[frame])
+
+    @cached_property
+    def folded(self) -> Array:
+        """The stack that ends in the innermost user frame of each stack; -1 where no frame is the user's."""
+        is_user = self.is_user
+        at = np.arange(len(self))
+        pending = np.flatnonzero(~is_user[self.frame])
+        while len(pending):
+            at[pending] = self.outer[at[pending]]
+            known = at[pending]
+            pending = pending[(known >= 0) & ~is_user[self.frame[np.maximum(known, 0)]]]
+        return at
+
+    @cached_property
+    def outermost(self) -> Array:
+        """The outermost stack of each."""
+        return self.around(np.ones(len(self.frames), bool))
+
+    @cached_property
+    def function(self) -> Array:
+        """A number for each frame that is the same for all lines of one function. Row of the frames table."""
+        return np.unique(self.names, return_inverse=True)[1] if self.names else np.empty(0, np.int64)
+
+    @cached_property
+    def is_profiler(self) -> Array:
+        """Whether a stack is inside the profiler itself, or this tool; bool."""
+        return self.within(self.matching(_PROFILER_FRAME))
+
+    @cached_property
+    def in_phase(self) -> Array:
+        """Whether a stack is inside a module's call, a backward pass or an optimizer; bool."""
+        return self.within(self.matching(_PHASE_FRAME))
+
+    @cached_property
+    def is_forward(self) -> Array:
+        """Whether a stack is inside a module's call; bool."""
+        return self.within(self.matching(_FORWARD_FRAME))
+
+    @cached_property
+    def is_optimizer(self) -> Array:
+        """Whether a stack is inside an optimizer; bool."""
+        return self.within(self.matching(_OPTIMIZER_FRAME))
+
+    @cached_property
+    def is_backward(self) -> Array:
+        """Whether a stack is inside a backward pass; bool."""
+        return self.within(self.matching(_BACKWARD_FRAME))
+
+    @cached_property
+    def trains(self) -> Array:
+        """Which frames are of functions that run a phase of the step (a loop, `main`); bool, by row of the frames
+        table."""
+        runs_phase = np.zeros(len(self), bool)
+        for level in reversed(self._levels):
+            runs_phase[self.outer[level[runs_phase[level] | self.in_phase[level]]]] = True
+        return np.asarray(np.isin(self.function, self.function[self.frame[runs_phase & ~self.in_phase]]))
+
+    @cached_property
+    def aside(self) -> Array:
+        """The stack that ends in the outermost of the user's functions on the way to each that runs no phase: what the
+        training loop calls beside them. Where the loop itself is the innermost, its line; -1 where no frame is the
+        user's.
+        """
+        outermost = self.around(self.is_user & ~self.trains)
+        return np.where(outermost >= 0, outermost, self.folded)
+
+    def matching(self, pattern: re.Pattern[str]) -> Array:
+        """Which frames are of this name ("file function"); bool, by row of the frames table."""
+        return np.array([pattern.search(name) is not None for name in self.names], bool)
+
+    def within(self, is_frame: Array) -> Array:
+        """Which stacks have one of these frames in them (bool, by row of the frames table); bool."""
+        return self.around(is_frame) >= 0
+
+    def around(self, is_frame: Array) -> Array:
+        """The outermost stack on the way to each stack that ends in one of these frames; -1 for none."""
+        found = np.where(is_frame[self.frame], np.arange(len(self)), -1)
+        for level in self._levels:
+            outer = found[self.outer[level]]
+            found[level] = np.where(outer >= 0, outer, found[level])
+        return found
+
+    def inclusive(self, own_ns: Array) -> Array:
+        """Time in each stack and all that it calls, from the time in each stack alone."""
+        total = own_ns.astype(float)
+        for level in reversed(self._levels):
+            np.add.at(total, self.outer[level], total[level])
+        return total
+
+    @cached_property
+    def _levels(self) -> list[Array]:
+        """Rows of the stacks by depth, from the second level inwards."""
+        levels: list[Array] = []
+        here = np.flatnonzero(self.outer < 0)
+        while True:
+            is_here = np.zeros(len(self) + 1, bool)
+            is_here[here] = True
+            here = np.flatnonzero(is_here[self.outer])  # outer -1 reads the last element, which is False
+            if not len(here):
+                return levels
+            levels.append(here)
+
+
+def spans_of(spans: Table, is_stack: Array) -> Intervals:
+    """When a thread is in one of these stacks (bool, by row); `spans`: SCRIPT_SPANS of one thread or several."""
+    return union(*spans.take(is_stack[spans["stack"]]).bounds)
+
+
+def written(file: str, line: int | None, function: str) -> str:
+    """A function as people write it: "train.py:88 evaluate()"; one that has no file by its name alone."""
+    call = function if function.startswith("<") else f"{function}()"
+    return f"{file}:{line} {call}" if file else call

@@ -1,0 +1,98 @@
+"""Steps of a trace whose marks are on the device alone: when did the host pass each mark?
+
+The profiler draws a host's range on every stream that ran work launched within it, from that work's first start to its
+last end. So the host passed a mark after it had launched the last work under the mark before, and before it launched
+the first under this one. What it launched in between, on streams that carry no marks, belongs to the step on whose side
+of the host's longest pause it lies: the host pauses between steps, for its next batch or for the device.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.facts.device import launch_rows
+from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.stepping.marks import OPTIMIZER, PROFILER_STEP, host_steps, numbers_of
+from ddprof.model import DEVICE_KINDS, Kind, RankTrace
+from ddprof.tables import Array, Table
+
+LONGER = 3  # times the usual pause before a step: beyond it calls are missing in the file, not in the program
+NEVER = np.iinfo(np.int64).max
+
+
+def steps_of_device_marks(trace: RankTrace) -> Table | None:
+    """STEPS, with the host's marks as start and end; None where the device carries none."""
+    events = trace.events
+    marks = np.flatnonzero(
+        (events["kind"] == Kind.GPU_ANNOTATION) & matches(PROFILER_STEP, trace.strings)[events["name"]]
+    )
+    if not len(marks):
+        return None
+    index, of_step = np.unique(numbers_of(trace.strings, events["name"][marks]), return_inverse=True)
+    start, end = np.full(len(index), NEVER), np.zeros(len(index), np.int64)
+    np.minimum.at(start, of_step, events["ts_ns"][marks])
+    np.maximum.at(end, of_step, events["ts_ns"][marks] + events["dur_ns"][marks])
+    rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS))
+    calls = launch_rows(trace, rows)
+    rows, calls = rows[calls >= 0], calls[calls >= 0]
+    at, launch = events["ts_ns"][rows], events["ts_ns"][calls]
+    is_marked = np.isin(events["track"][rows], events["track"][marks])
+    if not is_marked.any():  # annotations have tracks of their own
+        is_marked[:] = True
+    step = np.searchsorted(start, at, side="right") - 1
+    own = is_marked & (step >= 0)
+    first, last = np.full(len(index), NEVER), np.zeros(len(index), np.int64)
+    np.minimum.at(first, step[own], launch[own])
+    np.maximum.at(last, step[own], launch[own])
+    called = np.minimum(first, start)
+    if not own.any() or (np.diff(start) <= 0).any() or (np.diff(called) <= 0).any():
+        return host_steps(index, start, np.append(start[1:], end[-1]))
+    called = _before_what_follows(called, last, np.sort(launch[~is_marked]))
+    final = max(int(launch.max()) + 1, int(called[-1]) + 1)
+    opened = _after_what_precedes(trace, called, calls)
+    return host_steps(index, opened, np.append(opened[1:], final))
+
+
+def _after_what_precedes(trace: RankTrace, called: Array, calls: Array) -> Array:
+    """`called` moved to where the host's pause before each step begins; ns, shape (steps,).
+
+    The batch that a step waits for, or that its host makes, is that step's; the optimizer's range is of the step
+    before it. The first step begins with the recording of the threads that launch.
+    """
+    events = trace.events
+    host = np.isin(events["kind"], (Kind.ANNOTATION, Kind.CPU_OP))
+    optimizer = np.flatnonzero(host & matches(OPTIMIZER, trace.strings)[events["name"]])
+    rows = np.concatenate((np.unique(calls), optimizer))
+    rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
+    done = np.maximum.accumulate(events["ts_ns"][rows] + events["dur_ns"][rows])
+    recorded = events["ts_ns"][host & np.isin(events["track"], events["track"][calls])]
+    opens = int(recorded.min()) if len(recorded) else int(called[0])
+    before = np.searchsorted(events["ts_ns"][rows], called) - 1
+    pause = np.maximum(0, called - np.where(before >= 0, done[np.maximum(before, 0)], opens))
+    return np.asarray(called - np.minimum(pause, round(LONGER * float(np.median(pause)))))
+
+
+def _before_what_follows(called: Array, last: Array, loose: Array) -> Array:
+    """`called` moved before the launches in `loose` that belong to the same step; ns, shape (steps,).
+
+    `last`: the last launch that is known to be of each step. As many launches are moved across every mark as across
+    most: a step of a program begins with the same work.
+    """
+    between = [
+        loose[np.searchsorted(loose, end, side="right") : np.searchsorted(loose, begin)]
+        for end, begin in zip(last[:-1], called[1:], strict=True)
+    ]
+    counts = [
+        len(these) - int(np.argmax(np.diff(np.concatenate(([end], these, [begin])))))
+        for end, these, begin in zip(last[:-1], between, called[1:], strict=True)
+    ]
+    if not counts:
+        return called
+    values, times = np.unique(counts, return_counts=True)
+    usual = int(values[np.argmax(times)])
+    before_first = loose[: np.searchsorted(loose, called[0])]
+    moved = called.copy()
+    for step, these in enumerate([before_first, *between]):
+        if usual and len(these) >= usual:
+            moved[step] = these[len(these) - usual]
+    return moved

@@ -1,0 +1,35 @@
+"""Idle time that begins with a blocking call and goes on after what the call itself explains.
+
+The ledger books to a blocking call what refilling the queue explains, its own length at most; the host takes longer
+where it computes with what it waited for, or issues slowly. Without the call it would have done that beside the
+device's work: what of it a host hides by running ahead only the replay can say, but not more than all of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+
+# What most blocking calls wait for, a copy of a few bytes to the host, takes a device 1 to 3 us and ends no stretch.
+JOINED_NS = 10_000
+
+
+def idle_from_calls_us(facts: RankFacts) -> float:
+    """Idle time per step, us, of a rank after blocking calls: theirs, and what the host issues late after them."""
+    waiting, issuing = facts.gaps_of("host_sync"), facts.gaps_of("host_launch")
+    if not len(facts.steps) or not len(waiting):
+        return 0.0
+    idle = facts.gaps.take(facts.gaps["end_ns"] > facts.gaps["start_ns"])
+    begins = np.ones(len(idle), bool)
+    begins[1:] = idle["start_ns"][1:] - np.maximum.accumulate(idle["end_ns"])[:-1] > JOINED_NS
+    stretch = idle["start_ns"][begins]
+    # Where the last blocking call before a piece left the device idle, and whether that was in the same stretch.
+    left_ns = np.sort(waiting["start_ns"])
+    start, end = intervals.union(*issuing.bounds)
+    before = np.searchsorted(left_ns, start, side="right") - 1
+    since = stretch[np.maximum(np.searchsorted(stretch, start, side="right") - 1, 0)]
+    follows = (before >= 0) & (left_ns[np.maximum(before, 0)] >= since)
+    every = intervals.merge(intervals.union(*waiting.bounds), (start[follows], end[follows]))
+    return float(intervals.overlap(every, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3

@@ -1,0 +1,128 @@
+"""Experts and embedding tables that one rank holds and all ranks ask for: who is asked for more than the others.
+
+Ranks that exchange tokens or vectors (all-to-all) run one program with unequal amounts of work in it. What a rank
+computes between two collectives, operator by operator, is compared with the same place on its peers: a hot shard takes
+longer in places that follow from the exchange, a slow device wherever the same operators run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import averages
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.names import OP_CODE
+from ddprof.analyzers.facts.work import issued_ns, step_of_launch
+from ddprof.tables import NULL, Array
+
+LOOKUP = re.compile(r"embedding|lookup|fbgemm|\btbe\b|indexselect.*sparse", re.IGNORECASE)
+AT_PACE = 0.25  # of a rank's compute: the quarter that compares best is work of which every rank has the same
+LEAST_EXCESS = 0.02  # of a place's time over the peers' before it is more (limits.min_compute_excess of devices)
+CONCENTRATED = 0.8  # of an operator's time, where it is longer: everywhere, so that the operator is slow, not the place
+MOST = 0.5  # of what a rank computes longer than its peers
+
+
+@dataclass(frozen=True)
+class HotShard:
+    """What one rank is asked for more than its peers, us per step. `received`: its bytes of all-to-alls over theirs."""
+
+    position: int
+    kind: str  # "experts" | "embedding tables"
+    excess_us: float
+    ratio: float  # its time for that work over the typical peer's
+    operator: str  # that takes most of it
+    received: float | None
+
+
+def hot_shards(ranks: Sequence[RankFacts]) -> tuple[HotShard, ...]:
+    """The ranks with a hot shard, most first; () where no tokens or vectors are exchanged."""
+    if len(ranks) < 2 or not all(_exchanges(facts) and len(facts.steps) for facts in ranks):
+        return ()
+    tables = [_by_place(facts) for facts in ranks]
+    places = set.intersection(*(set(table) for table in tables))
+    if not places:
+        return ()
+    keys = sorted(places)
+    times = np.array([[table[key] for key in keys] for table in tables])
+    usual = averages.typical_row(times)
+    found = []
+    for position in range(len(ranks)):
+        shard = _hot(position, keys, times[position], usual, ranks)
+        if shard is not None:
+            found.append(shard)
+    return tuple(sorted(found, key=lambda shard: -shard.excess_us))
+
+
+def _hot(
+    position: int, keys: Sequence[tuple[int, str]], times: Array, usual: Array, ranks: Sequence[RankFacts]
+) -> HotShard | None:
+    some = usual > 0
+    ratio = np.where(some, times / np.where(some, usual, 1.0), 1.0)
+    order = np.argsort(ratio, kind="stable")
+    reach = np.cumsum(usual[order])
+    if not reach[-1]:
+        return None
+    pace = max(1.0, float(ratio[order][np.searchsorted(reach, AT_PACE * reach[-1])]))
+    more = some & (ratio > pace * (1 + LEAST_EXCESS))
+    excess = np.where(more, times - pace * usual, 0.0)
+    # A device that lacks power runs some operators longer wherever they are: those are no shard.
+    operators = np.array([operator for _, operator in keys])
+    lookups = np.array([bool(LOOKUP.search(operator)) for operator in operators])
+    for operator in np.unique(operators[more & ~lookups]):
+        mine = operators == operator
+        if usual[mine & more].sum() >= CONCENTRATED * usual[mine].sum() and mine.sum() > 1:
+            alike = ratio[mine].min() > pace * (1 + LEAST_EXCESS)
+            excess[mine] = 0.0 if alike else excess[mine]
+    total = float(excess.sum())
+    if total <= 0 or total < MOST * float(np.maximum(times - usual, 0).sum()):
+        return None
+    by_operator = {str(o): float(excess[operators == o].sum()) for o in np.unique(operators)}
+    most = max(by_operator, key=lambda o: by_operator[o])
+    counted = excess > 0
+    return HotShard(
+        position=position,
+        kind="embedding tables" if excess[lookups].sum() >= MOST * total else "experts",
+        excess_us=total / 1e3,
+        ratio=float(times[counted].sum() / usual[counted].sum()),
+        operator=most,
+        received=_received(ranks, position),
+    )
+
+
+def _exchanges(facts: RankFacts) -> bool:
+    return bool((facts.comms["op"] == OP_CODE["all_to_all"]).any())
+
+
+def _by_place(facts: RankFacts) -> dict[tuple[int, str], float]:
+    """Compute per step, ns, by place: how many collectives of the step were launched before, and the operator (where it
+    is not known: the kernel).
+    """
+    ops, steps = facts.device_ops, len(facts.steps)
+    step = step_of_launch(facts)
+    rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0))
+    called = np.sort(issued_ns(facts.comms))
+    issued = issued_ns(ops)[rows]
+    before = np.searchsorted(called, facts.steps["mark_ns"])
+    place = np.searchsorted(called, issued) - before[step[rows]]
+    operator = ops["operator"][rows]
+    name = np.where(operator == NO_STRING, ops["name"][rows], operator).astype(np.int64)
+    kinds, local = np.unique(np.stack((place, name)), axis=1, return_inverse=True)
+    spent = np.bincount(local.ravel(), weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=kinds.shape[1])
+    return {
+        (int(where), facts.strings[int(what)]): float(us) / steps
+        for (where, what), us in zip(kinds.T, spent, strict=True)
+    }
+
+
+def _received(ranks: Sequence[RankFacts], position: int) -> float | None:
+    """Bytes that a rank gets from or gives to all-to-alls over what the typical peer does; None where not recorded."""
+    sizes = []
+    for facts in ranks:
+        mine = (facts.comms["op"] == OP_CODE["all_to_all"]) & (facts.comms["in_bytes"] != NULL)
+        sizes.append(float(facts.comms["in_bytes"][mine].sum()) / max(1, len(facts.steps)))
+    usual = averages.typical(np.array(sizes))
+    return sizes[position] / usual if usual > 0 else None

@@ -1,0 +1,186 @@
+"""Which collectives are one, where neither sequence numbers nor their order in the files say so.
+
+Without sequence numbers the k-th collective of one file is taken for the k-th of another. One record that was lost, or
+a window without marks that opened a step later, moves all that follow. But all members leave a collective together: the
+ends of those that are one differ by the same time on all, by which the two clocks differ, and no others' do. So files
+whose counts disagree are laid over one another where most ends meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ddprof.analyzers.facts.early import early_comms
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import POINT_TO_POINT, ROOTED
+from ddprof.analyzers.facts.work import issued_ns
+from ddprof.tables import NULL, Array
+
+# Members of one collective leave it within the time of its last chunk, tens of microseconds at most.
+TOGETHER_NS = 50_000
+RESOLUTION_NS = 1_000  # traces before PyTorch 2.1 hold whole microseconds
+SPACING_SHARE = 0.05  # of the time from one collective to the next: a wrong neighbour meets by chance in one of ten
+SAMPLES = 64  # collectives of a file that are laid over another; more find the same difference
+ENOUGH = 0.5  # of those that the other file's window covers; fewer, and most of either file is missing or another run's
+FEWEST = 3  # collectives that meet
+NEARLY = 0.9  # of the most that meet: as good, where every step takes about the same time
+WIDER = 3  # times: ends that meet over so much more time meet by the rhythm of the steps, not because they are one
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Collectives of one rank in one group, in order of launch; parallel arrays."""
+
+    position: int
+    row: Array  # of the rank's comms
+    kind: Array  # same operation and bytes
+    end_ns: Array
+    step: Array  # number of the step that launched it; NULL outside and where steps have no numbers
+
+
+def numbered_by_ends(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> tuple[RankFacts, ...]:
+    """The ranks, with sequence numbers for the collectives of groups whose order tells nothing."""
+    seq = [facts.comms["seq"].copy() for facts in ranks]
+    found = False
+    for members in _groups(ranks, group_ids):
+        if len(members) < 2 or _is_in_order(members):
+            continue
+        numbers = _numbers(members)
+        for rows, number in zip(members, numbers or (), strict=bool(numbers)):
+            seq[rows.position][rows.row] = number
+            found = True
+    if not found:
+        return tuple(ranks)
+    return tuple(replace(f, comms=f.comms.replace(seq=own)) for f, own in zip(ranks, seq, strict=True))
+
+
+def _groups(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> list[list[_Rows]]:
+    """The collectives of each group in which a sequence number is missing, by member."""
+    unordered = (*POINT_TO_POINT, *ROOTED)
+    lacking = [ids[(f.comms["seq"] == NULL)] for f, ids in zip(ranks, group_ids, strict=True)]
+    wanted = np.unique(np.concatenate(lacking)) if lacking else np.empty(0, np.int64)
+    are_numbered = all(f.step_source == "profiler_step" for f in ranks)
+    groups: dict[int, list[_Rows]] = {group: [] for group in wanted.tolist()}
+    rooted = set()
+    for position, facts in enumerate(ranks):
+        comms = facts.comms
+        issued = issued_ns(comms)
+        start, end = facts.marks
+        step = np.searchsorted(start, issued, side="right") - 1
+        inside = (step >= 0) & are_numbered & ~early_comms(comms, facts.device_ops)
+        inside &= issued < (end[np.maximum(step, 0)] if len(end) else 0)
+        number = np.where(inside, facts.steps["index"][np.maximum(step, 0)] if len(end) else NULL, NULL)
+        for group in np.intersect1d(wanted, group_ids[position]).tolist():
+            rows = np.flatnonzero((group_ids[position] == group) & ~np.isin(comms["op"], POINT_TO_POINT))
+            rows = rows[np.argsort(issued[rows], kind="stable")]
+            if np.isin(comms["op"][rows], unordered).any():
+                rooted.add(group)
+            kind = comms["op"][rows].astype(np.int64) * (1 << 48) + np.maximum(comms["size_bytes"][rows], -1)
+            if len(rows):
+                groups[group].append(_Rows(position, rows, kind, comms["end_ns"][rows], number[rows]))
+    return [members for group, members in groups.items() if group not in rooted]
+
+
+def _is_in_order(members: Sequence[_Rows]) -> bool:
+    """Whether the order says which is which: as many of each kind in every step that both have, or in
+    all, and most end together.
+    """
+    first = members[0]
+    near_ns = _near_ns(first)
+    for rows in members[1:]:
+        common = np.intersect1d(rows.step, first.step)
+        common = common[common != NULL]
+        one, other = (
+            np.isin(each.step, common) if len(common) else np.ones(len(each.row), bool) for each in (first, rows)
+        )
+        if one.sum() != other.sum() or not np.array_equal(first.kind[one], rows.kind[other]):
+            return False
+        if not np.array_equal(first.step[one], rows.step[other]):
+            return False
+        apart = rows.end_ns[other] - first.end_ns[one]
+        if (np.abs(apart - np.median(apart)) > near_ns).mean() > 1 - NEARLY:
+            return False
+    return True
+
+
+def _near_ns(rows: _Rows) -> int:
+    """Within what time ends are together: far less than from one collective to the next."""
+    if len(rows.end_ns) < 2:
+        return RESOLUTION_NS
+    spacing = float(np.median(np.diff(np.sort(rows.end_ns))))
+    return int(min(TOGETHER_NS, max(RESOLUTION_NS, SPACING_SHARE * spacing)))
+
+
+def _numbers(members: Sequence[_Rows]) -> list[Array] | None:
+    """The number of each collective of each member: equal where they are one. None where some member fits nowhere."""
+    longest = max(range(len(members)), key=lambda at: len(members[at].row))
+    near_ns = _near_ns(members[longest])
+    kind, end_ns = members[longest].kind, members[longest].end_ns  # of all that are known, on one clock
+    numbers: list[Array] = []
+    for at, rows in enumerate(members):
+        if at == longest:
+            numbers.append(np.arange(len(rows.row)))
+            continue
+        offset = _difference_ns(kind, end_ns, rows, near_ns)
+        if offset is None:
+            return None
+        aligned = rows.end_ns - offset
+        number = _nearest(kind, end_ns, rows.kind, aligned, 2 * near_ns)
+        new = number < 0
+        number[new] = len(kind) + np.arange(int(new.sum()))
+        kind, end_ns = np.append(kind, rows.kind[new]), np.append(end_ns, aligned[new])
+        numbers.append(number)
+    return numbers
+
+
+def _difference_ns(kind: Array, end_ns: Array, rows: _Rows, near_ns: int) -> int | None:
+    """By how much the clock of `rows` is ahead of that of the known collectives; None where too few meet."""
+    chosen = np.unique(np.linspace(0, len(rows.row) - 1, SAMPLES).round().astype(np.int64))
+    same = rows.kind[chosen][:, None] == kind[None, :]
+    difference = np.sort((rows.end_ns[chosen][:, None] - end_ns[None, :])[same])
+    if not len(difference):
+        return None
+    meet = np.searchsorted(difference, difference + near_ns, side="right") - np.arange(len(difference))
+    best = _closest(difference, meet, near_ns)
+    offset = int(np.median(difference[best : best + int(meet[best])]))
+    aligned = rows.end_ns[chosen] - offset
+    covered = int(((aligned >= end_ns.min() - near_ns) & (aligned <= end_ns.max() + near_ns)).sum())
+    return offset if meet[best] >= max(FEWEST, ENOUGH * covered) else None
+
+
+def _closest(difference: Array, meet: Array, near_ns: int) -> int:
+    """Where most differences meet, and over the shortest time; of equals where clocks differ least, as clocks are set.
+
+    `meet`: how many of the sorted differences follow each within `near_ns`.
+    """
+    good = np.flatnonzero(meet >= NEARLY * meet.max())
+    apart = np.concatenate(([True], np.diff(difference[good]) > near_ns))
+    bests = [int(part[np.argmax(meet[part])]) for part in np.split(good, np.flatnonzero(apart)[1:])]
+    middles = [difference[at : at + int(meet[at])] for at in bests]
+    spreads = [max(RESOLUTION_NS, float(np.median(np.abs(each - np.median(each))))) for each in middles]
+    equal = [at for at, spread in zip(bests, spreads, strict=True) if spread <= WIDER * min(spreads)]
+    return min(equal, key=lambda at: abs(int(difference[at])))
+
+
+def _nearest(kind: Array, end_ns: Array, other_kind: Array, other_ns: Array, within_ns: int) -> Array:
+    """For each of the others the known collective of its kind that ends nearest; -1 where none does, or another of the
+    others is nearer to it.
+    """
+    found, apart = np.full(len(other_ns), -1), np.full(len(other_ns), within_ns + 1)
+    for each in np.unique(other_kind).tolist():
+        mine, known = np.flatnonzero(other_kind == each), np.flatnonzero(kind == each)
+        if not len(known):
+            continue
+        known = known[np.argsort(end_ns[known], kind="stable")]
+        after = np.searchsorted(end_ns[known], other_ns[mine])
+        for at in (np.maximum(after - 1, 0), np.minimum(after, len(known) - 1)):
+            distance = np.abs(end_ns[known[at]] - other_ns[mine])
+            nearer = distance < apart[mine]
+            found[mine[nearer]], apart[mine[nearer]] = known[at[nearer]], distance[nearer]
+    order = np.lexsort((apart, found))
+    repeated = np.concatenate(([False], found[order][1:] == found[order][:-1]))
+    found[order[repeated]] = -1
+    return found

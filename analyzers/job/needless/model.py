@@ -1,0 +1,29 @@
+"""What communication that could go is to the later stages: which calls, and what the host does for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddprof.intervals import Intervals
+from ddprof.tables import Array
+
+ACCUMULATION = "accumulation"  # gradients reduced after micro-batches that no optimizer step follows
+BUFFERS = "buffers"  # buffers of the model sent from rank 0 before each forward pass
+UNUSED = "unused"  # the search for unused parameters where there are none
+METRICS = "metrics"  # values gathered or reduced by the script after the optimizer's step, which no pass needs
+NORMS = "norms"  # small values reduced one by one between backward pass and optimizer
+
+
+@dataclass(frozen=True)
+class Needless:
+    """Communication of one kind, rank by rank in the order of JobFacts.ranks.
+
+    `kind`: a constant of this module. `comms`: bool per row of the rank's comms. `host`: when the host does nothing but
+    call it, ns on the rank's own clock. `number`: of passes per optimizer step (ACCUMULATION), of parameters (UNUSED);
+    else 0.
+    """
+
+    kind: str
+    comms: tuple[Array, ...]
+    host: tuple[Intervals, ...]
+    number: int = 0

@@ -1,0 +1,51 @@
+"""Forward and backward passes and optimizer steps of a rank's host, and which of them called a communication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.work import issued_ns
+from ddprof.intervals import Intervals
+from ddprof.tables import Array
+
+
+@dataclass(frozen=True)
+class HostPasses:
+    """Outermost passes of one phase, in order: starts and ends on the host, ns on the rank's own clock."""
+
+    spans: Intervals
+
+    def __len__(self) -> int:
+        return len(self.spans[0])
+
+    def of(self, at_ns: Array) -> Array:
+        """Which pass each moment lies in; -1 for none."""
+        start, end = self.spans
+        if not len(start):
+            return np.full(len(at_ns), -1)
+        found = np.searchsorted(start, at_ns, side="right") - 1
+        inside = (found >= 0) & (at_ns < end[np.maximum(found, 0)])
+        return np.where(inside, found, -1)
+
+    def calling(self, facts: RankFacts) -> Array:
+        """Which pass called each communication of the rank; -1 for none; int64, shape (comms,)."""
+        return self.of(issued_ns(facts.comms))
+
+
+def passes_of(facts: RankFacts, phase: Phase) -> HostPasses:
+    """The passes of a phase that are no part of another pass of it; backward passes also from autograd's engine."""
+    marked = facts.phases.take(facts.phases["phase"] == phase)
+    if phase == Phase.BACKWARD and not len(marked):
+        return HostPasses(facts.engine_passes.bounds)
+    return HostPasses(intervals.union(*marked.bounds))
+
+
+def called_by_host(facts: RankFacts, rows: Array) -> Intervals:
+    """When the host is in the calls that launch some communications (bool, shape (comms,))."""
+    comms = facts.comms.take(rows)
+    known = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
+    return intervals.union(comms["launch_ns"][known], comms["launch_end_ns"][known])

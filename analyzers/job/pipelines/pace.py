@@ -1,0 +1,155 @@
+"""The pace of each rank of a pipeline against those of other stages: what kernels take that most stages run.
+
+A stage with more layers launches more kernels, a slow device takes longer for each of them. Kernels of one name may
+still do other work on another stage (an output layer beside those of the blocks, a network that narrows): a slow device
+shows in all quartiles of nearly all kernels alike, other work does not. Wider layers take longer in matrix products, by
+the square of the width, than elsewhere: where shapes are not known both must be slow alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import averages
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.names import is_gemm
+from ddprof.analyzers.facts.work import beside_comm, step_of_launch
+from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.slowdown import ALONE, Slowdown, unknown_slowdown
+from ddprof.tables import Array
+
+QUARTILES = (0.25, 0.5, 0.75)
+MIN_LAUNCHES = 4  # of a kernel on a rank, for quartiles
+# Devices that idle more boost higher, and their neighbours differ: stages are not as alike as replicas of one stage.
+MIN_EXCESS = 0.05
+# Of the rank's excess: how far a kernel's ratio may lie from the typical one, and be slow for the same reason.
+ALIKE = 0.25
+ALIKE_SHARE = 0.75  # of the time compared: so much must be slow for the same reason
+LEAST_KIND = 0.05  # of the time compared: matrix products, or all others, that speak for themselves
+SCATTER = 0.02  # of a ratio between equal kernels on equal devices
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """One rank's kernels that ran alone, by name and shapes: rows of `quartiles_ns`, `steps_ns`, `total_ns`."""
+
+    keys: tuple[tuple[str, str], ...]
+    quartiles_ns: Array  # (kernels, 3)
+    steps_ns: Array  # (kernels, steps), median; NaN in steps without
+    total_ns: Array  # (kernels,)
+    compute_ns: float
+
+
+def stage_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
+    """Time of each rank's kernels over that of the typical rank of all stages; NaN where that tells no device apart.
+
+    Factors below 1 + MIN_EXCESS are 1.
+    """
+    steps = min((len(f.steps) for f in ranks), default=0)
+    staged = [p for stage in pipeline.stages for p in stage] if pipeline is not None else []
+    found = unknown_slowdown(len(ranks), steps)
+    if pipeline is None or not steps or any(not len(ranks[p].device_ops) for p in staged):
+        return found
+    kernels = {p: _kernels(ranks[p], steps) for p in staged}
+    reference = _references(kernels, pipeline)
+    for p in staged:
+        _compare(p, kernels[p], reference, found)
+    return found
+
+
+def _compare(position: int, own: _Kernels, reference: dict[tuple[str, str], Array], found: Slowdown) -> None:
+    """Fill in one rank."""
+    rows = [i for i, key in enumerate(own.keys) if key in reference]
+    if not rows:
+        return
+    keys = [own.keys[i] for i in rows]
+    usual = np.array([reference[key] for key in keys])
+    ratio, weight = own.quartiles_ns[rows] / usual, own.total_ns[rows]
+    factor = averages.weighted_median(ratio.ravel(), np.repeat(weight, len(QUARTILES)))
+    shaped = np.array([bool(shapes) for _, shapes in keys])
+    found.time_us[position] = weight.sum() / found.per_step.shape[1] / 1e3
+    found.coverage[position] = weight.sum() / max(1.0, own.compute_ns)
+    if factor < 1 + MIN_EXCESS:
+        found.factor[position], found.per_step[position] = 1.0, 1.0
+    elif _is_of_the_device(ratio, weight, shaped, factor) and _in_both_kinds(keys, ratio, weight, factor):
+        found.factor[position] = factor
+        for step, took in enumerate(own.steps_ns[rows].T):
+            known = np.isfinite(took)
+            if known.any():
+                middle = took[known] / usual[known, 1]
+                found.per_step[position, step] = averages.weighted_median(middle, weight[known])
+
+
+def _is_of_the_device(ratio: Array, weight: Array, shaped: Array, factor: float) -> bool:
+    """Whether kernels are slow alike; of those whose shapes are known, some may be as fast as elsewhere: a device that
+    is short of power slows only those that keep its multiplying units busy.
+    """
+    reach = max(SCATTER, ALIKE * (factor - 1))
+    alike = np.abs(ratio - factor) <= reach
+    alike |= shaped[:, None] & (np.abs(ratio - 1) <= reach)
+    return bool((alike * weight[:, None]).sum() >= ALIKE_SHARE * len(QUARTILES) * weight.sum())
+
+
+def _in_both_kinds(keys: list[tuple[str, str]], ratio: Array, weight: Array, factor: float) -> bool:
+    """Whether others are typically slow alike with matrix products, where the shapes of these are not known."""
+    products = is_gemm([name for name, _ in keys])
+    unknown = np.array([not shapes for _, shapes in keys])
+    least = LEAST_KIND * weight.sum()
+    if weight[unknown & products].sum() < least or weight[~products].sum() < least:
+        return True
+    others = averages.weighted_median(ratio[~products].ravel(), np.repeat(weight[~products], len(QUARTILES)))
+    return abs(others - factor) <= max(SCATTER, ALIKE * (factor - 1))
+
+
+def _references(kernels: dict[int, _Kernels], pipeline: Pipeline) -> dict[tuple[str, str], Array]:
+    """Quartiles on the typical rank, of the kernels that most stages run."""
+    durations: dict[tuple[str, str], list[Array]] = defaultdict(list)
+    stages: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for number, stage in enumerate(pipeline.stages):
+        for p in stage:
+            for key, quartiles in zip(kernels[p].keys, kernels[p].quartiles_ns, strict=True):
+                durations[key].append(quartiles)
+                stages[key].add(number)
+    most = max(1, len(pipeline.stages) // 2)
+    return {key: averages.typical_row(np.array(rows)) for key, rows in durations.items() if len(stages[key]) > most}
+
+
+def _kernels(facts: RankFacts, steps: int) -> _Kernels:
+    ops = facts.device_ops
+    step = step_of_launch(facts)
+    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    dur = (ops["end_ns"] - ops["start_ns"])[mine]
+    compute_ns = float(dur.sum())
+    alone = beside_comm(facts, mine) < ALONE
+    mine, dur = mine[alone], dur[alone]
+    named = np.stack((ops["name"][mine].astype(np.int64), ops["shape"][mine].astype(np.int64)))
+    keys, kernel = np.unique(named, axis=1, return_inverse=True)
+    kernel = kernel.reshape(-1)
+    launches = np.bincount(kernel, minlength=keys.shape[1])
+    kept = np.flatnonzero(launches >= MIN_LAUNCHES)
+    order = np.lexsort((dur, kernel))
+    first = np.cumsum(launches) - launches
+    at = first[kept, None] + np.floor(np.array(QUARTILES) * (launches[kept, None] - 1)).astype(np.int64)
+    by_step = np.full((len(kept), steps), np.nan)
+    middle = _medians(kernel * steps + step[mine], dur)
+    for row, one in enumerate(kept.tolist()):
+        by_step[row] = [middle.get(one * steps + number, np.nan) for number in range(steps)]
+    text = facts.strings
+    return _Kernels(
+        tuple((text[int(n)], text[int(s)] if s != NO_STRING else "") for n, s in keys[:, kept].T),
+        np.maximum(dur[order][at], 1).astype(float),
+        by_step,
+        np.bincount(kernel, weights=dur, minlength=keys.shape[1])[kept],
+        compute_ns,
+    )
+
+
+def _medians(key: Array, dur: Array) -> dict[int, float]:
+    """Lower median duration per key."""
+    order = np.lexsort((dur, key))
+    found, first, counts = np.unique(key[order], return_index=True, return_counts=True)
+    return dict(zip(found.tolist(), dur[order][first + (counts - 1) // 2].tolist(), strict=True))

@@ -1,0 +1,59 @@
+"""Forward and backward passes of a pipeline stage: compute that its host launches between two messages.
+
+Messages bound a pass, and autograd launches the backward pass on a thread of its own. Both bounds survive lost records:
+passes are counted in damaged recordings where messages cannot be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.facts.work import launched_in, step_of_launch
+from ddprof.tables import NULL, Array
+
+# Of the median pass: what takes less is no pass (zeroing gradients, clipping, copies of received tensors).
+LEAST_PASS = 0.1
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes of one rank in the order of their launch; parallel arrays. `knows_backward`: two threads launch them."""
+
+    step: Array
+    is_forward: Array  # bool; True of all where `knows_backward` is False
+    busy_ns: Array  # time of their kernels
+    knows_backward: bool
+
+    def per_step(self, is_forward: bool, steps: int) -> Array:
+        """How many forward (or backward) passes each step has."""
+        return np.bincount(self.step[self.is_forward == is_forward], minlength=steps)
+
+
+NO_PASSES = Passes(np.empty(0, np.int64), np.empty(0, bool), np.empty(0, np.int64), False)
+
+
+def passes_of(facts: RankFacts) -> Passes:
+    """The passes of a rank on a device; none of CPU ranks, whose facts do not tell operators apart."""
+    ops = facts.device_ops
+    if not len(ops) or not len(facts.steps):
+        return NO_PASSES
+    step = step_of_launch(facts)
+    mine = (ops["work"] == Work.COMPUTE) & (step >= 0) & (ops["launch_ns"] != NULL)
+    rows = np.flatnonzero(mine & ~launched_in(facts, Phase.OPTIMIZER))
+    rows = rows[np.argsort(ops["launch_ns"][rows], kind="stable")]
+    if not len(rows):
+        return NO_PASSES
+    sent = facts.comms["launch_ns"][np.unique(facts.messages["comm"])]
+    after = np.searchsorted(np.sort(sent[sent != NULL]), ops["launch_ns"][rows])
+    thread = ops["thread"][rows]
+    forward_thread = facts.main_thread if facts.main_thread in thread else thread[0]
+    bounds = np.stack((step[rows], after, thread == forward_thread))
+    starts = np.flatnonzero(np.concatenate(([True], (bounds[:, 1:] != bounds[:, :-1]).any(axis=0))))
+    busy = np.add.reduceat((ops["end_ns"] - ops["start_ns"])[rows], starts)
+    kept = busy >= LEAST_PASS * np.median(busy[busy >= LEAST_PASS * busy.max()])
+    starts, busy = starts[kept], busy[kept]
+    is_forward = bounds[2, starts].astype(bool)
+    return Passes(step[rows][starts], is_forward, busy, not is_forward.all())

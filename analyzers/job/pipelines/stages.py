@@ -1,0 +1,121 @@
+"""Pipelines found in the point-to-point traffic: which ranks are which stage.
+
+Every stage but the first begins a step by receiving. Ranks that send and receive at once whenever they communicate, or
+as much from the last of them to the first as from each to the next, pass around what they hold (context parallelism, a
+halo): that is no pipeline.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.matching import Matched
+from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.pipelines.messages import (
+    NOT_TRACED,
+    Link,
+    Messages,
+    confirmed,
+    counts_by_link,
+    step_messages,
+)
+from ddprof.analyzers.job.pipelines.passes import passes_of
+from ddprof.analyzers.job.pipelines.rounds import Seen, count_rounds
+from ddprof.tables import Array
+
+# Of the messages to the next stage: as many from the last to the first go around; of v chunks (v - 1) / v do, v <= 8.
+AROUND = 0.95
+
+
+def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | None:
+    """The pipeline(s) of the job with their stages in order; None without regular point-to-point traffic."""
+    messages = step_messages(ranks, matched)
+    links = counts_by_link(messages)
+    one_way = _one_way(messages)
+    first = _begin_by_sending(messages)
+    found = [_in_order(component, links, first) for component in _components(links)]
+    found = [chain for chain in found if one_way & set(chain) and not _goes_around(chain, links)]
+    if not found:
+        return None
+    depth = max(len(chain) for chain in found)
+    chains = [chain for chain in found if len(chain) == depth]
+    staged = {p for chain in chains for p in chain}
+    passes = {p: passes_of(ranks[p]) for p in staged}
+    rounds = count_rounds(Seen(chains, links, passes), ranks)
+    unsure = rounds.unsure
+    untraced = messages.rank[messages.peer == NOT_TRACED]
+    if np.isin(untraced, list(staged)).any():
+        unsure = "stages send to ranks that were not traced: how many stages there are is unknown"
+    stages = tuple(tuple(chain[s] for chain in chains) for s in range(depth))
+    return Pipeline(stages, rounds.microbatches, rounds.chunks, unsure)
+
+
+def _components(links: Iterable[Link]) -> list[list[int]]:
+    """Ranks that messages connect, each set sorted."""
+    neighbours = _neighbours(links)
+    found, seen = [], set[int]()
+    for start in sorted(neighbours):
+        if start in seen:
+            continue
+        component, queue = {start}, [start]
+        while queue:
+            for other in neighbours[queue.pop()] - component:
+                component.add(other)
+                queue.append(other)
+        seen |= component
+        found.append(sorted(component))
+    return found
+
+
+def _neighbours(links: Iterable[Link]) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = defaultdict(set)
+    for a, b in links:
+        found[a].add(b)
+        found[b].add(a)
+    return found
+
+
+def _one_way(messages: Messages) -> set[int]:
+    """Ranks with a communication that only sends or only receives."""
+    key = np.stack((messages.rank, messages.comm))
+    owner, of = np.unique(key, axis=1, return_inverse=True)
+    sent = np.bincount(of.reshape(-1), weights=messages.sends, minlength=owner.shape[1])
+    count = np.bincount(of.reshape(-1), minlength=owner.shape[1])
+    return set(owner[0, (sent == 0) | (sent == count)].tolist())
+
+
+def _begin_by_sending(messages: Messages) -> set[int]:
+    """Ranks whose first message of a step is one that they send, in most steps."""
+    order = np.lexsort((messages.when_ns, messages.step, messages.rank))
+    rank, step = messages.rank[order], messages.step[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (rank[1:] != rank[:-1]) | (step[1:] != step[:-1])
+    sends, owner = messages.sends[order][new], rank[new]
+    return {p for p in np.unique(owner).tolist() if sends[owner == p].mean() > 1 / 2}
+
+
+def _goes_around(chain: list[int], links: Mapping[Link, Mapping[int, Array]]) -> bool:
+    """Whether as much goes from the last rank to the first as from each to the next; of two both are the same link."""
+    around = confirmed(links, [(chain[-1], chain[0])])[1]
+    return len(chain) > 2 and around >= AROUND * confirmed(links, list(itertools.pairwise(chain)))[1]
+
+
+def _in_order(component: list[int], links: Iterable[Link], first: set[int]) -> list[int]:
+    """The ranks of a component from the first stage to the last: along their links, from the one that begins by
+    sending; by rank where that does not tell.
+    """
+    neighbours = _neighbours(link for link in links if link[0] in component)
+    ends = [p for p in component if len(neighbours[p]) == 1]
+    is_line = len(ends) == 2 and all(len(neighbours[p]) <= 2 for p in component)
+    start = [p for p in ends if p in first]
+    if not is_line or len(start) != 1:
+        return component
+    chain = start
+    while len(chain) < len(component):
+        chain.append(next(p for p in neighbours[chain[-1]] if p not in chain[-2:-1]))
+    return chain

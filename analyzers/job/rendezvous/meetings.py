@@ -1,0 +1,222 @@
+"""Which standstills of the ranks are one rendezvous: they began apart and end together, when the last rank came.
+
+What normal collectives explain is no evidence: ranks that leave one together also stand still together. Evidence is
+that the members arrive apart and resume together, at one place of the program, again and again: resumes differ by no
+more than RATIO of what arrivals differ by, clock errors included. One of them arrives right before all resume, and the
+others wait for it. Where nobody who was recorded does, the late rank is one that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.stops.bounds import MIN_STOP_NS
+from ddprof.analyzers.job.model import Clock
+from ddprof.analyzers.job.rendezvous.clocks import PlaceClocks
+from ddprof.analyzers.job.rendezvous.standstills import Places, Standstills, find_standstills, stretches
+from ddprof.tables import NULL
+
+RATIO = 0.1  # an order of magnitude, as everywhere where "far more" is asked for
+FEWEST = 3  # ranks that resumed with another one, over all meetings at a place: two may coincide
+MOSTLY = 0.8  # of the long standstills at a place are such meetings, or it is no place to meet
+WORTH = 0.01  # of the step idle in one standstill; others cost nothing to speak of
+TRIES = 8  # long standstills of a group at a place that met nobody: then it does not meet there
+SCATTER_NS = MIN_STOP_NS // 2  # threads that are woken together run within so much of one another
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """One rendezvous. Arrays over its members, own clocks, ns."""
+
+    group: tuple[int, ...]  # numbers of the ranks that meet, whether they were recorded or not
+    members: tuple[int, ...]  # positions
+    arrived_ns: tuple[int, ...]
+    resumed_ns: tuple[int, ...]
+    launch_ns: tuple[int, ...]  # of the operation that was held up; NULL where unknown and where hosts wait
+    on_host: bool
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A meeting that a standstill may be part of, and how well it shows."""
+
+    meeting: Meeting
+    together: int  # members that resume together
+    scatter_ns: int  # by how much their resumes differ
+    is_strict: bool  # resumes differ by RATIO of what arrivals differ by, or less
+    is_prompt: bool  # the last arrives right before all resume
+    standstills: tuple[tuple[int, int], ...]  # (position, standstill) of the members that stood still
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A rank at a meeting, reference clock, ns."""
+
+    arrived_ns: int
+    resumed_ns: int
+    is_together: bool  # it resumes when the others do
+    standstill: int | None  # the standstill in which it waited
+    launch_ns: int  # of the operation that was held up, own clock; NULL where unknown
+    offset_ns: int  # of its clock
+    error_ns: int
+
+
+class _Search:
+    """Looks for the meetings at one place after another."""
+
+    def __init__(
+        self, standstills: Sequence[Standstills], clocks: PlaceClocks, groups: Mapping[tuple[int, ...], tuple[int, ...]]
+    ):
+        self._standstills, self._clocks = standstills, clocks
+        self._groups = dict(sorted(groups.items(), key=lambda item: -len(item[0])))
+
+    def meet_at(self, place: int, worth_ns: float) -> list[Meeting]:
+        """The meetings at a place; [] where it is no place to meet."""
+        seeds = sorted(
+            ((int(p.idle_ns[row]), position, row) for position, p in enumerate(self._standstills)
+             for row in np.flatnonzero(p.events.place[p.event] == place).tolist()),
+            reverse=True,
+        )  # fmt: skip
+        used: set[tuple[int, int]] = set()
+        accepted: list[_Seen] = []
+        for group, members in self._groups.items():
+            left = [
+                (position, row) for _, position, row in seeds if position in members and (position, row) not in used
+            ]
+            found = self._of_group(place, group, members, left)
+            if found:
+                accepted += found
+                used |= {standstill for seen in found for standstill in seen.standstills}
+        long = [(position, row) for idle, position, row in seeds if idle >= worth_ns]
+        explained = sum(standstill in used for standstill in long)
+        return [seen.meeting for seen in accepted] if explained >= MOSTLY * len(long) else []
+
+    def _of_group(
+        self, place: int, group: tuple[int, ...], members: tuple[int, ...], seeds: Sequence[tuple[int, int]]
+    ) -> list[_Seen]:
+        """The meetings of a group at a place, [] where there is not enough evidence of any."""
+        strict = [seen for seen in self._each(place, group, members, seeds, SCATTER_NS, TRIES) if seen.is_strict]
+        if sum(seen.together - 1 for seen in strict) < FEWEST:
+            return []
+        is_whole = len(members) == len(group)
+        if is_whole and sum(seen.is_prompt for seen in strict) < MOSTLY * len(strict):
+            return []
+        scatter_ns = max(SCATTER_NS, 2 * max(seen.scatter_ns for seen in strict))
+        return self._each(place, group, members, seeds, scatter_ns, len(seeds))
+
+    def _each(
+        self,
+        place: int,
+        group: tuple[int, ...],
+        members: tuple[int, ...],
+        seeds: Sequence[tuple[int, int]],
+        scatter_ns: int,
+        tries: int,
+    ) -> list[_Seen]:
+        """The meetings of some standstills, each once; [] where the first `tries` met nobody."""
+        found: list[_Seen] = []
+        used: set[tuple[int, int]] = set()
+        for tried, seed in enumerate(seeds):
+            if tried >= tries and not found:
+                return []
+            seen = None if seed in used else self._meet(place, group, members, seed, scatter_ns)
+            if seen is not None:
+                found.append(seen)
+                used |= set(seen.standstills)
+        return found
+
+    def _meet(
+        self, place: int, group: tuple[int, ...], members: tuple[int, ...], seed: tuple[int, int], scatter_ns: int
+    ) -> _Seen | None:
+        """Whom a standstill met; None where a member was doing something else when it ended."""
+        position, row = seed
+        own, clock = self._standstills[position], self._clocks.at(position, place)
+        if clock is None:
+            return None
+        event = int(own.event[row])
+        at_ns = int(own.events.at_ns[event]) - clock[0]
+        after_ns = int(own.events.at_ns[event] - own.resumed_ns[row])  # from resuming to the event
+        within_ns = max(scatter_ns, RATIO * float(own.resumed_ns[row] - own.arrived_ns[row]))
+        met = [self._member(place, q, at_ns, after_ns, within_ns, bool(own.on_host[row])) for q in members]
+        here = [each for each in met if each is not None]
+        if len(here) < len(members):
+            return None
+        together = [each.resumed_ns for each in here if each.is_together]
+        arrived, error_ns = [each.arrived_ns for each in here], max(each.error_ns for each in here)
+        release_ns, apart_ns = min(together), max(arrived) - min(arrived)
+        if len(together) < 2 or max(arrived) > release_ns + scatter_ns + error_ns:
+            return None
+        meeting = Meeting(
+            group=group,
+            members=members,
+            arrived_ns=tuple(each.arrived_ns + each.offset_ns for each in here),
+            resumed_ns=tuple(max(each.resumed_ns, each.arrived_ns) + each.offset_ns for each in here),
+            launch_ns=tuple(each.launch_ns for each in here),
+            on_host=bool(own.on_host[row]),
+        )
+        return _Seen(
+            meeting,
+            together=len(together),
+            scatter_ns=max(together) - release_ns,
+            is_strict=max(together) - release_ns + error_ns <= RATIO * apart_ns,
+            is_prompt=release_ns - max(arrived) <= max(MIN_STOP_NS, RATIO * apart_ns) + error_ns,
+            standstills=tuple(
+                (q, each.standstill) for q, each in zip(members, here, strict=True) if each.standstill is not None
+            ),
+        )
+
+    def _member(
+        self, place: int, position: int, at_ns: int, after_ns: int, within_ns: float, on_host: bool
+    ) -> _Member | None:
+        """What a rank did when others resumed and came to the place at `at_ns` (reference clock), `after_ns` later.
+
+        It resumed with them, or, of operations on devices, it had ended before and stood still. None for all else.
+        """
+        own, clock = self._standstills[position], self._clocks.at(position, place)
+        if clock is None:
+            return None
+        offset_ns, error_ns = clock
+        event = own.events.nearest(place, at_ns + offset_ns)
+        off_ns = np.inf if event is None else abs(int(own.events.at_ns[event]) - offset_ns - at_ns)
+        # What a rank does all the time is never far from any moment, and tells nothing.
+        if event is not None and off_ns <= min(within_ns + error_ns, RATIO * own.events.apart_ns(event)):
+            launch_ns = int(own.events.launch_ns[event])
+            standstill = own.at(event)
+            if standstill is not None:
+                begin, end = int(own.arrived_ns[standstill]), int(own.resumed_ns[standstill])
+            else:
+                end = int(own.events.at_ns[event]) - after_ns
+                begin = max(own.last_end_ns(end), end - MIN_STOP_NS)
+            return _Member(begin - offset_ns, end - offset_ns, True, standstill, launch_ns, offset_ns, error_ns)
+        still = own.idle_around(at_ns - after_ns + offset_ns)
+        if on_host or still is None:
+            return None
+        return _Member(still - offset_ns, at_ns - after_ns, False, None, NULL, offset_ns, error_ns)
+
+
+def find_meetings(
+    ranks: Sequence[RankFacts], clock: Clock, groups: Sequence[tuple[int, ...]], step_ns: float
+) -> list[Meeting]:
+    """Every rendezvous of ranks on devices. `groups`: numbers of ranks that may meet."""
+    places: Places = {}
+    worth_ns = WORTH * step_ns
+    still = [stretches(facts) for facts in ranks]
+    if all(rank.longest_ns() < worth_ns for rank in still):
+        return []  # nobody stands still for long: what ranks do next need not be known
+    standstills = [find_standstills(facts, rank, places) for facts, rank in zip(ranks, still, strict=True)]
+    position = {facts.identity.rank: p for p, facts in enumerate(ranks)}
+    traced = {group: tuple(position[r] for r in group if r in position) for group in groups}
+    search = _Search(
+        standstills, PlaceClocks(ranks, clock, standstills), {g: at for g, at in traced.items() if len(at) > 1}
+    )
+    return [meeting for place in _worth(standstills, worth_ns) for meeting in search.meet_at(place, worth_ns)]
+
+
+def _worth(standstills: Sequence[Standstills], worth_ns: float) -> list[int]:
+    """The places where some rank stands still for long."""
+    long = [np.unique(p.events.place[p.event[p.idle_ns >= worth_ns]]) for p in standstills]
+    return np.unique(np.concatenate(long)).tolist() if long else []

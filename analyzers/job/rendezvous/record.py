@@ -1,0 +1,139 @@
+"""Rendezvous that were inferred, written into the facts of their ranks as communication that nobody recorded.
+
+A member communicates from its arrival until it resumes, on a stream of its own: waits, blame, ledger, replay and pages
+then treat it as any collective, under the name INFERRED. What the rank idled meanwhile is no idle time any longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, EXPOSED, GAPS, NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.names import INFERRED, OP_CODE
+from ddprof.analyzers.facts.work import knows_launches
+from ddprof.analyzers.job.rendezvous.meetings import Meeting
+from ddprof.causes import CAUSE_CODE
+from ddprof.model import HealthNote, ProcessGroup
+from ddprof.tables import NULL, Array, Table, concat
+
+
+def inferred_note(meetings: Sequence[Meeting]) -> HealthNote:
+    """That ranks met without a trace of it."""
+    return HealthNote(
+        f"in {len(meetings)} moments ranks stood still and resumed together, and no event says why",
+        "each counts as an inferred rendezvous, and the waiting there is for the rank that came last",
+        "info",
+    )
+
+
+def with_meetings(ranks: Sequence[RankFacts], meetings: Sequence[Meeting]) -> tuple[RankFacts, ...]:
+    """The ranks with their part of each rendezvous."""
+    return tuple(_with_own(p, facts, meetings) for p, facts in enumerate(ranks))
+
+
+def _with_own(position: int, facts: RankFacts, meetings: Sequence[Meeting]) -> RankFacts:
+    mine = [(number, m, m.members.index(position)) for number, m in enumerate(meetings) if position in m.members]
+    if not mine:
+        return facts
+    mine.sort(key=lambda each: (each[1].resumed_ns[each[2]], each[1].arrived_ns[each[2]]))
+    start = np.array([m.arrived_ns[at] for _, m, at in mine], np.int64)
+    end = np.array([m.resumed_ns[at] for _, m, at in mine], np.int64)
+    start[1:] = np.maximum(start[1:], end[:-1])  # one that ends one rendezvous may go straight into the next
+    groups = {m.group: len(facts.process_groups) + at for at, m in enumerate({m.group: m for _, m, _ in mine}.values())}
+    on_host = np.array([m.on_host for _, m, _ in mine]) & knows_launches(facts)
+    launch = np.where(on_host, start, np.array([m.launch_ns[at] for _, m, at in mine], np.int64))
+    launch = np.where(launch == NULL, NULL, np.minimum(launch, start))
+    facts = replace(
+        facts,
+        strings=(*facts.strings, INFERRED),
+        process_groups=(
+            *facts.process_groups,
+            *(ProcessGroup(INFERRED, INFERRED, group, len(group)) for group in groups),
+        ),
+    )
+    rows = {
+        "start_ns": start,
+        "end_ns": end,
+        "launch_ns": launch,
+        "launch_end_ns": np.where(on_host, end, launch),  # a host that waits is in the call until it resumes
+    }
+    group = np.array([groups[m.group] for _, m, _ in mine], np.int64)
+    return _booked(_inserted(facts, rows, group, np.array([number for number, _, _ in mine], np.int64)))
+
+
+def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array) -> RankFacts:
+    """The rank with operations and communications of these times; tables stay in the order of start."""
+    count, name = len(seq), len(facts.strings) - 1
+    last_track = max(int(table["track"].max(initial=-1)) for table in (facts.device_ops, facts.comms))
+    fixed = {"track": np.full(count, last_track + 1), "name": np.full(count, name)}
+    comm = np.arange(count) + len(facts.comms)
+    ops = DEVICE_OPS.table(
+        {
+            **rows,
+            **fixed,
+            "work": np.full(count, Work.COMM),
+            "thread": np.full(count, NULL if facts.main_thread is None else facts.main_thread),
+            "operator": np.full(count, NO_STRING),
+            "shape": np.full(count, NO_STRING),
+            "comm": comm,
+            "size_bytes": np.full(count, NULL),
+        }
+    )
+    comms = COMMS.table(
+        {
+            **rows,
+            **fixed,
+            "op": np.full(count, OP_CODE[INFERRED]),
+            "group": group,
+            "seq": seq,
+            "size_bytes": np.full(count, NULL),
+            "in_bytes": np.full(count, NULL),
+            "group_size": np.array([facts.process_groups[g].size for g in group.tolist()], np.int64),
+            "dtype": np.full(count, NO_STRING),
+            "device_op": np.arange(count) + len(facts.device_ops),
+        }
+    )
+    all_ops, op_row = _by_start(concat(DEVICE_OPS, [facts.device_ops, ops]))
+    all_comms, comm_row = _by_start(concat(COMMS, [facts.comms, comms]))
+    return replace(
+        facts,
+        device_ops=all_ops.replace(comm=_moved(all_ops["comm"], comm_row)),
+        comms=all_comms.replace(device_op=_moved(all_comms["device_op"], op_row)),
+        messages=facts.messages.replace(comm=_moved(facts.messages["comm"], comm_row)),
+        exposed=facts.exposed.replace(comm=_moved(facts.exposed["comm"], comm_row)),
+        gaps=facts.gaps.replace(next_op=_moved(facts.gaps["next_op"], op_row)),
+    )
+
+
+def _by_start(table: Table) -> tuple[Table, Array]:
+    """The table in the order of start, and where each of its rows went."""
+    order = np.argsort(table["start_ns"], kind="stable")
+    return table.take(order), np.argsort(order)
+
+
+def _moved(rows: Array, to: Array) -> Array:
+    return np.where(rows == NULL, NULL, to[np.where(rows == NULL, 0, rows)]) if len(to) else rows
+
+
+def _booked(facts: RankFacts) -> RankFacts:
+    """The rank with the time that it idled in a rendezvous as exposed communication instead of gaps."""
+    mine = np.flatnonzero(facts.comms["op"] == OP_CODE[INFERRED])
+    spans = facts.comms.take(mine).bounds
+    gaps = facts.gaps
+    is_idle = gaps["cause"] != CAUSE_CODE["memcpy"]
+    idle = gaps.take(is_idle)
+    start, end, row, _ = intervals.intersect_rows(spans, intervals.union(*idle.bounds))
+    exposed = EXPOSED.table({"comm": mine[row], "start_ns": start, "end_ns": end})
+    left_start, left_end, of, _ = intervals.intersect_rows(
+        idle.bounds, intervals.complement(spans, int(gaps["start_ns"].min()), int(gaps["end_ns"].max()))
+    )
+    rest = idle.take(of).replace(start_ns=left_start, end_ns=left_end)
+    return replace(
+        facts,
+        exposed=_by_start(concat(EXPOSED, [facts.exposed, exposed]))[0],
+        gaps=_by_start(concat(GAPS, [gaps.take(~is_idle), rest]))[0],
+    )

@@ -1,0 +1,203 @@
+"""When a rank stood still without a recorded reason, and what it did next: where it may have waited for another rank.
+
+A rank stands still where its device idles and either its host does nothing that is recorded (a barrier over sockets, a
+store, objects that are gathered), or the operation that ends the idle stretch had long been launched (a collective that
+was filtered out of the trace). What comes next is the place: other ranks that meet there do the same next.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.stops.bounds import MIN_STOP_NS
+from ddprof.analyzers.facts.work import knows_launches
+from ddprof.causes import CAUSE_CODE
+from ddprof.intervals import Intervals
+from ddprof.tables import NULL, Array
+
+Places = dict[str, int]  # numbers of places by name, one numbering for all ranks
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Events:
+    """What a rank does that other ranks do too, by place, then time. Times in ns on the rank's own clock."""
+
+    place: Array
+    at_ns: Array
+    launch_ns: Array  # of a device operation; NULL where unknown, and for what the host does
+
+    def of(self, place: int) -> slice:
+        """The events of a place."""
+        return slice(*np.searchsorted(self.place, (place, place + 1)).tolist())
+
+    def nearest(self, place: int, at_ns: int) -> int | None:
+        """The event of a place that is nearest to an instant (row); None where there is none."""
+        here = self.of(place)
+        if here.start == here.stop:
+            return None
+        at = int(np.searchsorted(self.at_ns[here], at_ns)) + int(here.start)
+        near = [row for row in (at - 1, at) if here.start <= row < here.stop]
+        return int(min(near, key=lambda row: abs(int(self.at_ns[row]) - at_ns)))
+
+    def apart_ns(self, row: int) -> int:
+        """How far the nearest other event of the same place is from an event."""
+        here = self.of(int(self.place[row]))
+        near = [abs(int(self.at_ns[row] - self.at_ns[at])) for at in (row - 1, row + 1) if here.start <= at < here.stop]
+        return min(near, default=np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True)
+class Standstills:
+    """The standstills of one rank, own clock, ns; shape (standstills,) where not said otherwise."""
+
+    arrived_ns: Array  # the rank stands still from here
+    resumed_ns: Array  # to here
+    idle_ns: Array  # of that its device idles
+    event: Array  # row of `events`: what it does next
+    on_host: Array  # bool: its host stands still, else an operation that is launched does not start
+    events: Events
+    ended_ns: Array  # (ends,), sorted: when something that the rank did ended
+    busy: Intervals  # when its device runs anything
+
+    def at(self, event: int) -> int | None:
+        """The standstill before an event; None where the rank did not stand still."""
+        found = np.flatnonzero(self.event == event)
+        return int(found[0]) if len(found) else None
+
+    def idle_around(self, at_ns: int) -> int | None:
+        """Since when the device had been idle at an instant; None where it ran something then, or before anything."""
+        row = int(np.searchsorted(self.busy[0], at_ns, side="right")) - 1
+        return int(self.busy[1][row]) if row >= 0 and self.busy[1][row] <= at_ns else None
+
+    def last_end_ns(self, at_ns: int) -> int:
+        """When the rank was last seen doing something before an instant; that instant where it never was."""
+        row = int(np.searchsorted(self.ended_ns, at_ns, side="right")) - 1
+        return int(self.ended_ns[row]) if row >= 0 else at_ns
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """When a rank did nothing: its host, or its device although the next operation had been launched."""
+
+    busy: Intervals
+    idle: Intervals
+    silent: Intervals
+    held: Intervals
+
+    def longest_ns(self) -> int:
+        """The most that the device idles in one of them."""
+        start, end = (np.concatenate(part) for part in zip(self.silent, self.held, strict=True))
+        return int(intervals.overlap(self.idle, start, end).max(initial=0))
+
+
+def stretches(facts: RankFacts) -> Stretches:
+    """Of a rank on a device, inside its steps."""
+    busy = intervals.union(*facts.device_ops.bounds)
+    idle = intervals.union(*facts.gaps.take(facts.gaps["cause"] != CAUSE_CODE["memcpy"]).bounds)
+    silent = intervals.EMPTY
+    if knows_launches(facts):
+        silent = facts.silences.take(facts.is_issued_in_steps(facts.silences["start_ns"])).bounds
+    return Stretches(busy, idle, silent, _held(facts, idle, busy))
+
+
+def find_standstills(facts: RankFacts, still: Stretches, places: Places) -> Standstills:
+    """Standstills of MIN_STOP_NS and more inside the steps of a rank on a device."""
+    ops, silent, held = facts.device_ops, still.silent, still.held
+    calls, ended = _no_events(), still.busy[1]
+    if knows_launches(facts):
+        calls = _calls(facts, places)
+        ended = np.concatenate((facts.host_spans["end_ns"], facts.phases["end_ns"], ops["launch_end_ns"]))
+    starts = _starts(facts, places)
+    events = Events(
+        *(np.concatenate(columns) for columns in zip(vars(calls).values(), vars(starts).values(), strict=True))
+    )
+    next_call, next_start = _following(calls, silent[1]), _following(starts, held[1])
+    start, end = np.concatenate((silent[0], held[0])), np.concatenate((silent[1], held[1]))
+    event = np.concatenate((next_call, np.where(next_start >= 0, next_start + len(calls.place), -1)))
+    order = np.lexsort((events.at_ns, events.place))
+    row_of = np.argsort(order)
+    idle_ns = intervals.overlap(still.idle, start, end)
+    keep = (idle_ns >= MIN_STOP_NS) & (event >= 0)
+    return Standstills(
+        arrived_ns=start[keep],
+        resumed_ns=end[keep],
+        idle_ns=idle_ns[keep],
+        event=row_of[event[keep]],
+        on_host=event[keep] < len(calls.place),
+        events=Events(events.place[order], events.at_ns[order], events.launch_ns[order]),
+        ended_ns=np.sort(ended[ended != NULL]),
+        busy=still.busy,
+    )
+
+
+def _held(facts: RankFacts, idle: Intervals, busy: Intervals) -> Intervals:
+    """Idle stretches that end with an operation which had long been launched, each from when it could have run.
+
+    Without launch calls in the trace: all idle stretches between two operations.
+    """
+    ops, is_known = facts.device_ops, knows_launches(facts)
+    if not len(busy[1]):
+        return intervals.EMPTY
+    if is_known:  # others cannot have been held for longer than a launch takes
+        is_long = idle[1] - idle[0] > MAX_LAUNCH_LATENCY_NS
+        idle = idle[0][is_long], idle[1][is_long]
+    order = np.argsort(ops["start_ns"], kind="stable")
+    row = order[np.minimum(np.searchsorted(ops["start_ns"], idle[1], sorter=order), len(order) - 1)]
+    after = np.minimum(np.searchsorted(busy[1], idle[0]), len(busy[1]) - 1)  # the stretch of work that idle follows
+    ends_here = (ops["start_ns"][row] == idle[1]) & (busy[1][after] == idle[0])
+    start, end = idle[0][ends_here], idle[1][ends_here]
+    if not is_known:
+        return start, end
+    launched = ops["launch_end_ns"][row[ends_here]]
+    is_held = (launched != NULL) & (end - np.maximum(start, launched) > MAX_LAUNCH_LATENCY_NS)
+    return np.maximum(start, launched)[is_held], end[is_held]
+
+
+def _no_events() -> Events:
+    return Events(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def _following(events: Events, at_ns: Array) -> Array:
+    """Row of the first event at or after each instant; -1 after the last."""
+    order = np.argsort(events.at_ns, kind="stable")
+    at = np.searchsorted(events.at_ns[order], at_ns)
+    return np.where(at < len(order), order[np.minimum(at, len(order) - 1)] if len(order) else -1, -1)
+
+
+def _calls(facts: RankFacts, places: Places) -> Events:
+    """What the host of a rank does: step marks, spans, phases and launches."""
+    spans, phases, ops = facts.host_spans, facts.phases, facts.device_ops
+    launches = ops.take(ops["launch_ns"] != NULL)
+    marks = facts.steps["mark_ns"]
+    if facts.step_source == "inferred" or not len(marks):
+        marks = np.empty(0, np.int64)
+    else:
+        marks = np.append(marks, facts.steps["mark_end_ns"][-1])
+    place = (
+        np.full(len(marks), places.setdefault("mark", len(places))),
+        _numbered("span ", facts, spans["name"], places),
+        _numbered("phase ", facts, phases["name"], places),
+        _numbered("launch ", facts, launches["name"], places),
+    )
+    at_ns = np.concatenate((marks, spans["start_ns"], phases["start_ns"], launches["launch_ns"]))
+    return Events(np.concatenate(place), at_ns, np.full(len(at_ns), NULL))
+
+
+def _starts(facts: RankFacts, places: Places) -> Events:
+    """When operations start on the device of a rank."""
+    ops = facts.device_ops
+    return Events(_numbered("start ", facts, ops["name"], places), ops["start_ns"], ops["launch_ns"])
+
+
+def _numbered(prefix: str, facts: RankFacts, names: Array, places: Places) -> Array:
+    """Numbers of the places of some names (string indices); numbers within names count steps, and tell nothing."""
+    distinct, which = np.unique(names, return_inverse=True)
+    known = [prefix + _NUMBER.sub("#", facts.strings[name]) for name in distinct.tolist()]
+    return np.array([places.setdefault(name, len(places)) for name in known], np.int64)[which]

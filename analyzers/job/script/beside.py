@@ -1,0 +1,114 @@
+"""How much of a rank's time beside the phases is in which stacks, by samples of the run or by traced frames.
+
+A window holds a few samples of each step, the whole run hundreds. Between the phases, which are recorded exactly, the
+time is shared among the stacks as the whole run was sampled there; where frames were traced, as they were.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.script.operators import call_of
+from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
+from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.job.script.kinds import MOST, LineKinds
+from ddprof.analyzers.job.script.lines import time_by_stack, training_spans
+from ddprof.causes import SPAN_CAUSES
+from ddprof.intervals import Intervals
+from ddprof.tables import Array
+
+TRAINING, REST, OPTIMIZER = "", "rest", "optimizer"  # of script_totals
+START_UP = "start-up"  # the phase of samples before the third step
+MIN_SAMPLES = 3  # of a line; fewer may be chance
+
+
+def phases_of(facts: RankFacts, tree: CallTree) -> HostPhases:
+    """The phases of a rank's training thread."""
+    return host_phases(training_spans(facts), tree, {phase: facts.phase_time(phase) for phase in Phase})
+
+
+def is_sampled(facts: RankFacts) -> bool:
+    """Whether stacks were sampled, not traced."""
+    return bool((facts.script_spans["resolution_ns"] > 0).any()) or not len(facts.script_spans)
+
+
+def run_samples(facts: RankFacts, phase: str | None = None) -> dict[int, float]:
+    """How often the training thread was seen in each stack once the job had started; in one phase, or in all."""
+    totals = facts.script_totals
+    found: dict[int, float] = {}
+    phases = totals["phase"].astype(str)
+    mine = (totals["thread"].astype(str) == TRAINING) & (phases != START_UP if phase is None else phases == phase)
+    for stack, samples in zip(totals["stack"][mine].tolist(), totals["samples"][mine].tolist(), strict=True):
+        found[stack] = found.get(stack, 0.0) + samples
+    return found
+
+
+def sampled_beside(facts: RankFacts) -> int:
+    """How many samples of the whole run found the training thread beside its phases."""
+    return int(sum(run_samples(facts, REST).values()))
+
+
+def times_seen(facts: RankFacts, stacks: Array) -> int | None:
+    """How often the whole run's samples found the training thread in some stacks (rows); None where none were taken."""
+    totals = facts.script_totals
+    mine = (totals["thread"] == TRAINING) & np.isin(totals["stack"], stacks)
+    return int(totals["samples"][mine].sum()) if is_sampled(facts) and len(totals) else None
+
+
+def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
+    """Time (ns) in each stack within stretches beside the phases, shape (stacks,); it adds up to their length where the
+    whole run was sampled."""
+    traced = np.where(tree.in_phase, 0.0, time_by_stack(facts, where))
+    totals = facts.script_totals
+    rest = totals.take((totals["thread"] == TRAINING) & (totals["phase"] == REST))
+    if not is_sampled(facts) or not rest["time_ns"].sum():
+        return traced
+    seen = np.zeros(len(tree))
+    np.add.at(seen, rest["stack"], rest["time_ns"])
+    seen[tree.in_phase | _elsewhere(facts, tree, where)] = 0.0
+    return seen * (intervals.length(where) / seen.sum()) if seen.any() else traced
+
+
+def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array:
+    """Time (ns) in each stack in the steps of an optimizer that the user wrote, operator by operator for each tensor;
+    zero where they are torch's own or few. Shape (stacks,).
+    """
+    nothing = np.zeros(len(tree))
+    is_own = (tree.folded >= 0) & tree.is_optimizer[np.maximum(tree.folded, 0)]
+    totals = facts.script_totals
+    stepping = totals.take((totals["thread"] == TRAINING) & (totals["phase"] == OPTIMIZER))
+    seen = time_by_stack(facts, phases.optimizer)
+    if is_sampled(facts) and stepping["time_ns"].sum():
+        seen = nothing.copy()
+        np.add.at(seen, stepping["stack"], stepping["time_ns"])
+    seen = np.where(tree.is_optimizer, seen, 0.0)
+    if seen[is_own].sum() <= MOST * seen.sum() or not LineKinds(facts).updates_each():
+        return nothing
+    length = intervals.length(intervals.intersect(phases.optimizer, intervals.union(*facts.marks)))
+    return np.where(is_own, seen * (length / seen[is_own].sum()), 0.0)
+
+
+def own_stacks(facts: RankFacts, tree: CallTree) -> Array:
+    """Which stacks are in the user's code, but for calls that take what they have to; bool, shape (stacks,)."""
+    return np.asarray((tree.folded >= 0) & ~tree.is_profiler & ~LineKinds(facts).needed())
+
+
+def _elsewhere(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
+    """Stacks of calls that make the loss, as far as the window shows, or that occupy the host as something else: they
+    prepare batches, or save. Bool, shape (stacks,).
+    """
+    loss = phases_of(facts, tree).loss
+    called = call_of(tree)
+    known = called >= 0
+    size = int(called.max()) + 1 if known.any() else 0
+    within, in_loss = (
+        np.bincount(called[known], weights=time_by_stack(facts, part)[known], minlength=size) for part in (where, loss)
+    )
+    away = in_loss > within
+    named = facts.spans_of(*SPAN_CAUSES)["name"]
+    words = {facts.strings[name] for name in np.unique(named).tolist() if name >= 0}
+    frames = tree.frame[np.maximum(tree.aside, 0)].tolist()
+    occupying = {call for call, frame in zip(called.tolist(), frames, strict=True) if tree.words(frame) in words}
+    return np.asarray((known & away[np.maximum(called, 0)] if size else known) | np.isin(called, list(occupying)))

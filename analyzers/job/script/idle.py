@@ -1,0 +1,109 @@
+"""When a rank waits for Python of the script: its device starves, or its training thread does it, between the phases.
+
+The phases (forward, backward, optimizer) issue the step's own work; Python between them does something else. Python
+inside them is the model's, and counts only where it holds the host far longer than launching does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.host_time import between_operators, blocked, computes
+from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.analyzers.job.script.beside import (
+    is_sampled,
+    own_optimizer,
+    own_stacks,
+    phases_of,
+    sampled_beside,
+    time_beside,
+)
+from ddprof.analyzers.job.script.lines import has_frames, time_by_stack, training_spans
+from ddprof.analyzers.job.starved import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved
+from ddprof.causes import SPAN_CAUSES
+from ddprof.intervals import EMPTY, Intervals
+from ddprof.tables import Array
+
+FEW_SAMPLES = 20  # beside the phases: with fewer, a share of a half is uncertain by more than a tenth
+
+
+@dataclass(frozen=True)
+class ScriptTime:
+    """What a rank spends in Python of its script, on its own clock.
+
+    `idle`: it waits for that, on a CPU rank all of it. `every`: that and what a device that is busy hides. Of both a
+    `share` is in the user's code; `stack_ns`: how much of `idle` in each stack of the user's, shape (stacks,).
+    """
+
+    idle: Intervals = EMPTY
+    every: Intervals = EMPTY
+    share: float = 1.0
+    stack_ns: Array = field(default_factory=lambda: np.empty(0))
+
+
+def script_times(ranks: Sequence[RankFacts]) -> list[ScriptTime]:
+    """The time of each rank. One that was sampled too seldom has the share of the rank that was sampled most often: all
+    run one script.
+    """
+    times = [script_time(facts) for facts in ranks]
+    seen = [sampled_beside(facts) for facts in ranks]
+    most = int(np.argmax(seen)) if seen else 0
+    return [
+        replace(own, share=times[most].share) if is_sampled(facts) and count < min(FEW_SAMPLES, seen[most]) else own
+        for own, facts, count in zip(times, ranks, seen, strict=True)
+    ]
+
+
+def script_time(facts: RankFacts) -> ScriptTime:
+    """The time of a rank; none for one without frames.
+
+    A rank in none of whose stacks a phase can be told keeps only what holds the host for long: all of its Python may
+    be the step's own.
+    """
+    if not has_frames(facts) or not len(facts.steps):
+        return ScriptTime()
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    phases, own = phases_of(facts, tree), own_stacks(facts, tree)
+    spans = training_spans(facts)
+    in_user_code = spans_of(spans, own)
+    idle, held = _idle(facts)
+    if not len(phases.every[0]):
+        found = intervals.intersect(held, in_user_code)
+        return ScriptTime(found, found, 1.0, np.where(own, time_by_stack(facts, found), 0.0))
+    meetings = intervals.union(*facts.meetings.bounds)
+    occupied = intervals.merge(intervals.union(*facts.spans_of(*SPAN_CAUSES).bounds), meetings, blocked(facts))
+    beside = intervals.subtract(phases.beside(facts.marks), occupied)
+    between = intervals.subtract(idle, phases.every)
+    if not is_sampled(facts):
+        found = intervals.intersect(intervals.merge(between, held), in_user_code)
+        every = intervals.subtract(intervals.subtract(in_user_code, phases.every), occupied)
+        if computes(facts):
+            stepping_ns = own_optimizer(facts, tree, phases)
+            stepping = spans_of(spans, stepping_ns > 0)
+            found = every = intervals.merge(found, intervals.intersect(beside, in_user_code), stepping)
+            own = own | (stepping_ns > 0)
+        return ScriptTime(found, intervals.merge(found, every), 1.0, np.where(own, time_by_stack(facts, found), 0.0))
+    where = beside if computes(facts) else intervals.intersect(between, beside)
+    time_ns = np.where(own, time_beside(facts, tree, where), 0.0)
+    if computes(facts):  # a device runs what an optimizer calls: compute.unfused_optimizer
+        stepping_ns = own_optimizer(facts, tree, phases)
+        time_ns += stepping_ns
+        where = intervals.merge(where, phases.optimizer) if stepping_ns.any() else where
+    length = intervals.length(intervals.intersect(where, intervals.union(*facts.marks)))
+    share = min(1.0, float(time_ns.sum()) / length) if length else 0.0
+    return ScriptTime(where, where if computes(facts) else beside, share, time_ns)
+
+
+def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:
+    """Idle time that only the host explains and no stall does, and those pieces of it that are far longer than a
+    launch.
+    """
+    hungry, (start, end) = starved(facts), between_operators(facts)
+    is_long = end - start > MOST_LAUNCHES * DEAREST_LAUNCH_NS
+    held = intervals.merge(hungry.held, (start[is_long], end[is_long]))
+    return intervals.merge(hungry.launching, held, (start, end)), held

@@ -1,0 +1,125 @@
+"""Time of a rank's training thread by the line of the script it was in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.tree import CallTree, written
+from ddprof.intervals import Intervals
+from ddprof.tables import NULL, Array, Table
+
+# Of the time of a line: what one call holds nearly all of says more with the call. A tenth is what else a line does.
+HOT_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class ScriptLine:
+    """A function of the script and how long its line, or what that calls, held the host.
+
+    `line`: of a traced frame where the function is defined, of a sampled one where it was most; None where it is not
+    written in Python. `call`: the function of a library in which nearly all of the time was, in words; "" if none.
+    """
+
+    file: str
+    line: int | None
+    function: str
+    call: str
+    time_ns: float
+    stacks: Array = field(default_factory=lambda: np.empty(0, np.int64), compare=False)  # rows of script_stacks
+    stack_ns: Array = field(default_factory=lambda: np.empty(0), compare=False)  # of its time, in each of them
+
+    @property
+    def words(self) -> str:
+        """As people write it: "train.py:88 evaluate()", and in which call of a library."""
+        where = written(self.file, self.line, self.function)
+        return f"{where}, in {self.call}" if self.call else where
+
+
+def has_frames(facts: RankFacts) -> bool:
+    """Whether the recording says what the script ran."""
+    return len(facts.script_spans) > 0 or len(facts.script_totals) > 0
+
+
+def training_spans(facts: RankFacts) -> Table:
+    """SCRIPT_SPANS of the training thread: the one with the step marks, else the one with most of the frames."""
+    spans = facts.script_spans
+    if not len(spans):
+        return spans
+    tracks, length = np.unique(spans["track"]), spans["end_ns"] - spans["start_ns"]
+    if len(tracks) < 2:
+        return spans
+    if facts.main_thread is not None and facts.main_thread in tracks:
+        return spans.take(spans["track"] == facts.main_thread)
+    total = [int(length[spans["track"] == track].sum()) for track in tracks.tolist()]
+    return spans.take(spans["track"] == tracks[int(np.argmax(total))])
+
+
+def time_by_stack(facts: RankFacts, where: Intervals) -> Array:
+    """Time (ns) of the training thread in each stack alone, within some stretches; shape (stacks,)."""
+    spans = training_spans(facts)
+    total = np.zeros(len(facts.script_stacks))
+    start, end, row, _ = intervals.intersect_rows(spans.bounds, where)
+    np.add.at(total, spans["stack"][row], end - start)
+    return total
+
+
+def lines_in(facts: RankFacts, where: Intervals) -> list[ScriptLine]:
+    """The lines of the script in some stretches, the longest first. Time in a library is of the line that called it."""
+    return lines_of(facts, time_by_stack(facts, where)) if has_frames(facts) else []
+
+
+def lines_of(facts: RankFacts, own_ns: Array) -> list[ScriptLine]:
+    """The lines of the script by the time (ns) in each stack alone, shape (stacks,); the longest first."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    used = np.flatnonzero(own_ns > 0)
+    # A stack without a frame of the user's stands for itself, from outside in: some library runs the loop.
+    folded = np.where(tree.folded[used] >= 0, tree.folded[used], tree.outermost[used])
+    of_line = tree.function[tree.frame[folded]]
+    lines = [_line(tree, own_ns, used[of_line == key], folded[of_line == key]) for key in np.unique(of_line).tolist()]
+    return sorted(lines, key=lambda line: -line.time_ns)
+
+
+def _line(tree: CallTree, own_ns: Array, stacks: Array, folded: Array) -> ScriptLine:
+    """The line of some stacks that fold to one function."""
+    each_ns = own_ns[stacks]
+    frames = tree.frame[folded]
+    frame = int(np.argmax(np.bincount(frames, weights=each_ns)))  # of samples in several lines, the most frequent
+    line = int(tree.frames["line"][frame])
+    return ScriptLine(
+        file=str(tree.frames["file"][frame]),
+        line=None if line == NULL else line,
+        function=str(tree.frames["function"][frame]),
+        call=_hot_call(tree, each_ns, stacks, folded),
+        time_ns=float(each_ns.sum()),
+        stacks=stacks,
+        stack_ns=each_ns,
+    )
+
+
+def _hot_call(tree: CallTree, each_ns: Array, stacks: Array, folded: Array) -> str:
+    """The innermost call below the user's frames that holds HOT_SHARE of their time, in words; "" if none does."""
+    below = [_calls_below(tree, stack, end) for stack, end in zip(stacks.tolist(), folded.tolist(), strict=True)]
+    enough, found, level = HOT_SHARE * float(each_ns.sum()), "", 0
+    while True:
+        time_ns: dict[str, float] = {}
+        for calls, taken in zip(below, each_ns.tolist(), strict=True):
+            if len(calls) > level:
+                words = tree.words(calls[level])
+                time_ns[words] = time_ns.get(words, 0.0) + taken
+        hottest = max(time_ns, key=lambda words: time_ns[words], default="")
+        if not hottest or time_ns[hottest] < enough:
+            return found
+        found, level = hottest, level + 1
+
+
+def _calls_below(tree: CallTree, stack: int, end: int) -> list[int]:
+    """Frames of a stack inside the stack `end`, from outside in."""
+    frames = []
+    while stack not in (end, -1):
+        frames.append(int(tree.frame[stack]))
+        stack = int(tree.outer[stack])
+    return frames[::-1]

@@ -1,0 +1,106 @@
+"""Which call of the script a cause that occupies the host stands for: data prepared, state saved, a model evaluated."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.occupants import saving_frames
+from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
+from ddprof.analyzers.job.script.beside import run_samples
+from ddprof.analyzers.job.script.lines import has_frames, lines_in
+
+
+@dataclass(frozen=True)
+class SeenSaving:
+    """How often the training thread was seen to save, evaluate or log, in which line of the script most of it."""
+
+    line: str
+    samples: int
+    of: int
+
+    @property
+    def share(self) -> float:
+        """Of the samples that were taken once the job had started."""
+        return self.samples / self.of
+
+
+_LOADER = re.compile(r"^torch/utils/data/dataloader\.py __next__$")
+MOST_SHARE = 0.5  # of the time of the cause: what recorded ranges (a loader's, a save's) do not explain
+
+
+def occupying_line(facts: RankFacts, cause: str) -> str | None:
+    """The function of the script, in words, in which most of the host spans of a cause are; None where recorded ranges
+    hold most of them, or no frames were recorded.
+
+    A library's function is told with the line of the script that called it.
+    """
+    if not has_frames(facts):
+        return None
+    spans = facts.spans_of(cause)
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    written = {tree.words(frame): frame for frame in range(len(tree.frames))}
+    words = [facts.strings[name] for name in spans["name"].tolist()]
+    by_script = np.array([text in written for text in words], bool)
+    ranges = intervals.union(*spans.take(~by_script).bounds)
+    own = intervals.subtract(intervals.union(*spans.take(by_script).bounds), ranges)
+    every = intervals.union(*spans.bounds)
+    if not by_script.any() or intervals.length(own) <= MOST_SHARE * intervals.length(every):
+        return None
+    length = spans["end_ns"] - spans["start_ns"]
+    names, which = np.unique(spans["name"][by_script], return_inverse=True)
+    longest = facts.strings[int(names[np.argmax(np.bincount(which, weights=length[by_script]))])]
+    if tree.frames["is_user"][written[longest]]:
+        return longest
+    caller = next(iter(lines_in(facts, own)), None)
+    return longest if caller is None or not caller.call else caller.words
+
+
+def seen_saving(facts: RankFacts) -> SeenSaving | None:
+    """By the samples of the whole run; None where it was never seen so."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    seen = run_samples(facts)
+    around = tree.around(saving_frames(tree))
+    by_line: dict[str, float] = {}
+    for stack, samples in seen.items():
+        if around[stack] >= 0 and tree.folded[stack] >= 0:
+            # What saves or evaluates by its own name is told by it, a call of a library by the line that calls it.
+            outer = int(around[stack])
+            named = outer if tree.is_user[tree.frame[outer]] else int(tree.folded[outer])
+            line = tree.words(int(tree.frame[named if named >= 0 else tree.folded[stack]]))
+            by_line[line] = by_line.get(line, 0.0) + samples
+    if not by_line:
+        return None
+    most = max(by_line, key=lambda line: by_line[line])
+    return SeenSaving(most, int(sum(by_line.values())), int(sum(seen.values())))
+
+
+def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:
+    """Share of the run, by samples of the training thread, inside a function of the script (file, name); None where too
+    few samples were taken to tell one rank from another."""
+    tree, seen = CallTree(facts.script_stacks, facts.script_frames), run_samples(facts)
+    total = sum(seen.values())
+    if total < FEWEST_SAMPLES:
+        return None
+    inside = tree.within(np.array([(file, name) == function for file, _, name in tree.written], bool))
+    return sum(count for stack, count in seen.items() if inside[stack]) / total
+
+
+def function_of(facts: RankFacts, words: str) -> tuple[str, str] | None:
+    """File and name of the function that stands so in a finding."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    return next(((file, name) for at, (file, _, name) in enumerate(tree.written) if tree.words(at) == words), None)
+
+
+def loads_for_evaluation(facts: RankFacts) -> bool:
+    """Whether the training thread was seen in a loader mostly where the script evaluates: no batch is awaited then."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    loads, evaluates = tree.within(tree.matching(_LOADER)), tree.within(saving_frames(tree))
+    seen = [(count, evaluates[stack]) for stack, count in run_samples(facts).items() if loads[stack]]
+    total = sum(count for count, _ in seen)
+    return total >= FEWEST_SAMPLES and sum(count for count, inside in seen if inside) > MOST_SHARE * total

@@ -1,0 +1,17 @@
+"""Which parallelism each communication of a rank serves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.tables import Array
+
+
+def roles_by_comm(job: JobFacts, position: int) -> Array:
+    """Role of the group of each comm of a rank; 'unmatched' where it has no partner in the data."""
+    role = np.full(len(job.ranks[position].comms), "unmatched", dtype=object)
+    mine = (job.members["rank"] == position) & (job.instances["members"][job.members["instance"]] > 1)
+    group = job.instances["group"][job.members["instance"][mine]]
+    role[job.members["comm"][mine]] = job.groups["role"][group]
+    return role

@@ -1,0 +1,139 @@
+"""Links between two ranks that exchange messages, compared with each other: which are slow for the same message?
+
+The stages of a pipeline have one process group, whatever link a message takes, so the two ranks of a message stand for
+its link. A message has started to move once both of its ranks are there: the shorter of their two kernels is its
+transfer, whatever their clocks say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import averages
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.links import MIN_RATIO
+from ddprof.tables import NULL, Array
+
+MIN_MESSAGES = 4  # per link and kind, for a median that one odd message does not move
+SAME_FAULT = 0.5  # of the slowest link's excess: what another link must have to be called slow beside it
+
+
+@dataclass(frozen=True)
+class SlowLinks:
+    """Links that are clearly slower than the others that carry the same messages."""
+
+    pairs: tuple[tuple[int, int], ...]  # positions of the two ranks of each, lower first
+    culprits: tuple[int, ...]  # positions: of all slow links, or the one rank whose links are the slow ones
+    ratio: float  # of the slowest
+    slow_us: float  # per message
+    peer_us: float
+    excess_us: float  # per step, of the slowest
+
+
+@dataclass(frozen=True)
+class _Messages:
+    """Messages of which both sides were traced, parallel arrays."""
+
+    pair: Array  # lower position * ranks + higher position
+    kind: Array  # messages of one kind are comparable
+    dur_ns: Array
+
+
+def stage_links(job: JobFacts) -> tuple[int, SlowLinks | None]:
+    """How many links could be compared with another, and the slow ones among them."""
+    messages = _messages(job)
+    ratios: dict[int, list[tuple[float, float, float]]] = {}
+    for kind in np.unique(messages.kind).tolist():
+        of_kind = messages.kind == kind
+        pairs, counts = np.unique(messages.pair[of_kind], return_counts=True)
+        pairs = pairs[counts >= MIN_MESSAGES]
+        if len(pairs) < 2:
+            continue
+        medians = [float(np.median(messages.dur_ns[of_kind & (messages.pair == pair)])) for pair in pairs]
+        typical = averages.typical(medians)
+        for pair, median in zip(pairs.tolist(), medians, strict=True):
+            ratios.setdefault(pair, []).append((median / typical if typical > 0 else 1.0, median, typical))
+    return len(ratios), _slow(job, messages, ratios)
+
+
+def message_ends(job: JobFacts) -> tuple[Array, Array]:
+    """The lower and the higher position of the ranks of each instance that is a message of two traced ranks; -1, -1 of
+    all others. Shape (instances,) each.
+    """
+    instances, members = job.instances, job.members
+    ends = np.full((2, len(instances)), -1)
+    rows = _both_sides(job)
+    if len(rows):
+        ends[:, members["instance"][rows[:, 0]]] = np.sort(members["rank"][rows], axis=1).T
+    return ends[0], ends[1]
+
+
+def _both_sides(job: JobFacts) -> Array:
+    """The two rows of MEMBERS of each message of which both ranks were traced; shape (messages, 2)."""
+    instance = job.members["instance"]
+    whole = job.instances["is_message"].astype(bool) & (job.instances["members"] == 2)
+    rows = np.flatnonzero(whole[instance]) if len(whole) else np.empty(0, np.int64)
+    return np.asarray(rows[np.argsort(instance[rows], kind="stable")].reshape(-1, 2))
+
+
+def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float, float, float]]]) -> SlowLinks | None:
+    overall = {pair: float(np.median([r for r, _, _ in found])) for pair, found in ratios.items()}
+    worst = max(overall, key=lambda pair: overall[pair], default=None)
+    if worst is None or overall[worst] < MIN_RATIO:
+        return None
+    least = 1 + max(MIN_RATIO - 1, SAME_FAULT * (overall[worst] - 1))
+    slow = sorted(pair for pair, ratio in overall.items() if ratio >= least)
+    count = len(job.ranks)
+    pairs = tuple((pair // count, pair % count) for pair in slow)
+    rest = {p for pair in overall if pair not in slow for p in divmod(pair, count)}
+    total_us = float(messages.dur_ns[messages.pair == worst].sum()) / max(1, len(job.per_step_ns)) / 1e3
+    slow_us, peer_us = (float(np.median([found[i] for found in ratios[worst]])) / 1e3 for i in (1, 2))
+    return SlowLinks(
+        pairs, _culprits(pairs, rest), overall[worst], slow_us, peer_us, total_us * (1 - 1 / overall[worst])
+    )
+
+
+def _culprits(pairs: tuple[tuple[int, int], ...], elsewhere: set[int]) -> tuple[int, ...]:
+    """The rank that all slow links share, where it has several and no other; else every rank of a slow link."""
+    shared = set.intersection(*map(set, pairs)) - elsewhere
+    if len(pairs) > 1 and len(shared) == 1:
+        return tuple(shared)
+    return tuple(sorted({p for pair in pairs for p in pair}))
+
+
+def _messages(job: JobFacts) -> _Messages:
+    """Messages of one kind have the same size, lie both inside a host or both between two, and share their kernel with
+    equally many others. Where sizes were not recorded, they also join the same two stages.
+    """
+    instances, members = job.instances, job.members
+    rows = _both_sides(job)
+    if not len(rows):
+        none = np.empty(0, np.int64)
+        return _Messages(none, none, none)
+    instance = members["instance"][rows[:, 0]]
+    rank = np.sort(members["rank"][rows], axis=1)
+    dur_ns = (members["end_ns"] - members["start_ns"])[rows].min(axis=1)
+    shares = _payloads(members["rank"], members["comm"])[rows].max(axis=1)
+    hosts = np.unique(np.array(job.clock.domain_of), return_inverse=True)[1]
+    crosses = hosts[rank[:, 0]] != hosts[rank[:, 1]]
+    size = instances["size_bytes"][instance]
+    between = np.where((size == NULL)[:, None], _stage_of(job)[rank], -1)
+    kind = np.unique(np.column_stack((size, crosses, shares, between)), axis=0, return_inverse=True)[1].reshape(-1)
+    return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], kind, dur_ns)
+
+
+def _payloads(rank: Array, comm: Array) -> Array:
+    """For each membership, how many of them its kernel has."""
+    _, kernel, counts = np.unique(np.stack((rank, comm)), axis=1, return_inverse=True, return_counts=True)
+    payloads: Array = counts[kernel.reshape(-1)]
+    return payloads
+
+
+def _stage_of(job: JobFacts) -> Array:
+    """The pipeline stage of each rank; ranks without one are each a stage of their own."""
+    stage = -1 - np.arange(len(job.ranks))
+    for number, members in enumerate(job.pipeline.stages if job.pipeline is not None else ()):
+        stage[list(members)] = number
+    return stage

@@ -1,0 +1,293 @@
+"""Units of sharded parameters: what each pass of a step gathers, computes with and reduces, in the order of launch.
+
+A unit (what FSDP wraps as one) is gathered before the compute that needs it; in the backward pass its gradients are
+scattered after that. Which compute a gather is for follows from the order in which the host launches: gathers that it
+launches before any compute are ahead by so many units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.names import OP_CODE
+from ddprof.analyzers.facts.work import compute_work, issued_ns
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.tables import NULL, Array
+
+ROLE = "fsdp_shard"
+NO_COMPUTE = 0.02  # of the largest compute between two gathers: less (copies of parameters) is none
+SAME_SHARE = 0.9  # of the units, whose successor of k later must be alike for blocks of k units
+FEWEST_UNITS = 4  # of a pass: with fewer there is nothing to repeat
+UNKNOWN = -1  # what a unit launches: nothing marks the end of the last one
+
+
+@dataclass(frozen=True)
+class Units:
+    """One pass of one step on one rank. Rows of facts.comms; unit by unit, times ns.
+
+    `gathers`, `reductions`: -1 where a unit has none (kept after forward; the forward pass reduces nothing).
+    `exposed_ns`: of gather and reduction together, without waiting for late ranks.
+    """
+
+    is_backward: bool
+    gathers: Array  # (units,)
+    reductions: Array  # (units,)
+    gather_ns: Array  # (units,), transfer
+    reduce_ns: Array  # (units,), transfer
+    compute_ns: Array  # (units,), that waits for the unit's parameters
+    exposed_gather_ns: Array  # (units,)
+    exposed_reduce_ns: Array  # (units,)
+    unhidden_ns: Array  # (units,), compute beside no such communication since the gather before: it hid nothing
+    queued_ns: Array  # (units,), compute that the device still had to do when the gather was launched
+    shape: Array  # (units,), equal numbers for units of equal size that launch the same operators; UNKNOWN
+
+    @property
+    def prefetchable_ns(self) -> float:
+        """Exposed time of gathers that compute of the unit before could have hidden.
+
+        The first gather of a pass is left out: no unit before it is gathered that could launch it early.
+        """
+        hidden = np.minimum(self.exposed_gather_ns, self.unhidden_ns)
+        return float(hidden[np.flatnonzero(self.gathers >= 0)[1:]].sum())
+
+    @property
+    def exposed_ns(self) -> float:
+        """Exposed time of gathers and reductions."""
+        return float(self.exposed_gather_ns.sum() + self.exposed_reduce_ns.sum())
+
+
+def unit_passes(job: JobFacts, position: int) -> list[Units]:
+    """The passes of a rank in its steps, in order; [] where its parameters are not sharded."""
+    facts = job.ranks[position]
+    rows = _sharded_rows(job, position)
+    if not len(rows) or not len(facts.steps):
+        return []
+    known = facts.comms["launch_ns"][rows] != NULL
+    if known.any():
+        rows = rows[known]  # of work launched before the recording nothing tells for which compute it is
+    issued = issued_ns(facts.comms)[rows]
+    order = np.argsort(issued, kind="stable")
+    rows, issued = rows[order], issued[order]
+    edges = np.append(facts.steps["mark_ns"], facts.steps["mark_end_ns"][-1])
+    step = np.searchsorted(edges, issued, side="right") - 1
+    timeline = _Timeline.of(job, position, rows)
+    found = []
+    for number in range(len(facts.steps)):
+        mine = rows[step == number]
+        before = -1
+        for is_backward, part in _split(facts, mine):
+            found += timeline.units(is_backward, part, before, int(edges[number]), int(edges[number + 1]))
+            before = int(part[-1])
+    return found
+
+
+def units_per_block(units: Units) -> int:
+    """How many units each repeated block of the model is wrapped in; 1 where it is one, or nothing repeats."""
+    return _period(units.shape)
+
+
+def _period(shape: Array) -> int:
+    if len(shape) < FEWEST_UNITS:
+        return 1
+    for period in range(1, len(shape) // 2 + 1):
+        alike = _alike(shape, period)
+        # The first unit (embeddings) may be one of its own.
+        if len(alike) > period and alike[1:].mean() >= SAME_SHARE:
+            return period
+    return 1
+
+
+def first_of_block(units: Units, period: int) -> int:
+    """Where the first block of `period` units begins."""
+    alike = np.flatnonzero(_alike(units.shape, period))
+    return int(alike[0]) if len(alike) else 0
+
+
+def _alike(shape: Array, period: int) -> Array:
+    """Whether each unit is like the one `period` later, as far as both are known."""
+    known = np.flatnonzero(shape[period:] != UNKNOWN)
+    return np.asarray(shape[period:][known] == shape[:-period][known])
+
+
+def _like_before(compute: Array, shape: Array) -> Array:
+    """Compute of the units whose end nothing marks, as that of the same units of the block before; the last one, which
+    the head follows, has the rest.
+    """
+    period, unknown = _period(shape), np.flatnonzero(shape == UNKNOWN)
+    if len(unknown) + period > len(shape):
+        return compute
+    first = len(shape) - len(unknown)
+    earlier = first - period + (unknown - first) % period
+    result = compute.copy()
+    result[unknown] = compute[earlier]
+    result[-1] += compute[unknown].sum() - result[unknown].sum()
+    return result if result[-1] > 0 else compute
+
+
+def _sharded_rows(job: JobFacts, position: int) -> Array:
+    mine = (job.members["rank"] == position) & (job.instances["members"][job.members["instance"]] > 1)
+    instance = job.members["instance"][mine]
+    sharded = (job.groups["role"][job.instances["group"][instance]] == ROLE) & np.isin(
+        job.instances["op"][instance], [OP_CODE["all_gather"], OP_CODE["reduce_scatter"]]
+    )
+    return np.unique(job.members["comm"][mine][sharded])
+
+
+def _split(facts: RankFacts, rows: Array) -> list[tuple[bool, Array]]:
+    """The gathers and reductions of a step, in order of launch, as passes: (is backward, rows).
+
+    A backward pass is launched by the autograd engine's thread, as its reductions are. Where launches are not known, or
+    one thread launches all (a CPU rank), a unit is gathered once in each pass: as many gathers as there are reductions
+    are the forward's.
+    """
+    if not len(rows):
+        return []
+    back = _by_thread(facts, rows)
+    if back is None:
+        gather = facts.comms["op"][rows] == OP_CODE["all_gather"]
+        units = int((~gather).sum())
+        back = ~gather | (np.cumsum(gather) > units)
+        back = np.logical_or.accumulate(back)
+    cuts = np.flatnonzero(back[1:] != back[:-1]) + 1
+    return [(bool(back[part[0]]), rows[part]) for part in np.split(np.arange(len(rows)), cuts)]
+
+
+def _by_thread(facts: RankFacts, rows: Array) -> Array | None:
+    """Which communications were launched by the thread that launches the reductions; None where all were, or where that
+    is not known.
+    """
+    op = facts.comms["device_op"][rows]
+    if not len(facts.device_ops) or (op == NULL).any():
+        return None
+    thread = facts.device_ops["thread"][op]
+    reducing = thread[facts.comms["op"][rows] == OP_CODE["reduce_scatter"]]
+    if not len(reducing):
+        return None
+    found, counts = np.unique(reducing, return_counts=True)
+    back = thread == found[np.argmax(counts)]
+    return None if (thread == NULL).any() or back.all() else np.asarray(back)
+
+
+@dataclass(frozen=True)
+class _Timeline:
+    """What one rank computes and when: for the passes of all its steps."""
+
+    facts: RankFacts
+    start_ns: Array  # of the transfer of each communication
+    exposed_ns: Array
+    compute: intervals.Intervals
+    idle_beside: intervals.Intervals  # compute while no sharded communication runs or waits
+    kernels: Array  # rows of device_ops, by launch
+    kernel_issued_ns: Array
+
+    @staticmethod
+    def of(job: JobFacts, position: int, rows: Array) -> _Timeline:
+        """That of the rank at `position`; `rows`: its sharded communications, rows of comms."""
+        facts = job.ranks[position]
+        ready, end = ready_by_comm(job.members, position, facts), facts.comms["end_ns"]
+        compute = compute_work(facts)
+        alone = intervals.subtract(compute, intervals.union(*facts.comms.take(rows).bounds))
+        kernels = np.flatnonzero(facts.device_ops["work"] == Work.COMPUTE)
+        issued = issued_ns(facts.device_ops)[kernels]
+        order = np.argsort(issued, kind="stable")
+        exposed = np.maximum(end - ready, 0) - intervals.overlap(compute, ready, np.maximum(end, ready))
+        return _Timeline(facts, ready, exposed, compute, alone, kernels[order], issued[order])
+
+    def units(self, is_backward: bool, rows: Array, before: int, begin_ns: int, until_ns: int) -> list[Units]:
+        """The units of one pass of a step from `begin_ns` to `until_ns`; [] where it has too little to say.
+
+        `before`: the communication before the pass in the same step, -1 for none.
+        """
+        comms, launched = self.facts.comms, issued_ns(self.facts.comms)
+        gather = comms["op"][rows] == OP_CODE["all_gather"]
+        gathers, reductions = rows[gather], rows[~gather & is_backward]
+        if not len(reductions if is_backward else gathers):
+            return []
+        count = max(len(gathers), len(reductions))
+        if is_backward:
+            first = launched[rows[0]] if gather[0] else launched[before] if before >= 0 else begin_ns
+            compute, operators = self._blocks(np.append(first, launched[reductions]))
+            compute, operators = _padded(compute, count), _padded(operators, count)
+        else:
+            last = min(until_ns, self._pass_end(gathers))
+            compute, operators = _shifted(*self._blocks(np.append(launched[gathers], last)))
+        of_gather, of_reduction = _aligned(gathers, count), _aligned(reductions, count)
+        sizes = np.where(of_gather >= 0, comms["size_bytes"][of_gather], comms["size_bytes"][of_reduction])
+        _, shape = np.unique(np.stack((sizes, operators)), axis=1, return_inverse=True)
+        shape = np.where(operators == UNKNOWN, UNKNOWN, shape.ravel())
+        start, end = self.start_ns, comms["end_ns"]
+        # The first gather of a forward pass cannot be ahead: the optimizer has just changed the parameters.
+        since = np.append(start[gathers[:1]] if before < 0 or not is_backward else end[before], end[gathers[:-1]])
+        unhidden = intervals.overlap(self.idle_beside, np.minimum(since, start[gathers]), start[gathers])
+        queued = intervals.overlap(self.compute, np.minimum(launched[gathers], start[gathers]), start[gathers])
+        return [
+            Units(
+                is_backward, of_gather, of_reduction,
+                _taken(end - start, of_gather), _taken(end - start, of_reduction), _like_before(compute, shape),
+                _taken(self.exposed_ns, of_gather), _taken(self.exposed_ns, of_reduction),
+                _padded(unhidden.astype(float), count), _padded(queued.astype(float), count),
+                shape,
+            )
+        ]  # fmt: skip
+
+    def _pass_end(self, gathers: Array) -> int:
+        """When a forward pass is over at the latest: a further gather's worth of launches after the last one."""
+        launched = issued_ns(self.facts.comms)[gathers]
+        between = np.diff(launched)
+        return int(launched[-1] + (2 * np.median(between) if len(between) else 0)) + 1
+
+    def _blocks(self, cuts_ns: Array) -> tuple[Array, Array]:
+        """Compute launched between consecutive moments, ns, and a number for its operators, both (cuts - 1,)."""
+        if not len(self.kernels):
+            times = intervals.overlap(self.compute, cuts_ns[:-1], np.maximum(cuts_ns[1:], cuts_ns[:-1]))
+            return times.astype(float), np.zeros(len(times), np.int64)
+        ops = self.facts.device_ops
+        at = np.searchsorted(self.kernel_issued_ns, cuts_ns)
+        reach = np.append(0, np.cumsum((ops["end_ns"] - ops["start_ns"])[self.kernels]))
+        operator = ops["operator"][self.kernels].astype(np.int64)
+        operator[operator == NO_STRING] = -1
+        numbers = [hash(operator[a:b].tobytes()) for a, b in zip(at[:-1].tolist(), at[1:].tolist(), strict=True)]
+        return (reach[at[1:]] - reach[at[:-1]]).astype(float), np.array(numbers, np.int64)
+
+
+def _shifted(compute: Array, operators: Array) -> tuple[Array, Array]:
+    """Compute by the unit that it needs: gathers before any compute are ahead by as many units.
+
+    What is launched after the last gather is the compute of the units that were gathered ahead and of the last one.
+    """
+    some = np.flatnonzero(compute > NO_COMPUTE * compute.max(initial=0.0))
+    ahead = int(some[0]) if len(some) else 0
+    last = ahead + 1
+    return (
+        np.append(compute[ahead:-1], np.full(last, compute[-1] / last)),
+        np.append(operators[ahead:-1], np.full(last, UNKNOWN)),
+    )
+
+
+def _aligned(rows: Array, count: int) -> Array:
+    """Rows of the last units of a pass: what a unit has none of, the first ones have not."""
+    return np.append(np.full(count - len(rows), -1), rows).astype(np.int64)
+
+
+def _padded(values: Array, count: int) -> Array:
+    return np.append(np.zeros(count - len(values), values.dtype), values)
+
+
+def _taken(values: Array, rows: Array) -> Array:
+    return np.where(rows >= 0, values[np.maximum(rows, 0)], 0).astype(float)
+
+
+def typical(passes: Sequence[Units], is_backward: bool) -> Units | None:
+    """The pass of a direction with the usual number of units, to look at its units; None without one."""
+    mine = [p for p in passes if p.is_backward == is_backward]
+    if not mine:
+        return None
+    counts = np.array([len(p.gathers) for p in mine])
+    usual = int(np.median(counts))
+    return mine[int(np.argmin(np.abs(counts - usual)))]

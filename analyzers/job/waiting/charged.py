@@ -1,0 +1,36 @@
+"""What ranks wait for others, by what made those late: the blame as arrays per rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.causes import CAUSE_CODE
+from ddprof.tables import Array
+
+
+def waited_us(measures: Measures, causes: Sequence[str], culprits: Array) -> Array:
+    """Waiting of each rank that is charged to culprits for being late by causes (() : any), us per step."""
+    blame = measures.job.blame
+    mine = np.isin(blame["culprit"], culprits)
+    if causes:
+        mine &= np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes])
+    ranks = measures.job.ranks
+    charged = np.bincount(blame["victim"][mine], weights=blame["dur_ns"][mine], minlength=len(ranks))
+    return np.asarray(charged / 1e3 / np.array([max(1, len(facts.steps)) for facts in ranks]))
+
+
+def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> Array:
+    """Waiting of each rank for hosts that are slow to launch, as far as one reason for that goes, us per step.
+
+    `part_us`: idle time of each rank for that reason, of that for all four (`launching_us`, `stalled_us`,
+    `held_us`, `script_us`).
+    """
+    every = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
+    share = np.divide(part_us, every, out=np.zeros_like(part_us), where=every > 0)
+    waits = np.zeros(len(part_us))
+    for position in culprits.tolist():
+        waits += share[position] * waited_us(measures, ("host_launch",), np.array([position]))
+    return waits

@@ -1,0 +1,87 @@
+"""Ranks that were ready to run and had no CPU: in the traced steps, and over the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.model import HealthNote
+from ddprof.sidecar import CpuTime
+from ddprof.tables import Array
+from ddprof.units import format_share
+
+BUSY_SHARE = 0.05  # of the traced time, mean over ranks: as much as the floor of a finding on named ranks
+
+
+@dataclass(frozen=True)
+class CpuShares:
+    """Shares of the time that each rank was on a CPU and waited for one, shape (ranks,); NaN where not recorded."""
+
+    on_cpu: Array
+    waited: Array
+    cores: tuple[tuple[str, str] | None, ...]  # host and CPUs that each rank may use; None where not recorded
+
+    @property
+    def stretch(self) -> Array:
+        """Time waited per time on a CPU: by how much longer everything takes that the rank computes, less 1."""
+        return np.asarray(self.waited / np.maximum(self.on_cpu, 1e-9))
+
+    def own(self, position: int, noise: float) -> float:
+        """Share of the time that a rank took for what it computes more than its peers, waits for a CPU included.
+
+        `noise`: computing longer by less than this, relative, is none of its own: caches and cores are shared.
+        """
+        others = np.delete(self.on_cpu, position)
+        usual = float(np.median(others)) if len(others) else 0.0
+        more = float(self.on_cpu[position]) - usual
+        return more * float(1 + self.stretch[position]) if more > noise * usual else 0.0
+
+    def is_shared(self, position: int) -> bool:
+        """Whether the others share what this rank waits for: the machine is busy, and not only the cores of this rank.
+
+        A rank that may use the same cores of the same host does: which of them waits longer is the scheduler's choice.
+        Where that is not known, they share where they wait at least a quarter as much for what they compute.
+        """
+        if self.cores[position] is not None and self.cores.count(self.cores[position]) > 1:
+            return True
+        others = np.delete(self.stretch, position)
+        return not len(others) or bool(np.median(others) >= self.stretch[position] / 4)
+
+
+def traced_shares(ranks: Sequence[RankFacts]) -> CpuShares:
+    """In the trace windows, from the counters that capture read."""
+    return _shares(ranks, [facts.sidecar.cpu_waits.windows for facts in ranks])
+
+
+def run_shares(ranks: Sequence[RankFacts]) -> CpuShares:
+    """From the first window to the end of the run."""
+    return _shares(ranks, [(run,) if (run := facts.sidecar.cpu_waits.run) else () for facts in ranks])
+
+
+def _shares(ranks: Sequence[RankFacts], times: Sequence[Sequence[CpuTime]]) -> CpuShares:
+    total = np.array([sum(time.dur_ns for time in of_rank) or np.nan for of_rank in times], float)
+    on_cpu = np.array([sum(time.cpu_ns for time in of_rank) for of_rank in times], float)
+    waited = np.array([sum(time.waited_ns for time in of_rank) for of_rank in times], float)
+    known = [(facts.sidecar.host, facts.sidecar.processors.cores) for facts in ranks]
+    cores = tuple((host, which) if host and which else None for host, which in known)
+    return CpuShares(on_cpu / total, np.minimum(1.0, waited / total), cores)
+
+
+def busy_machine_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
+    """A note where ranks waited for a CPU for a good part of the traced time."""
+    shares = traced_shares(ranks).waited
+    if not np.isfinite(shares).any() or np.nanmean(shares) < BUSY_SHARE:
+        return []
+    worst = int(np.nanargmax(shares))
+    rank = ranks[worst].identity.rank
+    words = f"the machine is busy: ranks were ready to run and had no CPU for {format_share(float(np.nanmean(shares)))}"
+    return [
+        HealthNote(
+            f"{words} of the traced time (rank {rank} for {format_share(float(shares[worst]))})",
+            "steps take longer than the job alone would, and which rank is late is chance where its waits for a CPU "
+            "explain it",
+        )
+    ]

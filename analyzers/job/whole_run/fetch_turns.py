@@ -1,0 +1,120 @@
+"""Workers that fetch one after the other: a lock, one file or one connection between the loaders of a host.
+
+A lock of the operating system knows no ranks: the workers of all ranks of a host may share it, and their fetches are
+looked at together (one clock), then those of each rank. Two things show turns. Fetches under a lock as a whole end one
+after another at equal distances. Where the lock is taken for each sample, the ends tell nothing, and the sampled lines
+do: the more workers are seen asking for the lock, the less time is left in which nobody holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.sidecar import FetchSpan, TimedFetches
+from ddprof.tables import Array
+
+# Fetches in turn: so many at least, so many under way on average. Completions of workers that are independent of one
+# another come as irregularly as those of a random process (coefficient of variation near 1, and two clusters where they
+# keep their phases), those of workers that wait for one another as regularly as what they wait for.
+LEAST_TURNS = 8
+LEAST_AT_ONCE = 1.5
+MOST_SPREAD = 0.25
+# Samples of the workers, so that the share in a line is known to a tenth (binomial: sqrt(0.75 * 0.25 / 20) = 0.1).
+LEAST_SAMPLES = 20
+# Of the time that somebody waits for the lock, and somebody else thus holds it: more workers win a third at most.
+LEAST_HELD = 0.75
+
+
+@dataclass(frozen=True)
+class FetchTurns:
+    """`each_ns`: between two batches of all workers that share the turns; `alone_ns`: a fetch that waits for nobody."""
+
+    each_ns: float
+    alone_ns: float
+
+
+def with_turns(ranks: Sequence[RankFacts]) -> tuple[RankFacts, ...]:
+    """The ranks, those whose workers fetch in turn with what that costs (`TimedFetches.turn_ns`)."""
+    by_host: dict[str, list[int]] = {}
+    for position, facts in enumerate(ranks):
+        if facts.sidecar.fetching is not None and facts.sidecar.fetching.spans:
+            by_host.setdefault(facts.identity.host or f"of rank {position}", []).append(position)
+    told = list(ranks)
+    for pool in by_host.values():
+        for position, timed in zip(pool, _told([_timed(ranks[p]) for p in pool]), strict=True):
+            sidecar = ranks[position].sidecar.with_fetching(timed)
+            told[position] = replace(ranks[position], sidecar=sidecar)
+    return tuple(told)
+
+
+def _timed(facts: RankFacts) -> TimedFetches:
+    timed = facts.sidecar.fetching
+    assert timed is not None
+    return timed
+
+
+def _told(host: Sequence[TimedFetches]) -> list[TimedFetches]:
+    """The loaders of a host with their turns: of all together, else of each by itself."""
+    shared = in_turn(host) if len(host) > 1 else None
+    return [_with(timed, shared, host) if shared else _with(timed, in_turn([timed]), [timed]) for timed in host]
+
+
+def _with(timed: TimedFetches, turns: FetchTurns | None, pool: Sequence[TimedFetches]) -> TimedFetches:
+    """A rank gets a batch with every round of those that share the turns."""
+    if turns is None:
+        return timed
+    return timed.with_turns(round(turns.each_ns * len(pool)), len(pool), round(turns.alone_ns))
+
+
+def in_turn(pool: Sequence[TimedFetches]) -> FetchTurns | None:
+    """The turns of loaders that may share something; None where nothing shows any.
+
+    Of fetches in turn, each takes the same from the end of the one before, however long it has waited for that: these
+    times are far more alike than the fetches' own. Of fetches side by side it is the other way round.
+    """
+    start, dur = _together([timed.spans for timed in pool])
+    if len(start) < LEAST_TURNS:
+        return None
+    order = np.argsort(start + dur, kind="stable")
+    end = (start + dur)[order]
+    lasted = max(1.0, float(end[-1] - start.min()))
+    at_once = float(dur.sum()) / lasted
+    if at_once < LEAST_AT_ONCE:
+        return None
+    turn = end[1:] - np.maximum(start[order][1:], end[:-1])
+    alike, own = _spread(turn), _spread(dur)
+    if alike <= MOST_SPREAD and alike <= own / 2:
+        each = float(np.median(turn))
+        return FetchTurns(each, each)
+    asking = _asking_share(pool)
+    # At most all but one wait at once: somebody waits for at least this share of the time.
+    if asking * at_once / (at_once - 1) < LEAST_HELD:
+        return None
+    return FetchTurns(lasted / len(start), float(np.mean(dur)) * (1 - asking))
+
+
+def _together(loaders: Sequence[Sequence[FetchSpan]]) -> tuple[Array, Array]:
+    """Start and length of the fetches within the time in which all of these loaders fetched."""
+    rows = [np.array([(span.start_ns, span.dur_ns) for span in spans], np.int64) for spans in loaders]
+    first = max(int(own[:, 0].min()) for own in rows)
+    last = min(int(own.sum(axis=1).max()) for own in rows)
+    every = np.concatenate(rows)
+    start, dur = every[(every[:, 0] >= first) & (every.sum(axis=1) <= last)].T
+    return start, dur
+
+
+def _asking_share(pool: Sequence[TimedFetches]) -> float:
+    """Of the time of their fetches, what workers were seen waiting for a lock; 0 where too few samples tell."""
+    lines = [line for timed in pool for line in timed.lines]
+    samples = sum(max((line.samples / line.share for line in timed.lines), default=0.0) for timed in pool)
+    asking = sum(line.samples for line in lines if line.kind == "lock")
+    return asking / samples if samples >= LEAST_SAMPLES else 0.0
+
+
+def _spread(times_ns: Array) -> float:
+    """Coefficient of variation."""
+    return float(times_ns.std() / max(1.0, float(times_ns.mean())))

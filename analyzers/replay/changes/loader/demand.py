@@ -1,0 +1,54 @@
+"""How many workers to advise: one answer for the finding, the planner and the what-if."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.changes.loader.fetch_costs import WORKERS, FetchCosts, needed_workers, rank_costs
+from ddprof.analyzers.replay.changes.loader.workers import cores_bound_us
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Workers that deliver a batch as fast as they are wanted or can; `limit`: what keeps them from one per step
+    ("cores", "turns", "processes": more of them than is reasonable), "" where nothing does.
+    """
+
+    workers: int
+    limit: str
+
+
+def busy_step_us(measures: Measures) -> float:
+    """The step without waiting, for batches or for others that wait for theirs: of the rank with most of its own."""
+    waited = measures.cause_us("dataloader") + measures.cause_us("comm_wait")
+    return float((measures.ledger_us.sum(axis=1) - waited).max())
+
+
+def _holds_up(cost: FetchCosts) -> tuple[float, float]:
+    """Turns first: they are what no number of workers shortens, and the other ranks wait for that rank's batches."""
+    return cost.turn_ns, cost.mean_ns
+
+
+def demand(measures: Measures, busy_us: float, had: int, cores: int, position: int | None = None) -> Demand | None:
+    """Workers for the loader of a rank (None: the slowest); None where a batch's cost is not known.
+
+    `busy_us`: the step with every batch ready. `had`: workers of the run. `cores` of a host; 0: unknown. A fetch that
+    waits needs no core: cores bound those that compute, nothing but sense the others. There the bound is the largest
+    count that is tried (WORKERS): each worker is a process with its own interpreter and copy of the data set.
+    """
+    every = rank_costs(measures, had)
+    known = [cost for cost in every if cost is not None]
+    mine = every[position] if position is not None else max(known, key=_holds_up, default=None)
+    if mine is None:
+        return None
+    bounds_us = {"": busy_us, "turns": mine.turn_ns / 1e3}
+    if mine.kind != "wait":
+        bounds_us["cores"] = cores_bound_us(measures, known, cores, busy_us)
+    limit = max(bounds_us, key=lambda name: bounds_us[name])
+    batch_us = mine.mean_ns / 1e3
+    if limit and had * bounds_us[limit] >= batch_us:
+        return Demand(had, limit)  # they are as fast as the limit allows
+    wanted = needed_workers(batch_us, bounds_us[limit])
+    most = max(WORKERS[-1], had)
+    return Demand(min(wanted, most), "processes" if wanted > most else limit)

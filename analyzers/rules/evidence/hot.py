@@ -1,0 +1,49 @@
+"""A hot expert or embedding shard in words: what the rank is asked for, and what spreads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddprof.analyzers.job.compared.hot_shards import HotShard
+from ddprof.findings import Evidence, Fix
+from ddprof.units import format_ranks, format_share, format_us
+
+MORE_BYTES = 1.02  # times the peers' in all-to-alls: less is none worth telling
+
+
+def hot_words(shard: HotShard, numbers: tuple[int, ...]) -> str:
+    """The begin of the summary."""
+    what = "table rows" if shard.kind == "embedding tables" else "tokens"
+    return f"the {shard.kind} of {format_ranks(numbers)} get more {what} than the peers', {shard.ratio:.2f} x the work"
+
+
+def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
+    """What takes longer, and what it exchanges."""
+    yield Evidence(
+        f"{shard.operator} and what belongs to it take {format_us(shard.excess_us)} per step longer than in the same "
+        "places on the peers; the rest of its compute takes as long as theirs",
+        rank,
+    )
+    if shard.received is not None and shard.received >= MORE_BYTES:
+        yield Evidence(f"its all-to-alls carry {format_share(shard.received - 1)} more bytes than a peer's", rank)
+
+
+def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
+    """What spreads the work."""
+    if shard.kind == "embedding tables":
+        return Fix(
+            setting=f"placement of the embedding tables of {format_ranks(numbers)}",
+            suggested="re-shard: split the hot table by rows or columns, or place tables by the lookups they get",
+            patch='constraints = {"hot_table": ParameterConstraints(sharding_types=["row_wise", "column_wise"])}\n'
+            "planner = EmbeddingShardingPlanner(topology=topology, constraints=constraints)",
+            why="all ranks wait for the lookups of one: its device is as fast as the others, its tables are asked more",
+            source="TorchRec documentation: planner and sharding types",
+        )
+    return Fix(
+        setting=f"routing to the experts of {format_ranks(numbers)}",
+        suggested="a load-balancing loss, a capacity factor of 1.0 to 1.25, or hot experts spread over ranks",
+        patch="aux_loss = experts * (tokens_per_expert / tokens * router_probability.mean(0)).sum()\n"
+        "loss = loss + 0.01 * aux_loss",
+        why="all ranks wait for the experts that get most tokens: the device is as fast as the others",
+        source="Switch Transformers (JMLR'22) sections 2.2 and 4: capacity factor and load balancing loss",
+    )

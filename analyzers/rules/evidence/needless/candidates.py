@@ -1,0 +1,135 @@
+"""Candidates for communication that could go, each kind under the rule of what it pays: latency, or bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.needless.cost import needless_us
+from ddprof.analyzers.job.needless.model import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
+from ddprof.analyzers.rules.evidence.needless import fixes
+from ddprof.analyzers.rules.evidence.needless.lines import called_at
+from ddprof.findings import Basis, Candidate, Change, Evidence, Fix
+from ddprof.units import format_bytes, format_share, format_us
+
+MIN_SHARE = 0.01  # of the step in it, mean over ranks; that of comm.barrier
+
+
+@dataclass(frozen=True)
+class Told:
+    """One kind of it as a rule tells it. `where`: the line that calls it, with a comma before; "" if unknown."""
+
+    traffic: tuple[Traffic, ...]
+    number: int  # as in Needless
+    where: str
+
+    @property
+    def calls(self) -> float:
+        """Per step, mean over ranks."""
+        return sum(traffic.count for traffic in self.traffic)
+
+    @property
+    def size_bytes(self) -> float:
+        """Of a rank, per step."""
+        return sum(traffic.total_bytes for traffic in self.traffic)
+
+    @property
+    def op(self) -> str:
+        """What is called most often."""
+        return max(self.traffic, key=lambda traffic: traffic.count).op
+
+
+def could_go(measures: Measures, rule_id: str, is_volume: bool) -> Iterator[Candidate]:
+    """Candidates for what could go and pays for its bytes (`is_volume`), or for its number of calls."""
+    for kind in measures.needless:
+        traffic = tuple(t for t in measures.comm.traffic if t.needless == kind)
+        if not traffic or (kind == ACCUMULATION or _is_large(traffic)) != is_volume:
+            continue
+        held_us = needless_us(measures.job, measures.needless[kind], waits=True)
+        # A setting that serves nothing is worth a word however little it costs.
+        if kind == UNUSED or held_us.mean() >= MIN_SHARE * measures.step_us:
+            yield _candidate(measures, rule_id, kind, traffic, held_us)
+
+
+def _is_large(traffic: tuple[Traffic, ...]) -> bool:
+    return sum(t.total_bytes for t in traffic) >= TINY_BYTES * sum(t.count for t in traffic)
+
+
+def _candidate(
+    measures: Measures, rule_id: str, kind: str, traffic: tuple[Traffic, ...], held_us: np.ndarray
+) -> Candidate:
+    worst = int(np.argmax(held_us))
+    lines = called_at(measures, kind, worst)
+    told = Told(traffic, measures.needless[kind].number, f", called at {lines[0]}" if lines else "")
+    cost_us, transfer_us = float(held_us.mean()), sum(t.transfer_us for t in traffic)
+    evidence = Evidence(
+        f"{told.calls:.0f} {told.op} calls per step of {format_bytes(told.size_bytes / max(1.0, told.calls))} each, "
+        f"{format_us(transfer_us)} of transfer; with waiting for late ranks they hold the ranks for "
+        f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)})"
+    )
+    summary, fix = _WORDS[kind]
+    return Candidate(
+        id=rule_id,
+        summary=summary(measures, told),
+        ranks=(),
+        lost_us=cost_us,
+        changes=(Change("drop_needless", (), (), kind),),
+        basis=Basis.RECORDED,
+        evidence=(evidence, *(Evidence(f"called at {line}", measures.job.rank_ids[worst]) for line in lines)),
+        fixes=(fix(measures, told.number),),
+        ceiling_us=float(held_us.max()),
+        band=0.2,
+    )
+
+
+def _accumulation(measures: Measures, told: Told) -> str:
+    return (
+        f"gradients are reduced after each of {told.number} micro-batches, though the optimizer steps once for them: "
+        f"{told.calls:.0f} calls of {format_bytes(told.size_bytes)} in all per step could go{told.where}"
+    )
+
+
+def _buffers(measures: Measures, told: Told) -> str:
+    largest = measures.settings.ddp.buffers
+    name = f", {format_bytes(largest.largest_bytes)} of it '{largest.largest}'" if largest.largest else ""
+    return (
+        f"rank 0 sends its buffers before each forward pass ({told.calls:.0f} broadcast calls of "
+        f"{format_bytes(told.size_bytes)} in all per step{name}){told.where}"
+    )
+
+
+def _unused(measures: Measures, told: Told) -> str:
+    return (
+        f"find_unused_parameters=True without need: all {told.number} parameters get a gradient in every traced pass, "
+        "and each pass searches the graph for others and reduces a map of them"
+    )
+
+
+def _metrics(measures: Measures, told: Told) -> str:
+    return (
+        f"the script gathers values in every step that no pass needs ({told.calls:.0f} {told.op} calls of "
+        f"{format_bytes(told.size_bytes)} in all per step){told.where}"
+    )
+
+
+def _norms(measures: Measures, told: Told) -> str:
+    return (
+        f"{told.calls + 1:.0f} small values are reduced one by one between backward pass and optimizer in every step"
+        f"{told.where}"
+    )
+
+
+Summary = Callable[[Measures, Told], str]
+MakeFix = Callable[[Measures, int], Fix]
+_WORDS: dict[str, tuple[Summary, MakeFix]] = {
+    ACCUMULATION: (_accumulation, fixes.accumulation),
+    BUFFERS: (_buffers, fixes.buffers),
+    UNUSED: (_unused, fixes.unused),
+    METRICS: (_metrics, fixes.metrics),
+    NORMS: (_norms, fixes.norms),
+}

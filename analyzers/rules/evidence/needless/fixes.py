@@ -1,0 +1,81 @@
+"""What to write instead of communication that could go."""
+
+from __future__ import annotations
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.findings import Fix
+
+
+def accumulation(measures: Measures, passes: int) -> Fix:
+    """Reduce in the last backward pass only."""
+    sharded = "fsdp" in measures.settings.parallelism or any(t.role == "fsdp_shard" for t in measures.comm.traffic)
+    if sharded and measures.settings.fsdp.version != 1:
+        patch = "model.set_requires_gradient_sync(is_last_micro_batch)  # before each forward pass"
+        source = "torch.distributed.fsdp.FSDPModule.set_requires_gradient_sync documentation"
+    else:
+        patch = (
+            "with contextlib.nullcontext() if is_last_micro_batch else model.no_sync():\n"
+            "    loss_of(model(batch)).backward()  # the forward pass belongs inside, too"
+        )
+        source = "torch.nn.parallel.DistributedDataParallel.no_sync documentation"
+    memory = "; until then each rank keeps whole gradients, which takes memory" if sharded else ""
+    return Fix(
+        setting="gradient reductions while gradients are accumulated",
+        current=f"in each of {passes} backward passes",
+        suggested="in the last one before the optimizer",
+        patch=patch,
+        why=f"the sum over ranks is the same when it is taken once, of accumulated gradients{memory}",
+        source=source,
+    )
+
+
+def buffers(measures: Measures, _: int) -> Fix:
+    """Send buffers where they are needed: before evaluating or saving."""
+    return Fix(
+        setting="broadcast_buffers",
+        current="True",
+        suggested="False",
+        patch="DistributedDataParallel(model, broadcast_buffers=False)",
+        why="training does not read the running statistics of batch norm, and constant tables are equal already; "
+        "rank 0's statistics are sent once before an evaluation on all ranks, or SyncBatchNorm keeps them equal",
+        source="torch.nn.parallel.DistributedDataParallel documentation",
+    )
+
+
+def unused(measures: Measures, _: int) -> Fix:
+    """Do not search."""
+    return Fix(
+        setting="find_unused_parameters",
+        current="True",
+        suggested="False",
+        patch="DistributedDataParallel(model)  # its error names unused parameters, should there be any",
+        why="nothing is found, and without the search buckets are put in the order in which gradients come",
+        source="torch.nn.parallel.DistributedDataParallel documentation; PyTorch DDP (VLDB'20) section 3.2.3",
+    )
+
+
+def metrics(measures: Measures, _: int) -> Fix:
+    """Add up on the rank, gather every N steps."""
+    return Fix(
+        setting="metrics over all ranks",
+        current="in every step",
+        suggested="added up on each rank, reduced every N steps",
+        patch="total += loss.detach()  # and counts, such as (logits.argmax(-1) == labels).sum(), not the logits\n"
+        "if step % 100 == 0:\n    dist.all_reduce(total)  # one tensor for all values",
+        why="ranks meet there in every step, and the host waits for the values",
+        source="PyTorch performance tuning guide",
+    )
+
+
+def norms(measures: Measures, _: int) -> Fix:
+    """One collective for all values."""
+    equal = "ddp" in measures.settings.parallelism
+    note = "; gradients that DDP has reduced are equal on all ranks, and their norm needs none" if equal else ""
+    return Fix(
+        setting="values reduced one by one",
+        suggested="one tensor for all of them",
+        patch="squares = torch.stack(torch._foreach_norm(gradients)).square().sum()\n"
+        "dist.all_reduce(squares)  # once; torch.nn.utils.clip_grad_norm_ does without where gradients are whole",
+        why=f"each call pays its latency, and the next one waits for it{note}",
+        source="torch.nn.utils.clip_grad_norm_ documentation",
+    )

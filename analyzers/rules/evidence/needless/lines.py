@@ -1,0 +1,39 @@
+"""Which lines of the script call what could go, as capture noted them or as frames of the recording show."""
+
+from __future__ import annotations
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.meetings import called_name
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.needless.callers import callers, noted_calls, noted_of_script
+from ddprof.analyzers.job.needless.model import METRICS, NORMS, UNUSED
+from ddprof.sidecar.calls import ScriptCall
+
+MOST_LINES = 3
+
+
+def called_at(measures: Measures, kind: str, position: int) -> list[str]:
+    """Lines of one rank's script that call communication of a kind, most calls first; [] where none is known."""
+    if kind == UNUSED:
+        return []  # a setting of the model, and no line of the loop
+    facts, found = measures.job.ranks[position], measures.needless[kind]
+    noted: list[ScriptCall | None] = []
+    host = found.host[position]
+    if kind in (METRICS, NORMS):
+        inside = intervals.contains(host, facts.script_calls["start_ns"])
+        noted = [call for call, mine in zip(noted_of_script(facts), inside, strict=True) if mine]
+    else:  # called by a pass: its line is where the host is while they move
+        comms = facts.comms.take(found.comms[position])
+        host = intervals.merge(host, intervals.union(*comms.bounds))
+    return [caller.words for caller in callers(facts, noted, host)[:MOST_LINES]]
+
+
+def meeting_lines(facts: RankFacts) -> list[str]:
+    """Lines of a rank's script that call barriers and collectives of Python objects, most calls first."""
+    calls, noted = facts.meetings, list[ScriptCall | None]()
+    names = [called_name(facts.strings[int(name)]) for name in calls["name"]]
+    for name in dict.fromkeys(names):
+        mine = [row for row, other in enumerate(names) if other == name]
+        noted += noted_calls(facts, name, calls["start_ns"][mine])
+    return [caller.words for caller in callers(facts, noted, intervals.union(*calls.bounds))[:MOST_LINES]]

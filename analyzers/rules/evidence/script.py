@@ -1,0 +1,58 @@
+"""What a finding's late rank runs, by file, line and function, that its peers do not: said with the finding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone, lateness_us
+from ddprof.findings import Candidate, Evidence, Fix
+from ddprof.units import format_us
+
+
+def with_line(measures: Measures, candidate: Candidate) -> Candidate:
+    """The candidate with the line that holds one of its ranks alone, where frames show one: in its summary, as its
+    first evidence and as the first thing to change.
+    """
+    found = _longest(measures, candidate.ranks)
+    if found is None:
+        return candidate
+    position, line = found
+    rank = measures.job.rank_ids[position]
+    late_us = lateness_us(measures.job.ranks, measures.job.blame, position)
+    if late_us < MOST_SHARE * candidate.lost_us:
+        return candidate  # what it is late by in the traced steps is not what the finding is of
+    share = f"{format_us(min(line.time_us - line.peers_us, late_us))} of the {format_us(late_us)} per step"
+    meanwhile = "do not run it" if line.peers_us < 1 else f"take {format_us(line.peers_us)}"
+    source = f" (by {line.samples} samples of the whole run)" if line.samples else ""
+    seen = Evidence(
+        f"rank {rank}: {line.words}, {share} that others wait for it; it takes {format_us(line.time_us)} there, its "
+        f"peers {meanwhile}{source}",
+        rank,
+    )
+    held = "alone runs" if line.peers_us < 1 else "is held in"  # ten times as long as its peers (job/script/alone.py)
+    is_told = line.line in candidate.summary
+    fixes = candidate.fixes if any(fix.setting == line.line for fix in candidate.fixes) else (_fix(line, rank),)
+    return replace(
+        candidate,
+        summary=candidate.summary if is_told else f"{candidate.summary}; rank {rank} {held} {line.words}, {share}",
+        evidence=(seen, *candidate.evidence),
+        fixes=fixes + tuple(fix for fix in candidate.fixes if fix not in fixes),
+    )
+
+
+def _longest(measures: Measures, numbers: tuple[int, ...]) -> tuple[int, Alone] | None:
+    """Of some ranks the one that a line of the script holds longest alone, and the line."""
+    found = [(at, line) for at, line in measures.alone.items() if measures.job.rank_ids[at] in numbers]
+    return max(found, key=lambda pair: pair[1].time_us - pair[1].peers_us, default=None)
+
+
+def _fix(line: Alone, rank: int) -> Fix:
+    """What to do about a function that one rank runs alone."""
+    return Fix(
+        setting=line.line,
+        current=f"runs on rank {rank} while the others wait",
+        suggested="on every rank alike, less often, or in a thread or process that no collective waits for",
+        why=f"it takes rank {rank} {format_us(line.time_us)} per step, its peers {format_us(line.peers_us)}",
+        source="OSDI'25 section 5",
+    )

@@ -1,0 +1,1 @@
+"""Sharded parameters: what their units cost, and how they are gathered ahead."""

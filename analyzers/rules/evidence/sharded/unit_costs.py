@@ -1,0 +1,74 @@
+"""Why the gathers of sharded units are exposed: many small units, gathers that are not ahead, or their volume."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.unit_latency import UnitLatency, unit_latency
+from ddprof.analyzers.job.traffic.units import Units, typical, unit_passes, units_per_block
+
+RANKS = 8  # looked at: the units of all ranks are the same
+LATENCY_SHARE = 0.5  # of a call: more is latency than volume
+LATE_SHARE = 1 / 3  # of the exposed gathers that compute could have hidden: of two or more of each pass it is half
+FEWEST_LEFT = 4  # units of a pass, so that there is something to overlap
+QUEUED_SHARE = 0.5  # of the compute before a gather, which the device still had to do when the host launched it
+
+
+@dataclass(frozen=True)
+class UnitCosts:
+    """The units of a job's passes, and what their gathers cost per step, us, mean over the ranks looked at."""
+
+    per_pass: int  # units gathered in a forward pass
+    per_block: int  # of them for each repeated block of the model
+    latency: UnitLatency | None
+    exposed_us: float  # gathers
+    prefetchable_us: float  # of that, which compute of the unit before could have hidden
+    prefetchable_forward_us: float
+    gathers_again: bool  # in backward passes
+    host_is_ahead: bool  # gathers are launched while the compute before them has yet to be done
+
+    @property
+    def merged(self) -> int:
+        """How many units would better be one: those of a block, or of several where blocks are small; 1: none."""
+        latency = self.latency
+        if latency is None or latency.share < LATENCY_SHARE:
+            return 1
+        if self.per_block > 1:
+            return self.per_block
+        # Blocks that are one unit each: only where latency was measured, and as many as make it half of a call.
+        enough = round(latency.share / max(1e-3, 1 - latency.share))
+        return max(1, min(enough, self.per_pass // FEWEST_LEFT)) if latency.is_measured else 1
+
+    @property
+    def lacks_prefetch(self) -> bool:
+        """Whether most of what is exposed could have been hidden by gathering one unit ahead."""
+        return self.merged == 1 and self.prefetchable_us >= LATE_SHARE * self.exposed_us > 0
+
+
+def unit_costs(measures: Measures) -> UnitCosts | None:
+    """None where no parameters are gathered, or the trace does not show for what."""
+    job = measures.job
+    of_ranks = [unit_passes(job, p) for p in range(min(RANKS, len(job.ranks)))]
+    passes = [units for found in of_ranks for units in found]
+    forward = typical(passes, is_backward=False)
+    if forward is None:
+        return None
+    scale = 1e-3 / (max(1, measures.steps) * sum(map(bool, of_ranks)))
+    late = [units for units in passes if units.prefetchable_ns > 0]
+    return UnitCosts(
+        per_pass=len(forward.gathers),
+        per_block=units_per_block(forward),
+        latency=unit_latency(measures.comm),
+        exposed_us=scale * float(sum(units.exposed_gather_ns.sum() for units in passes)),
+        prefetchable_us=scale * sum(units.prefetchable_ns for units in passes),
+        prefetchable_forward_us=scale * sum(units.prefetchable_ns for units in passes if not units.is_backward),
+        gathers_again=any(units.is_backward and (units.gathers >= 0).any() for units in passes),
+        host_is_ahead=_queued(late) >= QUEUED_SHARE * float(sum(units.unhidden_ns.sum() for units in late)) > 0,
+    )
+
+
+def _queued(passes: list[Units]) -> float:
+    return float(sum(np.minimum(units.queued_ns, units.unhidden_ns).sum() for units in passes))

@@ -1,0 +1,159 @@
+"""Python of the script between the phases keeps the device waiting.
+
+What it detects: idle time, and waiting for ranks that are late by it, in which the training thread is in the user's own
+Python (or in what that calls) outside forward, backward and optimizer, or for far longer than launching takes inside
+them: metrics, moving averages over parameters, statistics, logging. The typical rank runs it.
+Why it costs: nothing is launched meanwhile, so the device drains and waits for the interpreter in every step.
+How the gain is priced: the run is replayed with no host time in those lines. It gains no more than what devices wait
+for them, and what other ranks wait for ranks that they made late.
+How to fix: do it every N steps, for all tensors at once (`torch._foreach_*`), on the device without reading values, or
+in another thread or process. Which of these is said by what the line calls (libraries, operators), else by its name.
+On a CPU rank the training thread is the device, and operators that such Python calls count: a moving average, clipping
+or statistics tensor by tensor, gradients filled with zeros, an optimizer of the user's that calls small operators for
+each parameter. Of those that can be one call for all tensors one operator per tensor is left in the price.
+Limits: needs Python frames: a trace with `with_stack=True`, or samples of a captured run. Samples say who shares the
+time between the phases, over the whole run where a window holds few. A traced frame names the line on which its
+function is defined. A package that is not known as a library counts as the user's. Preparing data is the
+input, saving and evaluating are host.checkpoint, and what only some ranks run makes those ranks late, and is told
+there.
+Sources: PyTorch performance tuning guide; torch.profiler documentation (with_stack).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ddprof import averages
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_seen
+from ddprof.analyzers.job.script.kinds import LineKind, LineKinds
+from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
+from ddprof.analyzers.rules.evidence.spans import at
+from ddprof.causes import CAUSE_CODE
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.intervals import overlap
+from ddprof.tables import NULL, Array
+from ddprof.units import format_share, format_us
+
+MIN_SHARE = 0.015  # of the step idle in the script's Python; that of host.launch_bound
+MAX_LINES = 3  # told one by one; a line of less than a tenth of the first is not told
+WITHOUT_FRAMES = "recorded without Python stacks: what the script runs between the phases is not known"
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Idle time in Python of the script that the typical rank runs."""
+    job = measures.job
+    if not any(has_frames(facts) for facts in job.ranks):
+        yield Abstention(RULE.id, WITHOUT_FRAMES)
+        return
+    # What one rank alone runs is said with what makes that rank late.
+    others = np.setdiff1d(np.arange(len(job.ranks)), list(measures.alone))
+    idle = measures.script_us
+    cost_us = float(idle[others].mean()) + _waited_for_us(measures) if len(others) else 0.0
+    # Hosts that run ahead hide a part of it, on every rank another: the time it takes tells that all run it.
+    runs_us = averages.typical(np.maximum(idle, _runs_us(measures))[others]) if len(others) else 0.0
+    if min(cost_us, runs_us) < MIN_SHARE * measures.step_us:
+        return
+    seen = np.array([sampled_beside(facts) for facts in job.ranks])[others]
+    worst = int(others[np.argmax(seen if seen.any() else idle[others])])  # that tells most of the lines
+    facts = job.ranks[worst]
+    own = measures.script[worst]
+    where = own.idle
+    lines = [line for line in lines_of(facts, own.stack_ns) if line.file and _is_seen(facts, line)]
+    if not lines or not len(where[0]):
+        return
+    steps = max(1, len(facts.steps))
+    first = lines[0]
+    told = [line for line in lines[:MAX_LINES] if line.time_ns >= first.time_ns / 10]
+    kinds = LineKinds(facts)
+    kind = [kinds.of(line.stacks, line.stack_ns) for line in told]
+    left = _left(kinds, told, kind)
+    length = where[1] - where[0]
+    longest = int(np.argmax(length))
+    start, end = int(where[0][longest]), int(where[1][longest])
+    yield Candidate(
+        id=RULE.id,
+        summary=f"Python of the script keeps {execution_of(job).work_noun} waiting, "
+        f"{format_share(cost_us / measures.step_us)} of each step, most of it in {first.words}",
+        ranks=(),
+        lost_us=cost_us,
+        changes=(Change("no_script", values=(left,)),),
+        basis=Basis.RECORDED,
+        evidence=(
+            Evidence("; ".join(_of_step(line, steps, measures.step_us) for line in told), job.rank_ids[worst]),
+            *_basis(facts, job.rank_ids[worst]),
+            at(measures, worst, start, end, f"longest wait: {format_us((end - start) / 1e3)}", first.words),
+        ),
+        fixes=tuple(_fix(line, what, steps) for line, what in zip(told, kind, strict=True)),
+        ceiling_us=(1 - left) * cost_us,
+        band=0.25,
+    )
+
+
+def _runs_us(measures: Measures) -> Array:
+    """How long each rank is in such lines per step, whether or not its device waits; us, shape (ranks,)."""
+    spent = zip(measures.script, measures.job.ranks, strict=True)
+    return np.array(
+        [
+            own.share * float(overlap(own.every, *facts.marks).sum()) / 1e3 / max(1, len(facts.steps))
+            for own, facts in spent
+        ]
+    )
+
+
+def _is_seen(facts: RankFacts, line: ScriptLine) -> bool:
+    """Whether a line was traced, or sampled often enough."""
+    seen = times_seen(facts, line.stacks)
+    return seen is None or seen >= MIN_SAMPLES
+
+
+def _basis(facts: RankFacts, rank: int) -> Iterator[Evidence]:
+    """What the lines of a sampled run were counted from."""
+    if is_sampled(facts) and sampled_beside(facts):
+        yield Evidence(f"lines from {sampled_beside(facts)} samples between the phases over the whole run", rank)
+
+
+def _of_step(line: ScriptLine, steps: int, step_us: float) -> str:
+    """How long the device waits for a line per step."""
+    each_us = line.time_ns / 1e3 / steps
+    return f"{line.words}: {format_us(each_us)} per step ({format_share(each_us / step_us)})"
+
+
+def _waited_for_us(measures: Measures) -> float:
+    """What ranks wait, per step and mean over them, for one that its script held: its part of what held the host. Not
+    for a rank that runs what its peers do not."""
+    blame = measures.job.blame
+    reasons = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
+    share = np.divide(measures.script_us, reasons, out=np.zeros(len(reasons)), where=reasons > 0)
+    is_apart = (blame["culprit"] == NULL) | np.isin(blame["culprit"], list(measures.alone))
+    late = blame.take((blame["cause"] == CAUSE_CODE["host_launch"]) & ~is_apart)
+    waited_ns = float((share[late["culprit"]] * late["dur_ns"]).sum())
+    return waited_ns / 1e3 / max(1, measures.steps) / len(measures.job.ranks)
+
+
+def _left(kinds: LineKinds, told: list[ScriptLine], kind: list[LineKind]) -> float:
+    """Share of the time of the lines that is left once they do it as their fixes say."""
+    total = sum(line.time_ns for line in told)
+    kept = sum(
+        line.time_ns * kinds.left(what, line.stacks, line.time_ns) for line, what in zip(told, kind, strict=True)
+    )
+    return float(kept / total) if total else 0.0
+
+
+def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
+    """What to do about one line."""
+    return Fix(
+        setting=line.words,
+        current=kind.name,
+        suggested=kind.suggested,
+        why=f"it holds the training thread for {format_us(line.time_ns / 1e3 / steps)} per step",
+        source=kind.source,
+        patch=kind.patch,
+    )
+
+
+RULE = Rule("host.script", "The script's own Python keeps the device waiting", detect, bound="host")

@@ -1,0 +1,1 @@
+"""Silent mistakes of distributed training: they cost no step time, and may spoil what is trained."""

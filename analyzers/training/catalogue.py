@@ -1,0 +1,30 @@
+"""The checks of the training itself: one per file in analyzers/training/checks, and all of them run over a job."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import lru_cache
+
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.training import checks
+from ddprof.findings import Check, Remark
+
+
+@lru_cache(maxsize=1)
+def training_checks() -> dict[str, Check]:
+    """Checks by identifier, sorted."""
+    names = [module.name for module in pkgutil.iter_modules(checks.__path__)]
+    found = [importlib.import_module(f"{checks.__name__}.{name}").CHECK for name in names]
+    return {check.id: check for check in sorted(found, key=lambda check: check.id)}
+
+
+def training_page(check_id: str) -> str:
+    """The documentation page of a check: the docstring of its file. Raises KeyError for an unknown id."""
+    check = training_checks()[check_id]
+    return (importlib.import_module(check.detect.__module__).__doc__ or check.title).strip()
+
+
+def remarks(job: JobFacts) -> tuple[Remark, ...]:
+    """What the checks say of a job: in the order of their identifiers."""
+    return tuple(remark for check in training_checks().values() for remark in check.detect(job))

@@ -1,0 +1,1 @@
+"""One file per check; the folder is the catalogue."""

@@ -1,0 +1,60 @@
+"""Buffers (running statistics of BatchNorm, say) drift apart, since nothing makes ranks agree on them.
+
+What it detects: after a trace window buffers differ between ranks of a DistributedDataParallel model that was told
+not to broadcast buffers, or of a model whose gradients the script sums over all ranks itself.
+Why it matters: it may be meant so. But an evaluation or a checkpoint of one rank uses that rank's statistics, taken
+from its share of the data alone; after a restart from it every rank goes on with them.
+How to fix: `broadcast_buffers=True`, SyncBatchNorm, or averaging the buffers before evaluating and saving.
+Limits: as training.replicas_differ. With `broadcast_buffers=True` buffers that a forward changes differ until the next
+forward: nothing is said then.
+Sources: DistributedDataParallel documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.training.copies import DDP, MODULE, Copies, copies, sums_every_gradient
+from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.findings import Check, Evidence, Fix, Remark
+
+
+def detect(job: JobFacts) -> Iterator[Remark]:
+    """Models whose buffers nothing keeps equal."""
+    for group in copies(job, DDP):
+        if group.one.broadcast_buffers is False:
+            yield from _differing(group, "broadcast_buffers=False")
+    for group in copies(job, MODULE):
+        if group.differing(buffers=True) and sums_every_gradient(job):
+            yield from _differing(group, "nothing broadcasts them")
+
+
+def _differing(group: Copies, why: str) -> Iterator[Remark]:
+    places = group.differing(buffers=True)
+    if not places:
+        return
+    name = group.one.name or "the model"
+    yield Remark(
+        id=CHECK.id,
+        summary=f"{counted(len(places), 'buffer')} of {name} differ between ranks ({why}): what one rank evaluates or "
+        "saves holds the statistics of its share of the data",
+        ranks=(),
+        evidence=(
+            Evidence(f"after step {group.step}: {named([group.one.names[at] for at in places])} differ"),
+            *at_line("wrapped", group.one.line),
+        ),
+        fixes=(
+            Fix(
+                setting="buffers",
+                current=why,
+                suggested="broadcast_buffers=True, SyncBatchNorm, or an average before evaluating and saving",
+                patch="model = DistributedDataParallel(nn.SyncBatchNorm.convert_sync_batchnorm(model))",
+                why="all ranks then evaluate and save the same statistics",
+                source="DistributedDataParallel documentation",
+            ),
+        ),
+    )
+
+
+CHECK = Check("training.buffers_differ", "Buffers drift apart between ranks", detect)

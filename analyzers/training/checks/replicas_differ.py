@@ -1,0 +1,125 @@
+"""Ranks that are meant to hold the same parameters do not.
+
+What it detects: after a trace window the parameters of a DistributedDataParallel model differ between its ranks; or
+those of a model whose gradients the script sums over all ranks itself; or parameters outside the wrapper differ in a
+job that has one.
+Why it matters: the ranks then train different models with averaged gradients. The loss that one rank prints, and the
+checkpoint that one rank saves, stand for none of the others, and no error is raised.
+How to fix: call the wrapper, not `model.module`; no `no_sync()` around the last backward of a step; load or change
+weights on every rank, or before wrapping; broadcast the initial parameters where the script sums gradients itself; put
+every trained module, losses with parameters too, into the wrapper.
+Limits: needs ddprof's own capture, and a window that ended before the job did. At most 512 numbers of each of 1,024
+tensors are compared, always the same ones: a difference in a few rows of a large embedding can be missed. Sharded
+parameters (FSDP, DTensor, ZeRO), and models that no wrapper and no sum over all ranks connects, are not compared. Where
+only the last bits differ, ranks computed the same on other hardware, with other libraries, or in another order.
+Sources: PyTorch DDP notes, DistributedDataParallel documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.training.copies import DDP, MODULE, Copies, copies, moves_state, sums_every_gradient
+from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.findings import Check, Evidence, Fix, Remark
+
+# Relative: a hundred times the precision of float32 (2**-23), so rounding that has added up over some steps. Another
+# start, or other gradients, differ by far more.
+ROUNDING = 1e-5
+SOURCE = "DistributedDataParallel documentation"
+
+
+def detect(job: JobFacts) -> Iterator[Remark]:
+    """Models whose parameters differ."""
+    wrapped = list(copies(job, DDP))
+    for group in wrapped:
+        places = group.differing(buffers=False)
+        if places:
+            yield _remark(group, places, _of_model(group), _wrapped_fix())
+    for group in copies(job, MODULE):
+        places = group.differing(buffers=False)
+        if not places:
+            continue
+        if sums_every_gradient(job):
+            yield _remark(group, places, _of_model(group), _summed_fix())
+        elif wrapped and not moves_state(job):
+            words = "parameters outside the DistributedDataParallel model are not the same on all ranks"
+            yield _remark(group, places, words, _outside_fix())
+
+
+def _of_model(group: Copies) -> str:
+    return f"parameters of {group.one.name or 'the model'} differ between ranks that are meant to hold the same"
+
+
+def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
+    names = [group.one.names[at] for at in places]
+    total = len(group.one.names) - len(group.one.buffers)
+    distance = group.distance(places)
+    rounding = distance is not None and distance <= ROUNDING
+    return Remark(
+        id=CHECK.id,
+        summary=f"{what}{', in their last bits' if rounding else ''}: {len(places)} of {counted(total, 'tensor')}",
+        ranks=group.odd_ranks(places),
+        evidence=(
+            Evidence(f"after step {group.step}: {named(names)} differ"),
+            *_values(group, places),
+            *at_line("wrapped" if group.one.kind == DDP else "their optimizer made", group.one.line),
+        ),
+        fixes=(_rounding_fix() if rounding else fix,),
+    )
+
+
+def _values(group: Copies, places: list[int]) -> Iterator[Evidence]:
+    """What the first tensor begins with on two ranks."""
+    for at in places:
+        known = {rank: model.values[at] for rank, model in group.models.items() if at < len(model.values)}
+        first, *others = sorted((rank, value) for rank, value in known.items() if value is not None) or [(0, 0.0)]
+        other = next(((rank, value) for rank, value in others if value != first[1]), None)
+        if other is not None:
+            begins = f"{first[1]:.6g} on rank {first[0]}, {other[1]:.6g} on rank {other[0]}"
+            yield Evidence(f"{group.one.names[at]} begins with {begins}")
+            return
+
+
+def _wrapped_fix() -> Fix:
+    return Fix(
+        setting="how the wrapped model is called and changed",
+        suggested="call the wrapper itself, change weights on every rank",
+        patch="output = model(batch)          # not model.module(batch): no gradient would be averaged\n"
+        "# load or initialise weights before DistributedDataParallel(model), which copies rank 0's to all",
+        why="gradients are averaged only in a backward that followed the wrapper's forward, outside no_sync()",
+        source=SOURCE,
+    )
+
+
+def _summed_fix() -> Fix:
+    return Fix(
+        setting="initial parameters",
+        suggested="broadcast them from rank 0 before the first step",
+        patch="for tensor in model.state_dict().values():\n    torch.distributed.broadcast(tensor, src=0)",
+        why="equal gradients keep equal parameters equal, and different ones different",
+        source=SOURCE,
+    )
+
+
+def _outside_fix() -> Fix:
+    return Fix(
+        setting="parameters outside the wrapper",
+        suggested="put them into the module that is wrapped, unless each rank is meant to train its own",
+        patch="model = DistributedDataParallel(nn.ModuleList([backbone, head]))  # called in one forward",
+        why="their gradients are of this rank's batch alone",
+        source=SOURCE,
+    )
+
+
+def _rounding_fix() -> Fix:
+    return Fix(
+        setting="hardware and libraries of the ranks",
+        suggested="the same on every rank",
+        why="the same update was rounded differently; it grows slowly",
+        source="PyTorch reproducibility notes",
+    )
+
+
+CHECK = Check("training.replicas_differ", "Ranks hold different parameters where they should be equal", detect)

@@ -1,0 +1,60 @@
+"""Every epoch comes in the same order: `set_epoch` is not called.
+
+What it detects: a pass over the training data that begins with the DistributedSampler in the very state in which the
+whole pass before began, though the sampler shuffles.
+Why it matters: DistributedSampler draws its order from seed and epoch. Without `set_epoch` every epoch has the order,
+the batches and the split over ranks of the first one; on some ranks only, ranks read each other's samples.
+How to fix: `sampler.set_epoch(epoch)` before each pass, on every rank.
+Limits: needs ddprof's own capture and at least one whole pass that was followed by another. Samplers that draw their
+indices in a way of their own, and loaders that frameworks tell the epoch, are not accused.
+Sources: torch.utils.data.distributed.DistributedSampler documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.training.words import at_line
+from ddprof.findings import Check, Evidence, Fix, Remark
+from ddprof.sidecar.training import ShuffledPasses
+
+
+def detect(job: JobFacts) -> Iterator[Remark]:
+    """Ranks whose training loader repeats its order."""
+    found: dict[int, ShuffledPasses] = {}
+    shuffling = 0
+    for rank, facts in zip(job.rank_ids, job.ranks, strict=True):
+        training = [passes for passes in facts.sidecar.sampler_passes if passes.trains]
+        shuffling += bool(training)
+        repeated = next((passes for passes in training if passes.repeated), None)
+        if repeated is not None:
+            found[rank] = repeated
+    if not found:
+        return
+    first = found[min(found)]
+    everywhere = len(found) == shuffling
+    every = first.repeated == first.begun - 1
+    order = "every epoch comes" if every else f"{first.repeated} of {first.begun} passes over the data come"
+    yield Remark(
+        id=CHECK.id,
+        summary=f"{order} in the order of the one before: set_epoch is not called on the DistributedSampler",
+        ranks=() if everywhere else tuple(sorted(found)),
+        evidence=(
+            Evidence(f"{first.repeated} of {first.begun} passes over the data began as the one before them had"),
+            *at_line("iterated", first.line),
+        ),
+        fixes=(
+            Fix(
+                setting="sampler.set_epoch",
+                current="not called",
+                suggested="called before each pass, on every rank",
+                patch="for epoch in range(epochs):\n    sampler.set_epoch(epoch)\n    for batch in loader:",
+                why="the order, and which rank reads what, then change from epoch to epoch",
+                source="torch.utils.data.distributed.DistributedSampler documentation",
+            ),
+        ),
+    )
+
+
+CHECK = Check("training.set_epoch", "Every epoch in the same order", detect)

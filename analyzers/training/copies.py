@@ -1,0 +1,132 @@
+"""Copies of one model on several ranks: which ranks are meant to hold the same, and what of it differs.
+
+Ranks of one DistributedDataParallel model are meant to; of a model without a wrapper they are where every gradient is
+summed over all ranks in every step. Nothing else is compared: ensembles, stages and shards differ by design.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.sidecar.training import ReplicatedModel
+
+DDP, MODULE = "ddp", "module"
+_MOVES_STATE = ("all_to_all", "all_gather", "reduce_scatter", "send", "recv", "send_recv", "gather", "scatter")
+
+
+@dataclass(frozen=True)
+class Copies:
+    """One model as several ranks held it after the same step, by rank number, tensor by tensor in the same order."""
+
+    step: int
+    models: Mapping[int, ReplicatedModel]
+
+    @property
+    def one(self) -> ReplicatedModel:
+        """The copy of the lowest rank."""
+        return self.models[min(self.models)]
+
+    def differing(self, buffers: bool) -> list[int]:
+        """Places of the parameters, or of the buffers, whose checksums are not the same on all ranks."""
+        among = set(self.one.buffers)
+        sums = [model.sums for model in self.models.values()]
+        return [at for at, of in enumerate(zip(*sums, strict=True)) if len(set(of)) > 1 and (at in among) is buffers]
+
+    def odd_ranks(self, places: list[int]) -> tuple[int, ...]:
+        """The ranks that do not hold what more than half of them hold; () where no state has that majority."""
+        states = {rank: tuple(model.sums[at] for at in places) for rank, model in self.models.items()}
+        common, count = Counter(states.values()).most_common(1)[0]
+        return tuple(r for r, state in sorted(states.items()) if state != common) if 2 * count > len(states) else ()
+
+    def distance(self, places: list[int]) -> float | None:
+        """The largest relative difference between the first numbers of these tensors; None where they do not differ."""
+        found = []
+        for at in places:
+            values = [model.values[at] for model in self.models.values() if at < len(model.values)]
+            known = [value for value in values if value is not None]
+            if len(known) == len(self.models) and max(known) > min(known):
+                found.append((max(known) - min(known)) / max(map(abs, known)))
+        return max(found, default=None)
+
+
+def copies(job: JobFacts, kind: str) -> Iterator[Copies]:
+    """Models of one kind that more than one rank held after the same step, with the same tensors."""
+    seen: dict[tuple[object, ...], dict[int, ReplicatedModel]] = {}
+    for rank, facts in zip(job.rank_ids, job.ranks, strict=True):
+        state = facts.sidecar.replicas
+        if state is None or state.step is None:
+            continue
+        for number, model in enumerate(m for m in state.models if m.kind == kind):
+            if _is_whole(model):
+                tensors = (model.names, model.buffers, model.sizes_bytes)
+                seen.setdefault((state.step, number, model.ranks, *tensors), {})[rank] = model
+    for (step, *_), models in seen.items():
+        held = {rank: m for rank, m in models.items() if kind != DDP or rank in m.ranks}
+        if len(held) > 1 and isinstance(step, int):
+            yield Copies(step, held)
+
+
+def _is_whole(model: ReplicatedModel) -> bool:
+    """Every column has an entry for every tensor."""
+    count = len(model.names)
+    return bool(count) and len(model.sizes_bytes) == count and len(model.checksums) == 8 * count
+
+
+def sums_every_gradient(job: JobFacts) -> bool:
+    """Whether, in every step, all ranks sum something of the size of each gradient there is, or of all together.
+
+    Sums of activations (tensor parallelism by hand) and of some gradients only (experts that ranks own) are not that.
+    """
+    steps = min((len(facts.steps) for facts in job.ranks), default=0)
+    counts = _summed_sizes(job)
+    if not steps or not counts or job.world_size < 2:
+        return False
+    return all(_is_summed(job, at, counts, steps) for at in range(len(job.ranks)))
+
+
+def _is_summed(job: JobFacts, at: int, counts: Mapping[int, int], steps: int) -> bool:
+    sidecar = job.ranks[at].sidecar
+    without = {missing.name for use in sidecar.gradients for missing in use.missing if missing.steps}
+    models = [m for m in (sidecar.replicas.models if sidecar.replicas else ()) if m.kind == MODULE]
+    sizes = Counter(
+        size
+        for model in models
+        for place, (name, size) in enumerate(zip(model.names, model.sizes_bytes, strict=False))
+        if place not in set(model.buffers) and name not in without
+    )
+    if not sizes:
+        return False
+    one_by_one = all(counts.get(size, 0) >= steps * number for size, number in sizes.items())
+    return one_by_one or counts.get(sum(size * number for size, number in sizes.items()), 0) >= steps
+
+
+def _summed_sizes(job: JobFacts) -> dict[int, int]:
+    """Bytes -> how often all ranks summed so many."""
+    table, groups = job.instances, job.groups
+    whole = [int(size) == job.world_size for size in groups["size"]]
+    found: Counter[int] = Counter()
+    for op, group, size in zip(table["op"], table["group"], table["size_bytes"], strict=True):
+        if op == OP_CODE["all_reduce"] and 0 <= group < len(whole) and whole[group]:
+            found[int(size)] += 1
+    return found
+
+
+def moves_state(job: JobFacts) -> bool:
+    """Whether ranks exchange more than sums: parameters outside a wrapper may then be shards that each rank owns."""
+    used = {COLLECTIVE_OPS[int(op)] for op in set(job.instances["op"].tolist())}
+    return bool(used.intersection(_MOVES_STATE))
+
+
+def replicated_names(job: JobFacts) -> frozenset[str]:
+    """Names of the parameters that all ranks are meant to hold alike."""
+    kinds = (DDP, MODULE) if sums_every_gradient(job) else (DDP,)
+    found: set[str] = set()
+    for kind in kinds:
+        for group in copies(job, kind):
+            if len(group.models) == len(job.ranks):
+                found.update(group.one.names)
+    return frozenset(found)

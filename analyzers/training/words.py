@@ -1,0 +1,26 @@
+"""Lists and lines in the sentences of remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddprof.findings import Evidence
+from ddprof.sidecar.training import CodeLine
+
+_SHOWN = 3  # names in one sentence
+
+
+def named(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 layer", "2 layers"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def at_line(what: str, line: CodeLine | None) -> tuple[Evidence, ...]:
+    """The line of the script as evidence; none where it is not known."""
+    return () if line is None else (Evidence(f"{what} at {line.words}"),)

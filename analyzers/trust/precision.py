@@ -1,0 +1,92 @@
+"""How often findings are right: counted by `ddprof dev score --precision` over runs whose truth is known.
+
+The counts are few for most findings, so a share is never taken as it is: each is drawn towards what is known without
+it, as strongly as one further finding would. Of what was never measured nothing is known: it is as likely wrong as
+right (half a success in one trial, the prior of Jeffreys for a proportion).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+NOTHING_KNOWN = 0.5  # share right of findings of which none was measured
+TABLE = Path(__file__).with_name("precision.json")
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Findings above "info" on labelled runs, and how many of them were true, their ranks included."""
+
+    said: int = 0
+    right: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.said + other.said, self.right + other.right)
+
+    def share(self, expected: float) -> float:
+        """Share that is right; `expected` counts as one finding more."""
+        return (self.right + expected) / (self.said + 1)
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What was measured: when, over which labelled runs, and the tallies.
+
+    `findings`: by identifier, then by basis. `doubts`: findings of recordings with that doubt, whatever their
+    identifier. `undoubted`: those of recordings without any doubt.
+    """
+
+    measured: str = ""
+    runs: Mapping[str, int] = field(default_factory=dict)  # corpus -> labelled runs in it
+    findings: Mapping[str, Mapping[str, Tally]] = field(default_factory=dict)
+    doubts: Mapping[str, Tally] = field(default_factory=dict)
+    undoubted: Tally = Tally()
+
+    def tally(self, identifier: str, basis: str) -> Tally:
+        """Findings with this identifier on this basis."""
+        return self.findings.get(identifier, {}).get(basis, Tally())
+
+    def of(self, identifier: str, basis: str) -> float:
+        """How likely a finding is right: drawn towards the mean of its identifier on other bases and of others on its
+        basis.
+        """
+        rows = self.findings
+        elsewhere = sum((t for b, t in rows.get(identifier, {}).items() if b != basis), Tally())
+        others = sum((row[basis] for i, row in rows.items() if i != identifier and basis in row), Tally())
+        expected = (elsewhere.share(NOTHING_KNOWN) + others.share(NOTHING_KNOWN)) / 2
+        return self.tally(identifier, basis).share(expected)
+
+    def factor(self, doubt: str) -> float:
+        """What a doubt leaves of a confidence: precision with it over precision without any, at most 1."""
+        doubted = self.doubts.get(doubt, Tally()).share(NOTHING_KNOWN)
+        return min(1.0, doubted / self.undoubted.share(NOTHING_KNOWN))
+
+
+def read(path: Path = TABLE) -> Precision:
+    """The table in a file. Raises OSError, ValueError or KeyError where it is none."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return Precision(
+        measured=document["measured"],
+        runs=document["runs"],
+        findings={
+            identifier: {basis: Tally(**tally) for basis, tally in row.items()}
+            for identifier, row in document["findings"].items()
+        },
+        doubts={doubt: Tally(**tally) for doubt, tally in document["doubts"].items()},
+        undoubted=Tally(**document["undoubted"]),
+    )
+
+
+def write(precision: Precision, path: Path) -> None:
+    """Write the table. Raises OSError."""
+    path.write_text(json.dumps(asdict(precision), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def measured() -> Precision:
+    """The table that ships with ddprof."""
+    return read()

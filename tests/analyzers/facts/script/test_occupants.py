@@ -1,0 +1,110 @@
+"""Functions that prepare data, save or evaluate are host spans of their causes; those that train are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kineto_run import Script
+
+from ddprof.analyzers.facts.model import RankFacts
+
+MODULE = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
+BACKWARD = "torch/_tensor.py(570): backward"
+
+
+def steps_with(folder: Path, function: str, trains: bool = False, in_model: bool = False) -> RankFacts:
+    """Three steps, in each 5 ms inside a function while nothing is launched, then a forward pass."""
+    script = Script()
+    for number in range(3):
+        begin = script.now_us
+        if in_model:
+            with script.frame(MODULE), script.frame(function):
+                script.idle(5_000.0)
+        else:
+            with script.frame(function):
+                script.idle(5_000.0)
+                if trains:
+                    with script.frame(BACKWARD):
+                        script.host("autograd::engine", 300.0)
+        with script.frame(MODULE):
+            for _ in range(10):
+                script.launch(dur_us=100.0)
+        script.synchronise()
+        script.step(number + 1, begin)
+    return script.facts(folder)
+
+
+def held_ms(facts: RankFacts, cause: str) -> float:
+    start, end = facts.spans_of(cause).bounds
+    return float((end - start).sum()) / 1e6
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "train.py(40): make_batch",
+        "data/prepare.py(12): tokenize_texts",
+        "train.py(7): preprocess",
+        "PIL/Image.py(2200): resize",
+        "transformers/pipelines/video_classification.py(129): preprocess",
+        "torchvision/transforms/functional.py(10): normalize",
+    ],
+)
+def test_preparing_data_is_of_the_loader(tmp_path: Path, function: str) -> None:
+    facts = steps_with(tmp_path, function)
+    assert held_ms(facts, "dataloader") == pytest.approx(15.0)
+    assert facts.strings[int(facts.spans_of("dataloader")["name"][0])].endswith("()")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "train.py(88): evaluate",
+        "engine.py(5): validate_one_epoch",
+        "train.py(9): save_checkpoint",
+        "torch/serialization.py(943): save",
+        "train.py(30): log_metrics",
+    ],
+)
+def test_saving_evaluating_and_logging_are_of_the_checkpoint(tmp_path: Path, function: str) -> None:
+    assert held_ms(steps_with(tmp_path, function), "checkpoint") == pytest.approx(15.0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "train.py(88): update_ema",
+        "train.py(88): batch_metrics",
+        "train.py(88): create_model_inputs_log",
+        "train.py(88): checkpoint_sequential",
+        "torch/utils/checkpoint.py(488): checkpoint",
+        "train.py(88): main",
+        "train.py(88): evaluate_every_step_and_train",
+    ],
+)
+def test_other_functions_occupy_nothing(tmp_path: Path, function: str) -> None:
+    facts = steps_with(tmp_path, function)
+    assert held_ms(facts, "dataloader") == held_ms(facts, "checkpoint") == 0.0
+
+
+@pytest.mark.parametrize("function", ["train.py(88): evaluate", "train.py(40): make_batch"])
+def test_what_runs_a_backward_pass_trains(tmp_path: Path, function: str) -> None:
+    facts = steps_with(tmp_path, function, trains=True)
+    assert held_ms(facts, "dataloader") == held_ms(facts, "checkpoint") == 0.0
+
+
+def test_what_a_models_own_forward_prepares_is_part_of_the_model(tmp_path: Path) -> None:
+    assert held_ms(steps_with(tmp_path, "model.py(40): tokenize", in_model=True), "dataloader") == 0.0
+
+
+def test_a_loop_over_steps_is_no_evaluation(tmp_path: Path) -> None:
+    script = Script()
+    with script.frame("train.py(3): evaluate"):
+        for number in range(3):
+            begin = script.now_us
+            script.idle(5_000.0)
+            script.launch(dur_us=100.0)
+            script.synchronise()
+            script.step(number + 1, begin)
+    assert held_ms(script.facts(tmp_path), "checkpoint") == 0.0

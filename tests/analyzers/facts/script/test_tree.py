@@ -1,0 +1,66 @@
+"""The tree of calls: what lies around a frame, and whose line a stack is of."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ddprof.analyzers.facts.script.tree import CallTree, spans_of, written
+from ddprof.readers.script.stacks import traced_script
+
+NESTED = (
+    (0, 100, "train.py(9): main"),
+    (10, 60, "torch/nn/modules/module.py(1): _wrapped_call_impl"),
+    (20, 50, "model.py(5): forward"),
+    (30, 40, "numpy/core/numeric.py(2): dot"),
+    (70, 90, "torch/_tensor.py(3): backward"),
+)
+
+
+def tree_of() -> tuple[CallTree, dict[str, int]]:
+    """The tree, and the row of the stack that ends in each function."""
+    start, end = (np.array([frame[part] for frame in NESTED], np.int64) for part in (0, 1))
+    script = traced_script(np.zeros(5, np.int64), start, end - start, np.arange(5), [frame[2] for frame in NESTED])
+    tree = CallTree(script.stacks, script.frames)
+    return tree, {tree.written[frame][2]: stack for stack, frame in enumerate(tree.frame.tolist())}
+
+
+def test_libraries_fold_to_the_users_frame_around_them() -> None:
+    tree, at = tree_of()
+    assert tree.folded[at["dot"]] == at["forward"] == tree.folded[at["forward"]]
+    assert tree.folded[at["_wrapped_call_impl"]] == at["main"]
+
+
+def test_phases_reach_over_all_that_they_call() -> None:
+    tree, at = tree_of()
+    assert {name for name, stack in at.items() if not tree.in_phase[stack]} == {"main"}
+    assert {name for name, stack in at.items() if tree.is_backward[stack]} == {"backward"}
+
+
+def test_finds_the_outermost_frame_of_a_kind() -> None:
+    tree, at = tree_of()
+    around = tree.around(tree.matching(re.compile(r"model\.py|numpy")))
+    assert around[at["dot"]] == around[at["forward"]] == at["forward"]
+    assert around[at["main"]] == -1
+
+
+def test_a_callers_time_holds_that_of_what_it_calls() -> None:
+    tree, at = tree_of()
+    own = np.zeros(len(tree))
+    own[at["dot"]], own[at["backward"]] = 3.0, 4.0
+    total = tree.inclusive(own)
+    assert (total[at["forward"]], total[at["main"]], total[at["dot"]]) == (3.0, 7.0, 3.0)
+
+
+def test_frames_as_people_write_them() -> None:
+    assert written("train.py", 88, "evaluate") == "train.py:88 evaluate()"
+    assert written("train.py", 3, "<module>") == "train.py:3 <module>"
+    assert written("", None, "<built-in method to>") == "<built-in method to>"
+
+
+def test_when_a_thread_is_in_some_stacks() -> None:
+    start, end = (np.array([frame[part] for frame in NESTED], np.int64) for part in (0, 1))
+    script = traced_script(np.zeros(5, np.int64), start, end - start, np.arange(5), [frame[2] for frame in NESTED])
+    tree = CallTree(script.stacks, script.frames)
+    assert [part.tolist() for part in spans_of(script.spans, tree.in_phase)] == [[10, 70], [60, 90]]

@@ -1,0 +1,37 @@
+"""Marks on the device alone: the host passed them before it launched what the step begins with, on any stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import retold
+from labelled_runs import Labelled, Runs
+from retold import Events
+
+HOST_RANGES = ("user_annotation", "gpu_user_annotation")
+
+
+@pytest.mark.parametrize("name", ["clean.pp", "clean.ddp", "clean.fsdp"])
+def test_what_the_host_launches_first_belongs_to_the_step_that_follows(
+    labelled: Runs, tmp_path: Path, name: str
+) -> None:
+    """A later stage of a pipeline receives on a stream without marks before it computes on the one that has them."""
+
+    def device_marks(ranks: list[Events]) -> None:
+        for events in ranks:
+            events[:] = [
+                e
+                for e in events
+                if e.get("cat") not in HOST_RANGES
+                or (e["cat"] == "gpu_user_annotation" and e["name"].startswith("ProfilerStep"))
+            ]
+
+    source = labelled(name)
+    run = Labelled(name, source.label, retold.retell(source.traces, tmp_path / "traces", device_marks))
+    marked, found = source.job, run.job
+    assert {facts.step_source for facts in found.ranks} == {"profiler_step"}
+    assert run.report.replay.error < 0.01
+    for one, other in zip(marked.ranks, found.ranks, strict=True):
+        assert one.steps["index"].tolist() == other.steps["index"].tolist()
+        assert other.steps["start_ns"] / 1e6 == pytest.approx(one.steps["start_ns"] / 1e6, abs=0.5)

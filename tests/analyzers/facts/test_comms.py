@@ -1,0 +1,62 @@
+"""Which kernel carries a call that sends or receives, also where kernels were lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from labelled_runs import Labelled, Runs
+
+from ddprof.analyzers.facts.comms import COALESCED, LOST, _carriers
+from ddprof.analyzers.facts.extract import rank_facts
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.model import Kind, RankTrace
+from ddprof.readers import discover, read
+
+KERNELS, LAUNCHED_NS = np.array([10, 11, 12]), np.array([105, 205, 305])
+
+
+def carriers(*own: int) -> list[tuple[int, bool]]:
+    """For calls at 100, 110, 200, 210, 300 and 310 ns."""
+    called_ns = np.array([100, 110, 200, 210, 300, 310])[: len(own)]
+    found, lost = _carriers(np.array(own), called_ns, KERNELS, LAUNCHED_NS)
+    return list(zip(found.tolist(), lost.tolist(), strict=True))
+
+
+def test_a_call_has_its_own_kernel_or_goes_with_the_next_one() -> None:
+    assert carriers(10, COALESCED, 11, 12) == [(10, False), (11, False), (11, False), (12, False)]
+    assert carriers(*[COALESCED] * 3) == [(10, False), (11, False), (11, False)]  # no call tells which is its own
+
+
+def test_a_call_whose_kernel_was_lost_keeps_its_place_and_nothing_else() -> None:
+    assert carriers(10, LOST, 11) == [(10, False), (11, True), (11, False)]
+    assert carriers(10, COALESCED, LOST, COALESCED, 12)[1:4] == [(11, True), (11, True), (12, False)]
+    assert carriers(10, 11, 11, 11, 12, LOST)[-1] == (-1, True)  # no later kernel
+
+
+def damaged(run: Labelled, share: float) -> JobFacts:
+    """The job with this share of the kernels of messages, and of their launches, missing in its files."""
+    (found,) = discover([str(run.traces)]).runs
+    return job_facts([rank_facts(_without_some(read(source), share, seed)) for seed, source in enumerate(found[1])])
+
+
+def _without_some(trace: RankTrace, share: float, seed: int) -> RankTrace:
+    """Records of kernels of communication lose their kind: no reader sees them as work of the device."""
+    kind = trace.events["kind"].copy()
+    moves = np.array(["nccl" in s.lower() and "SendRecv" in s for s in trace.strings])[trace.events["name"]]
+    gone = (kind == Kind.KERNEL) & moves & (np.random.default_rng(seed).uniform(size=len(kind)) < share)
+    kind[gone] = Kind.OTHER
+    args = trace.collectives.take(~gone[trace.collectives["row"]])
+    return replace(trace, events=trace.events.replace(kind=kind), collectives=args)
+
+
+def test_lost_kernels_leave_all_other_messages_matched_and_counted(labelled: Runs) -> None:
+    run = labelled("slow device in a pipeline")
+    whole, found = run.job, damaged(run, 0.04)
+    assert len(found.members) < len(whole.members)
+    assert found.not_compared == "" and found.pipeline == whole.pipeline
+    messages = found.instances["is_message"].astype(bool) & (found.instances["members"] == 2)
+    assert messages.sum() > 0.85 * whole.instances["is_message"].sum()
+    longest_ns = found.instances["transfer_ns"][messages].max()
+    assert longest_ns <= whole.instances["transfer_ns"].max()  # none is matched with another

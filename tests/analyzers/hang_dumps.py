@@ -1,0 +1,126 @@
+"""Flight-recorder dumps as torch writes them, of jobs that never ran: NCCL of torch 2.4 to 2.13, and gloo.
+
+`Job` plays a script: every rank calls, the collectives complete where all ranks of the group called alike.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# torch version -> version of the dump (torch/csrc/distributed/c10d: TraceUtils.h, NCCLUtils.hpp, FlightRecorder.hpp).
+VERSIONS = {"2.4": "2.3", "2.5": "2.4", "2.6": "2.4", "2.7": "2.7", "2.8": "2.10", "2.13": "2.10"}
+STARTED_NS = 1_800_000_000_000_000_000
+
+
+@dataclass
+class Job:
+    """The dumps of a job, call by call."""
+
+    world: int
+    torch: str = "2.8"
+    backend: str = "nccl"
+    groups: dict[str, tuple[str, Sequence[int]]] = field(default_factory=dict)  # name -> (description, ranks)
+    entries: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    now_ns: int = STARTED_NS
+
+    def __post_init__(self) -> None:
+        self.groups = {"0": ("default_pg", range(self.world)), **self.groups}
+        self.entries = {rank: [] for rank in range(self.world)}
+
+    def call(
+        self,
+        op: str,
+        ranks: Sequence[int] | None = None,
+        size: Sequence[int] = (1024,),
+        *,
+        line: int = 10,
+        dtype: str = "Float",
+        group: str = "0",
+        state: str = "completed",
+        out: Sequence[int] | None = None,
+        p2p: bool = False,
+    ) -> None:
+        """These ranks (None: all of the group) call `op` on line `line` of train.py."""
+        members = self.groups[group][1]
+        for rank in members if ranks is None else ranks:
+            self.now_ns += 1_000_000
+            own = [e for e in self.entries[rank] if e["process_group"][0] == group and e["is_p2p"] == p2p]
+            number = len(own) + 1
+            self.entries[rank].append(self._entry(rank, op, number, size, out, dtype, line, group, state, p2p))
+
+    def _entry(
+        self,
+        rank: int,
+        op: str,
+        number: int,
+        size: Sequence[int],
+        out: Sequence[int] | None,
+        dtype: str,
+        line: int,
+        group: str,
+        state: str,
+        p2p: bool,
+    ) -> dict[str, Any]:
+        has_tensors = op != "barrier"
+        gloo = self.backend == "gloo"
+        done = state == "completed"
+        entry = {
+            "frames": [
+                {"name": op, "filename": "/x/site-packages/torch/distributed/distributed_c10d.py", "line": 2500},
+                {"name": "train", "filename": "/home/someone/train.py", "line": line},
+                {"name": "<module>", "filename": "/home/someone/train.py", "line": 99},
+            ],
+            "record_id": len(self.entries[rank]),
+            "pg_id": list(self.groups).index(group),
+            "process_group": (group, self.groups[group][0]),
+            "collective_seq_id": 0 if p2p else number,
+            "p2p_seq_id": number if p2p else 0,
+            "op_id": number,
+            "profiling_name": f"{self.backend}:{op}",
+            "time_created_ns": self.now_ns,
+            "input_sizes": [list(size)] if has_tensors else [],
+            "input_dtypes": [dtype] if has_tensors else [],
+            "output_sizes": [list(size if out is None else out)] if has_tensors else [],
+            "output_dtypes": [dtype] if has_tensors else [],
+            "state": "scheduled" if gloo else state,
+            "time_discovered_started_ns": None if gloo or state == "scheduled" else self.now_ns + 1000,
+            "time_discovered_completed_ns": self.now_ns + 2000 if done and not gloo else None,
+            "retired": done,
+            "timeout_ms": 600_000,
+            "is_p2p": p2p,
+        }
+        if VERSIONS[self.torch] == "2.10":
+            entry |= {"thread_id": "140216646159232", "thread_name": "python"}
+        return entry
+
+    def dump(self, rank: int) -> dict[str, Any]:
+        """The dump of one rank; gloo's names no ranks."""
+        library = "comm_lib_version" if VERSIONS[self.torch] == "2.10" else "nccl_version"
+        groups = {
+            name: {"name": name, "desc": description, "ranks": str(list(ranks))}
+            for name, (description, ranks) in self.groups.items()
+            if rank in ranks
+        }
+        if self.backend == "gloo":
+            groups = {"": {"name": "", "desc": "", "ranks": "[]"}}
+        status = {"0": {"last_enqueued_collective": 1, "last_started_collective": 1, "last_completed_collective": 1}}
+        return {
+            "version": VERSIONS[self.torch],
+            "pg_config": groups,
+            "pg_status": status,
+            **({library: "2.21.5"} if self.torch != "2.4" else {}),
+            "entries": self.entries[rank],
+        }
+
+    def write(self, folder: Path, *, as_json: bool = False, ranks: Sequence[int] | None = None) -> Path:
+        """The dumps of these ranks (None: all), named as NCCL names them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for rank in range(self.world) if ranks is None else ranks:
+            content = json.dumps(self.dump(rank)).encode() if as_json else pickle.dumps(self.dump(rank))
+            (folder / f"nccl_trace_rank_{rank}").write_bytes(content)
+        return folder

@@ -1,0 +1,70 @@
+"""Communication that could go: what of a loop is, and what is not because the training needs it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from repeated_calls import GRADIENTS, STEPS, Loop
+
+from ddprof.analyzers.engine import LoadedRun, load_runs
+from ddprof.analyzers.job.needless.cost import needless_us
+from ddprof.analyzers.job.needless.find import find_needless
+from ddprof.analyzers.job.needless.model import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.sidecar import Sidecar
+from ddprof.sidecar.calls import WrappedModel
+
+FAULTS = {
+    ACCUMULATION: (Loop(micro=4, reduced=4), Loop(micro=4), 3 * STEPS, "comm.bandwidth_bound"),
+    BUFFERS: (Loop(buffers=True), Loop(), STEPS, "comm.bandwidth_bound"),
+    UNUSED: (Loop(used=GRADIENTS), Loop(), STEPS, "comm.latency_bound"),
+    METRICS: (Loop(values=6), Loop(), 6 * STEPS, "comm.latency_bound"),
+    NORMS: (Loop(norms=12), Loop(norms=1), 11 * STEPS, "comm.latency_bound"),
+}
+
+
+def loaded(loop: Loop, folder: Path) -> LoadedRun:
+    (run,) = load_runs([str(loop.written(folder))])
+    return run
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_fault_is_found_and_priced_by_the_step_without_it(tmp_path: Path, kind: str, marked: bool) -> None:
+    """With ranges of capture around backward passes, and from autograd's own events alone."""
+    fault, healthy, calls, rule = FAULTS[kind]
+    run = loaded(replace(fault, marked=marked), tmp_path / "fault")
+    assert {found: [int(c.sum()) for c in n.comms] for found, n in run.measures.needless.items()} == {kind: [calls] * 2}
+    without_us = loaded(replace(healthy, marked=marked), tmp_path / "healthy").measures.step_us
+    finding = run.report.findings[0]
+    assert (finding.id, finding.ranks) == (rule, ())
+    predicted_us = run.report.steps.wall_us - finding.recoverable_us.value
+    assert predicted_us == pytest.approx(without_us, rel=0.02)
+    held_us = needless_us(run.job, run.measures.needless[kind], waits=True)
+    assert finding.recoverable_us.value <= held_us.max() and finding.by_ledger_us is not None
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        Loop(),
+        Loop(micro=4),  # no_sync() in all but the last
+        Loop(used=GRADIENTS - 1),  # the search finds one
+        Loop(values=6, rarely=True),  # every N steps
+        Loop(before_backward=2),  # may be part of the loss
+        Loop(norms=2),  # the clipping needs them
+        Loop(micro=2, reduced=2, optimizers=2),  # two models with an optimizer each
+        Loop(gathered=2**18),  # parameters of a sharded optimizer, for all that is known
+    ],
+)
+def test_what_training_needs_is_left_alone(tmp_path: Path, loop: Loop) -> None:
+    assert not loaded(loop, tmp_path).measures.needless
+
+
+def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:
+    job = loaded(Loop(micro=2, reduced=2), tmp_path).job
+    assert find_needless(job)[ACCUMULATION].number == 2
+    twins = Sidecar(schema="ddprof.sidecar/1", models=(WrappedModel("ddp"), WrappedModel("ddp")))
+    told = replace(job, ranks=tuple(replace(facts, sidecar=twins) for facts in job.ranks))
+    assert not find_needless(told)

@@ -1,0 +1,77 @@
+"""A slow device is told from a stage with more or other work by what the same kernels take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.facts.names import is_gemm
+from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.pipelines.pace import MIN_EXCESS, stage_pace
+from ddprof.analyzers.job.slowdown import Slowdown
+
+TWO = Pipeline(((0,), (1,)), 16)
+
+
+def slower(facts: RankFacts, factor: Callable[[str], float], shapes: bool = False) -> RankFacts:
+    """The rank with kernels that take `factor(name)` times as long."""
+    ops = facts.device_ops
+    by_name = np.array([factor(name) for name in facts.strings])
+    took = (ops["end_ns"] - ops["start_ns"]) * np.where(ops["comm"] < 0, by_name[ops["name"]], 1.0)
+    shape = np.full(len(ops), len(facts.strings) if shapes else NO_STRING)
+    facts = replace(facts, strings=(*facts.strings, "[[8, 8]]"))
+    return replace(facts, device_ops=ops.replace(end_ns=ops["start_ns"] + took.astype(np.int64), shape=shape))
+
+
+def pace(ranks: Sequence[RankFacts]) -> Slowdown:
+    return stage_pace(ranks, TWO)
+
+
+def test_more_layers_are_no_slow_device(labelled: Runs) -> None:
+    job = labelled("pipeline.imbalance").job
+    found = stage_pace(job.ranks, job.pipeline)
+    assert found.factor.tolist() == [1.0, 1.0] and (found.coverage > 0.4).all()
+
+
+def test_all_kernels_alike_are_a_slow_device(labelled: Runs) -> None:
+    first, second = labelled("clean.pp").job.ranks
+    found = pace([first, slower(second, lambda name: 1.4)])
+    assert found.factor == pytest.approx([1.0, 1.4], abs=0.01)
+    assert found.per_step[1] == pytest.approx(1.4, abs=0.05)
+    assert pace([first, slower(second, lambda name: 1 + 0.8 * MIN_EXCESS)]).factor.tolist() == [1.0, 1.0]
+
+
+def test_kernels_that_differ_by_other_factors_do_other_work(labelled: Runs) -> None:
+    first, second = labelled("clean.pp").job.ranks
+    narrowing = slower(second, lambda name: 1.2 + 0.3 * (len(name) % 5))
+    assert np.isnan(pace([first, narrowing]).factor[1])
+
+
+def test_wider_layers_are_no_slow_device(labelled: Runs) -> None:
+    """1.4 times as wide: matrix products take the square of it, all others once."""
+
+    def wider(name: str) -> float:
+        return 1.96 if is_gemm([name])[0] else 1.4
+
+    first, second = labelled("clean.pp").job.ranks
+    assert np.isnan(pace([first, slower(second, wider)]).factor[1])
+
+
+def test_some_kernels_may_be_spared_where_shapes_say_that_the_work_is_the_same(labelled: Runs) -> None:
+    def short_of_power(name: str) -> float:
+        return 1.4 if "gemm" in name or "fmha" in name or "flash" in name else 1.0
+
+    first, second = (slower(facts, lambda name: 1.0, shapes=True) for facts in labelled("clean.pp").job.ranks)
+    found = pace([first, slower(second, short_of_power, shapes=True)])
+    assert found.factor == pytest.approx([1.0, 1.4], abs=0.04)
+    unknown = [slower(facts, lambda name: 1.0) for facts in (first, second)]
+    assert np.isnan(pace([unknown[0], slower(second, short_of_power)]).factor[1])
+
+
+def test_without_a_pipeline_nothing_is_compared(labelled: Runs) -> None:
+    assert np.isnan(stage_pace(labelled("clean.pp").job.ranks, None).factor).all()

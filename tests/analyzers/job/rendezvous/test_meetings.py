@@ -1,0 +1,138 @@
+"""Which ranks met where no event says so, and what only looks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kineto_run import Script
+from meeting_hosts import (
+    KERNEL_US,
+    STEPS,
+    Work,
+    facts_of,
+    job_of,
+    longer_kernels,
+    longer_python,
+    nothing_more,
+    saving_once,
+    train,
+)
+
+from ddprof.analyzers.facts.names import INFERRED, OP_CODE
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.tables import NULL
+
+
+def met(job: JobFacts) -> list[int]:
+    """Who came last in each inferred rendezvous (NULL: nobody who was recorded)."""
+    mine = job.instances["op"] == OP_CODE[INFERRED]
+    return [int(late) for late in job.instances["late"][mine]]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+@pytest.mark.parametrize("make", [longer_kernels, longer_python])
+def test_the_others_wait_for_the_one_that_is_late_in_every_step(
+    tmp_path: Path, ranks: int, make: Callable[[int], Work]
+) -> None:
+    late = ranks - 1
+    assert met(job_of(train(ranks, make(late)), tmp_path)) == [late] * STEPS
+
+
+def test_one_step_in_which_many_wait_is_enough(tmp_path: Path) -> None:
+    found = met(job_of(train(4, saving_once(1)), tmp_path))
+    assert 1 in found and len(found) <= STEPS
+
+
+def test_two_ranks_that_coincide_once_prove_nothing(tmp_path: Path) -> None:
+    assert met(job_of(train(2, saving_once(1)), tmp_path)) == []
+
+
+@pytest.mark.parametrize("steps", [2, STEPS])
+@pytest.mark.parametrize("shift_us", [0.0, 731.0, -90_000.0])
+def test_clocks_that_nothing_else_connects_are_aligned_by_it(tmp_path: Path, shift_us: float, steps: int) -> None:
+    scripts = train(4, longer_kernels(2), steps=steps)
+    facts = facts_of(scripts, tmp_path, shift_us=[0.0, 0.0, shift_us, shift_us])
+    hosts = ["a", "a", "b", "b"]
+    moved = [replace(f, identity=replace(f.identity, host=host)) for f, host in zip(facts, hosts, strict=True)]
+    job = job_facts(moved)
+    assert met(job) == [2] * steps
+    assert abs(job.clock.domains["b"].offset_ns / 1e3 - shift_us) < 60.0
+
+
+def test_where_the_late_rank_was_not_recorded_nobody_is_last(tmp_path: Path) -> None:
+    def more(script: Script, rank: int, step: int) -> None:
+        longer_kernels(3, 4_000.0)(script, rank, step)
+        script.launch("gemm", 300.0 * ((rank + step) % 3))  # they arrive apart
+
+    job = job_of(train(4, more), tmp_path, only=[0, 1, 2])
+    assert met(job) == [NULL] * STEPS
+    assert (job.blame["culprit"] == NULL).all()
+
+
+def test_where_others_were_not_recorded_the_late_rank_is_last(tmp_path: Path) -> None:
+    assert met(job_of(train(4, longer_kernels(2)), tmp_path, only=[0, 2])) == [1] * STEPS
+
+
+def equal_python(script: Script, rank: int, step: int) -> None:
+    """Every rank runs the same Python, which nothing records, while its device idles."""
+    script.synchronise("cudaStreamSynchronize")
+    script.idle(2_000.0 + 15.0 * ((7 * rank + 3 * step) % 5))
+    for _ in range(10):
+        script.launch("gemm", KERNEL_US)
+
+
+def own_python(script: Script, rank: int, step: int) -> None:
+    """One rank logs at the end of its steps."""
+    if rank == 0:
+        script.synchronise("cudaStreamSynchronize")
+        script.idle(2_500.0)
+
+
+def own_fetch(script: Script, rank: int, step: int) -> None:
+    """Every rank waits for its own loader."""
+    name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    script.host(name, 2_000.0 + 400.0 * ((rank + step) % 3), "user_annotation")
+    script.launch("gemm", KERNEL_US)
+
+
+def many_pauses(script: Script, rank: int, step: int) -> None:
+    """Python after every value that is read, of much the same length on all ranks."""
+    for layer in range(12):
+        script.synchronise("cudaStreamSynchronize")
+        script.idle(200.0 + 9.0 * ((5 * rank + 3 * step + layer) % 7))
+        script.launch("gemm", KERNEL_US)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("more", [nothing_more, equal_python, own_python, own_fetch, many_pauses, longer_kernels(0)])
+def test_ranks_that_do_not_meet_wait_for_nobody(tmp_path: Path, ranks: int, more: Work) -> None:
+    assert met(job_of(train(ranks, more, meets=False), tmp_path)) == []
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("more", [equal_python, own_fetch, many_pauses])
+def test_pauses_of_its_own_are_no_meeting_beside_one(tmp_path: Path, ranks: int, more: Work) -> None:
+    assert len(met(job_of(train(ranks, more), tmp_path))) <= STEPS
+
+
+def test_a_collective_that_was_recorded_explains_that_all_resume(tmp_path: Path) -> None:
+    scripts = [Script() for _ in range(4)]
+    for step in range(STEPS):
+        begins = [script.now_us for script in scripts]
+        for rank, script in enumerate(scripts):
+            for _ in range(30):
+                script.launch("gemm", KERNEL_US * (1.4 if rank == 1 else 1.0))
+        end_us = max(script.free_us for script in scripts) + 50.0
+        for script, begin_us in zip(scripts, begins, strict=True):
+            script.reduce(end_us, ranks=4)
+            script.synchronise("cudaStreamSynchronize")
+            script.idle(1_000.0)  # the same Python on all
+            script.step(step + 1, begin_us)
+    job = job_of(scripts, tmp_path)
+    assert met(job) == []
+    assert np.unique(job.instances["late"]).tolist() == [1]

@@ -1,0 +1,178 @@
+"""What a late rank runs and its peers do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kineto_run import Script, meet
+
+from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.script.alone import Alone, runs_alone
+from ddprof.analyzers.job.script.idle import ScriptTime
+from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
+from ddprof.tables import NULL
+
+MODULE = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
+
+
+def run(folder: Path, extra: list[tuple[str, float]], slow: float = 1.0, frames: bool = True) -> LoadedRun:
+    """Three ranks; rank 0 alone runs functions for so many us per step, and issues work `slow` times as slowly."""
+    scripts = [Script() for _ in range(3)]
+    for number in range(5):
+        begun = [script.now_us for script in scripts]
+        for rank, script in enumerate(scripts):
+            main = script.now_us
+            script.idle(1.0)
+            with script.frame("train.py(64): train_step"), script.frame(MODULE), script.frame("model.py(5): forward"):
+                for _ in range(30):
+                    script.launch(dur_us=5.0)
+                    script.idle(100.0 * (slow if rank == 0 else 1.0))
+            for function, own_us in extra if rank == 0 else ():
+                with script.frame(function), script.frame("helpers.py(2): walk"):
+                    script.idle(own_us)
+            if frames:
+                script.add("train.py(121): main", "python_function", main, script.now_us - main, 1, {})
+        meet(scripts)
+        for script, begin in zip(scripts, begun, strict=True):
+            script.synchronise()
+            script.step(number + 1, begin)
+    if not frames:
+        for script in scripts:
+            script.events = [event for event in script.events if event["cat"] != "python_function"]
+    facts = [script.facts(folder, rank, 3) for rank, script in enumerate(scripts)]
+    return LoadedRun("made", job_facts(facts), ())
+
+
+def test_the_function_that_only_the_late_rank_runs(tmp_path: Path) -> None:
+    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    found = runs_alone(made.job.ranks, 0, 4_000.0)
+    assert found is not None
+    assert found.words == "train.py:88 report_samples(), in helpers.py:2 walk()"
+    assert found.time_us == pytest.approx(4_000.0, rel=0.01)
+    assert found.peers_us == 0.0
+
+
+def test_a_rank_that_is_slow_everywhere_runs_nothing_alone(tmp_path: Path) -> None:
+    made = run(tmp_path, [], slow=3.0)
+    assert runs_alone(made.job.ranks, 0, 6_000.0) is None
+
+
+def test_a_line_that_explains_little_of_the_lateness_is_not_named(tmp_path: Path) -> None:
+    made = run(tmp_path, [("train.py(88): report_samples", 1_000.0)])
+    assert runs_alone(made.job.ranks, 0, 4_000.0) is None
+    assert runs_alone(made.job.ranks, 0, 1_500.0) is not None
+
+
+def test_nothing_is_known_without_stacks_or_without_peers(tmp_path: Path) -> None:
+    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)], frames=False)
+    assert runs_alone(made.job.ranks, 0, 4_000.0) is None
+    assert runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
+
+
+def test_the_finding_on_the_late_rank_says_the_line(tmp_path: Path) -> None:
+    report = run(tmp_path, [("train.py(88): report_samples", 4_000.0)]).report
+    first = next(finding for finding in report.findings if finding.ranks == (0,))
+    assert first.id.startswith("straggler.")
+    assert "rank 0 alone runs train.py:88 report_samples()" in first.summary
+    assert "train.py:88 report_samples()" in report.verdict.headline
+    assert "do not run it" in first.evidence[0].text
+    assert first.fixes[0].setting == "train.py:88 report_samples()"
+
+
+def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_path: Path) -> None:
+    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in made.job.ranks)
+    assert runs_alone((late, *others), 0, 4_000.0, 7_000.0) is None
+    main, walk = (_stack_of(late, name) for name in ("main", "walk"))
+    seen = [_with_totals(late, {main: 30, walk: 30}), *(_with_totals(facts, {0: 60}) for facts in others)]
+    found = runs_alone(seen, 0, 4_000.0, 7_000.0)
+    assert found is not None and "report_samples" in found.words
+    assert (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
+    few = [_with_totals(late, {main: 5, walk: 5}), *seen[1:]]
+    assert runs_alone(few, 0, 4_000.0, 7_000.0) is None
+
+
+def test_a_peer_that_no_sample_of_the_window_fell_into_is_not_known_to_do_nothing(tmp_path: Path) -> None:
+    late, *others = run(tmp_path, [("train.py(88): report_samples", 4_000.0)]).job.ranks
+    unseen = [_with_totals(replace(facts, script_spans=SCRIPT_SPANS.empty()), {0: 60}) for facts in others]
+    assert runs_alone((late, *unseen), 0, 4_000.0, 7_000.0) is None
+
+
+def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_the_phases(tmp_path: Path) -> None:
+    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in made.job.ranks)
+    others = [replace(facts, script_stacks=late.script_stacks, script_frames=late.script_frames) for facts in others]
+    walk, main = (_stack_of(late, name) for name in ("walk", "main"))
+
+    def found(samples: int, peers_us: float, peers_in: int) -> Alone | None:
+        ranks = [_with_totals(late, {walk: samples}), *(_with_totals(facts, {peers_in: 9}) for facts in others)]
+        return runs_alone(ranks, 0, 4_000.0, 7_000.0, [_beside(late, 4_000.0, walk), *_of(others, peers_us)])
+
+    named = found(3, 300.0, main)
+    assert named is not None and "report_samples" in named.words
+    assert (named.time_us, named.peers_us, named.samples) == (pytest.approx(4_000.0), 0.0, 3)
+    assert found(2, 300.0, main) is None  # chance
+    assert found(3, 900.0, main) is None  # the peers may run it for a good part of that
+    shared = found(3, 300.0, walk)
+    assert shared is not None and shared.peers_us == pytest.approx(300.0)  # they run it, far shorter
+
+
+def _of(ranks: list[RankFacts], time_us: float) -> list[ScriptTime]:
+    return [_beside(facts, time_us, 0) for facts in ranks]
+
+
+def _beside(facts: RankFacts, time_us: float, stack: int) -> ScriptTime:
+    """So much time per step beside the phases, all of it in one stack."""
+    start = facts.marks[0]
+    spans = (start, start + int(time_us * 1e3))
+    stack_ns = np.zeros(len(facts.script_stacks))
+    stack_ns[stack] = time_us * 1e3 * len(facts.steps)
+    return ScriptTime(spans, spans, 1.0, stack_ns)
+
+
+def _stack_of(facts: RankFacts, function: str) -> int:
+    """The first stack that ends in this function."""
+    return facts.script_frames["function"][facts.script_stacks["frame"]].tolist().index(function)
+
+
+def _with_totals(facts: RankFacts, samples: dict[int, int]) -> RankFacts:
+    """The rank with so many samples of these stacks over the run."""
+    rows = len(samples)
+    columns = {
+        "thread": [""] * rows,
+        "phase": ["rest"] * rows,
+        "stack": list(samples),
+        "samples": list(samples.values()),
+    }
+    return replace(facts, script_totals=SCRIPT_TOTALS.table({**columns, "time_ns": [1] * rows, "late_ns": [0] * rows}))
+
+
+def test_evaluation_on_one_rank_is_named_as_such(tmp_path: Path) -> None:
+    report = run(tmp_path, [("train.py(88): evaluate", 4_000.0)]).report
+    first = next(finding for finding in report.findings if finding.ranks == (0,))
+    assert first.id == "host.checkpoint"
+    assert "train.py:88 evaluate()" in first.summary
+    assert first.summary.count("evaluate()") == 1
+    assert "saving state" not in first.summary
+
+
+def test_a_function_seen_often_at_lines_seen_once_is_named(tmp_path: Path) -> None:
+    """By samples of the whole run: the function accuses, and the line seen most of those that were seen is said."""
+    lines = range(9, 21)
+    frames = {"file": ["train.py"] * 13, "function": ["main", *["report"] * 12], "is_user": [True] * 13}
+    frame_table = SCRIPT_FRAMES.table({**frames, "line": [1, *lines]})
+    stack_table = SCRIPT_STACKS.table({"frame": list(range(13)), "outer": [NULL, *[0] * 12]})
+    bare = [
+        replace(facts, script_frames=frame_table, script_stacks=stack_table)
+        for facts in run(tmp_path, [], frames=False).job.ranks
+    ]
+    seldom = dict.fromkeys(range(1, 13), 3)
+    ranks = [_with_totals(facts, {0: 40, **(seldom if rank == 0 else {})}) for rank, facts in enumerate(bare)]
+    found = runs_alone(ranks, 0, 4_000.0, 10_000.0)
+    assert found is not None
+    assert found.words.startswith("train.py:") and "report()" in found.words

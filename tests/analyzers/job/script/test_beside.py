@@ -1,0 +1,46 @@
+"""Time beside the phases is exact, and shared among the lines as the whole run was sampled there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cpu_loop import cpu_loop, sampled
+from kineto_run import Script
+
+from ddprof.analyzers.job.script.idle import script_time, script_times
+from ddprof.analyzers.job.script.lines import lines_of
+
+
+def chore(script: Script) -> None:
+    with script.frame("train.py(60): first"):
+        script.idle(4_000.0)
+    with script.frame("train.py(80): second"):
+        script.idle(1_000.0)
+
+
+def test_samples_of_the_whole_run_share_the_time_that_ranges_bound(tmp_path: Path) -> None:
+    facts = sampled(cpu_loop(tmp_path, after=chore), {"first": 3_000, "second": 1_000})
+    first, second = lines_of(facts, script_time(facts).stack_ns)
+    assert (first.function, second.function) == ("first", "second")
+    assert first.time_ns == pytest.approx(3 * second.time_ns, rel=0.01)
+    assert first.time_ns + second.time_ns == pytest.approx(4 * 5e6, rel=0.01)
+
+
+def test_a_rank_that_was_sampled_seldom_has_the_share_of_its_peer(tmp_path: Path) -> None:
+    ranks = [cpu_loop(tmp_path, after=chore, rank=rank) for rank in range(2)]
+    often = sampled(ranks[0], {"first": 3_000, "main": 0})
+    seldom = sampled(ranks[1], {"main": 1}, samples=2)
+    times = script_times([often, seldom])
+    assert times[1].share == times[0].share
+
+
+def test_without_a_phase_nothing_is_beside_one(tmp_path: Path) -> None:
+    script = Script()
+    for number in range(3):
+        begin = script.now_us
+        with script.frame("train.py(60): first"):
+            script.host("aten::mul", 4_000.0)
+        script.step(number + 1, begin)
+    own = script_time(script.facts(tmp_path, on_cpu=True))
+    assert not own.stack_ns.sum()

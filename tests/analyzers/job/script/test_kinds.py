@@ -1,0 +1,103 @@
+"""What a line does is told by the operators and libraries that it calls; what cannot be cheaper is not told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cpu_loop import Chore, cpu_loop, operators
+from kineto_run import Script
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.script.idle import script_time
+from ddprof.analyzers.job.script.kinds import (
+    AVERAGE,
+    CLIP,
+    LOGGING,
+    OTHER,
+    STATISTICS,
+    UPDATE,
+    ZEROING,
+    LineKind,
+    LineKinds,
+)
+from ddprof.analyzers.job.script.lines import lines_of
+
+
+def calls(*names: str, count: int, inside: str | None = None, python_us: float = 0.0) -> Chore:
+    """A function of the script, of no telling name, that calls some operators, inside a library's frame or directly."""
+
+    def chore(script: Script) -> None:
+        with script.frame("train.py(60): turn"):
+            if inside is None:
+                operators(script, *names, count=count)
+            else:
+                with script.frame(inside):
+                    script.idle(python_us)
+                    operators(script, *names, count=count)
+
+    return chore
+
+
+def kind(facts: RankFacts) -> tuple[LineKind, float] | None:
+    """Of the first line, and what is left of its time."""
+    lines = lines_of(facts, script_time(facts).stack_ns)
+    if not lines:
+        return None
+    kinds = LineKinds(facts)
+    found = kinds.of(lines[0].stacks, lines[0].stack_ns)
+    return found, kinds.left(found, lines[0].stacks, lines[0].time_ns)
+
+
+@pytest.mark.parametrize(
+    ("chore", "expected"),
+    [
+        (calls("mul", "mul", "add", count=40), AVERAGE),
+        (calls("linalg_vector_norm", "gt", "is_nonzero", "mul_", count=40), CLIP),
+        (calls("linalg_vector_norm", "mul_", count=80, inside="torch/nn/utils/clip_grad.py(100): clip"), CLIP),
+        (calls("mean", "item", "std", "item", count=40), STATISTICS),
+        (calls("zero_", count=40, inside="torch/optim/optimizer.py(900): zero_grad"), ZEROING),
+        (calls(count=0, inside="<built-in method sendall of socket object>", python_us=5e3), LOGGING),
+        (calls(count=0, inside="logging/__init__.py(1500): info", python_us=5e3), LOGGING),
+        (calls(count=0, inside="numpy/lib/function_base.py(9): unique", python_us=5e3), OTHER),
+    ],
+)
+def test_a_line_is_told_by_what_it_calls(tmp_path: Path, chore: Chore, expected: LineKind) -> None:
+    found = kind(cpu_loop(tmp_path, after=chore))
+    assert found is not None
+    assert found[0] is expected
+
+
+def test_one_operator_per_tensor_is_left_of_a_moving_average(tmp_path: Path) -> None:
+    found = kind(cpu_loop(tmp_path, after=calls("mul", "sub", "add", count=40)))
+    assert found is not None
+    assert found[1] == pytest.approx(10.0 / 60.0, abs=0.01)  # of three operators and as much Python, one operator
+
+
+def test_nothing_is_left_of_statistics_that_are_rare(tmp_path: Path) -> None:
+    found = kind(cpu_loop(tmp_path, after=calls("mean", "item", count=80)))
+    assert found is not None
+    assert found[1] == 0.0
+
+
+@pytest.mark.parametrize(
+    "chore",
+    [
+        calls("_foreach_norm", "_foreach_mul_", count=20, inside="torch/nn/utils/clip_grad.py(100): clip"),
+        calls("_foreach_lerp_", count=20),
+        calls(count=0, inside="torch/optim/lr_scheduler.py(200): step", python_us=5e3),
+        calls(count=0, inside="torch/optim/optimizer.py(900): zero_grad", python_us=5e3),
+    ],
+)
+def test_what_is_one_call_for_all_tensors_is_not_told(tmp_path: Path, chore: Chore) -> None:
+    assert kind(cpu_loop(tmp_path, after=chore)) is None
+
+
+def test_an_optimizer_of_the_users_that_goes_tensor_by_tensor_is_told(tmp_path: Path) -> None:
+    found = kind(cpu_loop(tmp_path, optimizer=calls("mul", "add", "sign", "add_", count=40)))
+    assert found is not None
+    assert found[0] is UPDATE
+
+
+def test_an_optimizer_of_the_users_with_one_call_for_all_is_not(tmp_path: Path) -> None:
+    assert kind(cpu_loop(tmp_path, optimizer=calls("_foreach_mul", "_foreach_add_", count=3))) is None

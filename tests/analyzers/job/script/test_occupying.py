@@ -1,0 +1,42 @@
+"""Which function of the script a cause stands for, and whether the other ranks are in it as well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.script.occupying import function_of, share_within
+from ddprof.model import SCRIPT_FRAMES, SCRIPT_STACKS, SCRIPT_TOTALS
+from ddprof.tables import NULL
+
+
+@pytest.fixture
+def sampled(labelled: Runs) -> RankFacts:
+    """A rank seen 4 times in `main`, 3 times in `prepare`, which it calls, and 9 times in what that calls."""
+    frames = {"file": ["train.py"] * 3, "line": [1, 13, 7], "function": ["main", "prepare", "crop"]}
+    totals = {"thread": [""] * 3, "phase": ["rest"] * 3, "stack": [0, 1, 2], "samples": [4, 3, 9]}
+    return replace(
+        labelled("clean.ddp").job.ranks[0],
+        script_frames=SCRIPT_FRAMES.table({**frames, "is_user": [True] * 3}),
+        script_stacks=SCRIPT_STACKS.table({"frame": [0, 1, 2], "outer": [NULL, 0, 1]}),
+        script_totals=SCRIPT_TOTALS.table({**totals, "time_ns": [1] * 3, "late_ns": [0] * 3}),
+    )
+
+
+def test_the_share_of_the_run_inside_a_function_counts_what_it_calls(sampled: RankFacts) -> None:
+    function = function_of(sampled, "train.py:13 prepare()")
+    assert function == ("train.py", "prepare")
+    assert share_within(sampled, function) == pytest.approx(12 / 16)
+    assert share_within(sampled, ("train.py", "evaluate")) == 0.0
+
+
+def test_few_samples_say_nothing(sampled: RankFacts) -> None:
+    few = replace(sampled, script_totals=sampled.script_totals.take(slice(0, 2)))
+    assert share_within(few, ("train.py", "prepare")) is None
+
+
+def test_words_that_name_no_frame(sampled: RankFacts) -> None:
+    assert function_of(sampled, "train.py:14 prepare()") is None

@@ -1,0 +1,64 @@
+"""Threads that outnumber the cores of a host are told with the number that has a core each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cpu_loop import cpu_loop
+
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.oversubscription import oversubscribed
+from ddprof.findings import Candidate
+from ddprof.sidecar import CpuTime, CpuWaits, PrecisionSettings, Processors, Sidecar
+
+
+def made(folder: Path, threads: int, cores: int, waited_share: float = 0.5) -> LoadedRun:
+    """Two CPU ranks of a host, whose threads had no core for a share of the traced time."""
+    time = CpuTime(dur_ns=10**9, cpu_ns=4 * 10**8, waited_ns=int(waited_share * 10**9))
+    ranks = [
+        replace(
+            cpu_loop(folder, rank=rank),
+            sidecar=Sidecar(
+                schema="ddprof.sidecar/1",
+                rank=rank,
+                precision=PrecisionSettings(num_threads=threads),
+                processors=Processors(usable=cores, local_ranks=2),
+                cpu_waits=CpuWaits(windows=(time,), run=time),
+            ),
+        )
+        for rank in range(2)
+    ]
+    return LoadedRun("made", job_facts(ranks), ())
+
+
+def said(run: LoadedRun) -> list[Candidate]:
+    return [found for found in catalogue()["host.stalled"].detect(run.measures) if isinstance(found, Candidate)]
+
+
+def test_the_number_of_threads_that_fits_is_told(tmp_path: Path) -> None:
+    run = made(tmp_path, threads=8, cores=4)
+    (candidate,) = said(run)
+    assert [(fix.setting, fix.current, fix.suggested) for fix in candidate.fixes] == [("OMP_NUM_THREADS", "8", "2")]
+    assert candidate.lost_us == pytest.approx(0.5 * run.measures.step_us)
+    assert any(found.id == "host.stalled" for found in run.report.findings)  # a busy machine does not withdraw it
+
+
+def test_no_more_is_charged_than_the_ranks_own_threads_explain(tmp_path: Path) -> None:
+    run = made(tmp_path, threads=3, cores=4, waited_share=0.9)
+    (candidate,) = said(run)
+    assert candidate.lost_us == pytest.approx((1 - 4 / 6) * run.measures.step_us)
+
+
+@pytest.mark.parametrize(("threads", "cores", "waited"), [(2, 4, 0.5), (1, 1, 0.5), (8, 4, 0.01)])
+def test_threads_that_fit_are_one_or_do_not_wait_are_not_told(
+    tmp_path: Path, threads: int, cores: int, waited: float
+) -> None:
+    assert said(made(tmp_path, threads, cores, waited)) == []
+
+
+def test_without_the_number_of_threads_nothing_is_known(tmp_path: Path) -> None:
+    assert oversubscribed([cpu_loop(tmp_path)]) is None

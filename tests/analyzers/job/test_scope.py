@@ -1,0 +1,57 @@
+"""What cannot be judged of a recording: what its one step holds may have occurred once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ddprof.analyzers.engine import analyze
+from ddprof.analyzers.job.scope import NOTHING_COMPUTED, ONE_STEP_LEFT
+from ddprof.report.model import Report
+
+STEP_US, OPERATOR_US, FETCH_US = 100_000, 1_000, 30_000
+
+
+def span(category: str, name: str, start_us: float, length_us: float) -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start_us, "dur": length_us}
+
+
+def events(steps: int) -> list[dict[str, Any]]:
+    """Steps of a rank without a device, each of which waits for its batch and then computes; by time."""
+    found = []
+    for step in range(steps):
+        begin = step * STEP_US
+        found.append(span("user_annotation", f"ProfilerStep#{step + 1}", begin, STEP_US))
+        found.append(span("user_annotation", "enumerate(DataLoader)#_Iter.__next__", begin, FETCH_US))
+        starts = range(begin + FETCH_US, begin + STEP_US, OPERATOR_US)
+        found += [span("cpu_op", "aten::mm", start, OPERATOR_US) for start in starts]
+    return found
+
+
+def report_of(text: str, folder: Path) -> Report:
+    folder.mkdir()
+    (folder / "rank0.json").write_text(text, encoding="utf-8")
+    return analyze([folder])[0]
+
+
+def test_the_only_step_left_of_a_damaged_recording_names_nothing(tmp_path: Path) -> None:
+    whole = json.dumps({"traceEvents": events(1)})
+    torn = json.dumps({"traceEvents": events(2)})
+    named = report_of(whole, tmp_path / "whole")
+    assert [finding.id for finding in named.findings] == ["input.starved"]
+    silent = report_of(torn[: int(0.7 * len(torn))], tmp_path / "torn")
+    assert not silent.findings
+    assert ONE_STEP_LEFT in {abstention.reason for abstention in silent.abstentions}
+
+
+def test_a_step_in_which_no_device_computes_is_start_up(tmp_path: Path) -> None:
+    """The parameters that DDP sends first are no traffic of every step."""
+    step = span("user_annotation", "ProfilerStep#1", 0, STEP_US)
+    send = span("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20_000, 70_000)
+    found = report_of(json.dumps({"traceEvents": [step, send]}), tmp_path / "first")
+    assert not found.findings
+    assert NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
+    gemm = span("kernel", "ampere_sgemm_128x64_tn", 10_000, 8_000)
+    trained = report_of(json.dumps({"traceEvents": [step, gemm, send]}), tmp_path / "trained")
+    assert NOTHING_COMPUTED not in {abstention.reason for abstention in trained.abstentions}

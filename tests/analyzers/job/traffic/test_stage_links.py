@@ -1,0 +1,83 @@
+"""Pairs of ranks whose messages are slow: against pairs that carry the same, on a link of the same kind."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ddprof.analyzers.job.model import INSTANCES, MEMBERS
+from ddprof.analyzers.job.traffic.stage_links import message_ends, stage_links
+from ddprof.tables import NULL
+
+FAST, SLOW = 100_000, 300_000
+Link = tuple[int, int, int, int]  # two ranks, transfer (ns), bytes
+
+
+def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = None) -> Any:
+    """Six messages per link; the first rank of each is early by `late_ns`."""
+    sizes, rows = [], []
+    for a, b, transfer, size in links:
+        for _ in range(6):
+            at = 1_000_000 * len(sizes)
+            rows += [
+                (len(sizes), a, len(sizes), at - late_ns, at + transfer),
+                (len(sizes), b, len(sizes), at, at + transfer),
+            ]
+            sizes.append(size)
+    count = len(sizes)
+    names = ("instance", "rank", "comm", "start_ns", "end_ns")
+    members = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    instances = {
+        "op": [9] * count, "group": [0] * count, "is_message": [True] * count, "size_bytes": sizes,
+        "members": [2] * count, "transfer_ns": [1] * count, "complete": [True] * count, "late": [0] * count,
+    }  # fmt: skip
+    return SimpleNamespace(
+        instances=INSTANCES.table(instances),
+        members=MEMBERS.table({**members, "ready_ns": members["start_ns"]}),
+        ranks=(None,) * len(hosts),
+        clock=SimpleNamespace(domain_of=tuple(hosts)),
+        pipeline=SimpleNamespace(stages=stages) if stages else None,
+        per_step_ns=(1, 1),
+    )
+
+
+def test_the_slow_pair_is_named_whoever_waited() -> None:
+    compared, slow = stage_links(job((0, 1, FAST, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8)))
+    assert compared == 3 and slow is not None
+    assert (slow.pairs, slow.culprits, slow.ratio) == (((1, 2),), (1, 2), pytest.approx(3.0))
+    assert slow.excess_us == pytest.approx(6 / 2 * (SLOW - FAST) / 1e3)
+
+
+def test_one_rank_whose_links_are_all_slow_is_named_alone() -> None:
+    _, slow = stage_links(job((0, 1, SLOW, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8), (3, 4, FAST, 8), hosts="aaaaa"))
+    assert slow is not None and slow.culprits == (1,)
+
+
+def test_links_between_hosts_are_no_peers_of_links_inside_one() -> None:
+    assert stage_links(job((0, 1, FAST, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8), hosts="aabb"))[1] is None
+
+
+def test_other_sizes_are_other_messages() -> None:
+    assert stage_links(job((0, 1, FAST, 8), (1, 2, SLOW, 24), (2, 3, FAST, 8)))[1] is None
+
+
+def test_without_sizes_only_replicas_of_one_boundary_are_compared() -> None:
+    stages = ((0, 1), (2, 3), (4, 5))
+    links = [(0, 2, FAST, NULL), (1, 3, FAST, NULL), (2, 4, SLOW, NULL), (3, 5, SLOW, NULL)]
+    assert stage_links(job(*links, hosts="aaaaaa", stages=stages)) == (4, None)
+    links[3] = (3, 5, FAST, NULL)
+    _, slow = stage_links(job(*links, hosts="aaaaaa", stages=stages))
+    assert slow is not None and slow.culprits == (2, 4)
+
+
+def test_a_job_without_messages_has_no_links() -> None:
+    assert stage_links(job()) == (0, None)
+    assert all(len(ends) == 0 for ends in message_ends(job()))
+
+
+def test_the_ends_of_a_message_are_its_two_ranks() -> None:
+    low, high = message_ends(job((2, 1, FAST, 8)))
+    assert np.array_equal(low, [1] * 6) and np.array_equal(high, [2] * 6)

@@ -1,0 +1,66 @@
+"""The graph of a run: what a start keeps behind what came before it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.execution.operations import NEVER, Operations
+from ddprof.analyzers.replay.graph.build import DEFAULT_QUEUE_LAG_NS, _lags
+from ddprof.analyzers.replay.graph.dependencies import OVERLAP_WITHOUT_HOST_NS, _coincident
+
+PERIOD_NS, IDLE_NS = 1_000_000, 400_000
+
+
+def operations(launched: bool) -> Operations:
+    """Two streams in turn: on each an operation every period, which starts when the one on the other stream ends.
+
+    A third stream idles for long between its operations.
+    """
+    count = 12
+    start = np.concatenate(
+        [np.arange(count) * PERIOD_NS, np.arange(count) * PERIOD_NS + 500_000, np.arange(count) * PERIOD_NS]
+    )
+    track = np.repeat(np.arange(3), count)
+    dur = np.where(track == 2, PERIOD_NS - IDLE_NS, 500_000)
+    return Operations(
+        row=np.arange(3 * count),
+        start_ns=start,
+        dur_ns=dur,
+        track=track,
+        launch_ns=np.where(launched, start - 2 * PERIOD_NS, NEVER),
+        is_comm=np.zeros(3 * count, bool),
+        is_copy=np.zeros(3 * count, bool),
+        comm=np.full(3 * count, -1),
+    )
+
+
+def test_idle_time_of_unknown_reason_is_no_lag_of_the_queue() -> None:
+    ops = operations(launched=False)
+    dep = np.full(len(ops.row), -1)
+    dep[12:24] = np.arange(12)  # the second stream follows the first
+    _, queue_lag, dep_lag = _lags(ops, dep)
+    assert (queue_lag[13:24] <= DEFAULT_QUEUE_LAG_NS).all() and (dep_lag[12:24] == 0).all()
+
+
+def test_where_launches_came_earlier_it_is() -> None:
+    ops = operations(launched=True)
+    _, queue_lag, _ = _lags(ops, np.full(len(ops.row), -1))
+    assert (queue_lag[25:] == IDLE_NS).all()
+
+
+def test_stamps_of_a_long_idle_stretch_may_disagree_by_a_thousandth() -> None:
+    idle = 400 * OVERLAP_WITHOUT_HOST_NS * 10
+    late_ns = idle // 2_000  # the transfer is stamped as ended so much after what it released began
+    ops = Operations(
+        row=np.arange(3),
+        start_ns=np.array([0, 1_000 + idle, 1_000 + idle - 5_000]),
+        dur_ns=np.array([1_000, 1_000, 5_000 + late_ns]),
+        track=np.array([0, 0, 1]),
+        launch_ns=np.full(3, NEVER),
+        is_comm=np.array([False, False, True]),
+        is_copy=np.zeros(3, bool),
+        comm=np.array([-1, -1, 0]),
+    )
+    dep = np.full(3, -1)
+    _coincident(ops, ops.end_ns, dep, OVERLAP_WITHOUT_HOST_NS)
+    assert dep[1] == 2 and late_ns > OVERLAP_WITHOUT_HOST_NS

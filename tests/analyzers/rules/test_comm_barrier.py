@@ -1,0 +1,82 @@
+"""Barriers and collectives of objects: found where they cost, priced by what is left without them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kineto_run import Script
+from labelled_runs import Runs
+
+from ddprof.analyzers.facts.model import COMMS, MEETINGS
+from ddprof.analyzers.facts.script.meetings import called_name, is_meeting
+from ddprof.analyzers.job.waiting.meetings import held_in_meetings_us
+from ddprof.analyzers.replay.changes.communication.meetings import drop_meetings
+from ddprof.findings import Change
+
+ID = "comm.barrier"
+
+
+def test_it_is_priced_by_the_step_without_the_calls(labelled: Runs) -> None:
+    run = labelled("barriers in every step")
+    (found,) = (f for f in run.report.findings if f.id == ID)
+    assert "20 of barrier per step" in found.summary
+    (truth,) = run.label["faults"]
+    predicted_us = run.report.steps.wall_us - found.recoverable_us.value
+    assert predicted_us == pytest.approx(truth["counterfactual_step_us"], rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "straggler.compute", "host.sync"])
+def test_runs_without_a_barrier_have_none(labelled: Runs, name: str) -> None:
+    report = labelled(name).report
+    assert ID in report.checked and not [f for f in report.findings if f.id == ID]
+
+
+def script(calls: list[str], cat: str) -> Script:
+    """Three steps; in each the host calls these for 300 us each, then launches."""
+    made = Script()
+    for number in range(3):
+        begin = made.now_us
+        for name in calls:
+            made.host(name, 300.0, cat)
+        for _ in range(5):
+            made.launch(dur_us=40.0)
+        made.step(number, begin)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "cat"),
+    [
+        ("ddprof::collective.all_gather_object", "user_annotation"),
+        ("ddprof::collective.broadcast_object_list", "user_annotation"),
+        ("c10d::barrier", "cpu_op"),
+    ],
+)
+def test_calls_are_known_by_every_name(tmp_path: Path, name: str, cat: str) -> None:
+    facts = script([name], cat).facts(tmp_path)
+    assert len(facts.meetings) == 3
+    assert called_name(name) in ("all_gather_object", "broadcast_object_list", "barrier")
+    assert held_in_meetings_us(facts) == pytest.approx(217.0, abs=1.0)  # the first step begins at its first kernel
+
+
+@pytest.mark.parametrize(
+    "name", ["ddprof::collective.all_reduce", "all_gather_object", "my/barrier.py(3): barrier", "c10d::allreduce_"]
+)
+def test_other_calls_are_not(tmp_path: Path, name: str) -> None:
+    facts = script([name], "user_annotation").facts(tmp_path)
+    assert not len(facts.meetings) and not is_meeting(facts).any()
+    assert held_in_meetings_us(facts) == 0.0
+
+
+def test_a_rank_without_communication_holds_no_price_up(labelled: Runs) -> None:
+    measures = labelled("barriers in every step").measures
+    job = measures.job
+    silent = replace(job.ranks[0], comms=COMMS.empty(), meetings=MEETINGS.empty())
+    members = job.members.take(job.members["rank"] != 0)
+    alone = replace(measures, job=replace(job, ranks=(silent, *job.ranks[1:]), members=members))
+    graph = labelled("barriers in every step").pricer.graph
+    ranks = (replace(graph.ranks[0], facts=silent), *graph.ranks[1:])
+    scenario = drop_meetings(Change("drop_meetings"), replace(graph, ranks=ranks), alone)
+    assert scenario.dissolved and not (scenario.transfer_ns[0] != graph.ranks[0].ops.transfer_ns).any()

@@ -1,0 +1,80 @@
+"""A busy machine is said in place of accusing a rank, and hides no rank that is slow by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from captured import with_sidecars
+from labelled_runs import Runs
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
+from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
+from ddprof.findings import Basis, Candidate
+
+
+def waits(
+    on_cpu: float, waited: float, run: tuple[float, float] | None = None, cores: str | None = None
+) -> dict[str, Any]:
+    """A sidecar with these shares of the time, in a window and over the run."""
+    ever = run or (on_cpu, waited)
+    of = lambda cpu, wait: {"dur_ns": 10**9, "cpu_ns": int(cpu * 1e9), "waited_ns": int(wait * 1e9)}  # noqa: E731
+    where = {} if cores is None else {"host": "a", "processors": {"usable": 2, "cores": cores}}
+    return {"cpu_waits": {"windows": [of(on_cpu, waited)], "run": of(*ever)}, **where}
+
+
+def on_cpu_ranks(measures: Measures) -> Measures:
+    ranks = tuple(replace(facts, is_device_rank=False) for facts in measures.job.ranks)
+    return replace(measures, job=replace(measures.job, ranks=ranks))
+
+
+def accusation(measures: Measures, *ranks: int, share: float = 0.3, identifier: str = "straggler.compute") -> Candidate:
+    """A finding that these ranks cost the job a share of its step."""
+    lost_us = share * measures.step_us
+    return Candidate(id=identifier, summary="late", ranks=ranks, lost_us=lost_us, changes=(), basis=Basis.COMPARED)
+
+
+@pytest.mark.parametrize(
+    ("sidecars", "withdrawn"),
+    [
+        ([waits(0.3, 0.2), waits(0.3, 0.6)], True),  # rank 1 waits for a CPU, rank 0 as well at other times
+        ([waits(0.3, 0.0), waits(0.3, 0.6, run=(0.3, 0.5))], False),  # something runs on rank 1's cores all the time
+        # The same where the scheduler gives all ranks the same cores: it is its choice, whom it lets wait.
+        ([waits(0.3, 0.2, run=(0.3, 0.0), cores="0-1"), waits(0.3, 0.6, run=(0.3, 0.5), cores="0-1")], True),
+        ([waits(0.3, 0.0, cores="0"), waits(0.3, 0.6, run=(0.3, 0.5), cores="1")], False),
+        ([waits(0.3, 0.3), waits(0.5, 0.5)], False),  # both wait as much for what they compute: rank 1 computes more
+        ([waits(0.3, 0.02), waits(0.9, 0.05)], False),  # nobody waits to speak of
+        ([{}, {}], False),  # not recorded
+    ],
+)
+def test_waits_for_a_cpu_that_peers_share_explain_a_late_rank(
+    labelled: Runs, sidecars: list[dict[str, Any]], withdrawn: bool
+) -> None:
+    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), sidecars[0], sidecars[1], sidecars[0]))
+    reason = explained_by_a_busy_machine(accusation(measures, 1), measures)
+    assert (reason is not None) == withdrawn
+    assert reason is None or "rank 1 had no CPU for 60 % of the traced time, the other ranks for 20 %" in reason
+
+
+def test_ranks_that_take_turns_are_explained_by_what_all_wait(labelled: Runs) -> None:
+    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.3)))
+    imbalance = accusation(measures, identifier="straggler.imbalance")
+    assert "30 %" in (explained_by_a_busy_machine(imbalance, measures) or "")
+    calm = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.1)))
+    assert explained_by_a_busy_machine(imbalance, calm) is None
+
+
+def test_a_device_is_not_slow_for_want_of_a_cpu(labelled: Runs) -> None:
+    measures = with_sidecars(labelled("clean.ddp"), waits(0.3, 0.2), waits(0.3, 0.6), waits(0.3, 0.2))
+    assert explained_by_a_busy_machine(accusation(measures, 1), measures) is None
+    host = accusation(measures, 1, identifier="straggler.host")
+    assert explained_by_a_busy_machine(host, measures) is not None
+
+
+def test_a_busy_machine_is_noted(labelled: Runs) -> None:
+    (note,) = busy_machine_note(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.1), waits(0.4, 0.3)).job.ranks)
+    assert "busy" in note.issue and "rank 1 for 30 %" in note.issue
+    assert not busy_machine_note(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.01)).job.ranks)
+    assert not busy_machine_note(labelled("clean.ddp").job.ranks)

@@ -51,7 +51,7 @@ def main() -> int:
         "ranks": len(graph.ranks),
         "steps": len(job.per_step_ns),
         "device_operations": sum(len(rank.ops.row) for rank in graph.ranks),
-        "nodes": sum(len(rank.order) for rank in graph.ranks),
+        "nodes": len(graph.program.kind),
         "build_cpu_s": round(build_s, 3),
         "simulate_cpu_s": round(statistics.median(times), 3),
         "simulate_cpu_s_range": [round(min(times), 3), round(max(times), 3)],

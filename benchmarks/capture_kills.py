@@ -2,9 +2,10 @@
 
     python benchmarks/capture_kills.py [--trials 200] [--seed 1] [--output benchmarks/results/capture_kills.json]
 
-Each trial starts two ranks under `ddprof run`, sends a random signal (SIGTERM, SIGKILL, SIGSEGV, SIGINT, SIGHUP) to a
-random rank at a random moment, and asserts: the exit code is the one torchrun gives without ddprof, every JSON and
-gzip file of the run folder can be read, the victim's steps are there up to the step before its death.
+Each trial starts two ranks under `ddprof run`, sends a random signal (SIGTERM, SIGKILL, SIGSEGV, SIGINT,
+SIGHUP) to a random rank at a random moment, and asserts: the exit code is the one torchrun gives without
+ddprof, every JSON and gzip file of the run folder can be read, the victim's steps are there up to the step
+before its death, and so is what was sampled of its stacks, in whole lines.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TIMEOUT_S = 120
 
 def trial(out: Path, chooser: random.Random) -> dict[str, Any]:
     """One kill. The result says what went wrong, in `defects`."""
-    number, rank, after_s = chooser.choice(SIGNALS), chooser.randrange(2), chooser.uniform(0.0, 1.5)
+    number, rank, after_s = chooser.choice(SIGNALS), chooser.randrange(2), chooser.uniform(0.0, 4.0)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", str(SCRIPT)]
     options = ["--out", str(out), "--name", "kill", "--skip", "3", "--steps", "5", "--every", "10"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -86,10 +87,33 @@ def check(folder: Path, rank: int, last_step: int) -> list[str]:
                 defects.append(f"{path.name}: {error}")
         elif path.suffix in (".tmp", ".ring"):
             defects.append(f"{path.name} was left behind")
+    for number in (0, 1):
+        defects += check_stacks(folder, number, last_step if number == rank else -1)
     sidecars = list(folder.glob(f"rank{rank}.*.sidecar.json"))
     steps = [step["index"] for path in sidecars for step in json.loads(path.read_text())["steps"]]
     if last_step > 0 and max(steps, default=-1) < last_step - 1:
         defects.append(f"rank {rank} printed step {last_step}, its sidecar ends at {max(steps, default=-1)}")
+    return defects
+
+
+SAMPLED_STEP = 150  # of 20 ms each: by then counts of the first seconds have been written
+
+
+def check_stacks(folder: Path, rank: int, last_step: int) -> list[str]:
+    """What is wrong with the side file of a rank's stacks."""
+    paths = list(folder.glob(f"rank{rank}.*.stacks.jsonl"))
+    if not paths:
+        return [f"rank {rank}: no stacks"] if last_step > 0 else []
+    *lines, last = paths[0].read_bytes().split(b"\n")
+    defects = [f"{paths[0].name}: half a line"] if last else []
+    kinds = set()
+    for line in lines:
+        try:
+            kinds.add(json.loads(line)["kind"])
+        except (ValueError, KeyError) as error:
+            defects.append(f"{paths[0].name}: {error}")
+    if last_step > SAMPLED_STEP and "counts" not in kinds:
+        defects.append(f"{paths[0].name}: no counts after {last_step} steps")
     return defects
 
 

@@ -42,9 +42,7 @@ def job(options: argparse.Namespace) -> None:
     from ddprof.capture.instruments.optimizer import OptimizerSteps
 
     torch.set_num_threads(1)
-    config = Path(options.folder) / f"config.{os.environ['RANK']}.json"
-    CaptureConfig(options.folder, str(REPO), "benchmark", mode="monitor").save(config)
-    session = start(str(config))
+    session = start(CaptureConfig(options.folder, mode="monitor", stacks=options.stacks).as_path(), torch)
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     layers = [torch.nn.Linear(options.width, options.width) for _ in range(4)]
@@ -110,6 +108,7 @@ def job(options: argparse.Namespace) -> None:
         pairs.append(pair)
     if dist.get_rank() == 0:
         result = {"pairs": pairs, "step_ms": 1e3 * median(walls), "direct_us": direct_us(session, optimizer)}
+        result["stacks"] = session.stacks.described()
         Path(options.folder, "result.json").write_text(json.dumps(result))
     dist.destroy_process_group()
 
@@ -161,6 +160,9 @@ def main() -> None:
     parser.add_argument("--window-every", type=int, default=12, help="every so many cycles have a trace window too")
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument(
+        "--stacks", action="store_true", help="with the sampler of stacks, which runs beside bare steps too"
+    )
     parser.add_argument("--folder", default="")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
@@ -170,6 +172,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", __file__, "--folder", folder]
         sizes = [f"--{name.replace('_', '-')}={getattr(options, name)}" for name in SIZES]
+        sizes += ["--stacks"] if options.stacks else []
         environment = {**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}
         subprocess.run([*launcher, *sizes], env=environment, check=True)
         raw: dict[str, Any] = json.loads(Path(folder, "result.json").read_text())
@@ -181,6 +184,7 @@ def main() -> None:
         "monitor_direct_percent_of_20_ms": round(raw["direct_us"] / 20e3 * 100, 3),
         "monitor": summarize(raw["pairs"], "hooks"),
         "trace_window": summarize(raw["pairs"], "window"),
+        "stacks": raw["stacks"],
     }
     text = json.dumps(result, indent=1)
     print(text)

@@ -141,15 +141,14 @@ def measure(timers: str, stream_mib: int, steps: int) -> None:
         if timers == "nothing":
             register_nothing()
         else:
-            config = Path(folder, "config.json")
-            CaptureConfig(folder, str(REPO), "benchmark", mode="monitor").save(config)
-            session = start(str(config))
+            session = start(CaptureConfig(folder, mode="monitor").as_path(), torch)
         measure_places(torch, spent_ns, 1)
         os.environ.update(RANK="0", WORLD_SIZE="1")
         torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
         found = run(trainer(torch, stream_mib), spent_ns, steps)
         if session is not None:
             found["own_us"] = round(session.own_cost.per_step_ns() / 1e3, 1)
+            found["stacks"] = session.stacks.described()
         print(json.dumps(found))
         torch.distributed.destroy_process_group()
         if session is not None:

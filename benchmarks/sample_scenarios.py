@@ -55,6 +55,12 @@ SAMPLES = (
         _run(fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0)),
     ),
     Sample(
+        "script_line",
+        "the script's own Python runs between the steps",
+        _run(fault("host.script", 2.5e4), form=Format(stacks=True)),
+    ),
+    Sample("barriers", "the script calls barriers in every step", _run(fault("comm.barrier", 30.0))),
+    Sample(
         "no_overlap",
         "communication starts after the compute that could hide it",
         _run(fault("comm.no_overlap", 8.0, mode="huge", bucket_cap_mb=1e6, recommended_bucket_cap_mb=25.0)),

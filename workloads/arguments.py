@@ -41,7 +41,9 @@ def parse(workload: Workload, description: str, extend: Extend | None = None) ->
     )
     fixes = sorted({fix for fault in workload.faults.values() for fix in fault.fixes})
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--workers", type=int, default=0, help="DataLoader workers per rank")
+    parser.add_argument(
+        "--workers", type=int, help="DataLoader workers per rank (default: none, but for faults of them)"
+    )
     parser.add_argument("--fault", choices=(NO_FAULT, *workload.faults), default=NO_FAULT)
     parser.add_argument("--fix", choices=fixes, default="", help="take the fault away, all sizes as with the fault")
     parser.add_argument("--fault-rank", type=int, help="the culprit (default: the last rank)")

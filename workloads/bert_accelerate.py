@@ -18,8 +18,11 @@ from ddprof.workloads.arguments import parse
 from ddprof.workloads.between_steps import BetweenSteps
 from ddprof.workloads.burdens import burden
 from ddprof.workloads.catalogue import WORKLOADS
+from ddprof.workloads.chores import Chores
 from ddprof.workloads.job import Place, require, run
 from ddprof.workloads.loading import batches, make_loader, share_of_work
+from ddprof.workloads.meetings import Meetings
+from ddprof.workloads.preparing import Preparing
 from ddprof.workloads.sizes import add_text_sizes
 from ddprof.workloads.texts import LONGEST, cut, texts_for
 
@@ -62,18 +65,25 @@ def train(given: argparse.Namespace, place: Place) -> list[float]:
     model, optimizer = accelerator.prepare(network, torch.optim.AdamW(network.parameters(), lr=5e-5))
     texts = texts_for(given.batch_size, place.world_size, given.length, given.words, given.seed)
     loader = make_loader(texts, given, place)
-    between = BetweenSteps(place, network)
+    held_back = cut(texts[0][None], given.length).repeat(given.batch_size, 1).to(place.device)
+    between = BetweenSteps(place, network, lambda: network(input_ids=held_back))
+    preparing, chores = Preparing(place), Chores(place, network)
+    meetings = Meetings(place, accelerator.gather_for_metrics)
     losses: list[Tensor] = []
     for step, batch in enumerate(place.watch.laps(batches(loader, given.steps))):
         share = share_of_work(place.switches, step, place.world_size)
-        tokens = cut(batch, given.length, share).to(place.device, non_blocking=True)
+        tokens = preparing.texts(cut(batch, given.length, share)).to(place.device, non_blocking=True)
+        labels = tokens[:, 0] % LABELS
         optimizer.zero_grad()
-        loss = model(input_ids=tokens, labels=tokens[:, 0] % LABELS).loss
+        told = model(input_ids=tokens, labels=labels)
+        loss = told.loss
         accelerator.backward(loss)
         optimizer.step()
         if place.switches.on("item", until="deferred"):
             loss.item()
         losses.append(loss.detach())
+        chores.after(step, loss)
+        meetings.after(step, told.logits, labels)
         between.after(step)
     between.finish()
     return [float(loss) for loss in losses]

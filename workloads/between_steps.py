@@ -1,4 +1,4 @@
-"""Faults that live between steps: garbage collections that ranks do not share, and saves that stop the job."""
+"""Faults that live between steps: collections that ranks do not share, saves and evaluations that others wait for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import gc
 import io
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
+from ddprof.workloads.amounts import Amount
 from ddprof.workloads.job import Place
 
 GARBAGE_STEP = 50_000
@@ -19,25 +22,36 @@ SAVE_EVERY = 2  # steps
 
 
 class BetweenSteps:
-    """Call `after(step)` at the end of every step."""
+    """Call `after(step)` at the end of every step. `evaluated`: runs the model on a batch that is kept for that."""
 
-    def __init__(self, place: Place, model: nn.Module) -> None:
+    def __init__(self, place: Place, model: nn.Module, evaluated: Callable[[], object] | None = None) -> None:
+        switches = place.switches
         self.place = place
         self.model = model
+        self.evaluated = evaluated
+        self.amount = Amount(SAVE_EVERY * switches.delay_s, place)
         self.ballast: list[Any] = []
         self.writer: threading.Thread | None = None
-        if place.switches.on("gc"):
-            self.ballast = garbage_for(place.switches.delay_s)
+        self.waits = switches.on("waiting-save", until="never") and not switches.fixed_by("async")
+        self.saves = switches.on("checkpoint", until="never") or switches.on("waiting-save", until="never")
+        self.evaluates = switches.on("first-evaluates", until="never")
+        if switches.on("gc"):
+            self.ballast = garbage_for(switches.delay_s)
             gc.disable()
 
     def after(self, step: int) -> None:
-        """Collect or save, where the fault wants it now."""
+        """Collect, save or evaluate, where the fault wants it now."""
         switches, place = self.place.switches, self.place
         if switches.on("gc", until="together") and step % place.world_size == place.rank:
             gc.collect()
-        saves = switches.on("checkpoint", until="never") and place.rank == 0
-        if saves and step % SAVE_EVERY == SAVE_EVERY - 1:
+        if step % SAVE_EVERY != SAVE_EVERY - 1:
+            return
+        if self.saves and place.rank == 0:
             self._save(SAVE_EVERY * switches.delay_s)
+        if self.waits:
+            dist.barrier()
+        if self.evaluates and place.rank == 0 and self.evaluated is not None:
+            evaluate(self.model, self.evaluated, self.amount)
 
     def finish(self) -> None:
         """Wait for a save that is still being written."""
@@ -54,6 +68,14 @@ class BetweenSteps:
         copied = {name: value.to("cpu", copy=True) for name, value in state.items()}
         self.writer = threading.Thread(target=torch.save, args=(copied, file))
         self.writer.start()
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, evaluated: Callable[[], object], amount: Amount) -> None:
+    """The model on data that was held back."""
+    model.eval()
+    amount.of(lambda _: evaluated())
+    model.train()
 
 
 class SlowFile(io.BytesIO):

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ddprof.workloads.amounts import Amount
 from ddprof.workloads.job import Place
-
-CALIBRATION_CALLS = 3
 
 
 def burden(place: Place, modules: Sequence[nn.Module], heavy: nn.Module | None = None) -> None:
@@ -25,7 +24,7 @@ def burden(place: Place, modules: Sequence[nn.Module], heavy: nn.Module | None =
     if switches.here("sleepy-host", until="host"):
         delay_host(modules, switches.delay_s, busy=False)
     if switches.here("slow-rank", until="device"):
-        Repeats(heavy or modules[0], switches.delay_s, place.device)
+        Repeats(heavy or modules[0], place)
 
 
 def delay_host(modules: Sequence[nn.Module], delay_s: float, busy: bool) -> None:
@@ -43,36 +42,12 @@ def spin(seconds: float) -> None:
 
 
 class Repeats:
-    """Runs a module again before its own forward, without effect, for about `delay_s` seconds per step.
+    """Runs a module again before its own forward, without effect, for about `delay_s` seconds per step."""
 
-    How often is measured on its first calls; on the CPU in CPU time: on a busy machine wall time would give a fault
-    that is too small.
-    """
-
-    def __init__(self, module: nn.Module, delay_s: float, device: torch.device) -> None:
-        self.delay_s = delay_s
-        self.device = device
-        self.rounds = 0
-        self.costs_s: list[float] = []
+    def __init__(self, module: nn.Module, place: Place) -> None:
+        self.amount = Amount(place.switches.delay_s, place)
         module.register_forward_pre_hook(self, with_kwargs=True)
 
     def __call__(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         with torch.no_grad():
-            if not self.rounds:
-                self._measure(module, given, named)
-            for _ in range(self.rounds):
-                module.forward(*given, **named)
-
-    def _measure(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        clock = time.perf_counter if self.device.type == "cuda" else time.thread_time
-        self._settle()
-        started = clock()
-        module.forward(*given, **named)
-        self._settle()
-        self.costs_s.append(clock() - started)
-        if len(self.costs_s) >= CALIBRATION_CALLS:
-            self.rounds = max(1, round(self.delay_s / min(self.costs_s)))
-
-    def _settle(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+            self.amount.of(lambda _: module.forward(*given, **named))

@@ -66,6 +66,7 @@ AS_SETTING = {
     "compress": "compression=fp16",
     "keep": "reshard_after_forward=False",
 }
+_OR_OVERLAP = ("comm.no_overlap", "comm.latency_bound")
 STORAGE = "samples are read without delay"
 WORKERS = "four DataLoader workers"
 
@@ -83,6 +84,53 @@ _SHARED = {
     "imbalance": Fault("straggler.imbalance", {"balanced": "every rank gets the mean amount of work"}),
     "unsharded": Fault("input.unsharded", {"sharded": "DistributedSampler"}, priced=False),
 }
+SELDOM = "every thousandth step"
+MANY_OPERATORS_MS = 40.0  # of operators of some microseconds each: more of them would fill the trace and the memory
+_MEETINGS = {
+    "barriers": Fault("comm.barrier", {"none": "no barriers"}, ms=40.0),
+    "objects": Fault("comm.barrier", {"own": "every rank keeps its own records"}),
+    "gathered-metrics": Fault(
+        "comm.barrier",
+        {"at-end": "counts stay on their rank until the end"},
+        also=("comm.latency_bound", "host.script"),
+    ),
+}
+_CHORES = {
+    "moving-average": Fault("host.script", {"seldom": SELDOM}, ms=MANY_OPERATORS_MS),
+    "statistics": Fault("host.script", {"seldom": SELDOM}, also=("host.sync",), ms=MANY_OPERATORS_MS),
+    "sync-log": Fault("host.script", {"thread": "a thread sends the records"}, also=("host.checkpoint",)),
+}
+_SENT = {
+    "sent-each-time": Fault(
+        "comm.bandwidth_bound", {"no-sync": "model.no_sync() but for the last part"}, also=_OR_OVERLAP
+    ),
+    "sent-buffers": Fault("comm.bandwidth_bound", {"own-buffers": "broadcast_buffers=False"}, also=_OR_OVERLAP),
+    "unused-parameters": Fault(
+        "comm.latency_bound", {"all-used": "find_unused_parameters=False"}, also=_OR_OVERLAP, priced=False
+    ),
+}
+_LOADER_PROCESSES = {
+    "new-workers": Fault("input.starved", {"persistent": "persistent_workers=True"}),
+    "one-file": Fault("input.starved", {"own-files": "every worker opens a file of its own"}, ms=200.0),
+}
+_NEVER = "another job does it"
+_FIRST = {
+    "first-evaluates": Fault(
+        "host.checkpoint", {"never": _NEVER}, FIRST, also=("straggler.host", "straggler.unexplained")
+    ),
+    "first-statistics": Fault(
+        "straggler.unexplained",
+        {"seldom": SELDOM},
+        FIRST,
+        also=("straggler.host", "host.script", "host.checkpoint"),
+        ms=MANY_OPERATORS_MS,
+    ),
+}
+_WAITING_SAVE = Fault(
+    "host.checkpoint", {"async": "a thread writes, and nobody waits", "never": "no saves"}, FIRST, ms=40.0
+)
+_PREPARED = {"stored": "what comes out of it is stored"}
+_UNEVEN = Fault("straggler.imbalance", {"balanced": "every rank gets the mean amount of work"}, SLOW)
 _BUCKETS = {
     "tiny-buckets": Fault("comm.latency_bound", {"buckets": "DDP's default of 25 MiB"}),
     "no-overlap": Fault("comm.no_overlap", {"buckets": "a quarter of the model per bucket"}),
@@ -111,6 +159,16 @@ _ALL = (
             "slow-link": _SLOW_LINK,
             "shaped-link": _SHAPED_LINK,
             "item": _ITEM,
+            **_MEETINGS,
+            **_CHORES,
+            "clip-each": Fault("host.script", {"at-once": "clip_grad_norm_ over all parameters"}),
+            "zero-grad": Fault("host.script", {"none": "zero_grad(set_to_none=True)"}),
+            "threads": Fault("host.stalled", {"threads": "one thread per rank"}),
+            **_SENT,
+            **_LOADER_PROCESSES,
+            **_FIRST,
+            "waiting-save": _WAITING_SAVE,
+            "uneven-shards": _UNEVEN,
         },
         fault_share=0.5,
     ),
@@ -123,6 +181,7 @@ _ALL = (
             **_BUCKETS,
             "no-overlap": replace(_BUCKETS["no-overlap"], rates=_GIGABIT),
             "slow-link": _SLOW_LINK,
+            "augment": Fault("input.starved", _PREPARED, also=("host.script",)),
         },
         fault_share=0.7,
     ),
@@ -132,6 +191,10 @@ _ALL = (
         {
             **_only("slow-loader", "loader-straggler", "slow-rank", "sleepy-host", "gc", "checkpoint", "imbalance"),
             "item": _ITEM,
+            "tokenize": Fault("input.starved", _PREPARED, also=("host.script",)),
+            **{name: _MEETINGS[name] for name in ("gathered-metrics",)},
+            **{name: _FIRST[name] for name in ("first-evaluates",)},
+            "uneven-shards": _UNEVEN,
         },
         packages=("transformers", "accelerate"),
         fault_share=0.5,
@@ -143,6 +206,7 @@ _ALL = (
             "resharding": Fault("comm.sharding", {"keep": "reshard_after_forward=False"}, rates=_GIGABIT),
             **_only("slow-loader", "loader-straggler", "slow-rank", "slow-host", "gc", "checkpoint", "imbalance"),
             "item": _ITEM,
+            "moving-average": _CHORES["moving-average"],
         },
     ),
     Workload(

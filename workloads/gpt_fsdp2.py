@@ -19,6 +19,7 @@ from ddprof.workloads.arguments import parse
 from ddprof.workloads.between_steps import BetweenSteps
 from ddprof.workloads.burdens import burden
 from ddprof.workloads.catalogue import WORKLOADS
+from ddprof.workloads.chores import Chores
 from ddprof.workloads.job import Place, run
 from ddprof.workloads.loading import batches, make_loader, share_of_work
 from ddprof.workloads.nets_gpt import Gpt, GptSize, next_word_loss
@@ -59,7 +60,7 @@ def train(given: argparse.Namespace, place: Place) -> list[float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     texts = texts_for(given.batch_size, place.world_size, given.length, given.words, given.seed)
     loader = make_loader(texts, given, place)
-    between = BetweenSteps(place, model)
+    between, chores = BetweenSteps(place, model), Chores(place, model)
     losses: list[Tensor] = []
     for step, batch in enumerate(place.watch.laps(batches(loader, given.steps))):
         share = share_of_work(switches, step, place.world_size)
@@ -71,6 +72,7 @@ def train(given: argparse.Namespace, place: Place) -> list[float]:
         if switches.on("item", until="deferred"):
             loss.item()
         losses.append(loss.detach())
+        chores.after(step, loss)
         between.after(step)
     between.finish()
     return [float(loss) for loss in losses]

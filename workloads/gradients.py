@@ -1,7 +1,9 @@
-"""DistributedDataParallel with the faults of its communication: buckets, and a link that is too slow."""
+"""DistributedDataParallel with the faults of its communication: buckets, what is sent too often, a slow link."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +18,11 @@ from ddprof.workloads.job import Place
 
 TINY_MB, HUGE_MB = 0.001, 1000.0
 SLOW_LINK_COPIES = 8  # a link this much slower than the machine's own; the fix halves it
+MICRO_BATCHES = 4  # per optimizer step, where gradients are accumulated
+QUEUE_ROWS, QUEUE_WIDTH = (
+    65_536,
+    128,
+)  # of the memory bank of MoCo (arXiv:1911.05722): 32 MiB that no rank but one needs
 
 
 def bucket_cap_mb(switches: Switches, model: nn.Module) -> float | None:
@@ -32,12 +39,16 @@ def data_parallel(model: nn.Module, place: Place, stated_cap_mb: float | None = 
     """The model under DDP, with the fault that lives there; `stated_cap_mb` goes before the fault's buckets."""
     ids = [place.device.index] if place.device.type == "cuda" else None
     cap_mb = stated_cap_mb or bucket_cap_mb(place.switches, model)
+    if place.switches.on("sent-buffers"):
+        model.register_buffer("queue", torch.zeros(QUEUE_ROWS, QUEUE_WIDTH, device=place.device))
+    options: dict[str, Any] = {"broadcast_buffers": False} if place.switches.fixed_by("own-buffers") else {}
+    options["find_unused_parameters"] = place.switches.on("unused-parameters", until="all-used")
     if cap_mb is None:
-        wrapped = DistributedDataParallel(model, device_ids=ids)
+        wrapped = DistributedDataParallel(model, device_ids=ids, **options)
     else:
         # DDP's first bucket has a limit of its own, which would hide the fault.
         setattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", int(cap_mb * 2**20))  # noqa: B010
-        wrapped = DistributedDataParallel(model, device_ids=ids, bucket_cap_mb=cap_mb)
+        wrapped = DistributedDataParallel(model, device_ids=ids, bucket_cap_mb=cap_mb, **options)
     if place.switches.fixed_by("compress"):
         # gloo sums no bfloat16 through this hook.
         wrapped.register_comm_hook(None, bf16_compress_hook if ids else fp16_compress_hook)
@@ -45,6 +56,20 @@ def data_parallel(model: nn.Module, place: Place, stated_cap_mb: float | None = 
         copies = SLOW_LINK_COPIES // (2 if place.switches.fixed_by("link") else 1)
         wrapped.register_comm_hook(SlowLink(copies), over_slow_link)
     return wrapped
+
+
+def micro_batches(switches: Switches, *batch: Tensor) -> Iterator[tuple[tuple[Tensor, ...], bool]]:
+    """The parts of a batch whose gradients are accumulated, each with whether it is the last; usually one."""
+    count = MICRO_BATCHES if switches.on("sent-each-time") else 1
+    parts = list(zip(*(values.chunk(count) for values in batch), strict=True))
+    for number, part in enumerate(parts, 1):
+        yield part, number == len(parts)
+
+
+def sent(model: DistributedDataParallel, switches: Switches, last: bool) -> AbstractContextManager[None]:
+    """Around forward and backward of a part: with the fix only the last part's gradients are sent."""
+    held: AbstractContextManager[None] = model.no_sync() if switches.fixed_by("no-sync") and not last else nullcontext()
+    return held
 
 
 @dataclass

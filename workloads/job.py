@@ -16,6 +16,8 @@ from ddprof.workloads.arguments import Switches, switches
 from ddprof.workloads.catalogue import Workload
 from ddprof.workloads.stopwatch import Stopwatch
 
+CROWDED_THREADS = 8  # of each rank, more than two of them have cores for
+
 
 @dataclass(frozen=True)
 class Place:
@@ -40,7 +42,7 @@ def require(workload: Workload) -> None:
 
 def run(workload: Workload, options: argparse.Namespace, train: Train) -> None:
     """Train on this rank; rank 0 reports. `train` returns the losses of the rank."""
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(CROWDED_THREADS if options.fault == "threads" and not options.fix else options.threads)
     device = _device()
     backend = options.backend
     if backend == "auto":

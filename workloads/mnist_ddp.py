@@ -22,14 +22,22 @@ from ddprof.workloads.arguments import parse
 from ddprof.workloads.between_steps import BetweenSteps
 from ddprof.workloads.burdens import burden
 from ddprof.workloads.catalogue import WORKLOADS
-from ddprof.workloads.gradients import data_parallel
+from ddprof.workloads.chores import Chores
+from ddprof.workloads.gradients import data_parallel, micro_batches, sent
 from ddprof.workloads.job import Place, run
-from ddprof.workloads.loading import EPOCH_STEPS, batches, make_loader, share_of_work
+from ddprof.workloads.loading import batches, epoch_steps, make_loader, share_of_work
+from ddprof.workloads.meetings import Meetings
 
 WORKLOAD = WORKLOADS["mnist_ddp"]
 CLASSES = 10
 SIDE = 28
 SMALL = 32  # width of a residual layer
+# Sizes that a fault needs to cost something.
+HIDDEN = {
+    **{"no-overlap": 2048, "big-model": 6144, "slow-link": 512, "shaped-link": 512},
+    **{"sent-each-time": 1024, "zero-grad": 4096},
+}
+DEPTHS = {"tiny-buckets": 96, "clip-each": 96, "unused-parameters": 96}
 
 
 class Digits(Dataset[tuple[Tensor, int]]):
@@ -92,11 +100,9 @@ def options() -> argparse.Namespace:
 
     given = parse(WORKLOAD, __doc__ or "", extend)
     if given.hidden is None:
-        given.hidden = {"no-overlap": 2048, "big-model": 6144, "slow-link": 512, "shaped-link": 512}.get(
-            given.fault, 256
-        )
+        given.hidden = HIDDEN.get(given.fault, 256)
     if given.depth is None:
-        given.depth = 96 if given.fault == "tiny-buckets" else 0
+        given.depth = DEPTHS.get(given.fault, 0)
     return given
 
 
@@ -108,18 +114,27 @@ def train(given: argparse.Namespace, place: Place) -> list[float]:
     model = data_parallel(network, place, given.bucket_cap_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
-    digits = Digits(given.batch_size * place.world_size * EPOCH_STEPS, given.seed)
+    digits = Digits(given.batch_size * place.world_size * epoch_steps(switches), given.seed)
     loader = make_loader(digits, given, place)
-    between = BetweenSteps(place, network)
+    held_back = torch.stack(digits.images[: given.batch_size]).to(place.device)
+    between = BetweenSteps(place, network, lambda: network(held_back))
+    chores, meetings = Chores(place, network), Meetings(place)
+    keeps_gradients = switches.on("zero-grad", until="none")
     losses: list[Tensor] = []
     for step, (images, labels) in enumerate(place.watch.laps(batches(loader, given.steps))):
         images, labels = images.to(place.device, non_blocking=True), labels.to(place.device, non_blocking=True)
         images, labels = resized(images, labels, share_of_work(switches, step, place.world_size))
-        optimizer.zero_grad()
-        loss = loss_of(model(images), labels)
-        loss.backward()
+        optimizer.zero_grad(set_to_none=not keeps_gradients)
+        for (part, wanted), last in micro_batches(switches, images, labels):
+            with sent(model, switches, last):
+                scores = model(part)
+                loss = loss_of(scores, wanted)
+                loss.backward()
+        chores.before_step()
         optimizer.step()
         losses.append(loss.detach())
+        chores.after(step, loss)
+        meetings.after(step, scores, wanted)
         between.after(step)
     between.finish()
     return [float(loss) for loss in losses]

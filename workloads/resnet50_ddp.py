@@ -23,6 +23,7 @@ from ddprof.workloads.job import Place, run
 from ddprof.workloads.loading import EPOCH_STEPS, batches, make_loader, share_of_work
 from ddprof.workloads.nets_resnet import ResNet50
 from ddprof.workloads.pictures import Pictures
+from ddprof.workloads.preparing import Preparing
 
 WORKLOAD = WORKLOADS["resnet50_ddp"]
 CLASSES = 100
@@ -57,10 +58,11 @@ def train(given: argparse.Namespace, place: Place) -> list[float]:
     count = given.batch_size * place.world_size * EPOCH_STEPS
     pictures = Pictures(count, given.side, stored, CLASSES, given.seed, cached=switches.fixed_by("cached"))
     loader = make_loader(pictures, given, place)
-    between = BetweenSteps(place, network)
+    between, preparing = BetweenSteps(place, network), Preparing(place)
     loss_of = nn.CrossEntropyLoss()
     losses: list[Tensor] = []
     for step, (images, labels) in enumerate(place.watch.laps(batches(loader, given.steps))):
+        images = preparing.images(images)
         images, labels = images.to(place.device, non_blocking=True), labels.to(place.device, non_blocking=True)
         share = share_of_work(switches, step, place.world_size)
         if share != 1.0:

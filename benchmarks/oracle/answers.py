@@ -36,7 +36,10 @@ TOLERATED: dict[str, tuple[str, ...]] = {
     "memory.headroom": ("host.sync",),
     "pipeline.bubble": ("pipeline.bubble",),
     "host.stalled": ("host.launch_bound",),
+    "comm.barrier": ("host.sync", "host.launch_bound"),
     "host.evaluation": ("host.sync",),
+    "host.script": ("host.launch_bound",),
+    "script.one_rank": ("host.launch_bound",),
     "fsdp.nested": _COMM,
     "fsdp.no_prefetch": _COMM,
     "pipeline.slow_link": ("pipeline.bubble",),
@@ -55,7 +58,10 @@ BOUNDS: dict[str, tuple[str, ...]] = {
     "comm.bandwidth_bound": ("communication",),
     "comm.sharding": ("communication",),
     "comm.slow_link": ("communication", "straggler"),
+    "comm.barrier": ("communication", "host"),
     "host.launch_bound": ("host",),
+    "host.script": ("host",),
+    "script.one_rank": ("host", "straggler"),
     "host.sync": ("host",),
     "host.gc": ("host", "straggler"),
     "host.stalled": ("host", "straggler"),
@@ -69,7 +75,7 @@ BOUNDS: dict[str, tuple[str, ...]] = {
 }
 NAMED_RANKS = frozenset({
     "straggler.compute", "straggler.host", "input.straggler", "comm.slow_link", "imbalance.hot_expert",
-    "imbalance.hot_table", "host.evaluation",
+    "imbalance.hot_table", "host.evaluation", "script.one_rank",
 })  # fmt: skip
 MANY_RANKS = 4  # up to here every set of ranks may be named where all of them stall at random
 

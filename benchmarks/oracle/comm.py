@@ -14,6 +14,7 @@ OPERATORS = {
     "_allgather_base": "c10d::_allgather_base_",
     "_reduce_scatter_base": "c10d::_reduce_scatter_base_",
     "broadcast": "c10d::broadcast_",
+    "barrier": "c10d::barrier",
     "all_to_allv": "c10d::alltoall_base_",
     "send": "c10d::send",
     "recv": "c10d::recv_",
@@ -23,6 +24,7 @@ ANNOTATIONS = {
     "_allgather_base": "nccl:_all_gather_base",
     "_reduce_scatter_base": "nccl:_reduce_scatter_base",
     "broadcast": "nccl:broadcast",
+    "barrier": "nccl:all_reduce_barrier",
     "all_to_allv": "nccl:all_to_all",
 }
 ELEMENT_BYTES = {"BFloat16": 2, "Float": 4}
@@ -45,11 +47,18 @@ class CommArgs:
 
 
 def collective(
-    rank: Rank, role: str, kind: str, elems: int, dtype: str = "BFloat16", after: DeviceOp | None = None
+    rank: Rank,
+    role: str,
+    kind: str,
+    elems: int,
+    dtype: str = "BFloat16",
+    after: DeviceOp | None = None,
+    call: str = "",
 ) -> DeviceOp | None:
     """Issue a collective on the group of `role`; `elems` is the full buffer. None when the group has one member.
 
-    It waits for the compute issued so far, and for `after` where that is given.
+    It waits for the compute issued so far, and for `after` where that is given. `call`: what the script called, where
+    that is not the kind of its kernel.
     """
     group = rank.group(role)
     members = len(group.ranks)
@@ -61,7 +70,15 @@ def collective(
     in_elems = shard if kind == "_allgather_base" else elems
     out_elems = shard if kind == "_reduce_scatter_base" else elems
     args = CommArgs(
-        kind, ANNOTATIONS[kind], in_elems, out_elems, dtype, group.name, group.desc, group.ranks, 13 + index
+        call or kind,
+        ANNOTATIONS[call or kind],
+        in_elems,
+        out_elems,
+        dtype,
+        group.name,
+        group.desc,
+        group.ranks,
+        13 + index,
     )
     op = DeviceOp(rank.rank, COMM_STREAMS[role], "comm", kind, 0.0)
     op.collective, op.args = meeting, args

@@ -24,6 +24,7 @@ class Kind:
     world: int = 0
     max_world: int = 64
     shapes: bool = False  # the evidence needs `record_shapes`
+    stacks: bool = False  # the evidence needs `with_stack`
     memory: bool = False  # the evidence needs `profile_memory`
     arch: str = ""  # of the model that the fault needs
     small: bool = False  # small kernels: the base is close to launch bound by nature

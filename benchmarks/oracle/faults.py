@@ -162,11 +162,12 @@ def host_gc(world: World, fault: Fault) -> None:
 
 
 def host_checkpoint(world: World, fault: Fault) -> None:
-    """The ranks save state in one step."""
+    """The ranks save state in one step, and again some steps later (`apart`, if given)."""
     world.checkpoint_name = str(fault.detail.get("name", world.checkpoint_name))
-    at = int(number(fault, "step", 1))
+    at, apart = int(number(fault, "step", 1)), int(number(fault, "apart", 0))
     for rank in fault.ranks or range(world.size):
-        world.checkpoints[(rank, at % world.steps)] = fault.strength
+        for step in (at, at + apart):
+            world.checkpoints[(rank, step % world.steps)] = fault.strength
 
 
 def host_allocator(world: World, fault: Fault) -> None:
@@ -255,6 +256,7 @@ EFFECTS: dict[str, Effect] = rarer_faults.EFFECTS | {
     "quirk.loader": loader_overhead,
     "quirk.slow_clock": straggler_compute,
     "quirk.gc": host_gc,
+    "quirk.recompute": rarer_faults.recompute,
 }
 
 REMEDIES: dict[str, Effect] = rarer_faults.REMEDIES | {

@@ -6,6 +6,8 @@ from benchmarks.oracle.device import DeviceOp
 from benchmarks.oracle.rank import Kernel, Occupant, Program, Rank
 from benchmarks.oracle.step import DTOH_GBPS, copy, copy_in, device_sync, forward_operators, head_forward, item
 
+SCRIPT_FRAME = "train.py(92): update_ema"
+EVALUATION_FRAME = "train.py(88): evaluate"
 UNSEEN_STREAM = 9  # orders what no file shows
 BARRIER_RETURN_US = 20.0  # from the last host's arrival until the others have heard of it
 CHECKPOINT_TENSORS = 6
@@ -74,6 +76,13 @@ def evaluate(rank: Rank, batches: int) -> Program:
     yield from item(rank)
 
 
+def script(rank: Rank, us: float) -> None:
+    """The script's own Python behind the optimizer: nothing is launched, and only a frame shows it."""
+    start = rank.t
+    rank.t += us * rank.host_noise[0]
+    rank.record("python_function", SCRIPT_FRAME, start, rank.t)
+
+
 def meet_on_the_host(rank: Rank) -> Program:
     """A barrier of the hosts that leaves no event: over CPU sockets, or a store."""
     op = DeviceOp(rank.rank, UNSEEN_STREAM, "host", "barrier", 0.0)
@@ -87,15 +96,21 @@ def meet_on_the_host(rank: Rank) -> Program:
     rank.occupants.append(Occupant(start, rank.t, "comm_wait"))
 
 
-def finish(rank: Rank, share: float = 1.0) -> Program:
+def finish(rank: Rank, share: float = 1.0, trains: bool = True) -> Program:
     """Optimizer, checkpoint if due, the script's wait for the device, Python until the mark."""
-    optimizer_step(rank, share)
+    if trains:
+        optimizer_step(rank, share)
     due = rank.world.checkpoints.get((rank.rank, rank.step))
     if due is not None:
         yield from checkpoint(rank, due)
     batches = rank.world.evaluations.get((rank.rank, rank.step), 0)
     if batches:
+        start = rank.t
         yield from evaluate(rank, batches)
+        rank.record("python_function", EVALUATION_FRAME, start, rank.t)
+    spent = rank.world.scripts.get(rank.rank, 0.0)
+    if spent:
+        script(rank, spent)
     sync = rank.world.model.sync
     if sync == "item_end":
         yield from item(rank)

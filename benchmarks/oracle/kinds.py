@@ -21,12 +21,14 @@ ATTEMPTS = 40
 MIN_SHARE, MAX_SHARE = 0.05, 0.60
 CLOSE_ENOUGH = 0.12  # of the target share
 MAX_PAIR_WORLD = 16
+SAVES_APART = 2  # steps: what a recording holds once need not recur, and the label counts it as recurring
 CHECKPOINT_NAMES = ("save_checkpoint", "save_checkpoint", "torch.save", "checkpoint")
 QUIRK_CHANCE = 0.25  # of a look-alike beside a fault
 MAX_SLOW_HOST = 15.0  # times; slower hosts are better described as losing the CPU
 SEARCH_STEPS = 14
 SEARCH_FLOOR = 0.003  # below this share of the step a cost says nothing about the strength needed
 MISSING_CHANCE = 0.04
+MEMORY_CHANCE = 0.6  # that a healthy job which recomputes says how full its memory is
 WORKERS = (2.0, 4.0, 8.0, 16.0)
 Dress = Callable[[Scenario], Scenario | None]  # a change of the healthy job; None: it does not fit
 
@@ -85,7 +87,11 @@ def _checkpoint(draw: np.random.Generator, scenario: Scenario) -> Fault:
         "host.checkpoint",
         1.0,
         ranks,
-        {"step": int(draw.integers(scenario.steps)), "name": str(draw.choice(CHECKPOINT_NAMES))},
+        {
+            "step": int(draw.integers(scenario.steps)),
+            "apart": SAVES_APART,
+            "name": str(draw.choice(CHECKPOINT_NAMES)),
+        },
     )
 
 
@@ -149,13 +155,13 @@ CLEAN = (
 # before the recording: marks a few steps apart do not tell their cost.
 PAUSES = (
     "host.gc", "host.checkpoint", "host.allocator", "memory.headroom", "straggler.host", "host.stalled",
-    "host.evaluation",
+    "host.evaluation", "host.script", "script.one_rank",
 )  # fmt: skip
 # The rarer ones are made on request and among messy runs: what a seed gives by default stays what it was.
 EVERY_KIND = (*(f"clean.{name}" for name in CLEAN), *KINDS, *("+".join(pair) for pair in PAIRS))
 
 
-KNOWN_KINDS = (*EVERY_KIND, *RARER_KINDS)
+KNOWN_KINDS = (*EVERY_KIND, *RARER_KINDS, "clean.recompute")
 WITH_PAUSES = frozenset(kind for kind in EVERY_KIND if any(part in PAUSES for part in kind.split("+")))
 
 
@@ -228,6 +234,8 @@ def _with_evidence(draw: np.random.Generator, base: Scenario, kinds: list[Kind])
         form = draw_format(draw, plain=True)
         shapes, memory = any(k.shapes for k in kinds) or form.shapes, any(k.memory for k in kinds) or form.memory
         base = replace(base, format=replace(form, shapes=shapes, memory=memory))
+    if any(kind.stacks for kind in kinds):
+        base = replace(base, format=replace(base.format, stacks=True))
     if any(kind.small for kind in kinds):
         factor = float(draw.uniform(0.1, 0.2))
         model = base.model
@@ -335,6 +343,8 @@ def _clean(draw: np.random.Generator, seed: int, kind: str, dress: Dress) -> Sce
             base.cluster, intra_gbps=base.cluster.intra_gbps * 0.12, inter_gbps=base.cluster.inter_gbps * 0.3
         )
         base = replace(base, cluster=cluster, parallel=replace(base.parallel, bucket_mb=10.0))
+    if name == "recompute":
+        base = replace(base, format=replace(base.format, memory=bool(draw.uniform() < MEMORY_CHANCE)))
     found = replace(base, kind=kind, quirks=(quirk,) if quirk is not None else ())
     return found if is_healthy(found) else None
 
@@ -348,6 +358,8 @@ def _quirk(draw: np.random.Generator, name: str, base: Scenario) -> Fault | None
         return Fault("quirk.slow_clock", float(draw.uniform(0.008, 0.018)), some_ranks(draw, base))
     if name == "loader":
         return Fault("quirk.loader", 0.017 * base.model.unit_us * base.model.layers * 14.0)
+    if name == "recompute":  # nearly full, or not known
+        return Fault("quirk.recompute", 1.0, (), {"every": 1, "memory": 0.88, "kept": float(draw.uniform(0.7, 0.9))})
     if name == "gc":
         return Fault(
             "quirk.gc", float(draw.uniform(200.0, 500.0)), (int(draw.integers(base.cluster.world)),), {"chance": 0.5}

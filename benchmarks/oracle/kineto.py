@@ -110,7 +110,9 @@ class TraceWriter:
         return self._index
 
     def host_event(self, event: HostEvent) -> None:
-        """A CPU operator, annotation or Python event."""
+        """A CPU operator, annotation or Python event. Frames are written only where stacks are recorded."""
+        if event.category == "python_function" and "): " in event.name and not self.format.stacks:
+            return
         parts = (
             [] if event.category == "python_function" else [f'"External id": {event.external},"Record function id": 0']
         )

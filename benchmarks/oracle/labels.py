@@ -15,9 +15,11 @@ from benchmarks.oracle.answers import (
     tolerated_by_ledger,
 )
 from benchmarks.oracle.faults import build
+from benchmarks.oracle.groups import layout
+from benchmarks.oracle.interleaved import CHUNKS
 from benchmarks.oracle.ledger import ledger
 from benchmarks.oracle.mess.truth import messy_truth
-from benchmarks.oracle.rarer_faults import FINDINGS
+from benchmarks.oracle.rarer_faults import FINDINGS, FIXES
 from benchmarks.oracle.simulate import Run, step_time
 from benchmarks.oracle.spec import Fault, Scenario
 
@@ -112,6 +114,7 @@ def fault_label(run: Run, index: int) -> dict[str, Any]:
         ],
         "settings": {k: v for k, v in fault.detail.items() if "bucket" in k or "workers" in k or "microbatches" in k},
         "sweep": sweep(scenario, fault),
+        "fix_words": list(FIXES.get(fault.id, ())),
         "note": "",
     }
 
@@ -121,8 +124,10 @@ def acceptable_ids(scenario: Scenario, fault: Fault) -> list[str]:
     ids = list(ACCEPTABLE_IDS.get(fault.id, (fault.id,)))
     if fault.id == "comm.slow_link" and scenario.parallel.kind in ("ddp", "fsdp"):
         ids.append("comm.bandwidth_bound")
-    if fault.id == "straggler.compute" and scenario.parallel.kind == "pp" and scenario.parallel.dp == 1:
-        ids.append("pipeline.imbalance")  # the rank is the stage: giving it fewer layers is as good an answer
+    spared = fault.detail.get("mode") == "matmul" and not scenario.format.shapes
+    if fault.id == "straggler.compute" and scenario.parallel.kind == "pp" and scenario.parallel.dp == 1 and spared:
+        # The rank is the stage, and matrix products that take longer without their shapes may be larger ones.
+        ids.append("pipeline.imbalance")
     return ids
 
 
@@ -136,6 +141,23 @@ def bounds(run: Run, faults: list[dict[str, Any]]) -> list[str]:
     if run.world.parallel.pp > 1:
         found.add("pipeline")
     return sorted(found)
+
+
+def pipeline(run: Run) -> dict[str, Any] | None:
+    """The pipeline: the ranks of each stage, microbatches per step, chunks of layers that each rank holds."""
+    parallel = run.world.parallel
+    if parallel.pp < 2:
+        return None
+    stages: list[list[int]] = [[] for _ in range(parallel.pp)]
+    for rank in range(run.world.size):
+        stages[layout(parallel, run.world.size, rank).stage].append(rank)
+    chunks = CHUNKS if parallel.schedule == "interleaved" else 1
+    return {
+        "stages": stages,
+        "microbatches": parallel.microbatches,
+        "chunks": chunks,
+        "schedule": parallel.schedule,
+    }
 
 
 def label(run: Run) -> dict[str, Any]:
@@ -191,6 +213,7 @@ def label(run: Run) -> dict[str, Any]:
             "stacks": scenario.format.stacks,
             "memory": scenario.format.memory,
         },
+        "pipeline": pipeline(run),
         "generator": {"kind": scenario.kind, "seed": scenario.seed},
     }
     return found | messy_truth(run, found)

@@ -64,6 +64,8 @@ def fits_fault(names: tuple[str, ...], kind: str) -> bool:
         return False
     if "sampled" in names:
         return kind.startswith("clean.")
+    if "compiled" in names and kind.startswith("memory.recompute"):
+        return False  # graphs name no operators
     return not ("rdv" in names and kind.startswith("comm."))
 
 

@@ -1,4 +1,6 @@
-"""Pipeline parallel steps: 1F1B (with Megatron's paired sends) and GPipe, each stage with its data-parallel group."""
+"""Pipeline parallel steps: 1F1B (with Megatron's paired sends), GPipe and inference; each stage has its data-parallel
+group.
+"""
 
 from __future__ import annotations
 
@@ -88,13 +90,25 @@ def gpipe(stage: Stage) -> Program:
         stage.talk_before(True, False)
 
 
+def forward_alone(stage: Stage) -> Program:
+    """Inference: microbatches go through the stages, nothing comes back."""
+    for _ in range(stage.microbatches):
+        stage.talk_before(False, True)
+        yield from stage.forward()
+        stage.talk_after(True, False)
+
+
 def pipeline_step(rank: Rank, queue: BatchQueue) -> Program:
     """One step of a pipeline stage, then the all-reduce over its data-parallel group."""
     stage = Stage(rank)
+    schedule = rank.world.parallel.schedule
     if rank.layout.stage == 0:
         yield from load(rank, queue)
+    if schedule == "forward":
+        yield from forward_alone(stage)
+        yield from finish(rank, trains=False)
+        return
     zero_grad(rank)
-    schedule = rank.world.parallel.schedule
     if schedule == "interleaved":
         yield from interleaved(rank)
     else:

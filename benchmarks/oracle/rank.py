@@ -93,6 +93,7 @@ class Rank:
         self.speed = 1.0
         self.share_of_work = 1.0  # this step's batch relative to the mean
         self.late_batch_us = 0.0  # how late the next batch of a step that occurs once is
+        self.recomputed: list[tuple[float, float]] = []  # when its host launched forward operators again
         self.launch_holds: dict[str, list[float]] = {}  # thread -> how long its next launch calls last besides
         self.sequence = 0  # autograd sequence number
         self._kernels = self._operators = 0

@@ -1,5 +1,5 @@
-"""What the rarer faults do, and their remedies: stalls inside calls, preprocessing, hot shards, evaluation on one rank,
-FSDP units and prefetching, a slow link of a pipeline."""
+"""What the rarer faults do, and their remedies: stalls inside calls, preprocessing, hot shards, evaluation and Python
+of the script on one rank or all, FSDP units and prefetching, a slow link of a pipeline."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ FINDINGS = {
     "imbalance.hot_expert": "straggler.imbalance",
     "imbalance.hot_table": "straggler.imbalance",
     "host.evaluation": "host.checkpoint",
+    "memory.recompute": "memory.headroom",
+    "script.one_rank": "straggler.host",
     "fsdp.nested": "comm.latency_bound",
     "fsdp.no_prefetch": "comm.no_overlap",
     "pipeline.slow_link": "comm.slow_link",
@@ -28,10 +30,24 @@ ACCEPTABLE = {
     "host.evaluation": (
         "host.checkpoint", "straggler.imbalance", "straggler.host", "straggler.unexplained", "host.script",
     ),
-    "fsdp.nested": ("comm.latency_bound", "comm.sharding"),
-    "fsdp.no_prefetch": ("comm.no_overlap", "comm.sharding"),
+    "memory.recompute": ("memory.headroom",),
+    "fsdp.nested": ("comm.latency_bound",),
+    "fsdp.no_prefetch": ("comm.no_overlap",),
+    "host.script": ("host.script",),
+    "script.one_rank": ("straggler.host", "straggler.unexplained", "host.script", "straggler.imbalance"),
     "pipeline.slow_link": ("comm.slow_link",),
+    "comm.barrier": ("comm.barrier", "host.sync"),
 }  # fmt: skip
+
+# Words of which one is in the setting of the first fix, where it is the one that helps most.
+FIXES = {
+    "fsdp.nested": ("units",),
+    "fsdp.no_prefetch": ("prefetch",),
+    "comm.sharding": ("reshard", "hybrid"),
+    "memory.recompute": ("checkpointing",),
+    "imbalance.hot_expert": ("expert",),
+    "imbalance.hot_table": ("table",),
+}
 
 
 def stalled_calls(world: World, fault: Fault) -> None:
@@ -64,6 +80,20 @@ def evaluation(world: World, fault: Fault) -> None:
             world.evaluations[(rank, step)] = max(1, int(fault.strength))
 
 
+def own_python(world: World, fault: Fault) -> None:
+    """The script runs `strength` microseconds of Python behind every step, on all ranks or on some."""
+    for rank in fault.ranks or range(world.size):
+        world.scripts[rank] = fault.strength
+
+
+def barriers(world: World, fault: Fault) -> None:
+    """The script calls `strength` barriers in every step, before layers that lie evenly apart."""
+    count, layers = max(1, int(fault.strength)), world.model.layers
+    for number in range(count):
+        layer = number * layers // count if count < layers else number % layers
+        world.barriers[layer] = world.barriers.get(layer, 0) + 1
+
+
 def nested_units(world: World, fault: Fault) -> None:
     """Every layer is wrapped in several units, and a collective has `strength` latency."""
     nested_remedied(world, fault)
@@ -87,6 +117,16 @@ def prefetch_again(world: World, fault: Fault) -> None:
     world.set_cluster(intra_gbps=cluster.intra_gbps / fault.strength, inter_gbps=cluster.inter_gbps / fault.strength)
 
 
+def recompute(world: World, fault: Fault) -> None:
+    """Every `every`-th layer is computed again in backward, with a share `memory` of the memory used and `kept` of it
+    needed to keep all that is computed again.
+    """
+    every = int(float(fault.detail.get("every", 1)))
+    world.set_model(recompute=every)
+    world.memory_share = float(fault.detail["memory"])
+    world.activations_share = float(fault.detail["kept"]) / -(-world.model.layers // every)
+
+
 def slow_stage_link(world: World, fault: Fault) -> None:
     """Messages between two neighbours of a pipeline take longer."""
     low, high = sorted(fault.ranks)
@@ -99,6 +139,10 @@ EFFECTS: dict[str, Effect] = {
     "imbalance.hot_expert": hot_shard,
     "imbalance.hot_table": hot_shard,
     "host.evaluation": evaluation,
+    "host.script": own_python,
+    "script.one_rank": own_python,
+    "comm.barrier": barriers,
+    "memory.recompute": recompute,
     "fsdp.nested": nested_units,
     "fsdp.no_prefetch": no_prefetch,
     "pipeline.slow_link": slow_stage_link,

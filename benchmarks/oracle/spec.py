@@ -29,6 +29,7 @@ class Model:
     batch_bytes: int = 4_000_000
     pinned: bool = True
     accumulation: int = 1
+    recompute: int = 0  # every n-th layer's forward runs again in backward; 0: activations are kept
     batch_per_micro_step: bool = False  # with accumulation: a batch from the loader each time, not one split in parts
 
 
@@ -61,7 +62,7 @@ class Parallel:
     pp: int = 1
     replicas: int = 1
     microbatches: int = 8
-    schedule: str = "1f1b"  # "1f1b" | "gpipe" | "interleaved"
+    schedule: str = "1f1b"  # "1f1b" | "gpipe" | "interleaved" | "forward" (inference)
     bucket_mb: float = 25.0
     first_bucket_mb: float = 1.0
     overlap: bool = True

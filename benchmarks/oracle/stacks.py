@@ -45,23 +45,41 @@ def python_frames(writer: TraceWriter) -> list[Row]:
 
 
 def memory_events(writer: TraceWriter) -> list[Row]:
-    """`[memory]` events: a saw tooth over each step, activations growing in forward and shrinking in backward."""
+    """`[memory]` events: a saw tooth over each step, activations growing in forward and shrinking in backward; with
+    recomputation a rise while each layer is computed again.
+    """
     total = device_properties(writer.scenario.cluster.device)["totalGlobalMem"]
     reserved = int(total * writer.run.world.memory_share)
-    floor, marks, out = 0.45 * reserved, writer.rank.marks, []
-    before = int(floor)
+    out, before = [], int(0.45 * reserved)
+    for i, (at, allocated) in enumerate(_levels(writer, total, reserved)):
+        args = (
+            f'"Total Reserved": {reserved}, "Total Allocated": {allocated}, "Bytes": {allocated - before}, '
+            f'"Addr": {140000000000000 + i % SAMPLES_PER_STEP * 2097152}, "Device Id": {writer.device}, '
+            f'"Device Type": 1, "Ev Idx": {writer.next_index()}'
+        )
+        before = allocated
+        head = f'"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", {writer.host_place("main")}'
+        text = f'  {{\n    {head}, {writer.moment(at)},\n    "args": {{\n      {args}\n    }}\n  }}'
+        out.append(Row(TEXT, "cpu_instant_event", "[memory]", "", at, 0.0, text))
+    return out
+
+
+def _levels(writer: TraceWriter, total: int, reserved: int) -> list[tuple[float, int]]:
+    """(moment, bytes held by tensors), in order."""
+    floor, marks, found = 0.45 * reserved, writer.rank.marks, []
+    grown = writer.run.world.activations_share * total
+    if grown:
+        for start, end in itertools.pairwise(marks):
+            found += [(start + 1.0, int(0.95 * reserved)), (start + 2.0, int(floor))]
+            for begin, over in writer.rank.recomputed:
+                if start <= begin < end:
+                    third = (over - begin) / 3
+                    found += [(begin, int(floor)), (begin + third, int(floor + grown / 2))]
+                    found += [(over - third, int(floor + grown)), (over + 1.0, int(floor))]
+        return sorted(found)
     for start, end in itertools.pairwise(marks):
         for i in range(SAMPLES_PER_STEP):
             at = start + (i + 0.5) * (end - start) / SAMPLES_PER_STEP
             level = 1.0 - abs(2.0 * (i + 1) / SAMPLES_PER_STEP - 1.0)
-            allocated = int(floor + 0.95 * (reserved - floor) * level)
-            args = (
-                f'"Total Reserved": {reserved}, "Total Allocated": {allocated}, "Bytes": {allocated - before}, '
-                f'"Addr": {140000000000000 + i * 2097152}, "Device Id": {writer.device}, "Device Type": 1, '
-                f'"Ev Idx": {writer.next_index()}'
-            )
-            before = allocated
-            head = f'"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", {writer.host_place("main")}'
-            text = f'  {{\n    {head}, {writer.moment(at)},\n    "args": {{\n      {args}\n    }}\n  }}'
-            out.append(Row(TEXT, "cpu_instant_event", "[memory]", "", at, 0.0, text))
-    return out
+            found.append((at, int(floor + 0.95 * (reserved - floor) * level)))
+    return found

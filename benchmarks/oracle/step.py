@@ -46,6 +46,7 @@ def preprocess(rank: Rank, us: float) -> None:
         rank.record("cpu_op", name, rank.t, rank.t + 0.9 * spent)
         rank.t += spent
     rank.occupants.append(Occupant(start, rank.t, "dataloader"))
+    rank.record("python_function", "data.py(31): preprocess_images", start, rank.t)
 
 
 def copy_in(rank: Rank) -> Program:
@@ -122,9 +123,26 @@ def boundary(rank: Rank, layer: int) -> Program:
     for at, us in world.allocations.get(here, ()):
         if at == layer:
             yield from allocate(rank, us)
+    for _ in range(world.barriers.get(layer, 0)):
+        yield from barrier(rank)
     if layer in world.syncs:
         yield from item(rank)
         rank.t += world.syncs[layer]
+
+
+def barrier(rank: Rank) -> Program:
+    """`torch.distributed.barrier()` of NCCL: a tiny all-reduce behind all that was launched, and the host waits."""
+    op = collective(rank, next(role for role in ("dp", "shard") if role in rank.layout.groups), "allreduce", 1, "Float",
+                    call="barrier")  # fmt: skip
+    if op is None:
+        return
+    wait = rank.t
+    yield op
+    assert op.end is not None
+    back = max(op.end, wait) + SYNC_RETURN_US
+    rank.runtime("cudaStreamSynchronize", wait, back - wait, 0)
+    rank.occupants.append(Occupant(wait, back, "host_sync"))
+    rank.t = back + 2.0
 
 
 def allocate(rank: Rank, us: float) -> Program:
@@ -268,8 +286,13 @@ def backward_operators(
 def backward_layer(
     rank: Rank, layer: int, scale: float = 1.0, ready: OnGradient | None = None, part: tuple[int, int] = (0, 1)
 ) -> None:
-    """Backward of one layer, or a part of it."""
+    """Backward of one layer, or a part of it; before it its forward again, where activations were not kept."""
     rank.thread = BACKWARD
+    if rank.world.model.recompute and layer % rank.world.model.recompute == 0:
+        began = rank.t
+        operators = part_of(forward(rank.world.model.arch), part)
+        run_operators(rank, operators, scale, layer, meeting_points(rank)[0])
+        rank.recomputed.append((began, rank.t))
     region = begin_region(rank)
     operators = part_of(backward(rank.world.model.arch), part)
     backward_operators(rank, operators, scale, layer, ready, meeting_points(rank)[1])

@@ -67,6 +67,7 @@ class World:
     comm_free: bool = False
     fp32_slowdown: float = 3.2
     memory_share: float = 0.62  # of device memory reserved at the peak
+    activations_share: float = 0.0  # of device memory, that one layer's activations take while it is computed again
     once: dict[str | int, list[Once]] = field(default_factory=dict)  # FIRST, LAST or the steady step it comes before
     uncounted: set[int] = field(default_factory=set)  # steady steps that not every rank recorded
     foreign_us: dict[int, float] = field(default_factory=dict)  # rank -> work on its stream that is not in the file
@@ -74,6 +75,8 @@ class World:
     preprocess_us: float = 0.0  # of a batch, in the training process
     hot: dict[int, float] = field(default_factory=dict)  # rank -> work of its experts or tables
     evaluations: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, step) -> batches evaluated
+    scripts: dict[int, float] = field(default_factory=dict)  # rank -> Python of the script behind each step, us
+    barriers: dict[int, int] = field(default_factory=dict)  # layer -> barriers that the script calls before it
     pair_scale: dict[tuple[int, int], float] = field(default_factory=dict)  # ranks of a message -> slower by
     rendezvous: str = ""  # hosts wait for one another each step: "beside" collectives or "instead" of them
     length: dict[int, float] = field(default_factory=dict)  # step -> work of every rank in it

@@ -6,6 +6,19 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class SaidFinding:
+    """A finding above "info" that was said of a labelled run, on which basis, under which doubts, and if it is true.
+
+    `right`: a fault of the label has this identifier and these ranks, or the label tolerates the identifier.
+    """
+
+    id: str
+    basis: str
+    doubts: tuple[str, ...]
+    right: bool
+
+
+@dataclass(frozen=True)
 class RunScore:
     """How one labelled run came out. Errors are shares: of wall time (ledger), of the true step (the others).
 
@@ -30,6 +43,8 @@ class RunScore:
     forbidden: tuple[str, ...] = ()  # forbidden identifiers that were said
     gain_error: float | None = None  # the worst of the faults that were found
     wall_error: float | None = None
+    said: tuple[SaidFinding, ...] = ()
+    fixes: tuple[bool | None, ...] = ()  # per fault: the first fix is the one that helps; None: not found, or unknown
 
     @property
     def right(self) -> bool:

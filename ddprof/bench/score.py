@@ -9,7 +9,7 @@ right, and say that the files are independent runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_all_start_methods, get_context
@@ -21,7 +21,7 @@ import numpy as np
 
 from ddprof.analyzers.engine import Options, analyze
 from ddprof.bench.mess_rows import mess_rows, quantile
-from ddprof.bench.run_score import RunScore
+from ddprof.bench.run_score import RunScore, SaidFinding
 from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.findings import Finding
@@ -72,6 +72,7 @@ class Score:
         """The figures that matter: faults right, healthy runs accused, errors of ledger, clock, replay and step."""
         faults = [hit for run in self.runs for hit in run.found]
         healthy = [run for run in self.runs if run.clean]
+        fixes = [right for run in self.runs for right in run.fixes if right is not None]
         clocks = [inside for run in self.runs for inside in run.clock_inside]
         steps = [run.step_error for run in self.runs if run.step_error is not None]
         replays = [run.replay_error for run in self.runs if run.replay_error is not None]
@@ -80,6 +81,7 @@ class Score:
             "runs": len(self.runs),
             "faults": len(faults),
             "faults_right": float(np.mean(faults)) if faults else float("nan"),
+            "first_fix_right": float(np.mean(fixes)) if fixes else float("nan"),
             "runs_right": float(np.mean([run.right for run in self.runs])) if self.runs else float("nan"),
             "healthy": len(healthy),
             "healthy_accused": float(sum(bool(run.false) for run in healthy)),
@@ -151,13 +153,20 @@ def _unread(path: Path, label: Mapping[str, Any], problem: str) -> RunScore:
 
 
 def compare(name: str, label: Mapping[str, Any], report: Report, *others: Report) -> RunScore:
-    """One report against its label; `others` are those of further runs in the folder, where it holds several."""
-    serious = [f for each in (report, *others) for f in each.findings if each.severity_of(f) != "info"]
+    """One report against its label; `others` are those of further runs in the folder, where it holds several.
+
+    All of them are judged: what is said, the bound, the replay, and the steps where the label says the runs are
+    independent; else the label's numbers are those of the run with most ranks.
+    """
+    reports = (report, *others)
+    main = max(reports, key=lambda each: len(each.run.ranks))
+    labelled = reports if "independent_runs" in label else (main,)
+    serious = [f for each in reports for f in each.findings if each.severity_of(f) != "info"]
     faults = label["faults"]
     hits = [_hit(fault, serious) for fault in faults]
     explained = {i for fault in faults for i in (fault["id"], *fault["acceptable_ids"])}
     explained |= {*label["tolerated_ids"], *label["acceptable_finding_ids"], *label.get("allowed", ())}
-    ledger_error, worst = (None, "") if label.get("skip_ledger") else _ledger_error(label, report)
+    ledger_error, worst = (None, "") if label.get("skip_ledger") else _ledger_error(label, main)
     return RunScore(
         name=name,
         clean=bool(label["clean"]),
@@ -166,18 +175,42 @@ def compare(name: str, label: Mapping[str, Any], report: Report, *others: Report
         named=tuple(named for _, named in hits),
         false=tuple(f.id for f in serious if f.id not in explained),
         headline_right=not faults or (bool(serious) and serious[0].id in label["acceptable_finding_ids"]),
-        bound_right=report.verdict.bound in label["expected_bound"],
+        bound_right=all(each.verdict.bound in label["expected_bound"] for each in labelled),
         ledger_error=ledger_error,
         worst_cause=worst,
-        step_error=_step_error(label, report),
-        clock_inside=tuple(_clocks(label, report)),
-        replay_error=report.replay.error,
-        problem=_mixed(label, (report, *others)),
+        step_error=_worst(_step_error(label, each) for each in reports),
+        clock_inside=tuple(_clocks(label, main)),
+        replay_error=_worst(each.replay.error for each in reports),
+        problem=_mixed(label, reports),
         mess=tuple(label.get("mess", ())),
         forbidden=tuple(f.id for f in serious if f.id in label.get("forbidden_ids", ())),
-        gain_error=_gain_error(label, report),
-        wall_error=_wall_error(label, report),
+        gain_error=_worst(_gain_error(label, each) for each in reports),
+        wall_error=_worst(_wall_error(label, each) for each in labelled),
+        fixes=tuple(_first_fix(fault, serious) for fault in faults),
+        said=tuple(SaidFinding(f.id, f.basis, f.doubts, _is_true(f, label, explained)) for f in serious),
     )
+
+
+def _first_fix(fault: Mapping[str, Any], serious: Iterable[Finding]) -> bool | None:
+    """Whether the first fix of the finding on a fault is the one that helps, by a word of the label."""
+    words = fault.get("fix_words") or ()
+    said = next((f for f in serious if f.id in (fault["id"], *fault["acceptable_ids"]) and f.fixes), None)
+    return None if not words or said is None else any(word in said.fixes[0].setting for word in words)
+
+
+def _worst(errors: Iterable[float | None]) -> float | None:
+    """The largest of the errors that are known; None where none is."""
+    return max((error for error in errors if error is not None), default=None)
+
+
+def _is_true(finding: Finding, label: Mapping[str, Any], explained: Set[str]) -> bool:
+    """Whether the label accepts a finding: its ranks too where a fault says which they are."""
+    if finding.id in label.get("forbidden_ids", ()):
+        return False
+    faults = [fault for fault in label["faults"] if finding.id in (fault["id"], *fault["acceptable_ids"])]
+    if not faults:
+        return finding.id in explained
+    return any(sorted(finding.ranks) in map(sorted, fault["acceptable_culprits"]) for fault in faults)
 
 
 def _mixed(label: Mapping[str, Any], reports: Sequence[Report]) -> str:

@@ -26,6 +26,32 @@ def test_a_right_answer_counts_as_found(labelled: Runs) -> None:
     assert result.right and result.found == (True,) and result.named == (True,) and result.false == ()
 
 
+def test_every_run_of_a_folder_is_judged(labelled: Runs) -> None:
+    clean, faulty = labelled("clean.ddp"), labelled("straggler.compute")
+    label = {**clean.label, "independent_runs": 2}
+    alike = compare(clean.name, label, clean.report, clean.report)
+    assert (alike.problem != "", alike.bound_right, alike.false) == (False, True, ())
+    mixed = compare(clean.name, label, clean.report, faulty.report)
+    assert mixed.false == ("straggler.compute",) and not mixed.bound_right
+    assert mixed.wall_error is not None and alike.wall_error is not None and mixed.wall_error > alike.wall_error
+    part = compare(
+        faulty.name, faulty.label, replace(clean.report, run=replace(clean.report.run, ranks=(0,))), faulty.report
+    )
+    whole = compare(faulty.name, faulty.label, faulty.report)
+    assert (part.found, part.wall_error, part.bound_right) == (whole.found, whole.wall_error, whole.bound_right)
+
+
+def test_the_first_fix_is_judged_where_the_label_says_which_helps(labelled: Runs) -> None:
+    run = labelled("three units a layer")
+    assert run.score.fixes == (True,)
+    (finding, *others) = run.report.findings
+    other = replace(finding, fixes=(replace(finding.fixes[0], setting="reshard_after_forward"),))
+    wrong = compare(run.name, run.label, replace(run.report, findings=(other, *others)))
+    assert (wrong.fixes, wrong.found, wrong.right) == ((False,), (True,), True)
+    assert Score((wrong, run.score)).summary()["first_fix_right"] == 0.5
+    assert labelled("straggler.compute").score.fixes == (None,)
+
+
 def test_the_wrong_rank_is_named_but_not_found(labelled: Runs) -> None:
     run = labelled("straggler.compute")
     wrong = replace(run.report, findings=tuple(replace(f, ranks=(0,)) for f in run.report.findings))

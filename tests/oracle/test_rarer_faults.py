@@ -43,6 +43,9 @@ RUNS = {
     "imbalance.hot_expert": lambda: run_of("imbalance.hot_expert", 2.0, 1, model=model("moe")),
     "imbalance.hot_table": lambda: run_of("imbalance.hot_table", 3.0, 2, model=model("dlrm")),
     "host.evaluation": lambda: run_of("host.evaluation", 2.0, 0),
+    "host.script": lambda: run_of("host.script", 2e4),
+    "script.one_rank": lambda: run_of("script.one_rank", 2e4, 1),
+    "comm.barrier": lambda: run_of("comm.barrier", 16.0),
     "fsdp.nested": lambda: run_of("fsdp.nested", 1500.0, parallel=FSDP),
     "fsdp.no_prefetch": lambda: run_of("fsdp.no_prefetch", 60.0, parallel=FSDP),
     "pipeline.slow_link": lambda: run_of("pipeline.slow_link", 900.0, 0, 1, parallel=PIPELINE),
@@ -91,6 +94,12 @@ def test_the_hot_rank_has_longer_kernels_and_larger_shapes() -> None:
         book = label(simulated(name))["ledger"]["per_rank"]
         assert book[str(rank)]["compute"] > 1.1 * book["0"]["compute"]
         assert any(e["name"] == "c10d::alltoall_base_" for e in events(name))
+
+
+def test_a_barrier_is_a_tiny_collective_for_which_the_host_waits() -> None:
+    calls = [e for e in events("comm.barrier") if e["name"] == "c10d::barrier"]
+    assert len(calls) == 16 * 4
+    assert label(simulated("comm.barrier"))["ledger"]["job"]["host_sync"] > 100.0
 
 
 def test_one_rank_evaluates_and_the_others_wait() -> None:

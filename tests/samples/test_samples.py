@@ -45,6 +45,8 @@ def test_the_sample_is_diagnosed_as_it_is(name: str) -> None:
     assert accused <= set().union(*named)
     assert report.verdict.bound in [*TRUTHS[name]["expected_bound"], *(["input"] if name == "unsharded" else [])]
     assert report.steps.wall_us == pytest.approx(TRUTHS[name]["step_us"], rel=0.01)
+    differing = [f.id for f in report.findings if "prices_differ" in f.doubts and report.severity_of(f) != "info"]
+    assert not differing  # replay and ledger
 
 
 def test_wasted_samples_are_in_the_headline() -> None:

@@ -1,0 +1,37 @@
+"""Hugging Face Trainer on a tiny BERT made from a config."""
+
+import tempfile
+
+import torch
+from torch.utils.data import Dataset
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+
+class Sentences(Dataset):
+    def __len__(self):
+        return 16 * 2 * 40
+
+    def __getitem__(self, index):
+        words = torch.arange(32).add(index).remainder(300)
+        return {"input_ids": words, "attention_mask": torch.ones_like(words), "labels": index % 2}
+
+
+def main():
+    shape = {"vocab_size": 300, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = BertForSequenceClassification(BertConfig(**shape, intermediate_size=256, max_position_embeddings=64))
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=16,
+            max_steps=40,
+            logging_steps=20,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            use_cpu=True,
+        )
+        Trainer(model=model, args=arguments, train_dataset=Sentences()).train()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Scripts that share nothing with the workloads: each fault is found first, with its rank and line; no rank of a
+healthy run is accused, quiet or beside a busy process.
+
+    DDPROF_ROUNDS=10 pytest -m slow tests/acceptance
+
+runs every script so often. A new script is a file in `faults/` or `healthy/` and a row here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+HERE = Path(__file__).resolve().parent
+ROUNDS = range(int(os.environ.get("DDPROF_ROUNDS", "1")))
+TIMEOUT_S = 900  # beside other work a machine takes minutes to import a framework
+ON_ONE_RANK = ("host.checkpoint", "straggler.host", "straggler.imbalance", "straggler.unexplained")
+SLOW_CORE = ("straggler.host", "straggler.compute", "straggler.unexplained", "host.stalled")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A script with arguments, and what its first finding must be: one of these ids, these ranks, with this line."""
+
+    script: str
+    ids: tuple[str, ...]
+    ranks: tuple[int, ...]
+    line: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the test."""
+        return self.script.replace(".py", "").replace(" ", "-")
+
+
+FAULTS = (
+    Fault("evaluate_on_first.py 1", ON_ONE_RANK, (0,), "evaluate()"),
+    Fault("evaluate_on_first.py 5", ON_ONE_RANK, (0,), "evaluate()"),
+    Fault("save_on_first.py none", ("host.checkpoint",), (0,), "keep()"),
+    Fault("save_on_first.py barrier", ("host.checkpoint",), (0,), "keep()"),
+    Fault("statistics_on_first.py", ON_ONE_RANK, (0,), "log_parameters()"),
+    Fault("callbacks_on_first.py", ON_ONE_RANK, (0,), "on_step_end()"),
+    Fault("uneven_shards.py", ("straggler.imbalance",), (1,)),
+    Fault("longer_sequences.py", ("straggler.imbalance",), (0,)),
+    Fault("busy_core.py", SLOW_CORE, (1,)),
+)
+# Script -> package that it needs.
+HEALTHY = {
+    "ddp.py": "torch",
+    "fsdp2.py": "torch",
+    "gan.py": "torch",
+    "accumulation.py": "torch",
+    "distillation.py": "torch",
+    "lbfgs.py": "torch",
+    "compiled.py": "torch",
+    "hf_trainer.py": "transformers",
+    "accelerated.py": "accelerate",
+    "lightning_ddp.py": "lightning",
+    "deepspeed_zero1.py": "deepspeed",
+    "plain_all_reduce.py": "torch",
+}
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_the_first_finding_is_the_fault(tmp_path: Path, fault: Fault, number: int) -> None:
+    if fault.ids == SLOW_CORE and os.getloadavg()[0] >= (os.cpu_count() or 1):
+        pytest.skip("no core is free: all ranks wait for one, and the report must name none")
+    report = _report(tmp_path, "faults", fault.script)
+    assert report["findings"], _said(report)
+    first = report["findings"][0]
+    assert first["id"] in fault.ids, _said(report)
+    assert tuple(first["ranks"]) == fault.ranks, _said(report)
+    assert fault.line in json.dumps(first), _said(report)
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+@pytest.mark.parametrize("is_beside", [False, True], ids=["quiet", "beside-a-busy-process"])
+@pytest.mark.parametrize("script", HEALTHY)
+def test_no_rank_of_a_healthy_run_is_accused(tmp_path: Path, script: str, is_beside: bool, number: int) -> None:
+    if importlib.util.find_spec(HEALTHY[script]) is None:
+        pytest.skip(f"{HEALTHY[script]} is not installed")
+    with _neighbour(is_beside):
+        report = _report(tmp_path, "healthy", script)
+    accused = [finding for finding in report["findings"] if finding["ranks"] and finding["severity"] != "info"]
+    assert not accused, _said(report)
+
+
+def _report(out: Path, folder: str, command: str) -> dict[str, Any]:
+    """What `ddprof analyze` says of a run of two ranks."""
+    script, *arguments = command.split()
+    run = [sys.executable, "-m", "ddprof.cli.run", "--out", str(out), "--name", "run"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    _call([*run, "--", *launch, str(HERE / folder / script), *arguments])
+    report: dict[str, Any] = json.loads(
+        _call([sys.executable, "-m", "ddprof.cli.main", "analyze", str(out / "latest"), "--format", "json"])
+    )
+    return report
+
+
+def _call(command: list[str]) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DDPROF_")}
+    environment = {**kept, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+    done = subprocess.run(
+        command, cwd=HERE.parents[1], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@contextmanager
+def _neighbour(is_wanted: bool) -> Iterator[None]:
+    """A process that computes all the time, wherever the scheduler lets it."""
+    if not is_wanted:
+        yield
+        return
+    busy = subprocess.Popen([sys.executable, "-c", "while True: sum(range(100000))"])
+    try:
+        yield
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+def _said(report: dict[str, Any]) -> str:
+    """The verdict, what was found and why something was not judged, for whoever reads a failure."""
+    found = [f"{f['severity']} {f['id']} {f['ranks']}: {f['summary']}" for f in report["findings"]]
+    noted = [str(item) for item in report.get("health", [])]
+    return "\n".join([report["verdict"]["headline"], *found, *noted])

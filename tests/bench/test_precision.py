@@ -1,0 +1,43 @@
+"""Counting how often findings are right, and `ddprof dev score --precision`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from click.testing import CliRunner
+from labelled_runs import Runs
+
+from ddprof.analyzers.trust.precision import Tally, read
+from ddprof.bench.precision import precision
+from ddprof.bench.score import compare
+from ddprof.cli.score import command
+
+
+def test_true_findings_with_the_right_ranks_are_right(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    wrong = replace(run.report, findings=tuple(replace(f, ranks=(0,)) for f in run.report.findings))
+    scores = [compare(run.name, run.label, report) for report in (run.report, run.report, wrong)]
+    table = precision({"a": scores[:1], "b": scores[1:]}, "2026-11-23")
+    assert table.runs == {"a": 1, "b": 2}
+    assert table.findings["straggler.compute"]["compared"] == Tally(3, 2)
+    assert table.undoubted == sum((t for row in table.findings.values() for t in row.values()), Tally())
+
+
+def test_doubts_are_counted_apart(labelled: Runs) -> None:
+    run, clean = labelled("host.gc"), labelled("clean.ddp")
+    doubted = tuple(replace(f, doubts=("one_step", "missing_ranks")) for f in run.report.findings)
+    accused = compare(clean.name, clean.label, replace(clean.report, findings=doubted))
+    table = precision({"a": [accused]}, "")
+    assert table.doubts == {"one_step": Tally(1, 0), "missing_ranks": Tally(1, 0)}
+    assert table.undoubted == Tally()
+
+
+def test_the_scorer_writes_the_table(labelled: Runs, tmp_path: Path) -> None:
+    folder, file = labelled("host.gc").traces.parent, tmp_path / "precision.json"
+    result = CliRunner().invoke(command, [str(folder), str(folder), "--workers", "1", "--precision", str(file)])
+    assert result.exit_code == 0, result.output
+    table = read(file)
+    assert table.runs == {folder.name: 2}
+    assert table.findings["host.gc"]["recorded"] == Tally(2, 2)
+    assert table.measured

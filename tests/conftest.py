@@ -96,14 +96,6 @@ def straggler_report() -> Report:
         ),
         findings=(
             Finding(
-                id="comm.bandwidth_bound",
-                summary="All-reduce moves 100 MiB per step",
-                ranks=(),
-                lost_us=2_000.0,
-                recoverable_us=Recoverable(1_000.0, 500.0, 1_500.0),
-                confidence=0.6,
-            ),
-            Finding(
                 id="input.straggler",
                 summary="The loader of rank 2 is late in 4 of 4 steps",
                 ranks=(2,),
@@ -121,6 +113,14 @@ def straggler_report() -> Report:
                         "num_workers=4",
                     ),
                 ),
+            ),
+            Finding(
+                id="comm.bandwidth_bound",
+                summary="All-reduce moves 100 MiB per step",
+                ranks=(),
+                lost_us=2_000.0,
+                recoverable_us=Recoverable(1_000.0, 500.0, 1_500.0),
+                confidence=0.6,
             ),
         ),
         what_if=(WhatIf("input.straggler", 64_000.0, 62_000.0, 67_000.0),),

@@ -25,9 +25,9 @@ BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors"
     "flight_recorder",
     "outside",
 }
-VOCABULARY = BASIS | {"findings"}
-FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING = (
-    f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning")
+VOCABULARY = BASIS | {"findings", "hangs"}
+FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST = (
+    f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning", "trust")
 )
 RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
 PURE_REPORT = "report.model"
@@ -37,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "sidecar": set(),
     "outside": set(),
     "flight_recorder": {"sidecar"},
+    "hangs": set(),
     "model": {"tables", "sidecar", "outside", "flight_recorder"},
     "tables": set(),
     "averages": set(),
@@ -50,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     RUN_FOLDER: {"_version", "outside"},
     "capture": {"errors", "_version", "outside", RUN_FOLDER},  # in the training process: never the launcher
     LAUNCHER: {"errors", "_version", "outside", RUN_FOLDER, "capture.guard"},
-    "readers": {"model", "sidecar", "tables", "units", "errors", "outside"} | {"flight_recorder"},
+    "readers": {"model", "sidecar", "tables", "units", "errors", "outside"} | {"flight_recorder", "hangs"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},
@@ -58,15 +59,17 @@ ALLOWED: dict[str, set[str]] = {
     | {FACTS, JOB, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
-    "analyzers": VOCABULARY | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, "readers", PURE_REPORT},
+    TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
+    "analyzers": VOCABULARY | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, "readers", PURE_REPORT},
     "report": VOCABULARY,
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api"}
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY | {"report", "analyzers", "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
-    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", PLANNING, RUN_FOLDER},
+    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", PLANNING, TRUST, RUN_FOLDER},
     "pytest_plugin": {"api", "errors", "report"},
-    "ddprof": {"api", "_version"},
+    "ddprof": {"api", "marks", "_version"},
+    "marks": {"capture"},  # for the type checker alone
     "workloads": set(),
     "sample_traces": set(),
 }
@@ -92,7 +95,7 @@ OTHERS: dict[str, set[str]] = {
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},
     FACTS: {"numpy", "msgspec"},
-    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING)},
+    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas"},
@@ -124,7 +127,7 @@ FILES = dict(SOURCES)
 
 def _unit(name: str) -> str:
     """The unit of the import table that a module belongs to."""
-    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, RUN_FOLDER, LAUNCHER):
+    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, RUN_FOLDER, LAUNCHER):
         if name == unit or name.startswith(unit + "."):
             return unit
     return name.split(".")[0]

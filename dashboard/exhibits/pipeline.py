@@ -55,10 +55,15 @@ def _reading(pipeline: Pipeline, stages: list[Stage]) -> str:
     slow = max(stages, key=lambda s: s.work_us)
     mean = sum(s.work_us for s in stages) / depth
     excess = slow.work_us / mean - 1 if mean > 0 else 0.0
+    split = f" in {pipeline.interleave} chunks per stage" if pipeline.interleave > 1 else ""
+    bubble = (
+        f"How large the bubble of {depth} stages is cannot be told: {pipeline.unsure}."
+        if pipeline.unsure
+        else f"{depth} stages and {pipeline.microbatches} microbatches{split} leave an unavoidable bubble of "
+        f"{format_share((depth - 1) / (chunks + depth - 1))} of the pipeline's time."
+    )
     return (
-        f"{depth} stages and {pipeline.microbatches} microbatches leave an unavoidable bubble of "
-        f"{format_share((depth - 1) / (chunks + depth - 1))} of the pipeline's time. Stage {slow.number} "
-        f"({slow.ranks}) has most of the work: {format_us(slow.work_us)} per step, "
+        f"{bubble} Stage {slow.number} ({slow.ranks}) has most of the work: {format_us(slow.work_us)} per step, "
         f"{100 * excess:+.0f} % against the mean."
     )
 

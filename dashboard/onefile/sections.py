@@ -72,6 +72,7 @@ def _overview(edition: Edition, subject: Subject) -> Iterator[Markup]:
         yield tag("section", tag("h2", "What to do first"), tag("p", words, class_="quiet"), *cards, more)
     else:
         yield tag("section", tag("h2", "Findings"), tag("p", phrases.nothing_found_words(report)))
+    yield parts.training(report)
     yield from _exhibits(edition, subject)
     yield parts.limits(report, check_words)
 

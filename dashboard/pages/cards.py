@@ -17,10 +17,11 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, cell, column
 from ddprof.dashboard.figures.plotly.base import palette
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import Finding
+from ddprof.findings import Finding, Remark
 from ddprof.report import phrases
 from ddprof.report.bar import legend_words, shares, title_words
 from ddprof.report.html.style import colour
+from ddprof.report.model import Report
 from ddprof.units import format_share, format_us
 
 MAX_TABLE_ROWS = 500
@@ -121,9 +122,8 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     fixes = finding.fixes if full else finding.fixes[:1]
     rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
     if full:
-        rows.append(
-            ("Confidence", f"{phrases.confidence_word(finding.confidence)}, {format_share(finding.confidence)}")
-        )
+        rows += [("Checked", phrases.ledger_words(finding))] if finding.by_ledger_us else []
+        rows.append(("Confidence", phrases.confidence_words(finding)))
         rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
         rows += [("Source", fix.source) for fix in finding.fixes if fix.source]
     facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(text))]
@@ -135,6 +135,24 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     ]
     links = html.Div(_links(view, number, finding, full), className="links")
     return html.Article([html.H3(title), html.Dl(facts), *patches, links], className=f"card {severity}")
+
+
+def remark_cards(report: Report) -> list[Component]:
+    """What may spoil the training and costs no time, under its own heading; nothing where nothing does."""
+    cards = [_remark_card(remark) for remark in report.training.remarks]
+    return [html.H2(phrases.TRAINING_TITLE), *cards] if cards else []
+
+
+def _remark_card(remark: Remark) -> Component:
+    rows = [("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence]
+    rows += [("Do", phrases.fix_words(fix)) for fix in remark.fixes]
+    facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(text))]
+    patches = [html.Pre(_lines(fix.patch)) for fix in remark.fixes if fix.patch]
+    title: list[Component | str] = [
+        html.Span(f"{_ICONS['info']} info", className="severity info"),
+        f" {phrases.remark_words(remark)}",
+    ]
+    return html.Article([html.H3(title), html.Dl(facts), *patches], className="card info")
 
 
 def _lines(text: str) -> str:

@@ -71,15 +71,17 @@ def command(
         else:
             reports = load_reports(paths, *how)
             reports = [redacted(report, key) for report in reports] if key else reports
-            deliver(reports, form, output, next_commands(("RUN",) if key else paths, reports))
+            alone = len(reports) == 1
+            following = [next_commands(("RUN",) if key else paths, report, alone) for report in reports]
+            deliver(reports, form, output, following)
         if strict:
             require_complete(reports)
         check_gates(gates, reports)
 
 
-def next_commands(paths: Sequence[str], reports: Sequence[Report]) -> list[str]:
-    """What to type next: the page of the leading finding, and the file to share."""
-    leading = [finding.id for report in reports if (finding := phrases.leading(report))]
+def next_commands(paths: Sequence[str], report: Report, alone: bool) -> list[str]:
+    """What to type next: the page of the report's leading finding and, where it is the only one, the file to share."""
+    leading = phrases.leading(report)
     shown = " ".join(shlex.quote(path) for path in paths)
-    explain = [f"ddprof explain {leading[0]}"] if leading else []
-    return [*explain, f"ddprof report {shown} -o report.html"] if len(reports) == 1 else explain
+    explain = [f"ddprof explain {leading.id}"] if leading else []
+    return [*explain, f"ddprof report {shown} -o report.html"] if alone else explain

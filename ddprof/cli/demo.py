@@ -38,7 +38,7 @@ def command(name: str | None, list_only: bool, form: str | None, output: Path | 
         deliver_pages(load_open_run(paths, cache=False), output)
     else:
         reports = load_reports(paths, cache=False)
-        deliver(reports, form, output, ["ddprof demo --list", "ddprof run -- torchrun train.py"])
+        deliver(reports, form, output, [["ddprof demo --list", "ddprof run -- torchrun train.py"]] * len(reports))
 
 
 def sample_root() -> Path:

@@ -1,4 +1,4 @@
-"""`ddprof explain`: the page of a rule, which is the docstring of its file."""
+"""`ddprof explain`: the page of a rule or of a check of the training, which is the docstring of its file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from ddprof.errors import UsageError
 def command(identifier: str | None) -> None:
     """Explain a finding: what it detects, why it costs, how the gain is priced, how to fix it, limits, sources.
 
-    Without ID, lists every finding that ddprof can make.
+    Without ID, lists every finding that ddprof can make, and what it remarks on the training itself.
     """
     from ddprof.analyzers.catalogue import catalogue, page
+    from ddprof.analyzers.training.catalogue import training_checks, training_page
 
-    rules = catalogue()
+    rules, checks = catalogue(), training_checks()
+    titles = {rule.id: rule.title for rule in rules.values()} | {check.id: check.title for check in checks.values()}
     if identifier is None:
-        for rule in rules.values():
-            click.echo(f"{rule.id:<28} {rule.title}")
+        for name, title in titles.items():
+            click.echo(f"{name:<28} {title}")
         return
-    if identifier not in rules:
+    if identifier not in titles:
         raise UsageError(f"no finding {identifier!r}; `ddprof explain` lists them")
-    title = f"{identifier}: {rules[identifier].title}"
-    click.echo(f"{title}\n{'=' * len(title)}\n\n{page(identifier)}")
+    title = f"{identifier}: {titles[identifier]}"
+    text = page(identifier) if identifier in rules else training_page(identifier)
+    click.echo(f"{title}\n{'=' * len(title)}\n\n{text}")

@@ -23,6 +23,7 @@ from ddprof.outside.plain_text import clean
 COMMANDS = {
     "run": ("ddprof.cli.run", "Run a training job unchanged and keep a trace of every rank."),
     "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it saves."),
+    "hang": ("ddprof.cli.hang", "Say why a job hangs or has failed: who, which collective, which line."),
     "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
     "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
     "plan": ("ddprof.cli.plan", "Plan a setting from what a run measured, with a curve."),

@@ -6,7 +6,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,11 @@ def chosen_format(stated: str | None, output: Path | None) -> str:
     return _SUFFIXES.get(output.suffix.lower(), "text") if output else "text"
 
 
-def deliver(reports: Sequence[Report], form: str, output: Path | None, following: Sequence[str]) -> None:
-    """Print the reports or, with a file, write them there and say the headlines on stderr."""
+def deliver(reports: Sequence[Report], form: str, output: Path | None, following: Sequence[Sequence[str]]) -> None:
+    """Print the reports or, with a file, write them there and say the headlines on stderr.
+
+    `following`: what to type next after each report.
+    """
     if output is None:
         show(reports, form, following)
     else:
@@ -53,7 +57,7 @@ def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None
     return report
 
 
-def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> str:
+def render(reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None) -> str:
     """All reports as one document of the format; HTML is made of an opened run, which has the events to draw."""
     if form == "json":
         from ddprof.report.json.contract import to_document
@@ -62,31 +66,38 @@ def render(reports: Sequence[Report], form: str, next_commands: Sequence[str] = 
     if form == "markdown":
         from ddprof.report.markdown import render_markdown
 
-        return "\n".join(render_markdown(report, next_commands) for report in reports)
+        return "\n".join(starmap(render_markdown, _with_next(reports, following)))
     from ddprof.report.text import render_text
 
-    return "\n".join(render_text(report, next_commands) for report in reports)
+    return "\n".join(starmap(render_text, _with_next(reports, following)))
 
 
-def show(reports: Sequence[Report], form: str, next_commands: Sequence[str] = ()) -> None:
+def _with_next(
+    reports: Sequence[Report], following: Sequence[Sequence[str]] | None
+) -> Iterator[tuple[Report, Sequence[str]]]:
+    """Each report with its next commands."""
+    return zip(reports, following if following is not None else [()] * len(reports), strict=True)
+
+
+def show(reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None) -> None:
     """Print to stdout: the text in colour and with its box where stdout is a terminal."""
     if form != "text" or not sys.stdout.isatty():
-        tell(render(reports, form, next_commands))
+        tell(render(reports, form, following))
         return
     from rich.console import Console
 
     from ddprof.report.text import print_report
 
     console = Console()
-    for report in reports:
-        print_report(console, report, next_commands)
+    for report, commands in _with_next(reports, following):
+        print_report(console, report, commands)
 
 
 def write_reports(path: Path, text: str, reports: Sequence[Report]) -> None:
     """Write a document of the reports and say their headlines on stderr. Raises UsageError where it cannot."""
     write_file(path, text)
     for report in reports:
-        say(report.verdict.headline)
+        say(report.failure.sentence if report.failure is not None else report.verdict.headline)
     say(f"wrote {path}")
 
 

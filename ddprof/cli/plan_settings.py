@@ -92,6 +92,8 @@ def loader_text(plan: LoaderPlan) -> list[str]:
     same = plan.workers.now == plan.advised_workers
     advice = f"keep num_workers={plan.advised_workers}" if same else f"num_workers={plan.advised_workers}"
     kind = _KINDS[plan.kind] if plan.kind else "whether it computes or waits was not recorded"
+    if plan.turn_us:
+        kind = "waiting for the other workers' turns is not counted"
     share = "" if plan.cpu_share is None else f", {format_share(plan.cpu_share)} of it on the CPU"
     lines = [
         f"{advice}: {_change(plan.step_us, plan.advised_us)} (range {format_us(plan.low_us)} to "
@@ -104,6 +106,11 @@ def loader_text(plan: LoaderPlan) -> list[str]:
         f"a batch takes {format_us(plan.batch_us)} to make ({_SOURCES[plan.source]}){share}: {kind}",
         f"with every batch ready the step takes {format_us(plan.ready_us)}",
     ]
+    if plan.turn_us:
+        lines.append(
+            "workers fetch one after the other (a lock, or one file or connection): a rank gets a batch every "
+            f"{format_us(plan.turn_us)}, and more of them win nothing until that goes"
+        )
     if plan.cores is None:
         lines.append("the number of cores is not recorded: state it with --now cores=N to bound the plan")
     elif plan.cores_us > plan.ready_us:

@@ -12,8 +12,10 @@ import click
 from ddprof.capture.files.config import rank_selected
 from ddprof.capture.launcher.captured_run import CapturedRun, RunOptions
 from ddprof.capture.launcher.chores import chore
+from ddprof.capture.launcher.hang.watch import Explained
 from ddprof.capture.launcher.launch import run_child
-from ddprof.errors import UsageError
+from ddprof.errors import DdprofError, UsageError
+from ddprof.outside.plain_text import clean
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -31,6 +33,19 @@ from ddprof.errors import UsageError
     show_default=True,
     help="monitor: always on, a window only on trouble or by `ddprof trigger`.",
 )
+@click.option(
+    "--stacks/--no-stacks",
+    default=True,
+    show_default=True,
+    help="Sample Python stacks: at most 0.1 % of the run, 1 % in windows.",
+)
+@click.option(
+    "--on-hang",
+    type=click.Choice(["dump", "abort"]),
+    default="dump",
+    show_default=True,
+    help="A hang is noticed, told and kept in either case; abort: the job is ended by SIGTERM.",
+)
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(command_line: tuple[str, ...], **given: Any) -> None:
     """Run COMMAND unchanged and keep a trace of every rank.
@@ -43,12 +58,23 @@ def command(command_line: tuple[str, ...], **given: Any) -> None:
     """
     options = RunOptions(**given)
     _check_ranks(options.ranks)
-    run = chore("capture", "the command runs without it", lambda: CapturedRun(options, command_line))
+    run = chore("capture", "the command runs without it", lambda: CapturedRun(options, command_line, _explained))
     if run is None:
         sys.exit(run_child(command_line, os.environ))
     code = run_child(command_line, run.environment, run.tick)
     run.end(code)
     sys.exit(code)
+
+
+def _explained(folder: Path) -> Explained | None:
+    """Why the job that writes to the folder hangs or has failed; None where nothing says so."""
+    from ddprof.analyzers.hangs.explain import explain
+
+    try:
+        hang = explain([str(folder)])
+    except DdprofError:
+        return None
+    return Explained(hang.kind, clean(hang.sentence), hang.timeout_s)
 
 
 def _check_ranks(ranks: str) -> None:

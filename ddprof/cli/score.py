@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,26 +25,46 @@ STEP_WORTH_TELLING = 0.05  # of the true step: beyond it the measured step expla
 
 
 @click.command("score")
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="LABELLED_DIR")
+@click.argument(
+    "folders",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="LABELLED_DIR...",
+    nargs=-1,
+    required=True,
+)
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option("--workers", type=click.IntRange(1), help="Runs analyzed at once (default: by CPU).")
-def command(folder: Path, form: str, workers: int | None) -> None:
+@click.option(
+    "--precision", type=click.Path(path_type=Path, dir_okay=False), help="Write how often findings were right."
+)
+def command(folders: tuple[Path, ...], form: str, workers: int | None, precision: Path | None) -> None:
     """Score the analysis of every labelled run below LABELLED_DIR.
 
     A labelled run is a folder with traces/ and label.json, as benchmarks/oracle/generate.py writes them. A fault counts
     as found where a finding above "info" has an accepted identifier and exactly accepted culprit ranks. Any finding
     above "info" that no fault explains is a false accusation. Runs are also counted by the mess in their recordings.
+
+    --precision writes the table that the confidence of findings is made of (analyzers/trust/precision.json is the one
+    that ships with ddprof): findings said and findings right, by identifier and basis, and by doubt.
     """
+    from ddprof.analyzers.trust.precision import write
+    from ddprof.bench.precision import precision as precision_of
     from ddprof.bench.score import Score, labels, score
 
-    total = len(labels(folder))
-    runs: list[RunScore] = []
+    total = sum(len(labels(folder)) for folder in folders)
+    done = 0
+    corpora: dict[str, list[RunScore]] = {}
     with progress_bar() as progress:
-        for run in score(folder, workers=workers or os.cpu_count() or 1):
-            runs.append(run)
-            if progress:
-                progress(len(runs), total, run.name)
-    result = Score(tuple(runs))
+        for folder in folders:
+            runs = corpora.setdefault(folder.name, [])
+            for run in score(folder, workers=workers or os.cpu_count() or 1):
+                runs.append(run)
+                done += 1
+                if progress:
+                    progress(done, total, run.name)
+    if precision is not None:
+        write(precision_of(corpora, date.today().isoformat()), precision)
+    result = Score(tuple(run for runs in corpora.values() for run in runs))
     click.echo(as_json(result) if form == "json" else as_text(result))
 
 

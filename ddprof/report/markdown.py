@@ -23,10 +23,12 @@ def render_markdown(report: Report, next_commands: Sequence[str] = ()) -> str:
         f"### {escape(phrases.headline(report))}",
         escape(phrases.run_words(report)),
     ]
-    trust = phrases.trust_words(report)
+    before, trust = phrases.before_words(report), phrases.trust_words(report)
+    if before:
+        parts.append(escape(before))
     if trust:
         parts.append(f"**{'Confidence' if phrases.leading(report) else 'Basis'}** {escape(trust)}")
-    parts += [_step(report), _findings(report), *_details(report), _limits(report)]
+    parts += [_step(report), _findings(report), *_details(report), _training(report), _limits(report)]
     parts += [f"Next: {_code(command)}" for command in next_commands]
     return clean_lines("\n\n".join(part for part in parts if part)) + "\n"
 
@@ -86,6 +88,16 @@ def _detail(finding: Finding) -> str:
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", fix.patch)), default=0))
             lines += ["", fence + "diff", *(phrases.clean(line) for line in fix.patch.splitlines()), fence]
     return "\n".join([*lines, "", "</details>"])
+
+
+def _training(report: Report) -> str:
+    """What may spoil the training and costs no time; "" where nothing does."""
+    lines = []
+    for remark in report.training.remarks:
+        lines.append(f"- {_SEVERITY_MARK['info']} {escape(phrases.remark_words(remark))}")
+        lines += [f"  - seen: {escape(phrases.evidence_words(evidence))}" for evidence in remark.evidence]
+        lines += [f"  - **do** {escape(phrases.fix_words(fix))}" for fix in remark.fixes[:1]]
+    return "\n".join([f"**{phrases.TRAINING_TITLE}**", "", *lines]) if lines else ""
 
 
 def _limits(report: Report) -> str:

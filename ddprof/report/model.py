@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddprof.findings import Abstention, Finding, severity
+from ddprof.findings import Abstention, Finding, Remark, severity
+from ddprof.hangs.model import Hang
 from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
@@ -122,6 +123,18 @@ class Calibration:
 
 
 @dataclass(frozen=True)
+class Training:
+    """What is trained rather than how fast: samples per optimizer step, the largest learning rate before any
+    schedule, and what may spoil the result. None where the capture does not know."""
+
+    samples_per_rank: float | None = None
+    samples_per_step: float | None = None
+    learning_rate: float | None = None
+    optimizer: str = ""
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What bounds the step ("none" where nothing could be judged) and the sentence that says so."""
 
@@ -146,6 +159,8 @@ class Report:
     abstentions: tuple[Abstention, ...] = ()
     checked: tuple[str, ...] = ()  # ids of rules that looked and found nothing
     calibration: Mapping[str, Calibration] = field(default_factory=dict)  # finding id -> predictions like it, so far
+    training: Training = field(default_factory=Training)
+    failure: Hang | None = None  # why the job failed or hung, if it did: told before anything else
     tables: Mapping[str, Table] = field(default_factory=dict)  # detail for the dashboard; never in the JSON document
 
     def severity_of(self, finding: Finding) -> str:
@@ -157,5 +172,5 @@ class Report:
         return max(0.0, self.steps.wall_us - finding.recoverable_us.value)
 
     def ranked_findings(self) -> tuple[Finding, ...]:
-        """Findings, the largest recoverable time first (ties: more confident, then by id)."""
-        return tuple(sorted(self.findings, key=lambda f: (-f.recoverable_us.value, -f.confidence, f.id)))
+        """Findings as the analysis put them: that of the headline, then the largest recoverable time first."""
+        return self.findings

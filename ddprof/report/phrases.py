@@ -6,11 +6,12 @@ import math
 import statistics
 
 from ddprof.causes import CAUSES
-from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Evidence, Finding, Fix
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Remark
 from ddprof.outside.plain_text import clean as clean
 from ddprof.report.model import Calibration, Report
 from ddprof.units import format_ranks, format_share, format_us
 
+TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
 LEAST_SHARE = 0.0005  # of the step: a smaller one prints as 0.0 %
 PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
@@ -28,18 +29,32 @@ def confidence_word(confidence: float) -> str:
     return "medium" if confidence >= _MEDIUM else "low"
 
 
+def confidence_words(finding: Finding) -> str:
+    """A finding's confidence, and what it was made of where the report says: "high, 96 %: right in 23 of 23 ..."."""
+    words = f"{confidence_word(finding.confidence)}, {format_share(finding.confidence)}"
+    return f"{words}: {clean(finding.grounds)}" if finding.grounds else words
+
+
 def bound_word(report: Report) -> str:
     """What limits the step, as the label in front of the headline, e.g. "STRAGGLER-BOUND"."""
+    if report.failure is not None:
+        return "FAILED"
     bound = clean(report.verdict.bound)
     return _BOUND_WORDS.get(bound, f"{bound.upper()}-BOUND" if bound else "NO VERDICT")
 
 
 def headline(report: Report) -> str:
     """The label and the verdict's sentence, without saying the label twice."""
-    label, sentence = bound_word(report), clean(report.verdict.headline)
+    told = report.verdict.headline if report.failure is None else report.failure.sentence
+    label, sentence = bound_word(report), clean(told)
     if sentence.upper().startswith(label):
         return label + sentence[len(label) :]
     return f"{label}: {sentence}"
+
+
+def before_words(report: Report) -> str:
+    """Of a job that failed: the verdict on its steps until then; "" of any other."""
+    return "" if report.failure is None else f"Before that: {clean(report.verdict.headline)}"
 
 
 def leading(report: Report) -> Finding | None:
@@ -82,7 +97,7 @@ def trust_words(report: Report) -> str:
     if report.replay.error is not None:
         facts.append(f"replay within {format_share(report.replay.error)} of the measured step")
     if report.run.missing_ranks:
-        facts.append(f"{format_ranks(report.run.missing_ranks)} not traced")
+        facts.append(f"without {format_ranks(report.run.missing_ranks)}")
     basis = "; ".join(facts)
     finding = leading(report)
     if finding is None:
@@ -116,7 +131,19 @@ def gain_words(report: Report, finding: Finding) -> str:
     share = format_share(gain.value / step_us)
     past = calibration_words(report.calibration.get(finding.id))
     bare = unprofiled_words(report, finding)
-    return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{past}"
+    ledger = f"; {ledger_words(finding)}" if Doubt.PRICES_DIFFER.value in finding.doubts else ""
+    return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{ledger}{past}"
+
+
+def ledger_words(finding: Finding) -> str:
+    """The second price of a finding, made without the replay; empty where there is none."""
+    price = finding.by_ledger_us
+    if price is None:
+        return ""
+    least, most = format_us(price.value), format_us(price.high)
+    if not price.value > 0:
+        return f"by the ledger alone at most {most}"
+    return f"by the ledger alone {least}" + (f" to {most}" if most != least else "")
 
 
 def unprofiled_words(report: Report, finding: Finding) -> str:
@@ -139,6 +166,12 @@ def fix_words(fix: Fix) -> str:
     """One change: setting, from what to what, and why."""
     change = f"{fix.setting}: {fix.current} -> {fix.suggested}" if fix.current else f"{fix.setting}: {fix.suggested}"
     return clean(f"{change} ({fix.why})" if fix.why else change)
+
+
+def remark_words(remark: Remark) -> str:
+    """A remark with its ranks and its identifier."""
+    who = format_ranks(remark.ranks) if remark.ranks else ""
+    return clean(f"{remark.summary}{f' ({who})' if who and who not in remark.summary else ''} ({remark.id})")
 
 
 def evidence_words(evidence: Evidence) -> str:
@@ -172,6 +205,8 @@ def nothing_found_words(report: Report) -> str:
     """What an empty list of findings means: without a verdict it does not mean that all is well."""
     if not report.checked:
         return "No cause could be checked."
+    if report.failure is not None:
+        return "In the steps before the job failed, nothing was found that costs it time."
     if report.verdict.bound == "none":
         return "What could be checked was not found, but the job could not be judged: it need not be fine."
     lost = _lost_words(report)

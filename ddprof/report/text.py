@@ -56,13 +56,19 @@ def _verdict(report: Report, width: int) -> list[Text]:
     lines = [Text(part, style="dim") for part in textwrap.wrap(phrases.run_words(report), width)]
     lines.append(Text())
     lines += [Text(part, style="bold") for part in textwrap.wrap(phrases.headline(report), width)]
+    lines += [Text(part) for part in textwrap.wrap(phrases.before_words(report), width)]
     trust = phrases.trust_words(report)
     label = "basis" if phrases.leading(report) is None else "confidence"
     return [*lines, *_labelled(label, trust, width, indent=0, label_width=len(label) + 2)] if trust else lines
 
 
 def _body(report: Report, next_commands: Sequence[str], width: int) -> list[Text]:
-    sections = [_step_bar(report, width), _findings(report, width), _limits(report, width)]
+    sections = [
+        _step_bar(report, width),
+        _findings(report, width),
+        _training(report, width),
+        _limits(report, width),
+    ]
     if next_commands:
         sections.append([Text(f"Next: {phrases.clean(c)}", style="bold") for c in next_commands])
     lines: list[Text] = []
@@ -125,6 +131,25 @@ def _finding(report: Report, finding: Finding, number: int, width: int) -> list[
         lines += [Text(f"     {'' if i else 'patch':<{_LABEL_WIDTH}}{line}", "green") for i, line in enumerate(patch)]
     for evidence in finding.evidence[:2]:
         lines += _labelled("seen", phrases.evidence_words(evidence), width)
+    return lines
+
+
+def _training(report: Report, width: int) -> list[Text]:
+    """What may spoil the training and costs no time."""
+    remarks = report.training.remarks
+    if not remarks:
+        return []
+    lines = [Text(phrases.TRAINING_TITLE, style="bold")]
+    for remark in remarks[: phrases.MAX_FINDINGS]:
+        title = textwrap.wrap(phrases.remark_words(remark), width - 11) or [""]
+        lines.append(Text.assemble("  ", ("[info]", _SEVERITY_STYLE["info"]), " ", title[0]))
+        lines += [Text(f"         {line}") for line in title[1:]]
+        for evidence in remark.evidence[:3]:
+            lines += _labelled("seen", phrases.evidence_words(evidence), width, indent=9)
+        for fix in remark.fixes[:1]:
+            lines += _labelled("do", phrases.fix_words(fix), width, indent=9)
+    if len(remarks) > phrases.MAX_FINDINGS:
+        lines.append(Text(f"  ... and {len(remarks) - phrases.MAX_FINDINGS} more (--format json)", style="dim"))
     return lines
 
 

@@ -37,6 +37,16 @@ def test_several_runs_are_wrapped(ddprof, saved: Path) -> None:
     assert len(document["reports"]) == 2
 
 
+def test_what_to_type_next_is_of_the_report_above_it(ddprof, saved: Path, tmp_path: Path) -> None:
+    fine = json.loads(saved.read_text(encoding="utf-8"))
+    fine["findings"] = []
+    quiet = tmp_path / "quiet.json"
+    quiet.write_text(json.dumps(fine), encoding="utf-8")
+    _, out, _ = ddprof("analyze", str(quiet), str(saved))
+    assert out.count("Next: ddprof explain") == 1
+    assert out.index("Findings: none") < out.index("Next: ddprof explain input.straggler")
+
+
 @pytest.mark.parametrize(
     ("name", "start"),
     [("x.json", "{"), ("x.md", "### STRAGGLER-BOUND"), ("x.txt", "mnist"), ("x.html", "<!doctype html>")],

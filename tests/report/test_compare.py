@@ -14,7 +14,7 @@ from ddprof.report.comparison.compare import compare, to_json
 from ddprof.report.comparison.html import render_html
 from ddprof.report.comparison.text import headline, render_markdown, render_text
 from ddprof.report.json.contract import from_contract, to_contract
-from ddprof.report.model import Ledger, Report, Steps
+from ddprof.report.model import Ledger, Report, Steps, Training
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Column, Schema
 
@@ -119,3 +119,39 @@ def test_runs_on_more_ranks_give_the_scaling_efficiency(slow: Report) -> None:
         assert "scaling from 2 to 8 ranks: 80 % efficient" in " ".join(render_text(result).split())
         assert to_json(result)["scaling"]["weak"] == pytest.approx(0.8)
     assert compare(slow, slow).scaling is None
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "rates", "samples", "words"),
+    [
+        (
+            "SGD",
+            (0.1, 0.1),
+            (64, 128),
+            "takes 128 samples instead of 64; the learning rate stayed 0.1, by the linear rule",
+        ),
+        ("SGD", (0.1, 0.2), (64, 128), "the learning rate went from 0.1 to 0.2, as by the linear rule"),
+        ("AdamW", (1e-3, 1e-3), (64, 256), "by the square root rule (Malladi 2022) it would be 0.002"),
+        ("AdamW", (1e-3, None), (64, 256), "its learning rate is not known"),
+        ("SGD", (0.1, 0.1), (64, 64), "takes 64 samples in both runs"),
+        ("SGD", (0.1, 0.1), (64, None), ""),
+    ],
+)
+def test_another_number_of_ranks_says_what_becomes_of_the_batch(
+    straggler_report: Report,
+    optimizer: str,
+    rates: tuple[float, float | None],
+    samples: tuple[int, int | None],
+    words: str,
+) -> None:
+    reports = [
+        dataclasses.replace(
+            straggler_report,
+            run=dataclasses.replace(straggler_report.run, world_size=world),
+            training=Training(samples_per_step=of, learning_rate=rate, optimizer=optimizer),
+        )
+        for world, rate, of in zip((4, 8), rates, samples, strict=True)
+    ]
+    notes = compare(*reports).notes
+    assert any(words in note for note in notes) if words else not any("optimizer step" in note for note in notes)
+    assert not any("optimizer step" in note for note in compare(reports[0], reports[0]).notes)

@@ -37,7 +37,7 @@ def evil(straggler_report: Report) -> Report:
     """A report with all of them behind every text, as a damaged or made-up file could have it."""
     fix = Fix(EVIL, EVIL, EVIL, EVIL, EVIL, f"- a\n+ b{EVIL}")
     finding = dataclasses.replace(
-        straggler_report.findings[1],
+        straggler_report.findings[0],
         summary=EVIL,
         id="input.straggler" + EVIL,
         evidence=(Evidence(EVIL, 1, 0.0, 1.0, EVIL),),

@@ -46,7 +46,7 @@ def _parsed(text: str) -> _Page:
 
 def _evil(report: Report) -> Report:
     finding = dataclasses.replace(
-        report.findings[1], summary=EVIL, evidence=(Evidence(EVIL, 2, 0.0, 1.0, EVIL),), fixes=()
+        report.findings[0], summary=EVIL, evidence=(Evidence(EVIL, 2, 0.0, 1.0, EVIL),), fixes=()
     )
     run = dataclasses.replace(report.run, name=EVIL, hosts=dict.fromkeys(report.run.ranks, EVIL), device_name=EVIL)
     verdict = dataclasses.replace(report.verdict, headline=EVIL, bound=EVIL)
@@ -83,7 +83,7 @@ def test_the_notebook_view_is_a_fragment(straggler_report: Report) -> None:
 
 
 def test_a_patch_keeps_its_lines_and_is_escaped_once(straggler_report: Report) -> None:
-    fix = dataclasses.replace(straggler_report.findings[1].fixes[0], patch='a("<b>")\nb()')
-    finding = dataclasses.replace(straggler_report.findings[1], fixes=(fix,))
+    fix = dataclasses.replace(straggler_report.findings[0].fixes[0], patch='a("<b>")\nb()')
+    finding = dataclasses.replace(straggler_report.findings[0], fixes=(fix,))
     text = render_summary(dataclasses.replace(straggler_report, findings=(finding,)))
     assert "<pre>a(&quot;&lt;b&gt;&quot;)\nb()</pre>" in text

@@ -10,6 +10,7 @@ from typing import Any
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
+from ddprof.report.comparison.batch import batch_words
 from ddprof.report.comparison.bootstrap import LEAST_STEPS, difference_interval
 from ddprof.report.comparison.scaling import Scaling, scaling, scaling_words
 from ddprof.report.model import Report
@@ -140,6 +141,8 @@ def _differences(before: Report, after: Report) -> list[str]:
 
 def _notes(before: Report, after: Report, scaled: Scaling | None) -> list[str]:
     notes = [] if scaled is None else [scaling_words(scaled)]
+    batch = batch_words(before, after)
+    notes += [batch] if batch else []
     for label, report in (("before", before), ("after", after)):
         if report.steps.count < LEAST_STEPS:
             notes.append(

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ddprof.findings import Finding
+from ddprof.findings import Finding, Remark
 from ddprof.report import phrases
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.style import STYLE
 from ddprof.report.html.svg import legend, step_bar
 from ddprof.report.model import Report
-from ddprof.units import format_share
 
 
 def render_summary(report: Report) -> str:
     """Verdict, bar and findings as a fragment for a notebook cell; its style is scoped to the fragment."""
-    fragment = tag("div", *verdict(report), step(report), _findings(report), class_="ddprof")
+    fragment = tag("div", *verdict(report), step(report), _findings(report), training(report), class_="ddprof")
     return tag("style", Markup("@scope (.ddprof){" + STYLE.replace(":root", ":scope") + "}")) + fragment
 
 
@@ -30,7 +29,8 @@ def verdict(report: Report) -> list[Markup]:
         if trust
         else Markup()
     )
-    return [tag("h1", phrases.headline(report)), confidence]
+    before = phrases.before_words(report)
+    return [tag("h1", phrases.headline(report)), tag("p", before) if before else Markup(), confidence]
 
 
 def step(report: Report) -> Markup:
@@ -61,11 +61,11 @@ def _findings(report: Report) -> Markup:
 def card(report: Report, finding: Finding, links: Markup | None = None, full: bool = True) -> Markup:
     """A finding: what, who, gain, what to do. `full` adds all fixes, patches and evidence; `links` end the card."""
     severity = report.severity_of(finding)
-    sure = f"{phrases.confidence_word(finding.confidence)}, {format_share(finding.confidence)}"
     rows = [
         ("Who", phrases.who_words(finding)),
         ("Gain", phrases.gain_words(report, finding)),
-        ("Confidence", sure),
+        *((("Checked", phrases.ledger_words(finding)),) if full and finding.by_ledger_us else ()),
+        ("Confidence", phrases.confidence_words(finding)),
         *(("Do", phrases.fix_words(fix)) for fix in finding.fixes[: None if full else 1]),
         *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence if full),
     ]
@@ -79,6 +79,29 @@ def card(report: Report, finding: Finding, links: Markup | None = None, full: bo
     )
     facts = tag("dl", *(join(tag("dt", name), tag("dd", text)) for name, text in rows))
     return tag("article", title, facts, *patches, links, class_=f"card {severity}")
+
+
+def training(report: Report) -> Markup:
+    """What may spoil the training and costs no time; nothing where nothing does."""
+    remarks = report.training.remarks
+    if not remarks:
+        return Markup()
+    return tag("section", tag("h2", phrases.TRAINING_TITLE), *map(_remark, remarks))
+
+
+def _remark(remark: Remark) -> Markup:
+    rows = [
+        *(("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence),
+        *(("Do", phrases.fix_words(fix)) for fix in remark.fixes),
+    ]
+    patches = [
+        tag("pre", Markup("\n".join(join(line) for line in fix.patch.splitlines())))
+        for fix in remark.fixes
+        if fix.patch
+    ]
+    title = tag("h3", tag("span", "info", class_="severity info"), " ", phrases.remark_words(remark))
+    facts = tag("dl", *(join(tag("dt", name), tag("dd", text)) for name, text in rows))
+    return tag("article", title, facts, *patches, class_="card info")
 
 
 def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
-from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
-from ddprof.report.json.schema import FindingDocument, GainDocument, LedgerRow, ReportDocument
+from ddprof.findings import Abstention, Finding, Recoverable
+from ddprof.hangs.model import Hang
+from ddprof.report.hang.document import hang_document
+from ddprof.report.json.parts import (
+    evidence_document,
+    evidence_from,
+    fix_from,
+    training_document,
+    training_from,
+)
+from ddprof.report.json.schema import FailureDocument, FindingDocument, GainDocument, LedgerRow, ReportDocument
 from ddprof.report.model import (
     SCHEMA,
     Calibration,
@@ -90,6 +100,8 @@ def to_contract(report: Report) -> dict[str, Any]:
         "verdict": {"bound": report.verdict.bound, "headline": report.verdict.headline},
         "abstentions": [{"id": a.id, "reason": a.reason} for a in report.abstentions],
         "checked": list(report.checked),
+        "training": training_document(report.training),
+        "failure": None if report.failure is None else hang_document(report.failure),
     }
 
 
@@ -118,6 +130,10 @@ def from_contract(document: Mapping[str, Any]) -> Report:
         return _report(msgspec.convert(document, ReportDocument, str_keys=True))
     except (msgspec.ValidationError, ValueError) as error:
         raise NoUsableInput(f"damaged ddprof report: {error}") from error
+
+
+def _failure(document: FailureDocument) -> Hang:
+    return Hang(document.kind, document.sentence, document.ranks, document.waiting)
 
 
 def _report(document: ReportDocument) -> Report:
@@ -155,6 +171,8 @@ def _report(document: ReportDocument) -> Report:
         verdict=Verdict(document.verdict.bound, document.verdict.headline),
         abstentions=tuple(Abstention(a.id, a.reason) for a in document.abstentions),
         checked=document.checked,
+        training=training_from(document.training),
+        failure=None if document.failure is None else _failure(document.failure),
         calibration={
             f.id: Calibration(f.calibration.inside, f.calibration.predictions)
             for f in document.findings
@@ -173,24 +191,15 @@ def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
         "lost_us": _us(finding.lost_us),
         "recoverable_us": _gain_to_json(gain),
         "recoverable_untraced_us": None if finding.unprofiled_us is None else _gain_to_json(finding.unprofiled_us),
+        "recoverable_by_ledger_us": None if finding.by_ledger_us is None else _gain_to_json(finding.by_ledger_us),
         "predicted_step_us": _us(report.predicted_step_us(finding)),
         "confidence": _finite(finding.confidence, 6),
+        "basis": finding.basis,
+        "doubts": list(finding.doubts),
+        "grounds": finding.grounds,
         "calibration": None if known is None else {"inside": known.inside, "predictions": known.total},
-        "evidence": [
-            {"text": e.text, "rank": e.rank, "start_us": _us(e.start_us), "end_us": _us(e.end_us), "event": e.event}
-            for e in finding.evidence
-        ],
-        "fixes": [
-            {
-                "setting": x.setting,
-                "current": x.current,
-                "suggested": x.suggested,
-                "patch": x.patch,
-                "why": x.why,
-                "source": x.source,
-            }
-            for x in finding.fixes
-        ],
+        "evidence": [evidence_document(evidence) for evidence in finding.evidence],
+        "fixes": [asdict(fix) for fix in finding.fixes],
     }
 
 
@@ -211,9 +220,13 @@ def _finding(item: FindingDocument) -> Finding:
         lost_us=_number(item.lost_us),
         recoverable_us=_gain(item.recoverable_us),
         unprofiled_us=None if unprofiled is None else _gain(unprofiled),
+        by_ledger_us=None if item.recoverable_by_ledger_us is None else _gain(item.recoverable_by_ledger_us),
         confidence=_number(item.confidence),
-        evidence=tuple(Evidence(e.text, e.rank, e.start_us, e.end_us, e.event) for e in item.evidence),
-        fixes=tuple(Fix(x.setting, x.suggested, x.why, x.source, x.current, x.patch) for x in item.fixes),
+        evidence=tuple(map(evidence_from, item.evidence)),
+        fixes=tuple(map(fix_from, item.fixes)),
+        basis=item.basis,
+        doubts=item.doubts,
+        grounds=item.grounds,
     )
 
 

@@ -133,7 +133,11 @@ class FindingDocument(Struct):
     fixes: tuple[FixDocument, ...]
     summary: str | None = None
     recoverable_untraced_us: GainDocument | None = None
+    recoverable_by_ledger_us: GainDocument | None = None
     calibration: CalibrationDocument | None = None
+    basis: str = ""
+    doubts: tuple[str, ...] = ()
+    grounds: str = ""
 
 
 class WhatIfDocument(Struct):
@@ -165,6 +169,35 @@ class AbstentionDocument(Struct):
     reason: str
 
 
+class FailureDocument(Struct):
+    """Why the job failed or hung; the ranks one by one and what is stuck are in the document alone."""
+
+    kind: str
+    sentence: str
+    ranks: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+
+
+class RemarkDocument(Struct):
+    """One of `training.remarks`."""
+
+    id: str
+    summary: str
+    ranks: tuple[Rank, ...] = ()
+    evidence: tuple[EvidenceDocument, ...] = ()
+    fixes: tuple[FixDocument, ...] = ()
+
+
+class TrainingDocument(Struct, frozen=True):
+    """`training`."""
+
+    samples_per_rank: Number = None
+    samples_per_step: Number = None
+    learning_rate: Number = None
+    optimizer: str = ""
+    remarks: tuple[RemarkDocument, ...] = ()
+
+
 class ReportDocument(Struct):
     """The document of one run."""
 
@@ -181,6 +214,8 @@ class ReportDocument(Struct):
     verdict: VerdictDocument
     abstentions: tuple[AbstentionDocument, ...] = ()
     checked: tuple[str, ...] = ()
+    training: TrainingDocument = TrainingDocument()
+    failure: FailureDocument | None = None
 
     def __post_init__(self) -> None:
         """Check what types cannot say. Raises ValueError."""

@@ -58,6 +58,11 @@ _SUFFIXES = frozenset(
     {"py", "json", "gz", "pt", "pth", "zip", "tar", "sqlite", "pickle", "pkl", "yaml", "yml", "toml", "parquet", "html"}
     | {"txt", "log", "jsonl", "csv", "bin", "sh", "so", "local", "internal", "com", "net", "org", "io", "lan"}
 )
+# A line of a script as findings name it: train.py:88 evaluate(). All of it is hidden but for the line's number, even
+# where file or function are words of ddprof's own.
+_SCRIPT_LINE = re.compile(
+    r"(?<![^\s,;:])(?P<file>[^\s,;:]+):(?P<line>\d+) (?P<function><\w+>|[\w.$\u0080-\U0010ffff]+(?=\(\)))"
+)
 _NETWORK = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")  # an IPv4 address
 _NUMBER = re.compile(r"\d{1,15}(?:e\d{1,3})?")
 _MEASURE = re.compile(r"\d{1,9}(?:x|×|ns|µs|us|ms|s|min|h|B|[KMGT]i?B|[KMGT]Hz|[MGT]FLOPs?|GT|Gb|k|W|C|V)")
@@ -66,6 +71,17 @@ _MEASURE = re.compile(r"\d{1,9}(?:x|×|ns|µs|us|ms|s|min|h|B|[KMGT]i?B|[KMGT]Hz
 def hidden(text: str, alias: Callable[[str], str]) -> str:
     """The text with everything in it that is neither a number nor a word of ddprof's replaced by its alias."""
     return _COMPOUND.sub(lambda m: m.group() if _is_plain(m.group()) else alias(m.group()), text)
+
+
+def lines_hidden(text: str, alias: Callable[[str, str], str]) -> str:
+    """The text with files and functions of the user's script replaced by their aliases; `alias`: of (kind, name)."""
+
+    def hide(found: re.Match[str]) -> str:
+        file, function = found["file"], found["function"]
+        name = function if function.startswith("<") else alias("function", function)
+        return f"{alias('file', file)}:{found['line']} {name}"
+
+    return _SCRIPT_LINE.sub(hide, text)
 
 
 def kind_of(compound: str) -> str:

@@ -11,14 +11,15 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from ddprof.findings import Evidence, Finding
+from ddprof.hangs.model import Hang
 from ddprof.model import RankTrace
 from ddprof.report.model import Report
 from ddprof.report.redaction.names import renamed
-from ddprof.report.redaction.prose import hidden, kind_of
+from ddprof.report.redaction.prose import hidden, kind_of, lines_hidden
 from ddprof.report.redaction.rewrite import rewritten
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Table
@@ -58,7 +59,8 @@ class Redaction:
 
     def event(self, name: str) -> str:
         """A name of an event; identifiers in it that are public (operators, vendor kernels, collectives) stay."""
-        return renamed(name, lambda identifier: self._alias("event", identifier))
+        line = lines_hidden(name, self._alias)
+        return line if line != name else renamed(name, lambda identifier: self._alias("event", identifier))
 
     def setting(self, value: str) -> str:
         """A captured setting, kept where it is a number, a switch or public."""
@@ -78,6 +80,7 @@ class Redaction:
                 hosts={rank: alias("host", host) for rank, host in run.hosts.items()},
                 paths=tuple(alias("path", path) for path in run.paths),
             ),
+            failure=shown.failure and replace(shown.failure, kind=report.failure.kind if report.failure else ""),
             findings=tuple(self._finding(finding) for finding in report.findings),
             ledger=replace(shown.ledger, per_step=step_causes(report)),  # made from the tables, which hold names
         )
@@ -113,7 +116,29 @@ def redacted_trace(trace: RankTrace, redaction: Redaction) -> RankTrace:
     """A rank's trace with the names of its events, threads and files hidden."""
     tracks = {name: [redaction.event(str(v)) for v in trace.tracks[name]] for name in ("pid", "tid", "name")}
     strings = tuple(map(redaction.event, trace.strings))
-    return replace(trace, path="", strings=strings, tracks=trace.tracks.replace(**tracks))
+    names = {name: [redaction.event(str(v)) for v in trace.script_frames[name]] for name in ("file", "function")}
+    frames = trace.script_frames.replace(**names)
+    return replace(trace, path="", strings=strings, tracks=trace.tracks.replace(**tracks), script_frames=frames)
+
+
+def redacted_hang(hang: Hang, key: bytes) -> Hang:
+    """The verdict on a job that hangs, with its names hidden: files, functions, hosts, groups, messages."""
+    alias = _Aliases(key).of
+    known = {name: kind for kind, name in _names_of(hang) if name}
+    shown: Hang = rewritten(hang, _scrubber(known, (), alias))
+    return replace(shown, kind=hang.kind)
+
+
+def _names_of(hang: Hang) -> Iterator[tuple[str, str]]:
+    """(kind, name) of what a verdict states as such."""
+    frames = [hang.frame, *(row.frame for row in hang.rows), *(stuck.frame for stuck in hang.stuck)]
+    frames += [worker.frame for row in hang.rows for worker in row.workers]
+    for frame in filter(None, frames):
+        yield "path", frame.file
+        yield "path", frame.file.replace("\\", "/").rsplit("/", 1)[-1]
+        yield "name", frame.function
+    for row in hang.rows:
+        yield "host", row.host
 
 
 def redacted_text(text: str, key: bytes) -> str:
@@ -144,6 +169,7 @@ def _scrubber(
     def scrub(text: str) -> str:
         if text in known:
             return alias(known[text], text)
+        text = lines_hidden(text, alias)
         for event in events:
             if event in text:
                 text = text.replace(event, renamed(event, lambda identifier: alias("event", identifier)))

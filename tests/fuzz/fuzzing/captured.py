@@ -115,6 +115,35 @@ def ring(rank: int) -> bytes:
     return bytes(head) + records
 
 
+def stacks(rank: int) -> bytes:
+    """What was sampled of a rank: every kind of line."""
+    frames = [
+        ["", "...", 0],
+        ["job/train.py", "<module>", 40],
+        ["job/train.py", "evaluate", 12],
+        ["lib/torch/x.py", "f", 3],
+    ]
+    start = _step_start_ns(FIRST_TRACED)
+    samples = [[n * 500_000, 500_000, 1_000, n // 6, n % 6, 1 + n % 3] for n in range(30)]
+    counts = [[1 + n % 3, n % 7, n % 2, 5, 500_000_000, 0] for n in range(12)]
+    about = {"from_ns": BASE_NS, "to_ns": start, "steps": [0, 5], "cpu_ns": [[0, 9_000_000], [1, 1_000]]}
+    begin = {"schema": "ddprof.stacks/1", "rank": rank, "started_ns": BASE_NS, "path": ["job", "lib"]}
+    names = ["data", "forward", "backward", "optimizer", "collective", "rest", "start-up"]
+    last = {"at_ns": start, "reason": "signal", "phase": 5, "step": 9, "threads": [[0, 2], [1, 3]]}
+    return _lines(
+        [
+            {"kind": "begin", **begin, "phases": names},
+            {"kind": "frames", "from": 0, "frames": frames},
+            {"kind": "stacks", "from": 0, "stacks": [[-1, 0], [-1, 1], [1, 2], [2, 3]]},
+            {"kind": "threads", "from": 0, "threads": [["MainThread", 100], ["feeds", None]]},
+            {"kind": "counts", **about, "counts": counts},
+            {"kind": "samples", "at_ns": start, "step": FIRST_TRACED, "period_ns": 500_000, "samples": samples},
+            {"kind": "last", **last},
+            {"kind": "end", "at_ns": start, "reason": "signal"},
+        ]
+    )
+
+
 def calibration() -> bytes:
     """Outcomes of earlier predictions."""
     record: dict[str, Any] = {"schema": "ddprof.calibration/1", "before": "a", "after": "b", "settings": ["compute=2"]}
@@ -142,6 +171,8 @@ def captured() -> Tree:
             [{"worker": n % 2, "start_ns": _step_start_ns(n), **fetch} for n in range(12)]
         )
         tree[f"{stem}.ring"] = ring(rank)
+        tree[f"{stem}.stacks.jsonl"] = stacks(rank)
+        tree[f"{stem}.worker0.101.stacks.jsonl"] = stacks(rank)
     tree["run/calibration.jsonl"] = tree["home/calibration.jsonl"] = calibration()
     tree["run/control.json"] = b'{"id": 1, "action": "trace", "first_step": 9, "steps": 2, "reason": "x"}'
     tree["run/host.node-a.9.counters.jsonl"] = _lines([{"at_ns": BASE_NS, "cpu": {"load_1m": 1.5}, "gpus": []}] * 3)

@@ -61,6 +61,7 @@ def plant(source: Path, folder: Path, secrets: Secrets) -> Path:
     for rank, file in enumerate(sorted(source.glob("*.gz"))):
         stem = f"rank{rank}.{secrets.of('host', 'name').replace('.', '-').replace(' ', '-')}.{100 + rank}.0"
         document = json.loads(gzip.decompress(file.read_bytes()))
+        (run / f"{stem}.stacks.jsonl").write_text(_stacks(document, secrets))
         (run / f"{stem}.0.pt.trace.json.gz").write_bytes(
             gzip.compress(json.dumps(_trace(document, rank, secrets)).encode())
         )
@@ -80,6 +81,25 @@ def plant(source: Path, folder: Path, secrets: Secrets) -> Path:
     (run / f"{secrets.of('file', 'notes')}.json").write_text(json.dumps(secrets.planted({"a": "b"}, "strange")))
     (run / f"{secrets.of('file', 'damaged')}.pt.trace.json").write_text('{"traceEvents": [{"ph": "X", "name": "cut')
     return run
+
+
+def _stacks(document: dict[str, Any], secrets: Secrets) -> str:
+    """Samples of the thread that marks the steps, all through the trace, in functions of names that nobody may see."""
+    marks = [event for event in document["traceEvents"] if str(event.get("name")).startswith("ProfilerStep#")]
+    files = [f"/{secrets.of('frame', 'folder')}/{secrets.of('frame', 'file')}{n}.py" for n in range(3)]
+    frames = [["", "...", 0], *([file, secrets.of("frame", f"function {file}"), 7] for file in files)]
+    base_ns = int(document.get("baseTimeNanoseconds", 0))
+    start_ns = base_ns + int(1000 * min(float(mark["ts"]) for mark in marks)) if marks else base_ns
+    samples = [[n * 10**6, 10**6, 0, 0, 5, 1 + n % 3] for n in range(500)]
+    lines = [
+        {"kind": "begin", "phases": ["data", "forward", "backward", "optimizer", "collective", "rest"], "path": ["/"]},
+        {"kind": "frames", "from": 0, "frames": frames},
+        {"kind": "stacks", "from": 0, "stacks": [[-1, 0], [-1, 1], [1, 2], [2, 3]]},
+        {"kind": "threads", "from": 0, "threads": [[secrets.of("thread", "name"), marks[0]["tid"] if marks else 1]]},
+        {"kind": "counts", "counts": [[stack, 5, 0, 100, 10**8, 10**7] for stack in (1, 2, 3)]},
+        {"kind": "samples", "at_ns": start_ns, "period_ns": 10**6, "samples": samples},
+    ]
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def _trace(document: dict[str, Any], rank: int, secrets: Secrets) -> dict[str, Any]:

@@ -107,3 +107,18 @@ def test_settings_are_hashed_unless_they_are_plain(straggler_report: Report) -> 
     ]
     assert redaction.setting("AcmeClickLogs").startswith("setting-")
     assert redaction.setting("AcmeClickLogs") == redaction.setting("AcmeClickLogs")
+
+
+def test_lines_of_the_script_are_hidden_even_where_their_words_are_public(private_report: Report) -> None:
+    line = "train.py:88 evaluate()"
+    finding = dataclasses.replace(
+        private_report.findings[0],
+        summary=f"rank 0 alone runs {line}, in jobs/secret/loop.py:7 <module>, at a ratio of 3:4",
+        evidence=(Evidence(f"longest: {line} took 3 ms", 0, 0.0, 1.0, line),),
+    )
+    hidden = redacted(dataclasses.replace(private_report, findings=(finding,)), KEY)
+    text = json.dumps(to_contract(hidden)["findings"])
+    assert [word for word in ("train.py", "evaluate", "secret", "loop") if word in text] == []
+    assert ":88 function-" in hidden.findings[0].summary
+    assert ":7 <module>, at a ratio of 3:4" in hidden.findings[0].summary
+    assert hidden.findings[0].evidence[0].event in hidden.findings[0].evidence[0].text

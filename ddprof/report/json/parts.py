@@ -1,0 +1,74 @@
+"""Parts of the JSON document that findings and remarks share, and what it says of the training itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from ddprof.findings import Evidence, Fix, Remark
+from ddprof.report.json.schema import EvidenceDocument, FixDocument, RemarkDocument, TrainingDocument
+from ddprof.report.model import Training
+
+
+def evidence_document(evidence: Evidence) -> dict[str, Any]:
+    """Times to 0.001 us; what is not known is null."""
+    start_us, end_us = (_rounded(value) for value in (evidence.start_us, evidence.end_us))
+    return {
+        "text": evidence.text,
+        "rank": evidence.rank,
+        "start_us": start_us,
+        "end_us": end_us,
+        "event": evidence.event,
+    }
+
+
+def evidence_from(item: EvidenceDocument) -> Evidence:
+    """The same, read."""
+    return Evidence(item.text, item.rank, item.start_us, item.end_us, item.event)
+
+
+def fix_from(item: FixDocument) -> Fix:
+    """A fix, read."""
+    return Fix(item.setting, item.suggested, item.why, item.source, item.current, item.patch)
+
+
+def training_document(training: Training) -> dict[str, Any]:
+    """`training`: remarks are always of severity "info"."""
+    return {
+        "samples_per_rank": training.samples_per_rank,
+        "samples_per_step": training.samples_per_step,
+        "learning_rate": training.learning_rate,
+        "optimizer": training.optimizer,
+        "remarks": [
+            {
+                "id": remark.id,
+                "severity": "info",
+                "summary": remark.summary,
+                "ranks": list(remark.ranks),
+                "evidence": [evidence_document(evidence) for evidence in remark.evidence],
+                "fixes": [asdict(fix) for fix in remark.fixes],
+            }
+            for remark in training.remarks
+        ],
+    }
+
+
+def training_from(item: TrainingDocument) -> Training:
+    """The same, read."""
+    return Training(
+        item.samples_per_rank,
+        item.samples_per_step,
+        item.learning_rate,
+        item.optimizer,
+        tuple(map(_remark, item.remarks)),
+    )
+
+
+def _remark(item: RemarkDocument) -> Remark:
+    fixes, evidence = tuple(map(fix_from, item.fixes)), tuple(map(evidence_from, item.evidence))
+    return Remark(item.id, item.summary, item.ranks, evidence, fixes)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(float(value), 3)

@@ -47,8 +47,8 @@ def _walk_pages(chromium: Any) -> dict[str, str]:
     for link in chromium.find_elements("css selector", ".pages a"):
         link.click()
         anchor = wait_for(chromium, "return location.hash.slice(1)")
-        shown = "return [...document.querySelectorAll('main > .page')].filter((p) => !p.hidden).map((p) => p.id)"
-        assert chromium.execute_script(shown) == [anchor]
+        shown = "[...document.querySelectorAll('main > .page')].filter((p) => !p.hidden).map((p) => p.id).join()"
+        wait_for(chromium, f"return {shown} === '{anchor}'")  # the page turns after the address has changed
         if anchor == "timeline":
             wait_for(chromium, TILES)
         headings[anchor] = chromium.execute_script(f"return document.querySelector('#{anchor} h1').textContent")

@@ -27,9 +27,9 @@ def test_removing_the_straggler_pays_and_faster_kernels_pay_more(straggler: Open
 def test_every_control_can_be_replayed_alone_within_a_second(straggler: OpenRun) -> None:
     assert straggler.pricer.error is not None  # built outside the measured time, as on the page
     for control in what_if.CONTROLS:
-        started = time.perf_counter()
+        started = time.process_time()  # of this process alone: the machine may be busy
         found = what_if.predict(straggler, what_if.settings({control.key: "1" if control.is_switch else "2"}))
-        assert time.perf_counter() - started < 1.0, control.key
+        assert time.process_time() - started < 1.0, control.key
         assert len(found.levels) == 1 and 0 < found.after_us <= found.before_us * 1.001, control.key
         assert found.low_us <= found.after_us <= found.high_us, control.key
 

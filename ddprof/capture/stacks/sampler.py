@@ -6,6 +6,7 @@ with its time. What sampling costs is measured all the time, and the rate follow
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -104,6 +105,8 @@ class StackSampler:
         self._counted_from_ns = time.time_ns()
         self._thread = threading.Thread(target=self._run, name="ddprof-stacks", daemon=True)
         self._thread.start()
+        # What the collector asks of an interpreter that is gone ends the process: it is not left to the owner to stop us.
+        atexit.register(self._stop_in, os.getpid())
 
     def window(self, is_open: bool) -> None:
         """A trace window opens or closes."""
@@ -118,6 +121,7 @@ class StackSampler:
         thread, self._thread = self._thread, None
         if thread is None:
             return
+        atexit.unregister(self._stop_in)
         self._stopping = True
         self._shorten_interval(False)
         self._collector.end(_END_NS)
@@ -132,6 +136,11 @@ class StackSampler:
                 self._file.close()
             finally:
                 self._lock.release()
+
+    def _stop_in(self, pid: int) -> None:
+        """Before the interpreter ends; not in a child that was forked and inherits the call."""
+        if os.getpid() == pid:
+            self.stop("exit")
 
     def abandon(self) -> None:
         """After a fork: the child has no such thread, and nothing more is written here."""

@@ -236,6 +236,22 @@ def test_a_process_ends_as_it_would(tmp_path: Path, end: str, native: str) -> No
     assert "samples" in lines(path)
 
 
+@pytest.mark.parametrize("native", ["1", "0"], ids=["in C", "in Python"])
+def test_nothing_is_sampled_once_the_interpreter_ends(tmp_path: Path, native: str) -> None:
+    """A collector asks without the GIL, and an interpreter that is gone has no queue for it: that was a crash."""
+    last = "import atexit; atexit.register(lambda: print(*(thread.name for thread in threading.enumerate())))"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.replace("sampler =", f"{last}\nsampler ="), str(tmp_path / "a.stacks.jsonl")],
+        env={**os.environ, "DDPROF_NATIVE": native},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "MainThread\n", "")
+    assert lines(tmp_path / "a.stacks.jsonl")["end"][0]["reason"] == "exit"
+
+
 def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "a.stacks.jsonl"
     job = subprocess.Popen([sys.executable, "-c", SCRIPT + "time.sleep(60)", str(path)])

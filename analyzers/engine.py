@@ -18,7 +18,7 @@ from ddprof.analyzers.admit import jobs_among
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.store import cache_folder, cache_key, load, save
-from ddprof.analyzers.hangs.explain import failure_of
+from ddprof.analyzers.failure import failure_of
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ddprof.analyzers.hangs.verdict import judge
@@ -14,21 +13,17 @@ from ddprof.readers.endings.collect import collect
 INTERRUPTED = (130, 143)  # exit codes of a job that somebody ended: by Ctrl-C, by SIGTERM
 
 
-def failure_of(manifests: Iterable[str]) -> Hang | None:
-    """Why the run that these manifests belong to failed or hung; None where it did not. What cannot be read is none."""
-    for folder in dict.fromkeys(os.path.dirname(path) for path in manifests):
-        try:
-            gathered = collect([folder])
-        except NoUsableInput:
-            continue
-        if gathered.exit_code or gathered.hang_seen:
-            hang = judge(gathered.ranks, gathered.hang_seen)
-            if hang.is_found:
-                return hang
-            if gathered.exit_code not in (*INTERRUPTED, 0, None):
-                return Hang(
-                    NONE, f"The job ended with exit code {gathered.exit_code}; nothing that was recorded says why."
-                )
+def failed_job(folder: str) -> Hang | None:
+    """Why the job of a run folder, which its manifest says failed or hung, did; None where somebody just ended it.
+
+    Raises NoUsableInput where the folder is none.
+    """
+    gathered = collect([folder])
+    hang = judge(gathered.ranks, gathered.hang_seen)
+    if hang.is_found:
+        return hang
+    if gathered.exit_code not in (*INTERRUPTED, 0, None):
+        return Hang(NONE, f"The job ended with exit code {gathered.exit_code}; nothing that was recorded says why.")
     return None
 
 

@@ -8,20 +8,17 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.gates import FAIL_ON_HELP, check_gates
+from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
 from ddprof.cli.load import (
     load_open_run,
     load_reports,
     no_cache_option,
-    redact_option,
-    redacted_errors,
     require_complete,
 )
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
+from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.report import phrases
-from ddprof.report.gate import parse_gate
 from ddprof.report.model import Report
-from ddprof.report.redaction.redact import redacted, redaction_key
 
 
 @click.command("analyze")
@@ -61,16 +58,16 @@ def command(
     ddprof analyze traces/ --format json -o report.json
     ddprof analyze traces/ --fail-on warning --fail-on 'exposed_comm>20%'
     """
-    gates = [parse_gate(expression) for expression in fail_on]
+    gates = gates_of(fail_on)
     max_bytes = max_memory * 2**20 if max_memory else None
-    form, key = chosen_format(form, output), redaction_key() if redact else None
+    form, key = chosen_format(form, output), key_of_redaction(redact)
     with redacted_errors(key):
         how = (workers, not no_cache, strict, max_bytes)
         if form == "html":
             reports = [deliver_pages(load_open_run(paths, *how), output, key)]
         else:
             reports = load_reports(paths, *how)
-            reports = [redacted(report, key) for report in reports] if key else reports
+            reports = redacted_reports(reports, key)
             alone = len(reports) == 1
             following = [next_commands(("RUN",) if key else paths, report, alone) for report in reports]
             deliver(reports, form, output, following)

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.gates import FAIL_ON_HELP, fail
-from ddprof.cli.load import load_one, no_cache_option, redact_option, redacted_errors, say, tell
+from ddprof.cli.gates import FAIL_ON_HELP, fail, gates_of
+from ddprof.cli.load import load_one, no_cache_option, say, tell
 from ddprof.cli.output import FORMATS, chosen_format, write_file
+from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.comparison.compare import Comparison, compare, to_json
 from ddprof.report.comparison.html import render_html
 from ddprof.report.comparison.text import headline, render_markdown, render_text
-from ddprof.report.gate import parse_gate
-from ddprof.report.redaction.redact import redacted, redaction_key
 from ddprof.units import format_share, format_us
 
 _LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%|us|ms|s)")
@@ -58,13 +57,12 @@ def command(
     ddprof compare ddprof-runs/a ddprof-runs/b
     ddprof compare main.json ddprof-runs/latest --max-regression 5%
     """
-    gates = [parse_gate(expression) for expression in fail_on]
+    gates = gates_of(fail_on)
     limit = _parse_limit(max_regression) if max_regression else None
-    key = redaction_key() if redact else None  # one for both: a host that is in both has one hash
+    key = key_of_redaction(redact)  # one for both: a host that is in both has one hash
     with redacted_errors(key):
         first, second = load_one(before, workers, not no_cache), load_one(after, workers, not no_cache)
-        if key:
-            first, second = redacted(first, key), redacted(second, key)
+        first, second = redacted_reports([first, second], key)
         comparison = compare(first, second)
         _deliver(comparison, chosen_format(form, output), output)
         if comparison.differences and (gates or limit) and not allow_different:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import redact_option, redacted_errors, say
+from ddprof.cli.load import say
 from ddprof.cli.progress import Progress, progress_bar
+from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors
 from ddprof.errors import NoUsableInput, UsageError
 
 if TYPE_CHECKING:
@@ -39,9 +40,8 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, redact
     """
     from ddprof.dashboard.onefile.names import redaction_of
     from ddprof.dashboard.runs.open_run import load
-    from ddprof.report.redaction.redact import redaction_key
 
-    key = redaction_key() if redact else None
+    key = key_of_redaction(redact)
     with redacted_errors(key), progress_bar() as progress:
         open_runs = load([path], workers, progress)
         if len(open_runs) > 1:

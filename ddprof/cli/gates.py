@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ddprof.cli.load import say
 from ddprof.errors import GateFailed
-from ddprof.report.gate import Gate
 from ddprof.report.model import Report
+
+if TYPE_CHECKING:
+    from ddprof.report.gate import Gate
 
 FAIL_ON_HELP = (
     "Exit with 3 if the run has this: warning, critical, 'straggler.*', 'comm_wait>20%', 'step>120ms'. Repeatable."
 )
+
+
+def gates_of(expressions: Sequence[str]) -> list[Gate]:
+    """The gates that `--fail-on` names. Raises UsageError."""
+    if not expressions:
+        return []
+    from ddprof.report.gate import parse_gate
+
+    return [parse_gate(expression) for expression in expressions]
 
 
 def check_gates(gates: Sequence[Gate], reports: Sequence[Report]) -> None:

@@ -6,7 +6,8 @@ import json
 
 import click
 
-from ddprof.cli.load import redact_option, redacted_errors, tell
+from ddprof.cli.load import tell
+from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors
 
 
 @click.command("hang")
@@ -27,11 +28,12 @@ def command(paths: tuple[str, ...], as_json: bool, redact: bool) -> None:
     from ddprof.analyzers.hangs.explain import explain
     from ddprof.report.hang.document import hang_document
     from ddprof.report.hang.text import render_hang
-    from ddprof.report.redaction.redact import redacted_hang, redaction_key
 
-    key = redaction_key() if redact else None
+    key = key_of_redaction(redact)
     with redacted_errors(key):
         hang = explain(paths)
     if key is not None:
+        from ddprof.report.redaction.redact import redacted_hang
+
         hang = redacted_hang(hang, key)
     tell(json.dumps(hang_document(hang), indent=1) if as_json else render_hang(hang))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ddprof.cli.progress import progress_bar
-from ddprof.errors import DdprofError, NoUsableInput, UsageError
+from ddprof.errors import NoUsableInput, UsageError
 from ddprof.outside.plain_text import clean, clean_lines
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
     from ddprof.dashboard.runs.open_run import OpenRun
 
-redact_option = click.option(
-    "--redact",
-    is_flag=True,
-    help="Replace what is not public (names, paths, hosts) by keyed hashes; verdicts stay.",
-)
 no_cache_option = click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
 
 
@@ -120,19 +114,6 @@ def require_complete(reports: Sequence[Report]) -> None:
             if item.severity == "error":
                 where = "" if item.rank is None else f"rank {item.rank}: "
                 raise NoUsableInput(f"--strict: {report.run.name}: {where}{item.issue}; {item.effect}")
-
-
-@contextmanager
-def redacted_errors(key: bytes | None) -> Iterator[None]:
-    """With `key`: errors that are raised inside name nothing that is not public."""
-    try:
-        yield
-    except DdprofError as error:
-        if key is None:
-            raise
-        from ddprof.report.redaction.redact import redacted_text
-
-        raise type(error)(redacted_text(str(error), key)) from error
 
 
 def say(message: str) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.load import load_one, load_open_run, no_cache_option, redact_option, redacted_errors
+from ddprof.cli.load import load_one, load_open_run, no_cache_option
 from ddprof.cli.output import chosen_format, render, write_reports
+from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import UsageError
 
 
@@ -37,9 +38,7 @@ def command(path: str, output: Path, against: str | None, redact: bool, workers:
 
     Hashes differ from call to call unless DDPROF_REDACT_KEY is set to the same secret.
     """
-    from ddprof.report.redaction.redact import redacted, redaction_key
-
-    form, key = chosen_format(None, output), redaction_key() if redact else None
+    form, key = chosen_format(None, output), key_of_redaction(redact)
     with redacted_errors(key):
         if form == "html":
             from ddprof.dashboard.onefile.document import render as render_pages
@@ -47,11 +46,11 @@ def command(path: str, output: Path, against: str | None, redact: bool, workers:
             opened = load_open_run([path], workers, not no_cache)
             before = load_open_run([against], workers, not no_cache) if against else None
             text, report = render_pages(opened, before, key), opened.report
-            report = redacted(report, key) if key else report
+            (report,) = redacted_reports([report], key)
         elif against:
             raise UsageError(f"--against: {output} is no HTML file; ddprof compare writes the other formats")
         else:
             report = replace(load_one(path, workers, not no_cache), tables={})
-            report = redacted(report, key) if key else report
+            (report,) = redacted_reports([report], key)
             text = render([report], form)
     write_reports(output, text, [report])

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-
-from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
 from ddprof.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.model import HealthNote
 from ddprof.readers.companions.lenient import parse, unfit_note
+from ddprof.readers.companions.run_end import run_end
 from ddprof.readers.endings.dumps import calls_in, groups_in, load_calls
 from ddprof.readers.endings.left import Left, calls_of, ending_of, frames_of, groups_of
 from ddprof.readers.endings.lines import with_lines
@@ -24,9 +22,7 @@ from ddprof.readers.files.names import file_name, rank_in_name
 from ddprof.readers.files.opening import one_line
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks, read_small
-from ddprof.sidecar import Whole
 
-_MANIFEST = "manifest.json"
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _DUMP_MARKS = (b"collective_seq_id", b"pg_status", b"nccl_comm_state")
 _WINDOW = re.compile(r"^rank\d+\.[^.]+\.\d+\.\d+\.\d+\.")  # of a trace window: it says nothing of the end
@@ -63,13 +59,6 @@ class Gathered:
     exit_code: int | None = None
 
 
-class RunEnd(Struct, frozen=True):
-    """Of a manifest: how the job ended."""
-
-    exit_code: Whole | None = None
-    hang: dict[str, object] | None = None
-
-
 def collect(paths: Sequence[str]) -> Gathered:
     """What is known of each rank. Raises NoUsableInput where a path is none."""
     notes: list[HealthNote] = []
@@ -79,7 +68,7 @@ def collect(paths: Sequence[str]) -> Gathered:
             _take(path, found, notes)
         except (ValueError, TypeError, UnsafePickle, NoUsableInput) as error:
             notes.append(HealthNote(f"{path}: not usable ({one_line(error)})", "left out"))
-    ends = _run_ends(paths)
+    ends = [end for path in paths if (end := run_end(path)) is not None]
     is_recorded = any(
         of.recorded is not None or (of.asked is not None and of.asked.flight_recorder is not None)
         for of in found.values()
@@ -90,17 +79,6 @@ def collect(paths: Sequence[str]) -> Gathered:
         hang_seen=any(end.hang for end in ends),
         exit_code=next((end.exit_code for end in ends if end.exit_code is not None), None),
     )
-
-
-def _run_ends(paths: Sequence[str]) -> list[RunEnd]:
-    """What the manifests of run folders say."""
-    found = []
-    for path in paths:
-        manifest = os.path.join(path, _MANIFEST)
-        if os.path.isfile(manifest):
-            with suppress(ValueError, TypeError, NoUsableInput):
-                found.append(parse(read_small(manifest), RunEnd)[0])
-    return found
 
 
 def _files(paths: Sequence[str], notes: list[HealthNote]) -> Iterator[str]:

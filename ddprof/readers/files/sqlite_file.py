@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -21,12 +20,17 @@ from ddprof.readers.files.streams import open_blocks, open_raw
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
+if TYPE_CHECKING:
+    import sqlite3
+
 MAGIC = b"SQLite format 3\0"
 
 
 @contextmanager
 def open_database(source: Source) -> Iterator[Database]:
     """The database of a source. Raises NoUsableInput, in one line, where it is none or is damaged."""
+    import sqlite3  # few traces are databases
+
     path = _plain_path(source.path, source.member, source.mtime_ns)
     try:
         with closing(sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)) as connection:

@@ -98,7 +98,9 @@ def _json(value: Any) -> bytes:
 
 def as_text(value: Any) -> str | None:
     """A name as written, or a number as its digits; None for what cannot be a name."""
-    return str(value) if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool) else None
+    if type(value) is str:  # nearly all: a union of types is made anew at every call of isinstance
+        return value
+    return str(value) if isinstance(value, _NAMES) and not isinstance(value, bool) else None
 
 
 def as_identifier(value: Any) -> int | str | float | None:
@@ -108,5 +110,6 @@ def as_identifier(value: Any) -> int | str | float | None:
     return value if isinstance(value, int | str | float) and not isinstance(value, bool) else None
 
 
+_NAMES = (str, int, float, Decimal)
 _ARGUMENTS = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
 _RAW = ("dims", "types", "values")

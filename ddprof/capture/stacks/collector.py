@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # (code, line, code, line, ...), innermost first; a function that calls itself stands there once.
 Stack: TypeAlias = tuple[Any, ...]
-# Unix ns; ns that it stands for; ns until the thread answered; phase; step; stack; stacks of the other threads, by
-# their ids, where the answer was late.
+# Unix ns; ns that have passed and that it stands for; ns until the thread answered; phase; step; stack; stacks of the
+# other threads, by their ids, where the answer was late.
 Sample: TypeAlias = tuple[int, int, int, int, int, Stack, "list[tuple[int, Stack]] | None"]
 
 MAX_FRAMES = 128  # innermost ones, as in native/stacks.c; deeper ones are left out
@@ -61,12 +61,13 @@ class ThreadCollector:
         self._tracker = tracker
         self._samples: list[Sample] = []
         self._woken = threading.Event()
-        self._due_ns = 0
+        self._due_ns = self._covered_until_ns = 0
         self._ended = False
 
     def collect(self, duration_ns: int) -> None:
         """Take samples for so long, or until `wake`."""
         end_ns = time.monotonic_ns() + duration_ns
+        self._covered_until_ns = self._covered_until_ns or time.monotonic_ns()
         while (now_ns := time.monotonic_ns()) < end_ns and not self._ended:
             period_ns = self.period_ns
             if not now_ns - period_ns <= self._due_ns <= now_ns + period_ns:
@@ -103,9 +104,12 @@ class ThreadCollector:
         return stack_of(frame)
 
     def _sample(self, period_ns: int) -> None:
-        late_ns = max(time.monotonic_ns() - self._due_ns, 0)  # until this thread had the GIL
-        covers_ns = period_ns * (1 + late_ns // period_ns)
-        self._due_ns += covers_ns
+        now_ns = time.monotonic_ns()
+        late_ns = max(now_ns - self._due_ns, 0)  # until this thread had the GIL
+        # The time that has passed, not the one that was planned; nobody knows what ran in a pause longer than that.
+        covers_ns = min(max(self._due_ns - self._covered_until_ns, 0), period_ns) + late_ns
+        self._covered_until_ns = now_ns
+        self._due_ns += period_ns * (1 + late_ns // period_ns)
         frames = sys._current_frames()
         frame = frames.pop(self.thread, None)
         if frame is None:

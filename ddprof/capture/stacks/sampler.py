@@ -105,7 +105,7 @@ class StackSampler:
         self._counted_from_ns = time.time_ns()
         self._thread = threading.Thread(target=self._run, name="ddprof-stacks", daemon=True)
         self._thread.start()
-        # What the collector asks of an interpreter that is gone ends the process: it is not left to the owner to stop us.
+        # What the collector asks of an interpreter that is gone ends the process: that is not left to the owner.
         atexit.register(self._stop_in, os.getpid())
 
     def window(self, is_open: bool) -> None:

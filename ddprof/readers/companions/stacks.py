@@ -24,6 +24,7 @@ MAX_BYTES = 16 << 20  # of a file, as capture bounds it
 MAX_WORKERS = 64  # files of workers, as capture bounds them
 MAX_ENTRIES = 1 << 17  # frames, stacks or threads: twice what capture keeps
 MAX_ROWS = 1 << 21  # counts or samples: more than fit a file
+_START_UP = "start-up"  # the phase of samples before the third step
 _TRAINING = 0  # number of the training thread, as in capture/stacks/threads.py
 _EFFECT = "what was seen there is missing from the lines of the script"
 
@@ -66,6 +67,8 @@ class _Threads(_Line, tag="threads"):
 
 class _Counts(_Line, tag="counts"):
     counts: list[tuple[_Number, _Number, _Number, _Span, _Span, _Span]]
+    from_ns: _Time = 0
+    to_ns: _Time = 0
     last: list[_Time] = field(default_factory=list)  # when the training thread was seen last, and its stack
 
 
@@ -93,8 +96,8 @@ _DECODER: msgspec.json.Decoder[_Any] = msgspec.json.Decoder(_Any)
 class SampledProcess:
     """What one file holds. Entries of `stacks` are (outer stack or -1, frame), the outer one earlier.
 
-    `counts`: stack, phase, thread, samples, ns, late ns; shape (rows, 6). `samples`: unix ns, ns it stands for, stack,
-    period ns; in time order, shape (rows, 4).
+    `counts`: stack, phase, thread, samples, ns (as `_shared_out` has them), late ns; shape (rows, 6). `samples`: unix
+    ns, ns until the thread answered, stack, period ns; in time order, shape (rows, 4).
     """
 
     def __init__(self) -> None:
@@ -106,6 +109,7 @@ class SampledProcess:
         self.stacks: list[tuple[int, int]] = []
         self.threads: list[tuple[str, int | None]] = []
         self._counts: list[tuple[int, ...]] = []
+        self._counted: list[tuple[int, int]] = []  # from when to when, of each of them
         self._samples: list[tuple[int, ...]] = []
         self.unfit = 0  # entries that name what is not there
         self._seen_last: tuple[int, int] | None = None
@@ -124,6 +128,7 @@ class SampledProcess:
         elif isinstance(line, _Threads):
             _put(self.threads, line.first, line.threads, ("", None))
         elif isinstance(line, _Counts):
+            self._counted += [(line.from_ns, line.to_ns)] * len(line.counts)
             self._counts += line.counts
             if len(line.last) == 2:
                 self._seen_last = line.last[0], line.last[1]
@@ -132,7 +137,7 @@ class SampledProcess:
             self._seen_last = (line.at_ns, own[0]) if own else self._seen_last
         elif isinstance(line, _Samples):
             rows = line.samples
-            self._samples += [(line.at_ns + after, covers, stack, line.period_ns) for after, covers, *_, stack in rows]
+            self._samples += [(line.at_ns + row[0], row[2], row[5], line.period_ns) for row in rows]
         if max(len(self._counts), len(self._samples)) > MAX_ROWS:
             raise ValueError(f"more than {MAX_ROWS} rows")
 
@@ -160,9 +165,30 @@ class SampledProcess:
         counts, samples = _rows(self._counts, 6), _rows(self._samples, 4)
         named, placed = counts[:, 0] < len(self.stacks), samples[:, 2] < len(self.stacks)
         self.unfit += int((~named).sum() + (~placed).sum())
-        self.counts: Array = counts[named]
         order = np.argsort(samples[placed][:, 0], kind="stable")
         self.samples: Array = samples[placed][order]
+        counts[:, 4] = self._shared_out(counts)
+        self.counts: Array = counts[named]
+
+    def _shared_out(self, counts: Array) -> Array:
+        """Time (ns) of the rows of `counts`: that of the training thread alike among its samples, but for late answers.
+
+        A loop does the same all along, and how often it is sampled depends on what else the machine does: one sample
+        after a long pause says no more than any other. Windows and the start are sampled at rates of their own, and
+        keep the time that they took.
+        """
+        time_ns = counts[:, 4].copy()
+        counted, (at_ns, *_) = _rows(self._counted, 2), self.samples.T
+        in_window = np.searchsorted(at_ns, counted[:, 1], "right") > np.searchsorted(at_ns, counted[:, 0], "left")
+        starts = np.isin(counts[:, 1], [number for number, name in enumerate(self.phases) if name == _START_UP])
+        for window in (False, True):
+            for start in (False, True):
+                own = (counts[:, 2] == _TRAINING) & (in_window == window) & (starts == start)
+                samples, late_ns = counts[own, 3], np.minimum(counts[own, 5], counts[own, 4])
+                if samples.sum():
+                    each_ns = float((counts[own, 4] - late_ns).sum()) / float(samples.sum())
+                    time_ns[own] = samples * each_ns + late_ns
+        return time_ns
 
 
 def stacks_paths(sidecar_path: str | None) -> list[str]:
@@ -216,5 +242,5 @@ def _put(entries: list[Any], first: int, new: Sequence[Any], missing: Any) -> No
     entries[first : first + len(new)] = new
 
 
-def _rows(rows: list[tuple[int, ...]], columns: int) -> Array:
+def _rows(rows: Sequence[tuple[int, ...]], columns: int) -> Array:
     return np.array(rows, np.int64).reshape(-1, columns)

@@ -132,10 +132,10 @@ def _spans(process: SampledProcess, row: Array, track: int, step_ns: int | None)
     samples = process.samples
     if step_ns is not None:
         samples = samples[samples[:, 3] * MIN_PER_STEP <= step_ns]
-    at, covers, stack, period = samples.T
+    at, late, stack, period = samples.T
     if not len(at):
         return SCRIPT_SPANS.empty()
-    until = np.maximum(at, at + covers - period)  # to here it was in this stack: it answered late
+    until = at + late  # to here it was in this stack
     until[:-1] = np.minimum(until[:-1], at[1:])
     start, end = at - period // 2, until + period // 2
     is_near = at[1:] - until[:-1] <= 2 * period[1:]

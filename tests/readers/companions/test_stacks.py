@@ -23,7 +23,7 @@ LINES: list[dict[str, Any]] = [
         "at_ns": 1000,
         "step": 5,
         "period_ns": 10,
-        "samples": [[20, 10, 0, 0, 1, 1], [5, 10, 0, 0, 1, 1]],
+        "samples": [[20, 10, 0, 0, 1, 1], [5, 10, 3, 0, 1, 1]],
     },
     {"kind": "frames", "from": 2, "frames": [["/job/train.py", "evaluate", 20]]},
     {"kind": "stacks", "from": 2, "stacks": [[1, 2]]},
@@ -50,7 +50,30 @@ def test_all_that_is_written_is_read(tmp_path: Path) -> None:
     assert process.frames[2] == ("/job/train.py", "evaluate", 20) and process.stacks == [(-1, 0), (-1, 1), (1, 2)]
     assert process.threads == [("MainThread", 77), ("feeds", None)] and process.phases == ["data", "rest"]
     assert process.counts.tolist() == [[1, 1, 0, 5, 500, 0], [1, 0, 1, 2, 200, 7], [2, 1, 0, 1, 100, 0]]
-    assert process.samples.tolist() == [[1005, 10, 1, 10], [1020, 10, 1, 10]]
+    assert process.samples.tolist() == [[1005, 3, 1, 10], [1020, 0, 1, 10]]
+
+
+def test_one_sample_after_a_long_pause_outweighs_no_other(tmp_path: Path) -> None:
+    """A dear sample on a busy machine: nine of them in a second, then one that stands for five."""
+    counts = [[1, 1, 0, 9, 900, 0], [2, 1, 0, 1, 5000, 0], [1, 0, 1, 2, 200, 7]]
+    lines = [*LINES[:4], *LINES[6:8], {"kind": "counts", "counts": counts}]
+    process, _ = read_one(tmp_path / "a.stacks.jsonl", lines)
+    assert process.counts[:, 4].tolist() == [9 * 590, 590, 200]
+
+
+def test_a_late_answer_keeps_its_time(tmp_path: Path) -> None:
+    """The thread was in that call until it answered."""
+    counts = [[1, 1, 0, 9, 900, 0], [2, 1, 0, 1, 5100, 5000]]
+    process, _ = read_one(tmp_path / "a.stacks.jsonl", [*LINES[:4], *LINES[6:8], {"kind": "counts", "counts": counts}])
+    assert process.counts[:, 4].tolist() == [900, 5100]
+
+
+def test_windows_and_the_start_are_sampled_at_rates_of_their_own(tmp_path: Path) -> None:
+    begin = {"kind": "begin", "phases": ["data", "rest", "start-up"], "path": ["/job"]}
+    of_window = {"kind": "counts", "from_ns": 1000, "to_ns": 1100, "counts": [[1, 1, 0, 2, 20, 0]]}
+    outside = {"kind": "counts", "from_ns": 1100, "to_ns": 9000, "counts": [[1, 1, 0, 3, 300, 0], [2, 2, 0, 1, 900, 0]]}
+    process, _ = read_one(tmp_path / "a.stacks.jsonl", [begin, *LINES[1:4], *LINES[5:8], of_window, outside])
+    assert process.counts[:, 4].tolist() == [20, 300, 900]
 
 
 def test_an_instruction_of_no_line_costs_no_frame(tmp_path: Path) -> None:

@@ -94,8 +94,8 @@ def test_a_late_answer_stands_for_all_the_time_until_it_came(tmp_path: Path) -> 
     samples = [[0, 100, 0, 0, 1, 1], [100, 500, 450, 0, 1, 2], [600, 100, 0, 0, 1, 1]]
     assert spans(tables(tmp_path, lines(samples))) == [
         (9_950, 10_050, "main"),
-        (10_050, 10_550, "evaluate"),
-        (10_550, 10_650, "main"),
+        (10_050, 10_575, "evaluate"),
+        (10_575, 10_650, "main"),
     ]
 
 
@@ -116,9 +116,9 @@ def test_sums_over_the_run(tmp_path: Path) -> None:
     function = script.frames["function"][script.stacks["frame"]]
     rows = [row for row in script.totals.rows() if function[row["stack"]] == "evaluate"]
     assert {(row["thread"], row["phase"], row["samples"], row["time_ns"], row["late_ns"]) for row in rows} == {
-        ("", "rest", 4, 400, 8),
+        ("", "rest", 4, 404, 8),
         ("feeds", "data", 1, 5, 8),
-        ("worker 3", "rest", 4, 400, 8),
+        ("worker 3", "rest", 4, 404, 8),
         ("worker 3", "data", 1, 5, 8),
     }
     outer = script.stacks["outer"]

@@ -78,8 +78,11 @@ static PyObject *stacks_beside(StackCollector *self, PyObject *frames) {
 /* Keep what answers the sample that is due: (unix ns, covers ns, late ns, phase, step, stack, stacks of other threads). */
 static void keep(StackCollector *self, PyObject *frame, PyObject *frames) {
     int64_t now_ns = ticker_now_ns(), late_ns = now_ns - self->asked_at_ns;
-    int64_t period_ns = self->period_ns > 0 ? self->period_ns : 1, covers_ns = period_ns * (1 + late_ns / period_ns);
-    __atomic_store_n(&self->covered_until_ns, self->asked_at_ns + covers_ns, __ATOMIC_SEQ_CST);
+    /* It stands for the time that has passed, not for the one that was planned: of that no more than the longest pause, because
+       nobody knows what ran in a longer one. */
+    int64_t since_ns = self->asked_at_ns - self->covered_until_ns, pause_ns = ticker_longest_ns(self->period_ns);
+    int64_t covers_ns = (since_ns < 0 ? 0 : since_ns < pause_ns ? since_ns : pause_ns) + late_ns;
+    __atomic_store_n(&self->covered_until_ns, now_ns, __ATOMIC_SEQ_CST);
     __atomic_store_n(&self->asked, 0, __ATOMIC_SEQ_CST);
     if (PyList_Size(self->samples) >= MAX_SAMPLES) {
         self->dropped++;
@@ -163,15 +166,13 @@ static PyObject *StackCollector_collect(StackCollector *self, PyObject *duration
     if (duration_ns == -1 && PyErr_Occurred()) return NULL;
     int64_t began_ns = ticker_now_ns(), end_ns = began_ns + duration_ns, due_ns = self->due_ns;
     if (!due_ns || due_ns > began_ns + self->period_ns) due_ns = began_ns + ticker_pause_ns(&self->ticker, self->period_ns) / 2;
-    if (self->covered_until_ns > due_ns) self->covered_until_ns = due_ns; /* the period was another one */
+    if (!self->covered_until_ns) self->covered_until_ns = began_ns;
     __atomic_store_n(&self->collecting, 1, __ATOMIC_SEQ_CST);
     PyThreadState *state = PyEval_SaveThread();
     while (!__atomic_load_n(&self->ended, __ATOMIC_SEQ_CST)) {
         int64_t now_ns = ticker_now_ns(), period_ns = self->period_ns;
         if (now_ns >= end_ns) break;
-        int64_t covered_ns = __atomic_load_n(&self->covered_until_ns, __ATOMIC_SEQ_CST);
         if (due_ns < now_ns - period_ns) due_ns = now_ns; /* the machine kept us waiting: nobody knows what ran meanwhile */
-        if (due_ns < covered_ns - period_ns / 2) due_ns = covered_ns;
         int64_t until_ns = period_ns > 0 && due_ns < end_ns ? due_ns : end_ns;
         if (until_ns > now_ns) {
             if (ticker_sleep(&self->ticker, until_ns)) break;
@@ -179,7 +180,9 @@ static PyObject *StackCollector_collect(StackCollector *self, PyObject *duration
         }
         ask(self);
         if (__atomic_load_n(&self->asked, __ATOMIC_SEQ_CST)) state = ask_by_hand(self, state);
-        due_ns += ticker_pause_ns(&self->ticker, period_ns);
+        int64_t pause_ns = ticker_pause_ns(&self->ticker, period_ns), covered_ns = ticker_now_ns();
+        due_ns += pause_ns;
+        if (due_ns < covered_ns) due_ns = covered_ns + pause_ns; /* the answer came late, and stands for that time as well */
     }
     self->due_ns = due_ns; /* a period may be longer than many a call of this */
     PyEval_RestoreThread(state);

@@ -62,4 +62,7 @@ static int64_t ticker_pause_ns(Ticker *ticker, int64_t period_ns) {
     return period_ns - period_ns / 4 + (int64_t)((double)x / 4294967296.0 * (double)(period_ns / 2));
 }
 
+/* The longest of them. */
+static int64_t ticker_longest_ns(int64_t period_ns) { return period_ns + period_ns / 4; }
+
 #endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ddprof.analyzers.applied import over_ranks
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
@@ -53,6 +54,7 @@ def summarise(
         abstentions=diagnosis.abstentions,
         checked=diagnosis.checked,
         training=training_of(job),
+        applied=over_ranks((r, f.sidecar.applied) for r, f in zip(job.rank_ids, job.ranks, strict=True)),
         tables={"instances": job.instances, "members": job.members, "ledger": job.ledger, "blame": job.blame},
     )
 

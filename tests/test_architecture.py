@@ -49,8 +49,9 @@ ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "hardware": {"errors"},
     RUN_FOLDER: {"_version", "outside"},
-    "capture": {"errors", "_version", "outside", RUN_FOLDER},  # in the training process: never the launcher
-    LAUNCHER: {"errors", "_version", "outside", RUN_FOLDER, "capture.guard"},
+    "settings": {"errors", "outside"},
+    "capture": {"errors", "_version", "outside", "settings", RUN_FOLDER},  # in the training process: never the launcher
+    LAUNCHER: {"errors", "_version", "outside", "settings", RUN_FOLDER, "capture.guard"},
     "readers": {"model", "sidecar", "tables", "units", "errors", "outside"} | {"flight_recorder", "hangs"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
@@ -82,6 +83,7 @@ RARELY_NEEDED = {"analyzers.failure"}  # of few runs: what it imports would cost
 SHIM = "capture.shim.sitecustomize"
 BROAD_GUARDS = {
     *("capture.guard", SHIM, "dashboard.runs.attempt"),
+    "capture.applying.construction",  # a constructor may raise anything of our arguments: then it gets the script's
     "readers.files.safe_pickle",  # a damaged pickle raises anything
 }
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
@@ -93,6 +95,7 @@ OTHERS: dict[str, set[str]] = {
     "sidecar": {"msgspec"},
     "flight_recorder": {"msgspec"},
     "hardware": {"tomli"},  # Python 3.10
+    "settings": {"tomli"},
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},
     FACTS: {"numpy", "msgspec"},

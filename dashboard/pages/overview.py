@@ -26,11 +26,14 @@ def content(view: View) -> list[Component]:
 
 
 def _verdict(report: Report) -> list[Component]:
-    title, trust = html.H1(phrases.headline(report)), phrases.trust_words(report)
-    before = phrases.before_words(report)
+    trust = phrases.trust_words(report)
     word = "Confidence: " if phrases.leading(report) else "Basis: "
-    told = [title, html.P(before)] if before else [title]
-    return [*told, html.P([html.Strong(word), trust], className="quiet") if trust else html.Div()]
+    told = [html.P(words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
+    return [
+        html.H1(phrases.headline(report)),
+        *told,
+        html.P([html.Strong(word), trust], className="quiet") if trust else html.Div(),
+    ]
 
 
 def _step(report: Report) -> Component:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -31,20 +32,22 @@ from ddprof.capture.window.trace import warm_import
 if TYPE_CHECKING:
     from ddprof.capture.hub import Hub
 
+More = Callable[["Hub"], list[Instrumentor]]
 MIN_TORCH = (2, 4)
 active: Session | None = None  # of this process, once torch has been imported: `ddprof.step()` looks here
 
 
-def start(settings: str, torch: ModuleType) -> Session:
-    """Install every instrumentor in a process that has imported `torch`. Raises ValueError on damaged settings."""
+def start(settings: str, torch: ModuleType, more: More | None = None) -> Session:
+    """Install every instrumentor in a process that has imported `torch`, `more` besides. Raises ValueError on damaged
+    settings."""
     global active
     session = active = Session(CaptureConfig.from_path(settings))
     begin = session.guard.wrap(_begin)
-    begin(session, torch)
+    begin(session, torch, more)
     return session
 
 
-def _begin(session: Session, torch: ModuleType) -> None:
+def _begin(session: Session, torch: ModuleType, more: More | None) -> None:
     version = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in torch.__version__.split(".")[:2])
     if version < MIN_TORCH:
         raise RuntimeError(f"torch {torch.__version__} is older than {MIN_TORCH[0]}.{MIN_TORCH[1]}")
@@ -53,7 +56,7 @@ def _begin(session: Session, torch: ModuleType) -> None:
     if note:
         session.journal.note(note)
     hook = ImportHook()
-    session.attach(instrumentors(session))
+    session.attach([*instrumentors(session), *(more(session) if more is not None else ())])
     for instrumentor in session.instrumentors:
         install = session.guard.wrap(instrumentor.install)
         if instrumentor.module == "torch":

@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from ddprof.capture.files.config import rank_selected
+from ddprof.capture.guard import say
+from ddprof.capture.launcher.applied import ToApply
 from ddprof.capture.launcher.captured_run import CapturedRun, RunOptions
 from ddprof.capture.launcher.chores import chore
 from ddprof.capture.launcher.hang.watch import Explained
@@ -46,17 +48,41 @@ from ddprof.outside.plain_text import clean
     show_default=True,
     help="A hang is noticed, told and kept in either case; abort: the job is ended by SIGTERM.",
 )
+@click.option(
+    "--apply",
+    "fix_files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FIXES.toml",
+    help="Apply these fixes as the script makes its loaders, wrappers and optimizers; the script stays as it is.",
+)
+@click.option(
+    "--set",
+    "fix_values",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Apply one setting, everywhere or (NAME=VALUE@FILE:LINE) to what one line makes. See docs/tuning.md.",
+)
+@click.option("--allow-numerics", is_flag=True, help="Also apply settings that change the precision of the training.")
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-def command(command_line: tuple[str, ...], **given: Any) -> None:
+def command(
+    command_line: tuple[str, ...],
+    fix_files: tuple[Path, ...],
+    fix_values: tuple[str, ...],
+    allow_numerics: bool,
+    **given: Any,
+) -> None:
     """Run COMMAND unchanged and keep a trace of every rank.
 
     \b
     ddprof run -- torchrun --nproc-per-node=8 train.py
     ddprof analyze ddprof-runs/latest
+    ddprof run --set num_workers=4 -- torchrun --nproc-per-node=8 train.py
 
     The exit code is the command's own (128 + n where signal n ended it).
     """
-    options = RunOptions(**given)
+    to_apply = _to_apply(fix_files, fix_values, allow_numerics) if fix_files or fix_values else None
+    options = RunOptions(**given, to_apply=to_apply)
     _check_ranks(options.ranks)
     run = chore("capture", "the command runs without it", lambda: CapturedRun(options, command_line, _explained))
     if run is None:
@@ -64,6 +90,26 @@ def command(command_line: tuple[str, ...], **given: Any) -> None:
     code = run_child(command_line, run.environment, run.tick)
     run.end(code)
     sys.exit(code)
+
+
+def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: bool) -> ToApply | None:
+    """What is to be applied. Raises UsageError on what no run could apply; what may not be is left out, and said."""
+    from ddprof.settings.environment import variables
+    from ddprof.settings.fixes_file import read_fixes
+    from ddprof.settings.wanted import changes_numbers, checked_together, packed, parse_set
+
+    try:
+        stated = [parse_set(value) for value in values]
+        found = checked_together([*(fix for file in files for fix in read_fixes(file)), *stated])
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    allowed = [fix for fix in found if allow_numerics or not changes_numbers(fix)]
+    for fix in found:
+        if fix not in allowed:
+            say(f"not applied: {fix.words}: it changes the numbers of the training (--allow-numerics)")
+    if not allowed:
+        return None
+    return ToApply(tuple(fix.words for fix in allowed), packed(allowed), variables(allowed, os.environ))
 
 
 def _explained(folder: Path) -> Explained | None:

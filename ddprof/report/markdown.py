@@ -22,6 +22,7 @@ def render_markdown(report: Report, next_commands: Sequence[str] = ()) -> str:
     parts = [
         f"### {escape(phrases.headline(report))}",
         escape(phrases.run_words(report)),
+        escape(phrases.applied_words(report)),
     ]
     before, trust = phrases.before_words(report), phrases.trust_words(report)
     if before:

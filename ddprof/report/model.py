@@ -135,6 +135,20 @@ class Training:
 
 
 @dataclass(frozen=True)
+class AppliedSetting:
+    """A setting that `ddprof run` was to apply, in one place: `applied`, or `why` not. Values as they are typed."""
+
+    setting: str
+    value: str
+    at: str = ""  # the line that makes the object; "" for a setting of the process
+    object: str = ""
+    before: str | None = None  # what the script has there
+    applied: bool = True
+    why: str = ""
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What bounds the step ("none" where nothing could be judged) and the sentence that says so."""
 
@@ -160,6 +174,7 @@ class Report:
     checked: tuple[str, ...] = ()  # ids of rules that looked and found nothing
     calibration: Mapping[str, Calibration] = field(default_factory=dict)  # finding id -> predictions like it, so far
     training: Training = field(default_factory=Training)
+    applied: tuple[AppliedSetting, ...] = ()  # by `ddprof run --apply`
     failure: Hang | None = None  # why the job failed or hung, if it did: told before anything else
     tables: Mapping[str, Table] = field(default_factory=dict)  # detail for the dashboard; never in the JSON document
 

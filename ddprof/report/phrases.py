@@ -8,7 +8,7 @@ import statistics
 from ddprof.causes import CAUSES
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Remark
 from ddprof.outside.plain_text import clean as clean
-from ddprof.report.model import Calibration, Report
+from ddprof.report.model import AppliedSetting, Calibration, Report
 from ddprof.units import format_ranks, format_share, format_us
 
 TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
@@ -55,6 +55,26 @@ def headline(report: Report) -> str:
 def before_words(report: Report) -> str:
     """Of a job that failed: the verdict on its steps until then; "" of any other."""
     return "" if report.failure is None else f"Before that: {clean(report.verdict.headline)}"
+
+
+def applied_words(report: Report) -> str:
+    """The settings that `ddprof run` applied to the unchanged script, and those that it did not; "" where none were
+    wanted."""
+    done = dict.fromkeys(_applied(setting) for setting in report.applied if setting.applied)
+    failed = dict.fromkeys(f"{_place(setting)} ({setting.why})" for setting in report.applied if not setting.applied)
+    parts = [f"Applied by ddprof run: {', '.join(done) if done else 'nothing'}"]
+    parts += [f"not applied: {', '.join(failed)}"] if failed else []
+    return clean("; ".join(parts)) if report.applied else ""
+
+
+def _applied(setting: AppliedSetting) -> str:
+    if setting.before is None:
+        return _place(setting)
+    return f"{_place(setting)} ({'so already' if setting.before == setting.value else f'was {setting.before}'})"
+
+
+def _place(setting: AppliedSetting) -> str:
+    return f"{setting.setting}={setting.value}" + (f" at {setting.at}" if setting.at else "")
 
 
 def leading(report: Report) -> Finding | None:

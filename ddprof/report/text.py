@@ -54,6 +54,7 @@ def _clean(line: Text) -> Text:
 
 def _verdict(report: Report, width: int) -> list[Text]:
     lines = [Text(part, style="dim") for part in textwrap.wrap(phrases.run_words(report), width)]
+    lines += [Text(part, style="dim") for part in textwrap.wrap(phrases.applied_words(report), width)]
     lines.append(Text())
     lines += [Text(part, style="bold") for part in textwrap.wrap(phrases.headline(report), width)]
     lines += [Text(part) for part in textwrap.wrap(phrases.before_words(report), width)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
+from ddprof.sidecar.applied import SettingOutcome
 from ddprof.sidecar.bounded import Count as Count
 from ddprof.sidecar.bounded import Rank as Rank
 from ddprof.sidecar.bounded import Real as Real
@@ -346,6 +347,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     batch_norms: tuple[BatchNorms, ...] = ()
     gradients: tuple[OptimizerGradients, ...] = ()
     sampler_passes: tuple[ShuffledPasses, ...] = ()
+    applied: tuple[SettingOutcome, ...] = ()
     fetching: TimedFetches | None = None
     hardware: HostHardware = HostHardware()
 

@@ -29,11 +29,14 @@ class CaptureConfig:
     record_shapes: bool = True
     stacks: bool = True  # sample Python stacks
     clock: str = "auto"  # "auto": ping only between hosts; "always": also within one (tests); "off"
+    apply: str = ""  # the fixes that the ranks apply (settings/wanted.py)
 
     def as_path(self) -> str:
         """`skip_steps=5/.../run_dir=/shared/runs/r1`, without anything that would split PYTHONPATH."""
         fields = dataclasses.asdict(self) | {name: int(getattr(self, name)) for name in _SWITCHES}
         run_dir = _quoted(fields.pop("run_dir"), _SAFE + "/")
+        if not self.apply:
+            del fields["apply"]  # the shim takes its presence for a reason to import what applies them
         return "/".join([*(f"{key}={_quoted(str(value))}" for key, value in fields.items()), f"run_dir={run_dir}"])
 
     @classmethod
@@ -41,8 +44,8 @@ class CaptureConfig:
         """What `as_path` made. Raises ValueError."""
         head, found, run_dir = text.partition("/run_dir=")
         pairs = dict(pair.partition("=")[::2] for pair in head.split("/"))
-        names = {field.name for field in dataclasses.fields(cls)} - {"run_dir"}
-        if not found or set(pairs) != names or not all(pairs[key].isdigit() for key in _WHOLE):
+        names = {field.name for field in dataclasses.fields(cls)} - {"run_dir", "apply"}
+        if not found or set(pairs) - {"apply"} != names or not all(pairs[key].isdigit() for key in _WHOLE):
             raise ValueError(f"the settings of ddprof run are damaged: {text[:200]}")
         values: dict[str, Any] = {key: _unquoted(value) for key, value in pairs.items()}
         values.update({key: int(pairs[key]) for key in _WHOLE})

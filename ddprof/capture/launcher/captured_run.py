@@ -14,6 +14,7 @@ from ddprof.capture.files.layout import MANIFEST
 from ddprof.capture.files.storage import write_json
 from ddprof.capture.guard import say
 from ddprof.capture.launcher import manifest, run_folder
+from ddprof.capture.launcher.applied import ToApply, applied_line
 from ddprof.capture.launcher.chores import chore
 from ddprof.capture.launcher.hang.watch import LOOK_S, Explained, HangWatch
 from ddprof.capture.launcher.host.gpus import GpuWatch
@@ -42,6 +43,7 @@ class RunOptions:
     mode: str
     stacks: bool = True
     on_hang: str = "dump"
+    to_apply: ToApply | None = None
 
 
 class CapturedRun:
@@ -54,7 +56,10 @@ class CapturedRun:
         started_ns = time.time_ns()
         self._folder = _make_folder(options, command_line, started_ns / 1e9)
         self.environment = child_environment(_config(self._folder.path, options), os.environ)
+        self.environment |= options.to_apply.variables if options.to_apply else {}
         given = {key: getattr(options, key) for key in ("skip", "steps", "every", "ranks", "mode", "stacks")}
+        if options.to_apply:
+            given["apply"] = list(options.to_apply.words)
         self._begun = manifest.begin(command_line, given, started_ns)
         self._write(self._begun, "nothing says how the run was started until it has ended")
         nvml = chore("NVIDIA's library", "GPUs are not watched", Nvml.open)
@@ -92,6 +97,8 @@ class CapturedRun:
         written = ended is not None and self._write(ended, "nothing says how the run ended")
         if code or hang:
             chore("the reason", f"ddprof hang {path} gives it", lambda: self._say_why(code))
+        if self._options.to_apply:
+            chore("what was applied", "the manifest may tell", lambda: say(applied_line(summary.applied)))
         chore("the last line", f"the run is in {path}", lambda: say(self._last_line(summary, written)))
         if is_url(self._options.out):
             address = chore("the upload", f"the run stays in {path}", lambda: upload(path, self._options.out))
@@ -111,6 +118,7 @@ class CapturedRun:
     def _ended(self, summary: RunSummary, code: int, notes: Sequence[str]) -> dict[str, Any]:
         return {
             **manifest.end(self._begun, summary, code, time.time_ns(), notes, self._leads),
+            **({"applied": summary.applied} if self._options.to_apply else {}),
             "hang": None if self._hangs is None else self._hangs.found,
             "triggered": [] if self._monitor is None else self._monitor.reasons,
             "gpus": chore("the GPUs", "the manifest lacks them", self._gpus.summary) or [],
@@ -163,6 +171,7 @@ def _config(path: Path, options: RunOptions) -> CaptureConfig:
         mode=options.mode,
         stacks=options.stacks,
         clock=os.environ.get("DDPROF_CLOCK", "auto"),
+        apply=options.to_apply.packed if options.to_apply else "",
     )
 
 

@@ -14,6 +14,7 @@ from msgspec.json import Decoder
 from ddprof.capture.files.layout import LARGEST_RANK, SIDECAR_SUFFIX, parse_stem
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.files.storage import MAX_JSON_BYTES, names_in
+from ddprof.capture.launcher.applied import AppliedRow, merged
 from ddprof.outside.regular_files import read_bounded
 
 _WARM_STEPS = 2  # at the start of a run: lazy initialisation, DDP's first bucket order
@@ -62,6 +63,7 @@ class _SidecarExtract(Struct):
     steps: list[_Step] | None = None
     windows: list[_Window] | None = None
     notes: list[str] | None = None
+    applied: list[AppliedRow] | None = None
 
 
 _DECODER = Decoder(_SidecarExtract)
@@ -81,6 +83,7 @@ class RunSummary:
     # rank -> median of its steps outside windows, phase by phase, ns
     step_times: dict[int, dict[str, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    applied: tuple[dict[str, Any], ...] = ()  # what became of the settings that the ranks were to apply
 
 
 def summarize(folder: Path) -> RunSummary:
@@ -89,6 +92,7 @@ def summarize(folder: Path) -> RunSummary:
     step_times: dict[int, dict[str, int]] = {}
     notes: dict[str, list[int]] = {}
     read: list[_SidecarExtract] = []
+    applied: list[tuple[int, list[AppliedRow]]] = []
     for path in names_in(folder, SIDECAR_SUFFIX):
         fields = parse_stem(path.name)
         if fields is None or int(fields["rank"] or 0) > LARGEST_RANK:
@@ -102,6 +106,7 @@ def summarize(folder: Path) -> RunSummary:
             notes.setdefault(f"{reason}: its steps, windows and overhead are not in this manifest", []).append(rank)
             continue
         read.append(content)
+        applied.append((rank, content.applied or []))
         step_times[rank] = _step_times(content.steps or [])
         for note in content.notes or []:
             notes.setdefault(note, []).append(rank)
@@ -116,6 +121,7 @@ def summarize(folder: Path) -> RunSummary:
         overhead=_overhead([content.overhead or _Overhead() for content in read]),
         step_times={rank: times for rank, times in sorted(step_times.items()) if times},
         notes=tuple(f"{note} (ranks {','.join(map(str, ranks))})" for note, ranks in notes.items()),
+        applied=merged(applied),
     )
 
 

@@ -35,7 +35,9 @@ def _start() -> None:
     package.__path__ = [_PACKAGE]
     sys.modules["_ddprof"] = package
     hook = _ours("_ddprof.capture.import_hook").ImportHook()
-    for framework, module in (("torch", "_ddprof.capture.bootstrap"), ("tensorflow", "_ddprof.capture.tensorflow.job")):
+    applies = "/apply=" in settings.partition("/run_dir=")[0]
+    torch_start = "_ddprof.capture.applying.start" if applies else "_ddprof.capture.bootstrap"
+    for framework, module in (("torch", torch_start), ("tensorflow", "_ddprof.capture.tensorflow.job")):
         hook.when_imported(framework, _starter(module, settings))
 
 

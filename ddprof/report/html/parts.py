@@ -29,8 +29,8 @@ def verdict(report: Report) -> list[Markup]:
         if trust
         else Markup()
     )
-    before = phrases.before_words(report)
-    return [tag("h1", phrases.headline(report)), tag("p", before) if before else Markup(), confidence]
+    told = [tag("p", words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
+    return [tag("h1", phrases.headline(report)), *told, confidence]
 
 
 def step(report: Report) -> Markup:

@@ -18,6 +18,8 @@ from ddprof.findings import Abstention, Finding, Recoverable
 from ddprof.hangs.model import Hang
 from ddprof.report.hang.document import hang_document
 from ddprof.report.json.parts import (
+    applied_document,
+    applied_from,
     evidence_document,
     evidence_from,
     fix_from,
@@ -101,6 +103,7 @@ def to_contract(report: Report) -> dict[str, Any]:
         "abstentions": [{"id": a.id, "reason": a.reason} for a in report.abstentions],
         "checked": list(report.checked),
         "training": training_document(report.training),
+        "applied": [applied_document(setting) for setting in report.applied],
         "failure": None if report.failure is None else hang_document(report.failure),
     }
 
@@ -172,6 +175,7 @@ def _report(document: ReportDocument) -> Report:
         abstentions=tuple(Abstention(a.id, a.reason) for a in document.abstentions),
         checked=document.checked,
         training=training_from(document.training),
+        applied=tuple(map(applied_from, document.applied)),
         failure=None if document.failure is None else _failure(document.failure),
         calibration={
             f.id: Calibration(f.calibration.inside, f.calibration.predictions)

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ddprof.findings import Evidence, Fix, Remark
-from ddprof.report.json.schema import EvidenceDocument, FixDocument, RemarkDocument, TrainingDocument
-from ddprof.report.model import Training
+from ddprof.report.json.schema import AppliedDocument, EvidenceDocument, FixDocument, RemarkDocument, TrainingDocument
+from ddprof.report.model import AppliedSetting, Training
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
@@ -62,6 +62,18 @@ def training_from(item: TrainingDocument) -> Training:
         item.learning_rate,
         item.optimizer,
         tuple(map(_remark, item.remarks)),
+    )
+
+
+def applied_document(setting: AppliedSetting) -> dict[str, Any]:
+    """One of `applied`."""
+    return {**asdict(setting), "ranks": list(setting.ranks)}
+
+
+def applied_from(item: AppliedDocument) -> AppliedSetting:
+    """The same, read."""
+    return AppliedSetting(
+        item.setting, item.value, item.at, item.object, item.before, item.applied, item.why, item.ranks
     )
 
 

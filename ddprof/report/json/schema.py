@@ -198,6 +198,19 @@ class TrainingDocument(Struct, frozen=True):
     remarks: tuple[RemarkDocument, ...] = ()
 
 
+class AppliedDocument(Struct):
+    """One of `applied`."""
+
+    setting: str
+    value: str
+    at: str = ""
+    object: str = ""
+    before: str | None = None
+    applied: bool = True
+    why: str = ""
+    ranks: tuple[Rank, ...] = ()
+
+
 class ReportDocument(Struct):
     """The document of one run."""
 
@@ -215,6 +228,7 @@ class ReportDocument(Struct):
     abstentions: tuple[AbstentionDocument, ...] = ()
     checked: tuple[str, ...] = ()
     training: TrainingDocument = TrainingDocument()
+    applied: tuple[AppliedDocument, ...] = ()
     failure: FailureDocument | None = None
 
     def __post_init__(self) -> None:

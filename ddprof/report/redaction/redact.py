@@ -81,6 +81,10 @@ class Redaction:
                 paths=tuple(alias("path", path) for path in run.paths),
             ),
             failure=shown.failure and replace(shown.failure, kind=report.failure.kind if report.failure else ""),
+            applied=tuple(
+                replace(row, setting=source.setting, value=source.value, object=source.object)  # words of torch's
+                for row, source in zip(shown.applied, report.applied, strict=True)
+            ),
             findings=tuple(self._finding(finding) for finding in report.findings),
             ledger=replace(shown.ledger, per_step=step_causes(report)),  # made from the tables, which hold names
         )

@@ -41,6 +41,13 @@ def test_settings_survive_the_way_through_pythonpath(run_dir: str) -> None:
     assert CaptureConfig.from_path(text) == config
 
 
+def test_fixes_travel_with_the_settings_and_leave_no_trace_where_there_are_none() -> None:
+    config = CaptureConfig("/r", apply='[[{"num_workers":4},"a b/tr:ain.py:57","x"]]')
+    text = config.as_path()
+    assert CaptureConfig.from_path(text) == config and "/apply=" in text and ":" not in text
+    assert "apply" not in _WHOLE
+
+
 @pytest.mark.parametrize(
     "text", ["", "run_dir=/r", _WHOLE[3:], _WHOLE.replace("=5", "=x"), _WHOLE.replace("/run_dir", "")]
 )

@@ -1,0 +1,161 @@
+"""What appliers share: the constructor of a kind of object is called with the values that the fixes want."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ddprof.capture.applying.construction import ConstructorCall, first_that_works
+from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.describe.origin import script_line
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.settings.wanted import WantedFix
+
+if TYPE_CHECKING:
+    from ddprof.capture.hub import Hub
+
+Values = Mapping[str, Any]
+Place = Mapping[str, Any] | None  # the line of the script that makes an object, as `script_line` tells it
+Refusal = tuple[str, str]  # the setting that cannot be, and why
+
+
+class Applier(Instrumentor):
+    """Changes calls that make objects of one kind, `target`."""
+
+    target = ""
+
+    def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
+        super().__init__(hub)
+        self.outcomes = outcomes
+        self._within = threading.local()  # what a changed constructor makes of its kind is made as it wants
+
+    def watch(self, owner: Any, name: str) -> Callable[..., Any]:
+        """Change calls of `owner.name` from now on; returns what replaces it."""
+        original: Callable[..., Any] = getattr(owner, name)
+        signature = inspect.signature(original)
+        guard = self.outcomes.guard
+        find, prepare = guard.wrap(self._meant), guard.wrap(self._prepared)
+
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            if getattr(self._within, "construction", False):
+                return original(*args, **kwargs)
+            self._within.construction = True
+            try:
+                meant = find()
+                if not meant:
+                    return original(*args, **kwargs)
+                # Not under the guard: iterators of the script's run here, and their errors are its own.
+                call, restore = self.preserved(ConstructorCall(signature, args, kwargs))
+                prepared = prepare(call, meant, restore)
+                return original(*call.args, **call.kwargs) if prepared is None else prepared.made_by(original)
+            finally:
+                self._within.construction = False
+
+        self.patches.add(owner, name, replacement)
+        return replacement
+
+    def _meant(self) -> tuple[list[WantedFix], Place] | None:
+        place = script_line()
+        fixes = self.outcomes.meant_for(self.target, place)
+        return (fixes, place) if fixes else None
+
+    def _prepared(
+        self, call: ConstructorCall, meant: tuple[list[WantedFix], Place], restore: Callable[[], object]
+    ) -> Prepared | None:
+        fixes, place = meant
+        arguments = call.arguments()
+        if arguments is None:
+            return None
+        chosen, values = self._agreed(call, arguments, fixes, place)
+        if not chosen:
+            return None
+        before = {name: self.present(arguments, name) for fix in chosen for name in fix.values}
+
+        def failed(error: Exception) -> None:
+            restore()
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}; made as the script has it"
+            for fix in chosen:
+                self.outcomes.refused(fix, self.target, place, reason)
+
+        def worked() -> None:
+            for fix in chosen:
+                self.outcomes.applied(fix, self.target, place, before)
+
+        guard = self.outcomes.guard
+        return Prepared(call.with_values(values), call, guard.wrap(failed), guard.wrap(worked))
+
+    def _agreed(
+        self, call: ConstructorCall, arguments: Values, fixes: list[WantedFix], place: Place
+    ) -> tuple[list[WantedFix], Values]:
+        """The fixes that can be applied together, whole, and the arguments that they set. The others are refused."""
+        chosen = list(fixes)
+        while chosen:
+            wanted = {name: value for fix in chosen for name, value in fix.values.items()}
+            refusal = self.refusal(call, arguments, wanted)
+            if refusal is None:
+                return chosen, self.arguments_for(arguments, wanted)
+            name, why = refusal
+            for fix in [fix for fix in chosen if name in fix.values]:
+                chosen.remove(fix)
+                reason = why if len(fix.values) == 1 else f"{name}: {why}"
+                self.outcomes.refused(fix, self.target, place, reason)
+        return [], {}
+
+    @abstractmethod
+    def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
+        """Why one of the wanted settings cannot be: the first such; None where all can."""
+
+    def arguments_for(self, arguments: Values, wanted: Values) -> Values:
+        """The arguments of the constructor that make the settings: usually of the same names."""
+        return wanted
+
+    def present(self, arguments: Values, name: str) -> Any:
+        """The value that a setting has as the script calls."""
+        return arguments.get(name)
+
+    def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
+        """The call as it can be made a second time, and what makes undone what the first one did to its arguments."""
+        return call, _nothing
+
+
+class Prepared:
+    """A call that is to be made with other arguments."""
+
+    def __init__(
+        self,
+        changed: ConstructorCall,
+        original: ConstructorCall,
+        failed: Callable[[Exception], object],
+        worked: Callable[[], object],
+    ) -> None:
+        self._changed, self._original, self._failed, self._worked = changed, original, failed, worked
+
+    def made_by(self, function: Callable[..., Any]) -> Any:
+        """The result of the call."""
+        errors: list[Exception] = []
+
+        def failed(error: Exception) -> None:
+            errors.append(error)
+            self._failed(error)
+
+        result = first_that_works(function, self._changed, self._original, failed)
+        if not errors:
+            self._worked()
+        return result
+
+
+def lacking(call: ConstructorCall, wanted: Values) -> Refusal | None:
+    """The first setting that the constructor has no argument for."""
+    for name in wanted:
+        if not call.takes(name):
+            return name, "this version or class has no such argument"
+    return None
+
+
+def _nothing() -> None:
+    return None

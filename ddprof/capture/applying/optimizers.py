@@ -1,0 +1,97 @@
+"""Optimizers: fused and foreach kernels, gradients set to None."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.applying.applier import Applier, Refusal, Values, lacking
+from ddprof.capture.applying.construction import ConstructorCall
+from ddprof.settings.catalogue import OPTIMIZER, ZERO_GRAD
+
+_IMPLEMENTATIONS = ("fused", "foreach")
+
+
+class OptimizerSettingsApplier(Applier):
+    """Changes the `__init__` of torch's optimizers that have a choice of kernels."""
+
+    target = OPTIMIZER
+
+    def _install(self, module: ModuleType) -> None:
+        for cls in {value for value in vars(module.optim).values() if isinstance(value, type)}:
+            own = vars(cls).get("__init__")
+            if own is not None and set(_IMPLEMENTATIONS) & set(inspect.signature(own).parameters):
+                self.watch(cls, "__init__")
+
+    def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
+        """What the first step would refuse: torch checks some of it only there."""
+        after = {**arguments, **wanted}
+        for name in wanted:
+            if wanted[name] and after.get("fused") and after.get("foreach"):
+                other = next(choice for choice in _IMPLEMENTATIONS if choice != name)
+                return name, f"the script sets {other}=True, which excludes it"
+            if wanted[name] and arguments.get("differentiable"):
+                return name, "the script sets differentiable=True, which excludes it"
+        return lacking(call, wanted) or (_unfusable(arguments) if wanted.get("fused") else None)
+
+    def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
+        """Parameters come as an iterator as a rule, and torch adds its defaults to the script's own groups."""
+        arguments = call.arguments()
+        if arguments is None or not isinstance(arguments.get("params"), (list, tuple, Iterator)):
+            return call, _nothing
+        params = list(arguments["params"])
+        groups = [group for group in params if isinstance(group, dict)]
+        for group in groups:
+            if isinstance(group.get("params"), Iterator):
+                group["params"] = list(group["params"])
+        kept = [dict(group) for group in groups]
+
+        def restore() -> None:
+            for group, before in zip(groups, kept, strict=True):
+                group.clear()
+                group.update(before)
+
+        return call.with_values({"params": params}), restore
+
+
+def _unfusable(arguments: Values) -> Refusal | None:
+    """Fused kernels take floating-point parameters of some devices; torch refuses others as the first step begins."""
+    source: Any = sys.modules["torch.optim.optimizer"]
+    check = getattr(source, "_device_dtype_check_for_fused", None)
+    supported = getattr(source, "_get_fused_kernels_supported_devices", None)
+    for parameter in _parameters(arguments.get("params")):
+        if check is not None:
+            try:
+                check(parameter)
+            except RuntimeError as error:
+                return "fused", " ".join(str(error).split())[:200]
+        elif supported is None or parameter.device.type not in supported() or not parameter.is_floating_point():
+            return "fused", f"this torch has no fused kernel for {parameter.dtype} on {parameter.device.type}"
+    return None
+
+
+def _parameters(params: Any) -> Iterator[Any]:
+    for entry in params or ():
+        inner = entry["params"] if isinstance(entry, dict) else [entry]
+        for item in inner if isinstance(inner, (list, tuple)) else [inner]:
+            yield item[1] if isinstance(item, tuple) else item  # a tuple: named parameters
+
+
+class ZeroGradApplier(Applier):
+    """Changes calls of `Optimizer.zero_grad`."""
+
+    target = ZERO_GRAD
+
+    def _install(self, module: ModuleType) -> None:
+        self.watch(module.optim.Optimizer, "zero_grad")
+
+    def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
+        """What this torch lacks."""
+        return lacking(call, wanted)
+
+
+def _nothing() -> None:
+    return None

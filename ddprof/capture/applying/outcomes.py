@@ -1,0 +1,97 @@
+"""What became of the fixes that this process was to apply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ddprof.capture.guard import Guard, say
+from ddprof.capture.identity import identify
+from ddprof.settings.catalogue import PROCESS, Value
+from ddprof.settings.wanted import WantedFix
+
+_MAX_ROWS = 256  # a script may make loaders without end
+_MAX_PLACES = 8  # named where none of them is the wanted one
+
+
+ROW = ("setting", "value", "at", "object", "before", "applied", "why")
+
+
+class Outcomes:
+    """Told by the appliers, read by the sidecar. One guard for all of them, apart from that of capture: a rank whose
+    capture has failed must not build its model otherwise than its peers."""
+
+    def __init__(self, fixes: Sequence[WantedFix]) -> None:
+        self.fixes = tuple(fixes)
+        self.guard = Guard()
+        self._rows: dict[tuple[Any, ...], int] = {}
+        self._places: dict[str, list[str]] = {}  # target -> where its objects were made
+        self._told: set[int] = set()  # fixes that something is known about
+        self._said: set[str] = set()
+
+    def meant_for(self, target: str, place: Mapping[str, Any] | None) -> list[WantedFix]:
+        """The fixes for an object of a kind that is being made at a place, those for this very place last."""
+        file, line = ("", 0) if place is None else (place["file"], place["line"])
+        where = self._places.setdefault(target, [])
+        if words(place) not in where and len(where) < _MAX_PLACES:
+            where.append(words(place))
+        found = [fix for fix in self.fixes if target in fix.targets and fix.is_made_at(file, line)]
+        return sorted(found, key=lambda fix: bool(fix.at))
+
+    def applied(
+        self, fix: WantedFix, target: str, place: Mapping[str, Any] | None, before: Mapping[str, object]
+    ) -> None:
+        """A fix is in force for an object; `before`: the values that it would have had."""
+        for name, value in fix.values.items():
+            self._add(fix, (name, value, words(place), target, plain(before.get(name)), True, ""))
+
+    def refused(self, fix: WantedFix, target: str, place: Mapping[str, Any] | None, why: str) -> None:
+        """A fix was not applied to an object, with the reason. Rank 0 says it at once."""
+        for name, value in fix.values.items():
+            self._add(fix, (name, value, words(place), target, None, False, why))
+        line = f"not applied: {fix.words}: {why}"
+        if line not in self._said and identify().rank == 0:
+            self._said.add(line)
+            say(line)
+
+    def _add(self, fix: WantedFix, row: tuple[Any, ...]) -> None:
+        self._told.add(self.fixes.index(fix))
+        if row in self._rows or len(self._rows) < _MAX_ROWS:
+            self._rows[row] = self._rows.get(row, 0) + 1
+
+    def recorded(self) -> list[dict[str, Any]]:
+        """For the sidecar: also fixes that no object was there for. Those of the process tell their own."""
+        rows = [{**dict(zip(ROW, row, strict=True)), "objects": count} for row, count in self._rows.items()]
+        for number, fix in enumerate(self.fixes):
+            if number not in self._told and PROCESS not in fix.targets:
+                why = self._why_never(fix)
+                rows += [row_of(name, value, fix.at, fix.targets[0], why) for name, value in fix.values.items()]
+        return rows
+
+    def _why_never(self, fix: WantedFix) -> str:
+        if self.guard.faults:
+            return f"applying failed: {self.guard.faults[0]}"
+        made = [place for target in fix.targets for place in self._places.get(target, [])]
+        what = " or ".join(fix.targets)
+        if not made:
+            return f"the script made no {what}"
+        return f"the script made no {what} there, but at {', '.join(sorted(set(made)))}"
+
+
+def words(place: Mapping[str, Any] | None) -> str:
+    """A place of the script as it is typed; "" where only libraries call."""
+    return "" if place is None else f"{place['file']}:{place['line']}"
+
+
+def plain(value: object) -> Value | None:
+    """A value as JSON takes it."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    name = getattr(value, "name", None) or getattr(value, "_name", None)
+    return str(name or type(value).__name__)[:60]
+
+
+def row_of(name: str, value: Value, at: str, target: str, why: str) -> dict[str, Any]:
+    """A row of the sidecar about a setting that belongs to no one object; `why` it is not in force, "" where it is."""
+    row = (name, value, at, target, None, not why, why)
+    return {**dict(zip(ROW, row, strict=True)), "objects": int(not why)}

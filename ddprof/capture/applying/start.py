@@ -1,0 +1,49 @@
+"""Starts capture in a process that is to apply fixes. Called by the shim's sitecustomize in place of bootstrap."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from ddprof.capture import bootstrap
+from ddprof.capture.applying.loaders import LoaderSettingsApplier
+from ddprof.capture.applying.optimizers import OptimizerSettingsApplier, ZeroGradApplier
+from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.process import ProcessSettings
+from ddprof.capture.applying.wrappers import (
+    FSDP2_MODULES,
+    DdpSettingsApplier,
+    DeepSpeedSettingsApplier,
+    Fsdp1SettingsApplier,
+    Fsdp2SettingsApplier,
+)
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.session import Session
+from ddprof.settings.wanted import unpacked
+
+if TYPE_CHECKING:
+    from ddprof.capture.hub import Hub
+
+_APPLIERS = (
+    LoaderSettingsApplier,
+    DdpSettingsApplier,
+    Fsdp1SettingsApplier,
+    OptimizerSettingsApplier,
+    ZeroGradApplier,
+    DeepSpeedSettingsApplier,
+)
+
+
+def start(settings: str, torch: ModuleType) -> Session:
+    """As `bootstrap.start`, with what applies the fixes. Raises ValueError on damaged settings."""
+    return bootstrap.start(settings, torch, appliers)
+
+
+def appliers(hub: Hub) -> list[Instrumentor]:
+    """Those whose kind of object a fix is for, and the one that records what became of all."""
+    outcomes = Outcomes(unpacked(hub.config.apply))
+    wanted = {target for fix in outcomes.fixes for target in fix.targets}
+    found: list[Instrumentor] = [applier(hub, outcomes) for applier in _APPLIERS if applier.target in wanted]
+    if Fsdp2SettingsApplier.target in wanted:
+        found += [Fsdp2SettingsApplier(hub, outcomes, module) for module in FSDP2_MODULES]
+    return [*found, ProcessSettings(hub, outcomes)]

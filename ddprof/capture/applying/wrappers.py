@@ -1,0 +1,148 @@
+"""Wrappers of models: DistributedDataParallel, FSDP (both), DeepSpeed's configuration."""
+
+from __future__ import annotations
+
+import copy
+import json
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ddprof.capture.applying.applier import Applier, Refusal, Values, lacking
+from ddprof.capture.applying.construction import ConstructorCall
+from ddprof.outside.regular_files import read_bounded
+from ddprof.settings.catalogue import DDP, DEEPSPEED, FSDP1, FSDP2
+
+if TYPE_CHECKING:
+    from ddprof.capture.applying.outcomes import Outcomes
+    from ddprof.capture.hub import Hub
+
+
+class DdpSettingsApplier(Applier):
+    """Changes `DistributedDataParallel.__init__`."""
+
+    target = DDP
+
+    def _install(self, module: ModuleType) -> None:
+        self.watch(module.nn.parallel.DistributedDataParallel, "__init__")
+
+    def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
+        """Only what would be without effect: DDP refuses the rest itself."""
+        if "bucket_cap_mb" in wanted and arguments.get("bucket_cap_mb_list"):
+            return "bucket_cap_mb", "the script sets the size of each bucket (bucket_cap_mb_list)"
+        return lacking(call, wanted)
+
+
+class Fsdp2SettingsApplier(Applier):
+    """Changes calls of `fully_shard`, from the moment at which its own module has been imported: whoever imports it
+    from there gets ours."""
+
+    target = FSDP2
+
+    def __init__(self, hub: Hub, outcomes: Outcomes, module: str) -> None:
+        super().__init__(hub, outcomes)
+        self.module = module
+
+    def _install(self, module: ModuleType) -> None:
+        self.watch(module, "fully_shard")
+
+    def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
+        """What this torch lacks."""
+        return lacking(call, wanted)
+
+
+# Where the function is defined: torch 2.6 and later, torch 2.4 and 2.5.
+FSDP2_MODULES = ("torch.distributed.fsdp._fully_shard._fully_shard", "torch.distributed._composable.fsdp.fully_shard")
+_KEPT_STRATEGY = {"FULL_SHARD": "SHARD_GRAD_OP", "HYBRID_SHARD": "_HYBRID_SHARD_ZERO2"}
+_PREFETCH = {"pre": "BACKWARD_PRE", "post": "BACKWARD_POST"}
+
+
+class Fsdp1SettingsApplier(Applier):
+    """Changes `FullyShardedDataParallel.__init__`; the units that it wraps by itself get the same arguments."""
+
+    target = FSDP1
+    module = "torch.distributed.fsdp.fully_sharded_data_parallel"
+
+    def _install(self, module: ModuleType) -> None:
+        self._source: Any = module
+        self.watch(module.FullyShardedDataParallel, "__init__")
+
+    def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
+        """Strategies that keep no shards apart, and what this torch lacks."""
+        if "reshard_after_forward" in wanted and self._strategy(arguments, wanted) is None:
+            return "reshard_after_forward", f"sharding_strategy is {arguments['sharding_strategy'].name}"
+        return lacking(call, self.arguments_for(arguments, wanted))
+
+    def arguments_for(self, arguments: Values, wanted: Values) -> Values:
+        """Strategies and prefetching by the names of torch's enumerations."""
+        values = dict(wanted)
+        if "reshard_after_forward" in values:
+            del values["reshard_after_forward"]
+            values["sharding_strategy"] = self._strategy(arguments, wanted)
+        if "backward_prefetch" in values:
+            name = _PREFETCH.get(values["backward_prefetch"])
+            values["backward_prefetch"] = None if name is None else self._source.BackwardPrefetch[name]
+        return values
+
+    def present(self, arguments: Values, name: str) -> Any:
+        """Whether the strategy reshards, else the argument."""
+        if name != "reshard_after_forward":
+            return arguments.get(name)
+        strategy = getattr(arguments.get("sharding_strategy"), "name", "FULL_SHARD")
+        return strategy in _KEPT_STRATEGY
+
+    def _strategy(self, arguments: Values, wanted: Values) -> Any:
+        name = getattr(arguments.get("sharding_strategy"), "name", "FULL_SHARD")
+        resharding = name if name in _KEPT_STRATEGY else {v: k for k, v in _KEPT_STRATEGY.items()}.get(name)
+        if resharding is None:
+            return None
+        return self._source.ShardingStrategy[
+            resharding if wanted["reshard_after_forward"] else _KEPT_STRATEGY[resharding]
+        ]
+
+
+_SECTION = "zero_optimization"
+_MAX_CONFIG_BYTES = 4 << 20
+
+
+class DeepSpeedSettingsApplier(Applier):
+    """Changes what `DeepSpeedConfig` reads: a copy of the script's dictionary, or of the content of its file."""
+
+    target = DEEPSPEED
+    module = "deepspeed.runtime.config"
+
+    def _install(self, module: ModuleType) -> None:
+        self.watch(module.DeepSpeedConfig, "__init__")
+
+    def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
+        """A configuration that cannot be read here, or that has no ZeRO to set."""
+        name = next(iter(wanted))
+        config = _config(arguments)
+        if config is None:
+            return name, "the configuration is neither a dictionary nor a file of JSON"
+        section = config.get(_SECTION)
+        if not isinstance(section, dict) or section.get("stage") not in (1, 2, 3):
+            return name, "ZeRO is off in the configuration"
+        return None
+
+    def arguments_for(self, arguments: Values, wanted: Values) -> Values:
+        """The configuration with the values in its section."""
+        config = copy.deepcopy(_config(arguments) or {})
+        config[_SECTION] = {**config[_SECTION], **wanted}
+        return {"config": config}
+
+    def present(self, arguments: Values, name: str) -> Any:
+        """As the configuration states it; None where it leaves the default."""
+        return ((_config(arguments) or {}).get(_SECTION) or {}).get(name)
+
+
+def _config(arguments: Values) -> dict[str, Any] | None:
+    given = arguments.get("config")
+    if isinstance(given, dict):
+        return given
+    if not isinstance(given, str):
+        return None
+    try:
+        read = json.loads(read_bounded(given, _MAX_CONFIG_BYTES))
+    except (OSError, ValueError):
+        return None
+    return read if isinstance(read, dict) else None

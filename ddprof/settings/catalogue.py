@@ -1,0 +1,186 @@
+"""Every setting that can be applied: what it belongs to, which values it takes, what it may do to the results.
+
+Standard library only: read by `ddprof run`, and in the training processes that it starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+Value = bool | int | float | str
+
+LOADER = "DataLoader"
+DDP = "DistributedDataParallel"
+FSDP1 = "FullyShardedDataParallel"
+FSDP2 = "fully_shard"
+OPTIMIZER = "optimizer"
+ZERO_GRAD = "zero_grad"  # a call, not an object: its own line is the place
+DEEPSPEED = "DeepSpeed"
+PROCESS = "process"  # of a rank: made by nobody, so no line of the script is its own
+
+
+class Effect(str, Enum):
+    """What a setting may do to the numbers of a training."""
+
+    SAME = "same"  # the same operations on the same values
+    ROUNDING = "rounding"  # sums in another order, or random numbers drawn in another order
+    NUMBERS = "numbers"  # another precision: only with --allow-numerics
+
+
+@dataclass(frozen=True)
+class ApplicableSetting:
+    """One setting. `check` returns the value as it is used; it raises ValueError, saying what it wants."""
+
+    name: str
+    targets: tuple[str, ...]
+    check: Callable[[Value], Value]
+    effect: Effect
+    caution: str = ""  # what can differ besides the speed
+
+
+def _switch(value: Value) -> Value:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _whole(low: int, high: int) -> Callable[[Value], Value]:
+    def check(value: Value) -> Value:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def _size(low: float, high: float) -> Callable[[Value], Value]:
+    def check(value: Value) -> Value:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            raise ValueError(f"a number from {low:g} to {high:g}")
+        return value
+
+    return check
+
+
+def _word(*words: str) -> Callable[[Value], Value]:
+    def check(value: Value) -> Value:
+        if value not in words:
+            raise ValueError(" or ".join(words))
+        return value
+
+    return check
+
+
+def _plain(value: Value) -> Value:
+    """Of an environment variable: numbers and names. No path, so that no library of somebody's choice is loaded."""
+    text = str(value)
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, str))
+        or not re.fullmatch(r"[A-Za-z0-9_,^:=+-]{1,64}", text)
+    ):
+        raise ValueError("a number or a word of letters, digits and _,^:=+-")
+    return text
+
+
+_RANDOM = "random numbers are drawn elsewhere where the data set, or the order of its samples, draws them"
+_FEW = "sums of gradients over more than two ranks may round differently"
+_LAST_BIT = "another kernel may round the last bit differently"
+_BIG = 1 << 40
+
+_SETTINGS = (
+    ApplicableSetting("num_workers", (LOADER,), _whole(0, 1024), Effect.ROUNDING, _RANDOM),
+    ApplicableSetting("prefetch_factor", (LOADER,), _whole(1, 1024), Effect.SAME),
+    ApplicableSetting("pin_memory", (LOADER,), _switch, Effect.SAME),
+    ApplicableSetting(
+        "persistent_workers",
+        (LOADER,),
+        _switch,
+        Effect.ROUNDING,
+        "a worker keeps its copy of the data set from one epoch to the next; " + _RANDOM,
+    ),
+    ApplicableSetting(
+        "multiprocessing_context",
+        (LOADER,),
+        _word("fork", "spawn", "forkserver"),
+        Effect.SAME,
+        "spawned workers import the script anew",
+    ),
+    # DDPOptimizer of torch.compile takes no bucket below 1 MB.
+    ApplicableSetting("bucket_cap_mb", (DDP,), _size(1, 65536), Effect.ROUNDING, _FEW),
+    ApplicableSetting(
+        "gradient_as_bucket_view", (DDP,), _switch, Effect.SAME, "gradients cannot be detached in place by the script"
+    ),
+    ApplicableSetting(
+        "static_graph",
+        (DDP,),
+        _switch,
+        Effect.ROUNDING,
+        "only for a model whose every step uses the same parameters in the same way; " + _FEW,
+    ),
+    ApplicableSetting(
+        "broadcast_buffers",
+        (DDP,),
+        _switch,
+        Effect.SAME,
+        "buffers (running statistics) of the ranks other than 0 are then their own",
+    ),
+    ApplicableSetting(
+        "find_unused_parameters",
+        (DDP,),
+        _switch,
+        Effect.ROUNDING,
+        "false only where every parameter gets a gradient in every step, or the job fails; " + _FEW,
+    ),
+    ApplicableSetting(
+        "reshard_after_forward", (FSDP1, FSDP2), _switch, Effect.SAME, "false keeps all parameters in memory"
+    ),
+    ApplicableSetting("forward_prefetch", (FSDP1,), _switch, Effect.SAME),
+    ApplicableSetting("backward_prefetch", (FSDP1,), _word("pre", "post", "none"), Effect.SAME),
+    ApplicableSetting("limit_all_gathers", (FSDP1,), _switch, Effect.SAME),
+    ApplicableSetting("fused", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
+    ApplicableSetting("foreach", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
+    ApplicableSetting(
+        "set_to_none",
+        (ZERO_GRAD,),
+        _switch,
+        Effect.SAME,
+        "a parameter that gets no gradient in a step is then left alone, momentum and decay included",
+    ),
+    ApplicableSetting("overlap_comm", (DEEPSPEED,), _switch, Effect.SAME),
+    ApplicableSetting("reduce_bucket_size", (DEEPSPEED,), _whole(1000, _BIG), Effect.ROUNDING, _FEW),
+    ApplicableSetting("allgather_bucket_size", (DEEPSPEED,), _whole(1000, _BIG), Effect.SAME),
+    ApplicableSetting(
+        "gc_interval",
+        (PROCESS,),
+        _whole(1, 1_000_000),
+        Effect.SAME,
+        "memory in reference cycles is freed only every so many optimizer steps, on all ranks together",
+    ),
+    ApplicableSetting(
+        "omp_num_threads", (PROCESS,), _whole(1, 1024), Effect.ROUNDING, "CPU operators add in another order"
+    ),
+    ApplicableSetting(
+        "cpu_affinity", (PROCESS,), _word("per-rank"), Effect.ROUNDING, "torch starts a thread for each core left"
+    ),
+    ApplicableSetting("expandable_segments", (PROCESS,), _switch, Effect.SAME),
+    ApplicableSetting(
+        "tf32", (PROCESS,), _switch, Effect.NUMBERS, "float32 products of CUDA devices keep 10 bits of the mantissa"
+    ),
+)
+# NCCL's own settings that are known to change speed alone. None loads a library, opens a file or names a network.
+_NCCL = {
+    **dict.fromkeys(("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"), Effect.ROUNDING),
+    **dict.fromkeys(("NCCL_PROTO", "NCCL_ALGO", "NCCL_NVLS_ENABLE", "NCCL_BUFFSIZE"), Effect.ROUNDING),
+    **dict.fromkeys(("NCCL_NTHREADS", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_CROSS_NIC"), Effect.ROUNDING),
+    **dict.fromkeys(("NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"), Effect.SAME),
+}
+NCCL_PREFIX = "NCCL_"
+
+CATALOGUE = {
+    **{setting.name: setting for setting in _SETTINGS},
+    **{name: ApplicableSetting(name, (PROCESS,), _plain, effect, _FEW) for name, effect in _NCCL.items()},
+}

@@ -1,0 +1,21 @@
+"""What became of the settings that a run was to apply in one rank (docs/run-folder.md), typed."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ddprof.sidecar.bounded import Count, Real, Whole
+
+
+class SettingOutcome(Struct, frozen=True):
+    """One setting of one kind of object, made in one place. `before`: the value that the script gives it there; `why`
+    it was not applied, "" where it was."""
+
+    setting: str
+    value: bool | Whole | Real | str
+    at: str = ""
+    object: str = ""
+    before: bool | Whole | Real | str | None = None
+    applied: bool = False
+    why: str = ""
+    objects: Count = 0

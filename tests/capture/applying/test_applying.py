@@ -1,0 +1,83 @@
+"""Every setting on every workload that has what it sets: the job ends alike and trains to the same parameters, bit by
+bit, or a line says why the setting was not applied."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from runs import REPO, SCRIPTS, TWO_RANKS, Captured, ddprof_run
+
+from ddprof.settings.catalogue import DDP, DEEPSPEED, FSDP2, LOADER, OPTIMIZER, PROCESS, ZERO_GRAD
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+STEPS = "20"
+VALUES = {
+    LOADER: (
+        *("num_workers=2", "prefetch_factor=4", "pin_memory=true", "persistent_workers=true"),
+        *("multiprocessing_context=spawn", "multiprocessing_context=fork", "multiprocessing_context=forkserver"),
+    ),
+    DDP: (
+        *("bucket_cap_mb=1", "bucket_cap_mb=100", "gradient_as_bucket_view=true", "static_graph=true"),
+        *("broadcast_buffers=false", "find_unused_parameters=false"),
+    ),
+    FSDP2: ("reshard_after_forward=true", "reshard_after_forward=false"),
+    OPTIMIZER: ("fused=true", "foreach=true", "foreach=false"),
+    ZERO_GRAD: ("set_to_none=true",),
+    DEEPSPEED: ("overlap_comm=true", "reduce_bucket_size=100000", "allgather_bucket_size=100000"),
+    PROCESS: (
+        *("gc_interval=5", "omp_num_threads=2", "cpu_affinity=per-rank", "expandable_segments=true"),
+        *("NCCL_PROTO=Simple", "NCCL_MAX_NCHANNELS=8", "NCCL_NVLS_ENABLE=0"),
+    ),
+}
+# Another kernel may round the last bit otherwise: said in the catalogue.
+ROUNDED = {"fused", "foreach"}
+ALL = (LOADER, OPTIMIZER, ZERO_GRAD, PROCESS)
+WORKLOADS = {
+    "mnist_ddp": (*ALL, DDP),
+    "resnet50_ddp": (*ALL, DDP),
+    "gpt_fsdp2": (*ALL, FSDP2),
+    "bert_accelerate": (*ALL, DDP),
+    "deepspeed_zero": (*ALL, DEEPSPEED),
+}
+# Workers and their settings on a loader that has some.
+WITH_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context")
+CASES = [
+    (workload, value, workers)
+    for workload, targets in WORKLOADS.items()
+    for target in targets
+    for value in VALUES[target]
+    for workers in ((0, 1) if value.startswith(WITH_WORKERS) else (0,))
+]
+
+
+def trained(workload: str, workers: int, *options: str) -> tuple[Captured, dict[str, str]]:
+    """A run of the workload, and each rank's checksum."""
+    folder = Path(mkdtemp(prefix="ddprof-same-"))
+    script = [str(REPO / "workloads" / f"{workload}.py"), "--steps", STEPS, "--workers", str(workers)]
+    command = [*TWO_RANKS, str(SCRIPTS / "checksummed.py"), str(folder), *script]
+    run = ddprof_run(folder / "runs", command, "--no-stacks", *options)
+    return run, {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+
+
+@cache
+def unchanged(workload: str, workers: int) -> dict[str, str]:
+    """The checksums of the script as it is."""
+    run, sums = trained(workload, workers)
+    assert run.code == 0 and set(sums) == {"0", "1"}, run.output
+    return sums
+
+
+@pytest.mark.parametrize(("workload", "value", "workers"), CASES, ids=lambda part: str(part))
+def test_a_setting_changes_no_number_or_is_refused_with_a_reason(workload: str, value: str, workers: int) -> None:
+    run, sums = trained(workload, workers, "--set", value)
+    assert run.code == 0, run.output
+    rows = [row for sidecar in run.sidecars for row in sidecar["applied"]]
+    assert {row["setting"] for row in rows} == {value.partition("=")[0]}
+    assert len({row["applied"] for row in rows}) == 1 and all(row["applied"] or row["why"] for row in rows), rows
+    print(workload, value, workers, json.dumps(rows[0]), sums == unchanged(workload, workers))
+    if value.partition("=")[0] not in ROUNDED:
+        assert sums == unchanged(workload, workers)

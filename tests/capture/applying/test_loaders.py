@@ -1,0 +1,140 @@
+"""DataLoaders made with other settings, or as the script has them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from appliers import applying, told  # noqa: E402
+from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402
+
+from ddprof.capture.applying.loaders import LoaderSettingsApplier  # noqa: E402
+
+pytestmark = pytest.mark.torch
+HERE = "tests/capture/applying/test_loaders.py"
+
+
+class Numbers(Dataset[int]):
+    """Ten numbers."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Endless(IterableDataset[int]):
+    """Not shared out among workers."""
+
+    def __iter__(self) -> Any:
+        return iter(range(10))
+
+
+def test_a_loader_is_made_with_the_settings_and_gives_the_same_batches() -> None:
+    with applying(LoaderSettingsApplier, "num_workers=2", "prefetch_factor=3", "persistent_workers=true") as outcomes:
+        loader = DataLoader(Numbers(), 5)
+    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 3, True)
+    assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert told(outcomes) == [
+        ("num_workers", True, 0, ""),
+        ("prefetch_factor", True, None, ""),
+        ("persistent_workers", True, False, ""),
+    ]
+    assert all(row["at"].startswith(HERE) and row["objects"] == 1 for row in outcomes.recorded())
+    assert DataLoader(Numbers(), 5).num_workers == 0
+
+
+def test_only_the_loader_of_the_line_is_changed() -> None:
+    line = test_only_the_loader_of_the_line_is_changed.__code__.co_firstlineno + 4
+    stated = (f"num_workers=2@test_loaders.py:{line}", "num_workers=1@nowhere.py:1", "num_workers=0")
+    with applying(LoaderSettingsApplier, *stated) as outcomes:
+        loaders = [DataLoader(Numbers(), 5)]  # this one
+        loaders.append(DataLoader(Numbers(), 5))
+    assert [loader.num_workers for loader in loaders] == [2, 0]
+    (missed,) = [row for row in outcomes.recorded() if row["value"] == 1]
+    assert not missed["applied"] and "made no DataLoader there, but at" in missed["why"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "given", "why"),
+    [
+        (["persistent_workers=true"], {}, "needs num_workers above 0"),
+        (["prefetch_factor=4"], {}, "needs num_workers above 0"),
+        (["multiprocessing_context=spawn"], {}, "needs num_workers above 0"),
+        (["num_workers=0"], {"num_workers": 2, "prefetch_factor": 4}, "the script sets prefetch_factor"),
+        (["num_workers=0"], {"num_workers": 2, "timeout": 9}, "the script sets timeout"),
+        (["pin_memory=true"], {}, "no accelerator"),
+        (["num_workers=2"], {"dataset": Endless()}, "each worker may read all"),
+        (["num_workers=4"], {"dataset": Endless(), "num_workers": 1}, "each worker may read all"),
+        (["multiprocessing_context=spawn"], {"num_workers": 1, "collate_fn": lambda x: x}, "collate_fn cannot be sent"),
+    ],
+)
+def test_what_would_fail_or_read_samples_twice_is_refused(stated: list[str], given: dict[str, Any], why: str) -> None:
+    if why == "no accelerator" and torch.cuda.is_available():
+        pytest.skip("there is one")
+    arguments = {"dataset": Numbers(), "batch_size": 5, **given}
+    with applying(LoaderSettingsApplier, *stated) as outcomes:
+        loader = DataLoader(**arguments)
+    assert loader.num_workers == given.get("num_workers", 0)
+    ((_, applied, _, reason),) = told(outcomes)
+    assert not applied and why in reason
+
+
+def test_workers_of_an_iterable_set_that_is_shared_out_may_be_more() -> None:
+    with applying(LoaderSettingsApplier, "num_workers=4"):
+        assert DataLoader(Endless(), num_workers=2).num_workers == 4
+
+
+def test_settings_of_one_fix_are_applied_whole_or_not_at_all() -> None:
+    from ddprof.capture.applying.outcomes import Outcomes
+    from ddprof.settings.wanted import WantedFix, parse_set
+
+    outcomes = Outcomes([WantedFix({"prefetch_factor": 4, "pin_memory": False}), parse_set("persistent_workers=false")])
+    applier = LoaderSettingsApplier(None, outcomes)  # type: ignore[arg-type]
+    applier.install(torch)
+    try:
+        loader = DataLoader(Numbers(), 5, pin_memory=True)
+    finally:
+        applier.uninstall()
+    assert loader.pin_memory is True
+    assert [(name, applied) for name, applied, _, _ in told(outcomes)] == [
+        ("prefetch_factor", False),
+        ("pin_memory", False),
+        ("persistent_workers", True),
+    ]
+
+
+def test_a_constructor_that_raises_is_called_as_the_script_has_it(capfd: pytest.CaptureFixture[str]) -> None:
+    class Strict(DataLoader[int]):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "num_workers" and value:
+                raise RuntimeError("no workers\nhere")
+            super().__setattr__(name, value)
+
+    with applying(LoaderSettingsApplier, "num_workers=2") as outcomes:
+        assert Strict(Numbers(), 5).num_workers == 0
+        with pytest.raises(ValueError, match="mutually exclusive"):
+            DataLoader(Numbers(), shuffle=True, sampler=[1])
+    assert "RuntimeError: no workers here; made as the script has it" in told(outcomes)[0][3]
+    assert capfd.readouterr().err.count("no workers here") == 1
+
+
+def test_a_subclass_and_a_second_thread_are_changed_too() -> None:
+    class Mine(DataLoader[int]):
+        def __init__(self, **given: Any) -> None:
+            super().__init__(Numbers(), 5, **given)
+
+    made: list[int] = []
+    with applying(LoaderSettingsApplier, "num_workers=2"):
+        thread = threading.Thread(target=lambda: made.append(Mine().num_workers))
+        thread.start()
+        thread.join()
+    assert made == [2]

@@ -1,0 +1,101 @@
+"""Optimizers made with other kernels, their parameters read once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from appliers import applying, told  # noqa: E402
+
+from ddprof.capture.applying.optimizers import OptimizerSettingsApplier, ZeroGradApplier  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def _model(dtype: Any = None) -> Any:
+    return torch.nn.Linear(3, 2, dtype=dtype)
+
+
+def test_parameters_that_can_be_read_once_reach_the_optimizer() -> None:
+    model = _model()
+    with applying(OptimizerSettingsApplier, "fused=true") as outcomes:
+        optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    assert optimizer.defaults["fused"] is True and len(optimizer.param_groups[0]["params"]) == 2
+    assert told(outcomes) == [("fused", True, None, "")]
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("cls", ["AdamW", "SGD"])
+def test_what_the_first_step_would_refuse_is_not_applied(cls: str) -> None:
+    model = _model(torch.complex64)
+    with applying(OptimizerSettingsApplier, "fused=true") as outcomes:
+        optimizer = getattr(torch.optim, cls)(model.parameters(), lr=0.1)
+    assert not optimizer.defaults["fused"] and len(optimizer.param_groups[0]["params"]) == 2
+    assert "fused" in told(outcomes)[0][3] and not told(outcomes)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("stated", "given", "why"),
+    [
+        ("fused=true", {"foreach": True}, "the script sets foreach=True"),
+        ("foreach=true", {"fused": True}, "the script sets fused=True"),
+        ("foreach=true", {"differentiable": True}, "the script sets differentiable=True"),
+    ],
+)
+def test_kernels_that_exclude_each_other(stated: str, given: dict[str, bool], why: str) -> None:
+    with applying(OptimizerSettingsApplier, stated) as outcomes:
+        optimizer = torch.optim.AdamW(_model().parameters(), **given)
+    assert all(optimizer.defaults[name] is value for name, value in given.items())
+    assert why in told(outcomes)[0][3]
+
+
+def test_an_optimizer_without_the_choice_is_as_the_script_has_it() -> None:
+    with applying(OptimizerSettingsApplier, "fused=true") as outcomes:
+        torch.optim.RMSprop(_model().parameters())
+    assert told(outcomes) == [("fused", False, None, "this version or class has no such argument")]
+
+
+def test_groups_of_the_script_are_as_before_where_the_changed_call_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = torch.optim.Optimizer.__init__
+
+    def refuses(optimizer: Any, params: Any, defaults: dict[str, Any]) -> None:
+        original(optimizer, params, defaults)
+        if defaults["foreach"]:
+            raise RuntimeError("no")
+
+    monkeypatch.setattr(torch.optim.Optimizer, "__init__", refuses)
+    model = _model()
+    group = {"params": iter([model.weight]), "lr": 0.5}
+    with applying(OptimizerSettingsApplier, "foreach=true") as outcomes:
+        optimizer = torch.optim.SGD([group, {"params": model.bias}], lr=0.1)
+    assert "RuntimeError: no" in told(outcomes)[0][3]
+    assert optimizer.param_groups[0] is group and group["foreach"] is None and group["params"] == [model.weight]
+
+
+def test_an_iterator_that_raises_is_the_scripts_own_error() -> None:
+    def parameters() -> Any:
+        yield _model().weight
+        raise OSError("the script's own")
+
+    with (
+        applying(OptimizerSettingsApplier, "foreach=true"),
+        pytest.raises(OSError, match="the script's own"),
+    ):
+        torch.optim.SGD(parameters(), lr=0.1)
+
+
+def test_gradients_become_none() -> None:
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.ones(1, 3)).sum().backward()
+    with applying(ZeroGradApplier, "set_to_none=true") as outcomes:
+        optimizer.zero_grad(set_to_none=False)
+    assert model.weight.grad is None
+    assert told(outcomes) == [("set_to_none", True, False, "")]

@@ -1,0 +1,106 @@
+"""Wrappers of models made with other settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import Enum
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from appliers import applying, told  # noqa: E402
+
+from ddprof.capture.applying.wrappers import (  # noqa: E402
+    DdpSettingsApplier,
+    DeepSpeedSettingsApplier,
+    Fsdp1SettingsApplier,
+)
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Any:
+    """A process group of this process only."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def test_ddp_takes_all_its_settings_at_once(alone: None) -> None:
+    stated = ("bucket_cap_mb=12.5", "gradient_as_bucket_view=true", "static_graph=true", "broadcast_buffers=false")
+    wrap = torch.nn.parallel.DistributedDataParallel
+    with applying(DdpSettingsApplier, *stated, "find_unused_parameters=false") as outcomes:
+        model = wrap(torch.nn.Linear(3, 2), find_unused_parameters=True)
+    assert (model.gradient_as_bucket_view, model.static_graph, model.broadcast_buffers) == (True, True, False)
+    assert model.find_unused_parameters is False and model.bucket_bytes_cap == 12.5 * 2**20
+    assert [row["applied"] for row in outcomes.recorded()] == [True] * 5
+    assert ("find_unused_parameters", True, True, "") in told(outcomes)
+    model(torch.ones(1, 3)).sum().backward()
+
+
+def test_a_setting_that_this_torch_lacks_is_told(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old:
+        def __init__(self, module: Any, bucket_cap_mb: int = 25) -> None:
+            self.bucket_cap_mb = bucket_cap_mb
+
+    monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", Old)
+    with applying(DdpSettingsApplier, "static_graph=true", "bucket_cap_mb=50") as outcomes:
+        assert Old(torch.nn.Linear(3, 2)).bucket_cap_mb == 50
+    assert told(outcomes) == [
+        ("static_graph", False, None, "this version or class has no such argument"),
+        ("bucket_cap_mb", True, 25, ""),
+    ]
+
+
+Strategy = Enum("Strategy", "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2")
+Prefetch = Enum("Prefetch", "BACKWARD_PRE BACKWARD_POST")
+
+
+class _Sharded:
+    def __init__(self, module: Any, sharding_strategy: Any = None, backward_prefetch: Any = None) -> None:
+        self.strategy, self.prefetch = sharding_strategy, backward_prefetch
+
+
+@pytest.mark.parametrize(
+    ("stated", "given", "strategy", "applied"),
+    [
+        ("reshard_after_forward=false", None, "SHARD_GRAD_OP", True),
+        ("reshard_after_forward=false", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2", True),
+        ("reshard_after_forward=true", "SHARD_GRAD_OP", "FULL_SHARD", True),
+        ("reshard_after_forward=false", "NO_SHARD", "NO_SHARD", False),
+    ],
+)
+def test_fsdp1_names_resharding_by_its_strategies(stated: str, given: str | None, strategy: str, applied: bool) -> None:
+    source = SimpleNamespace(ShardingStrategy=Strategy, BackwardPrefetch=Prefetch, FullyShardedDataParallel=_Sharded)
+    with applying(Fsdp1SettingsApplier, stated, "backward_prefetch=post", module=source) as outcomes:
+        model = _Sharded(None, Strategy[given] if given else None)
+    assert model.strategy.name == strategy and model.prefetch is Prefetch.BACKWARD_POST
+    assert told(outcomes)[-1][1] is True and told(outcomes)[0][1] is applied
+
+
+def test_deepspeed_reads_a_changed_copy_of_the_scripts_configuration(tmp_path: Path) -> None:
+    class DeepSpeedConfig:
+        def __init__(self, config: Any, mpu: Any = None) -> None:
+            self.read = config if isinstance(config, dict) else json.loads(Path(config).read_text())
+
+    source = ModuleType("source")
+    source.DeepSpeedConfig = DeepSpeedConfig  # type: ignore[attr-defined]
+    given = {"zero_optimization": {"stage": 2, "overlap_comm": False}, "steps": 1}
+    (tmp_path / "ds.json").write_text(json.dumps(given))
+    for config in (given, str(tmp_path / "ds.json")):
+        with applying(DeepSpeedSettingsApplier, "overlap_comm=true", "reduce_bucket_size=5000", module=source) as found:
+            read = DeepSpeedConfig(config).read
+        assert read["zero_optimization"] == {"stage": 2, "overlap_comm": True, "reduce_bucket_size": 5000}
+        assert told(found) == [("overlap_comm", True, False, ""), ("reduce_bucket_size", True, None, "")]
+    assert given["zero_optimization"] == {"stage": 2, "overlap_comm": False}
+    for other in ({"zero_optimization": {"stage": 0}}, {}):
+        with applying(DeepSpeedSettingsApplier, "overlap_comm=true", module=source) as found:
+            assert DeepSpeedConfig(other).read is other
+        assert told(found)[0][3] == "ZeRO is off in the configuration"

@@ -1,0 +1,99 @@
+"""Real jobs whose script stays as it is, and whose objects are made with other settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from runs import REPO, TWO_RANKS, Captured, ddprof_run
+
+from ddprof.analyzers.engine import analyze
+from ddprof.report.json.contract import from_contract, to_contract
+from ddprof.report.markdown import render_markdown
+from ddprof.report.redaction.redact import redacted
+from ddprof.report.text import render_text
+
+pytestmark = pytest.mark.torch
+
+
+def _workload(tmp_path: Path, name: str, *options: str) -> tuple[Captured, str]:
+    """Ten steps of a workload with two ranks, and its losses in hexadecimal."""
+    losses = tmp_path / "losses"
+    script = str(REPO / "workloads" / f"{name}.py")
+    command = [*TWO_RANKS, script, "--steps", "10", "--losses", str(losses)]
+    run = ddprof_run(tmp_path / "runs", command, "--skip", "2", "--steps", "3", "--no-stacks", *options)
+    assert run.code == 0, run.output
+    return run, losses.read_text()
+
+
+def test_settings_are_applied_recorded_and_shown_and_change_no_number(tmp_path: Path) -> None:
+    _, expected = _workload(tmp_path, "mnist_ddp")
+    fixes = tmp_path / "FIXES.toml"
+    fixes.write_text(
+        'schema = "ddprof.fixes/1"\n[[fix]]\nset = { num_workers = 1, persistent_workers = true }\n'
+        '[[fix]]\nfinding = "comm.latency_bound"\nset = { bucket_cap_mb = 50 }\n'
+    )
+    stated = ["gc_interval=4", "NCCL_PROTO=Simple", "omp_num_threads=2", "reshard_after_forward=false"]
+    options = [part for text in stated for part in ("--set", text)]
+    run, losses = _workload(tmp_path, "mnist_ddp", "--apply", str(fixes), *options)
+    assert losses == expected
+    by_name = {row["setting"]: row for row in run.manifest["applied"]}
+    assert {name for name, row in by_name.items() if row["applied"]} == {
+        *("num_workers", "persistent_workers", "bucket_cap_mb", "gc_interval", "NCCL_PROTO")
+    }
+    assert all(row["ranks"] == [0, 1] for row in by_name.values())
+    assert by_name["omp_num_threads"]["why"] == "the script sets the number of threads to 1"
+    assert "made no FullyShardedDataParallel or fully_shard" in by_name["reshard_after_forward"]["why"]
+    assert run.sidecars[0]["dataloader"]["num_workers"] == 1 and run.sidecars[1]["ddp"]["bucket_cap_mb"] == 50
+    (line,) = [line for line in run.output.splitlines() if line.startswith("ddprof: applied: ")]
+    assert "num_workers=1 at workloads/loading.py:" in line and "NCCL_PROTO=Simple; not applied: " in line
+    (report,) = analyze([run.folder])
+    for screen in (render_text(report), render_markdown(report).replace("\\", "")):
+        words = screen.replace("\n", " ")
+        assert "Applied by ddprof run: " in words and "num_workers=1 at workloads/loading.py:" in words
+    document = json.loads(json.dumps(to_contract(report)))
+    assert from_contract(document).applied == report.applied and len(report.applied) == 7
+    (hidden,) = [row for row in redacted(report, b"key").applied if row.setting == "num_workers"]
+    assert hidden.value == "1" and hidden.at and "loading.py" not in hidden.at
+
+
+def test_fully_sharded_units_keep_their_parameters(tmp_path: Path) -> None:
+    _, expected = _workload(tmp_path, "gpt_fsdp2", "--set", "reshard_after_forward=true")
+    run, losses = _workload(tmp_path, "gpt_fsdp2", "--set", "reshard_after_forward=false")
+    assert losses == expected
+    assert run.sidecars[0]["fsdp"]["reshard_after_forward"] is False
+    units = [row for row in run.sidecars[0]["applied"] if row["applied"]]
+    assert sum(row["objects"] for row in units) == 5 and len({row["at"] for row in units}) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--set", "num_workers=x"], "a whole number from 0 to 1024"),
+        (["--set", "nothing=1"], "no setting 'nothing' can be applied"),
+        (["--apply", "/nowhere/FIXES.toml"], "No such file"),
+        (["--set", "fused=true", "--set", "foreach=true"], "exclude each other"),
+    ],
+)
+def test_what_cannot_be_is_said_before_the_job_starts(tmp_path: Path, options: list[str], words: str) -> None:
+    run = ddprof_run(tmp_path, ["touch", str(tmp_path / "started")], *options)
+    assert run.code != 0 and words in run.output
+    assert not (tmp_path / "started").exists()
+
+
+def test_precision_is_changed_only_where_that_is_allowed(tmp_path: Path) -> None:
+    run = ddprof_run(tmp_path, ["env"], "--set", "tf32=true", "--set", "NCCL_PROTO=LL")
+    assert "not applied: tf32=true: it changes the numbers of the training (--allow-numerics)" in run.output
+    assert "NCCL_PROTO=LL\n" in run.output and "tf32" not in json.dumps(run.manifest)
+    allowed = ddprof_run(tmp_path, ["env"], "--set", "tf32=true", "--allow-numerics")
+    assert allowed.manifest["options"]["apply"] == ["tf32=true"]
+
+
+def test_without_fixes_nothing_that_applies_them_is_imported(tmp_path: Path) -> None:
+    code = "import sys, torch; print([name for name in sys.modules if 'applying' in name or 'settings.' in name])"
+    run = ddprof_run(tmp_path, [sys.executable, "-c", code])
+    assert "[]\n" in run.output and "apply" not in run.manifest["options"] and "applied" not in run.manifest
+    code = "import sys, torch; print('_ddprof.capture.applying.start' in sys.modules)"
+    assert "True\n" in ddprof_run(tmp_path, [sys.executable, "-c", code], "--set", "gc_interval=5").output

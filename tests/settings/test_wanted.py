@@ -1,0 +1,107 @@
+"""What may be wanted, where, and together with what."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddprof.settings.catalogue import CATALOGUE, Effect, Value
+from ddprof.settings.wanted import WantedFix, changes_numbers, checked_together, packed, parse_set, unpacked
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value", "at"),
+    [
+        ("num_workers=4", "num_workers", 4, ""),
+        ("pin_memory=True", "pin_memory", True, ""),
+        ("bucket_cap_mb=12.5", "bucket_cap_mb", 12.5, ""),
+        ("multiprocessing_context=spawn@src/train.py:57", "multiprocessing_context", "spawn", "src/train.py:57"),
+        ("NCCL_MAX_NCHANNELS=8", "NCCL_MAX_NCHANNELS", "8", ""),
+    ],
+)
+def test_a_setting_as_it_is_typed(text: str, name: str, value: Value, at: str) -> None:
+    fix = parse_set(text)
+    assert (dict(fix.values), fix.at) == ({name: value}, at)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("num_workers", "NAME=VALUE"),
+        ("num_workers=many", "whole number from 0 to 1024"),
+        ("num_workers=true", "whole number"),
+        ("num_workers=-1", "whole number"),
+        ("fused=1", "true or false"),
+        ("bucket_cap_mb=nan", "a number from 1"),
+        ("bucket_cap_mb=0.5", "a number from 1"),  # DDPOptimizer of torch.compile asserts 1 MB
+        ("multiprocessing_context=thread", "fork or spawn or forkserver"),
+        ("LD_PRELOAD=x.so", "no setting"),
+        ("NCCL_NET_PLUGIN=evil", "no setting"),
+        ("NCCL_PROTO=/tmp/x", "letters, digits"),
+        ("num_workers=4@train.py", "FILE:LINE"),
+        ("gc_interval=5@train.py:3", "of the whole process"),
+    ],
+)
+def test_what_no_run_could_apply_is_refused_with_what_is_wanted(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_set(text)
+
+
+def test_a_fix_is_of_one_kind_of_object() -> None:
+    with pytest.raises(ValueError, match="one fix each"):
+        WantedFix({"num_workers": 4, "fused": True})
+    assert WantedFix({"reshard_after_forward": False}).targets == ("FullyShardedDataParallel", "fully_shard")
+    both = WantedFix({"reshard_after_forward": False, "forward_prefetch": True})
+    assert both.targets == ("FullyShardedDataParallel",)
+
+
+@pytest.mark.parametrize(
+    ("at", "file", "line", "meant"),
+    [
+        ("", "train.py", 3, True),
+        ("train.py:3", "train.py", 3, True),
+        ("./train.py:3", "train.py", 3, True),
+        ("train.py:3", "/job/src/train.py", 3, True),
+        ("/job/src/train.py:3", "src/train.py", 3, True),
+        ("train.py:3", "train.py", 4, False),
+        ("train.py:3", "pretrain.py", 3, False),
+        ("src/train.py:3", "other/train.py", 3, False),
+    ],
+)
+def test_a_place_is_meant_by_its_line_and_as_much_of_its_path_as_is_stated(
+    at: str, file: str, line: int, meant: bool
+) -> None:
+    assert WantedFix({"fused": True}, at).is_made_at(file, line) is meant
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        (["num_workers=2", "num_workers=4"], "as 2 and as 4"),
+        (["num_workers=0", "persistent_workers=true"], "exclude each other"),
+        (["num_workers=0@a.py:1", "prefetch_factor=2"], "exclude each other"),
+        (["fused=true", "foreach=true"], "exclude each other"),
+        (["gc_interval=5"] * 65, "at most 64"),
+    ],
+)
+def test_contradictions_are_refused_before_the_job_starts(stated: list[str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        checked_together([parse_set(text) for text in stated])
+
+
+def test_two_places_may_have_two_values() -> None:
+    fixes = [parse_set(text) for text in ("num_workers=2@a.py:1", "num_workers=4@a.py:9", "num_workers=1")]
+    assert checked_together(fixes) == tuple(fixes)
+
+
+def test_the_way_to_the_ranks_loses_nothing() -> None:
+    fixes = (WantedFix({"num_workers": 4, "pin_memory": True}, "train.py:57", "input.starved"), parse_set("tf32=true"))
+    assert unpacked(packed(fixes)) == fixes
+    assert packed([]) == ""
+    with pytest.raises(ValueError):
+        unpacked('[["x"]]')
+
+
+def test_settings_that_change_precision_are_told_from_the_others() -> None:
+    assert changes_numbers(parse_set("tf32=true")) and not changes_numbers(parse_set("num_workers=4"))
+    assert [name for name, setting in CATALOGUE.items() if setting.effect is Effect.NUMBERS] == ["tf32"]
+    assert all(setting.caution for setting in CATALOGUE.values() if setting.effect is not Effect.SAME)

@@ -11,9 +11,10 @@ the right NCCL transport. Where `ddprof run` saw it, the finding says which tran
 narrow it; sockets beside an active InfiniBand port, or shared memory between GPUs that NVLink joins, come first.
 Limits: whether the link runs below its rate cannot be told without its peak. Waiting for late ranks is never counted;
 waiting for missing ranks would be, so nothing is said where one of them may be late
-(analyzers/job/whole_run/missing_ranks.py). Micro-batches are told by backward passes and optimizer steps, which capture
-or PyTorch's own ranges mark; several models with one optimizer keep a pass each. Buffers are told in
-DistributedDataParallel, values that no pass needs by what comes before and after the call.
+(analyzers/job/whole_run/missing_ranks.py), unless the bytes explain how long each call took, of small and of large
+messages: then nobody was waited for, and one rank's trace is enough. Micro-batches are told by backward passes and
+optimizer steps, which capture or PyTorch's own ranges mark; several models with one optimizer keep a pass each. Buffers
+are told in DistributedDataParallel, values that no pass needs by what comes before and after the call.
 Sources: torch.distributed.algorithms.ddp_comm_hooks; torch.nn.parallel.DistributedDataParallel documentation (no_sync,
 broadcast_buffers).
 """

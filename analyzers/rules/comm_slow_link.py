@@ -16,6 +16,7 @@ Sources: Holmes (NSDI'25): all members abnormal and no late starter means the tr
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -41,31 +42,41 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if links is not None:
         yield _between_stages(measures, links)
     found = slow_groups(job)
+    by_ranks: dict[tuple[int, ...], list[SlowGroups]] = defaultdict(list)
     for slow in found:
-        numbers = _culprits(measures, slow, [s for s in found if s.role != slow.role])
-        if not numbers:
-            continue
-        yield Candidate(
-            id=RULE.id,
-            summary=f"transfers of {format_ranks(numbers)} take {slow.ratio:.1f} x as long as those of their peers",
-            ranks=numbers,
-            lost_us=slow.excess_us,
-            changes=(Change("speed_groups", (), (1.0 / slow.ratio, *map(float, slow.groups)), slow.role),),
-            basis=Basis.COMPARED if len(numbers) <= 2 else Basis.DEDUCED,
-            evidence=(
+        by_ranks[_culprits(measures, slow, [s for s in found if s is not slow])].append(slow)
+    for numbers, kinds in by_ranks.items():
+        if numbers:
+            yield _of_groups(measures, numbers, sorted(kinds, key=lambda slow: -slow.excess_us))
+
+
+def _of_groups(measures: Measures, numbers: tuple[int, ...], kinds: list[SlowGroups]) -> Candidate:
+    """What is slow on the link of some ranks: one finding, for they have one link whatever groups it serves."""
+    most = kinds[0]
+    return Candidate(
+        id=RULE.id,
+        summary=f"transfers of {format_ranks(numbers)} take {most.ratio:.1f} x as long as those of their peers",
+        ranks=numbers,
+        lost_us=sum(slow.excess_us for slow in kinds),
+        changes=tuple(
+            Change("speed_groups", (), (1.0 / slow.ratio, *map(float, slow.groups)), slow.role) for slow in kinds
+        ),
+        basis=Basis.COMPARED if len(numbers) <= 2 else Basis.DEDUCED,
+        evidence=(
+            *(
                 Evidence(
-                    f"{slow.role} groups with {format_ranks(numbers)}: {format_us(slow.slow_us)} per message "
-                    f"against {format_us(slow.peer_us)}",
+                    f"{slow.role or f'{slow.size}-rank'} groups with {format_ranks(numbers)}: "
+                    f"{format_us(slow.slow_us)} per message against {format_us(slow.peer_us)}",
                     numbers[0],
-                ),
-                *of_ranks(measures, numbers),
-                *slowest_transfer(measures, slow.groups, numbers[0]),
+                )
+                for slow in kinds
             ),
-            fixes=(
-                _look("link of " + format_ranks(numbers), "the same messages are fast in every group without them"),
-            ),
-            band=0.2,
-        )
+            *of_ranks(measures, numbers),
+            *slowest_transfer(measures, most.groups, numbers[0]),
+        ),
+        fixes=(_look("link of " + format_ranks(numbers), "the same messages are fast in every group without them"),),
+        band=0.2,
+    )
 
 
 def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:

@@ -7,8 +7,9 @@ How the gain is priced: the run is replayed with those calls returning at once, 
 gains no more than the idle stretches that those calls begin.
 How to fix: keep metrics on the device, log every N steps, use non_blocking copies.
 Limits: where no communication between the ranks was recorded, and hosts do nothing that is recorded after the calls,
-they may wait for one another: not judged. Lines of the script are known where ddprof captured the run; other traces
-name only operators. Code that needs the value to decide what to do next cannot simply drop the call.
+they may wait for one another: not judged. The same holds of a rank whose file nothing connects to its peers'. Lines of
+the script are known where ddprof captured the run; other traces name only operators. Code that needs the value to
+decide what to do next cannot simply drop the call.
 Sources: PyTorch performance tuning guide (avoid unnecessary CPU-GPU synchronisation); Nsight Systems rule
 cuda_api_sync.
 """
@@ -75,10 +76,12 @@ def _line_evidence(measures: Measures, position: int, lines: list[HostWait]) -> 
 def _may_wait_for_peers(measures: Measures, position: int) -> bool:
     """Whether most of the idle time around blocking calls may be waiting for ranks that it is not known to have met.
 
-    A host that refills the queue launches; one of which nothing is recorded waits, or runs Python.
+    A host that refills the queue launches; one of which nothing is recorded waits, or runs Python. A file that is
+    analyzed alone has peers where it is named for its rank, whether or not anything connects it to their files.
     """
     job = measures.job
-    if len(job.ranks) < 2 or (job.instances["members"] > 1).any():
+    has_peers = len(job.ranks) > 1 or job.ranks[0].identity.source == "file name"
+    if not has_peers or (job.instances["members"] > 1).any():
         return False
     facts = job.ranks[position]
     idle, silent = facts.gaps_of("host_sync").bounds, intervals.union(*facts.silences.bounds)

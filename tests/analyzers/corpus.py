@@ -106,6 +106,13 @@ HARD = {
         model=replace(STAGE, layers=2),
         parallel=replace(PIPELINE, pp=4, microbatches=12),
     ),
+    "slow link of a mesh, without arguments": job(
+        fault("comm.slow_link", 40.0, 0, 2),
+        ranks=8,
+        hosts=2,
+        parallel=Parallel("tpdp", dp=4, tp=2),
+        form=OLD,
+    ),
     "slow link of one replica, without arguments": job(
         fault("pipeline.slow_link", 1500.0, 1, 3),
         model=replace(STAGE, layers=2),
@@ -199,6 +206,18 @@ UNTOLD = {
     ),
     "recomputation of unknown use": job(fault("memory.recompute", 1.0, every=2, memory=0.3, kept=0.4)),
 }
+# The host is two steps ahead: what its device runs at first was launched before the recording.
+AHEAD = {
+    "three units a layer, hosts ahead": with_mess(
+        job(
+            fault("fsdp.nested", 700.0, units=3),
+            model=replace(MODEL, sync="none"),
+            parallel=Parallel("fsdp", dp=4),
+            steps=5,
+        ),
+        Mess("ahead", 2.0),
+    ),
+}
 # One step in which the model is evaluated, by all ranks or by one.
 EVALUATED = {
     "validation in one step": with_mess(job(kind="clean.ddp", steps=4), Mess("val", 3.0, (), {"place": 1})),
@@ -211,6 +230,6 @@ PARTIAL = {
     ),
 }
 JUDGED = {**CLEAN, **FAULTY, **HARD}
-WHOLE = {**JUDGED, **UNTOLD, **EVALUATED}
+WHOLE = {**JUDGED, **UNTOLD, **AHEAD, **EVALUATED}
 SCENARIOS = {**WHOLE, **PARTIAL}
 EVERY = {**SCENARIOS, **PRICED}

@@ -27,7 +27,8 @@ def find_needless(job: JobFacts) -> Mapping[str, Needless]:
     """What could go, by kind, where most ranks have it."""
     if job.pipeline is not None:
         return {}  # a schedule reduces after its last microbatch, and calls passes in an order of its own
-    roles = [roles_by_comm(job, position) for position in range(len(job.ranks))]
+    told = job.instances["members"] > 1
+    roles = [roles_by_comm(job, position, told) for position in range(len(job.ranks))]
     settings = next((facts.sidecar for facts in job.ranks if facts.sidecar.is_captured), Sidecar())
     models = max(1, sum(model.kind in ("ddp", "fsdp1", "fsdp2") for model in settings.models))
     found = (

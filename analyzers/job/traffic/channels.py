@@ -1,9 +1,10 @@
 """Groups of communications whose trace does not name them (old profilers, no arguments).
 
-Each communicator has a stream of its own, so a stream is a channel. Two ranks belong to one group on a channel if their
-nth operations end together up to one constant, the difference of their clocks: members of a synchronising collective
-leave together. The nth of a step, where steps are numbered: windows may have opened a step apart, and files may lack
-some.
+Each communicator has a stream of its own, so a stream is a channel. Streams of two ranks are one channel if they carry
+the same: their order in the files depends on where the window opened. Two ranks belong to one group on a channel if
+their nth operations end together up to one constant, the difference of their clocks: members of a synchronising
+collective leave together. The nth of a step, where steps are numbered: windows may have opened a step apart, and files
+may lack some.
 """
 
 from __future__ import annotations
@@ -44,15 +45,27 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
 
 
 def _channels(facts: RankFacts) -> list[tuple[int, Array, Array]]:
-    """(track, ends in order, number of the step of each) of every stream that carries nameless collectives, by stream
-    order. The number is NULL outside of all steps and where the profiler has not numbered them.
+    """(track, ends in order, number of the step of each) of every stream that carries nameless collectives: by kinds of
+    operations and by how many it carries in the usual step, then by stream order.
+
+    The number is NULL outside of all steps and where the profiler has not numbered them.
     """
     comms = facts.comms
     nameless = (comms["group"] == NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
     mine = np.flatnonzero(nameless & (comms["device_op"] != NULL))
     mine = mine[np.argsort(comms["end_ns"][mine], kind="stable")]
     track, step = comms["track"][mine], _numbers(facts, mine)
-    return [(int(t), comms["end_ns"][mine[track == t]], step[track == t]) for t in np.unique(track)]
+    carried = {
+        int(t): (tuple(np.unique(comms["op"][mine[track == t]]).tolist()), _usual_count(step[track == t]), int(t))
+        for t in np.unique(track)
+    }
+    return [(t, comms["end_ns"][mine[track == t]], step[track == t]) for t in sorted(carried, key=carried.__getitem__)]
+
+
+def _usual_count(step: Array) -> float:
+    """Operations of a stream in the usual one of its numbered steps; 0 without any."""
+    counts = np.unique(step[step != NULL], return_counts=True)[1]
+    return float(np.median(counts)) if len(counts) else 0.0
 
 
 def _numbers(facts: RankFacts, rows: Array) -> Array:

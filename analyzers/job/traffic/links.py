@@ -16,9 +16,10 @@ MIN_MESSAGES = 2
 
 @dataclass(frozen=True)
 class SlowGroups:
-    """Groups of one role whose transfers are slow, beside those that are not."""
+    """Groups of one role and size whose transfers are slow, beside those that are not."""
 
     role: str
+    size: int  # members of each
     groups: tuple[int, ...]  # rows of JobFacts.groups
     members: frozenset[int]  # rank numbers
     fast_members: frozenset[int]
@@ -29,26 +30,31 @@ class SlowGroups:
 
 
 def slow_groups(job: JobFacts) -> list[SlowGroups]:
-    """One entry per role in which some groups are clearly slower than the typical one for the same op and size."""
-    ratios: dict[str, dict[int, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
+    """One entry per role and number of members whose groups are in part clearly slower than the typical one for the
+    same op and size.
+
+    Where nothing names what groups are for, the number of members is what tells the dimensions of a mesh apart.
+    """
+    ratios: dict[tuple[str, int], dict[int, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
+    serves = list(zip(job.groups["role"].tolist(), job.groups["size"].tolist(), strict=True))
     instances = job.instances
     usable = (instances["members"] > 1) & (instances["transfer_ns"] > 0) & ~instances["is_message"].astype(bool)
     key = np.stack((instances["op"].astype(np.int64), instances["size_bytes"]))[:, usable]
     group, transfer = instances["group"][usable], instances["transfer_ns"][usable]
     for op, size in np.unique(key, axis=1).T.tolist():
         same = (key[0] == op) & (key[1] == size)
-        for role in {str(r) for r in job.groups["role"][np.unique(group[same])]}:
-            rows = same & (job.groups["role"][group] == role)
-            found = np.unique(group[rows])
-            sizes = job.groups["size"][found]
-            if len(found) < 2 or len(np.unique(sizes)) > 1:
+        alike: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for g in np.unique(group[same]).tolist():
+            alike[serves[g]].append(g)
+        for served, found in alike.items():
+            if len(found) < 2:
                 continue
-            medians = {int(g): float(np.median(transfer[rows & (group == g)])) for g in found}
+            medians = {g: float(np.median(transfer[same & (group == g)])) for g in found}
             typical = averages.typical(medians.values())
             for g, value in medians.items():
-                ratios[role][g].append((value / typical, value, typical))
+                ratios[served][g].append((value / typical, value, typical))
     steps = max(1, len(job.per_step_ns))
-    return [s for role, groups in ratios.items() if (s := _judge(job, role, groups, steps)) is not None]
+    return [s for (role, _), groups in ratios.items() if (s := _judge(job, role, groups, steps)) is not None]
 
 
 def _judge(
@@ -66,6 +72,7 @@ def _judge(
     slow_us, peer_us = (float(np.median([v[i] for v in groups[worst]])) / 1e3 for i in (1, 2))
     return SlowGroups(
         role=role,
+        size=int(job.groups["size"][worst]),
         groups=tuple(slow),
         members=_members(job, slow),
         fast_members=_members(job, [g for g in overall if g not in slow]),

@@ -8,10 +8,13 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.tables import Array
 
 
-def roles_by_comm(job: JobFacts, position: int) -> Array:
-    """Role of the group of each comm of a rank; 'unmatched' where it has no partner in the data."""
+def roles_by_comm(job: JobFacts, position: int, told: Array) -> Array:
+    """Role of the group of each comm of a rank; 'unmatched' where waiting and moving data cannot be told apart.
+
+    `told`, shape (instances,): of which instances they can (explained.with_known_transfer).
+    """
     role = np.full(len(job.ranks[position].comms), "unmatched", dtype=object)
-    mine = (job.members["rank"] == position) & (job.instances["members"][job.members["instance"]] > 1)
+    mine = (job.members["rank"] == position) & told[job.members["instance"]]
     group = job.instances["group"][job.members["instance"][mine]]
     role[job.members["comm"][mine]] = job.groups["role"][group]
     return role

@@ -13,6 +13,7 @@ from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.needless.model import Needless
+from ddprof.analyzers.job.traffic.explained import with_known_transfer
 from ddprof.analyzers.job.traffic.roles import roles_by_comm
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
@@ -65,14 +66,14 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
     """Traffic per (operation, role) of the job, and what of it could go by itself. Rendezvous that were inferred carry
     nothing."""
     keys: dict[tuple[int, str, str], dict[str, list[float]]] = {}
-    ranks = len(job.ranks)
+    ranks, told = len(job.ranks), with_known_transfer(job)
     for position, facts in enumerate(job.ranks):
         if not len(facts.steps):
             continue
         ready = ready_by_comm(job.members, position, facts)
         exposed = cause_intervals(facts, ready)["comm_transfer"]
         held = intervals.overlap(exposed, ready, facts.comms["end_ns"])
-        role, why = roles_by_comm(job, position), _reasons(facts, position, needless)
+        role, why = roles_by_comm(job, position, told), _reasons(facts, position, needless)
         inside = (facts.comms["end_ns"] > facts.steps["start_ns"][0]) & (
             facts.comms["start_ns"] < facts.steps["end_ns"][-1]
         )
@@ -89,7 +90,9 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
             sums["transfer"].append(float((facts.comms["end_ns"] - ready)[mine].sum()) * scale / 1e3)
             sums["exposed"].append(float(held[mine].sum()) * scale / 1e3)
     of_instance = _instance_reasons(job, needless)
-    traffic = [_traffic(job, code, role, kind, of_instance, sums) for (code, role, kind), sums in keys.items()]
+    traffic = [
+        _traffic(job, code, role, kind, told & (of_instance == kind), sums) for (code, role, kind), sums in keys.items()
+    ]
     return CommStats(tuple(sorted(traffic, key=lambda t: -t.exposed_us)))
 
 
@@ -112,11 +115,8 @@ def _instance_reasons(job: JobFacts, needless: Mapping[str, Needless]) -> Array:
     return why
 
 
-def _traffic(
-    job: JobFacts, code: int, role: str, kind: str, of_instance: Array, sums: dict[str, list[float]]
-) -> Traffic:
-    of_kind = (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == role)
-    of_kind &= (job.instances["members"] > 1) & (of_instance == kind)
+def _traffic(job: JobFacts, code: int, role: str, kind: str, told: Array, sums: dict[str, list[float]]) -> Traffic:
+    of_kind = told & (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == role)
     groups = np.unique(job.instances["group"][of_kind])
     size = job.instances["size_bytes"][of_kind]
     number = {r: p for p, r in enumerate(job.rank_ids)}

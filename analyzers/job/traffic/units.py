@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.facts.work import compute_work, issued_ns
@@ -183,7 +184,7 @@ class _Timeline:
     exposed_ns: Array
     compute: intervals.Intervals
     idle_beside: intervals.Intervals  # compute while no sharded communication runs or waits
-    kernels: Array  # rows of device_ops, by launch
+    kernels: Array  # rows of device_ops, by launch; without those launched before the recording
     kernel_issued_ns: Array
 
     @staticmethod
@@ -193,7 +194,7 @@ class _Timeline:
         ready, end = ready_by_comm(job.members, position, facts), facts.comms["end_ns"]
         compute = compute_work(facts)
         alone = intervals.subtract(compute, intervals.union(*facts.comms.take(rows).bounds))
-        kernels = np.flatnonzero(facts.device_ops["work"] == Work.COMPUTE)
+        kernels = np.flatnonzero((facts.device_ops["work"] == Work.COMPUTE) & ~is_early(facts.device_ops))
         issued = issued_ns(facts.device_ops)[kernels]
         order = np.argsort(issued, kind="stable")
         exposed = np.maximum(end - ready, 0) - intervals.overlap(compute, ready, np.maximum(end, ready))

@@ -10,16 +10,16 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
+from ddprof.analyzers.job.traffic.explained import FASTEST_CALLS, is_all_transfer
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, GRADIENT_ROLES
+from ddprof.analyzers.job.traffic.slow_for_size import LATENCY_SHARE, is_slow_for_size
 from ddprof.analyzers.job.traffic.statistics import Traffic
-from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
 from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete
 from ddprof.findings import Abstention, Basis
 from ddprof.units import MIB, format_us
 
 VOLUME = ("bandwidth", "sharding")
-LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
 LATENCY_COVERS = 0.9  # of the exposed transfer, which the latencies of all calls add up to
 MIN_CALLS = 8  # per step, for latency
 TINY_BYTES = 128 * 2**10  # per call; moves in 1 ms at 1 Gbit/s, so that a longer call does not take long for its bytes
@@ -30,7 +30,6 @@ FASTEST_BUS_BYTES_PER_S = 480e9
 MANY_CALLS = 32  # per step
 EQUAL_SHARE = 0.9  # of the typical call's time, which the shortest call takes
 FEW_MISSING = 0.25  # of the ranks: a file that was lost, not a sample
-FASTEST_CALLS = 0.1  # of the calls: the fastest of all may be a fluke
 ENOUGH_COMPUTE = 0.3  # of the transfer, in forward and backward compute: a good part of it could be hidden
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 
@@ -57,7 +56,7 @@ def exposures(measures: Measures) -> list[Exposure]:
     found = []
     limits = execution_of(measures.job).limits
     for traffic in measures.comm.traffic:
-        if traffic.role == "unmatched":  # only one member was traced: waiting and moving data cannot be told apart
+        if traffic.role == "unmatched":  # only one member was traced, and waiting is not told from moving data
             continue
         if traffic.role == "pp" or traffic.op == "barrier" or traffic.needless:
             continue  # what could go has rules' words of its own (evidence/needless)
@@ -86,7 +85,7 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
     small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= MIN_CALLS
     latency = traffic.mean_bytes < TINY_BYTES or (model is not None and _latency_holds(traffic, model))
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
-    if small and (latency or (model is None and _slow_for_size(traffic))) and not sharded:
+    if small and (latency or (model is None and is_slow_for_size(traffic, measures.comm))) and not sharded:
         return "latency"
     if not traffic.total_bytes and (_below_default_bucket(traffic) or _equal_times(traffic)):
         return "latency"
@@ -113,17 +112,6 @@ def typical_us(traffic: Traffic) -> float:
     _, inverse = np.unique(traffic.sizes_bytes, return_inverse=True)
     medians = np.array([np.median(traffic.times_us[inverse == i]) for i in range(int(inverse.max()) + 1)])
     return float(medians[inverse].mean())
-
-
-def _slow_for_size(traffic: Traffic) -> bool:
-    """Whether messages of one size move at less than LATENCY_BOUND_RATE: latency dominates them."""
-    usable = traffic.sizes_bytes > 0
-    if not usable.any():
-        return False
-    return (
-        float(np.median(traffic.sizes_bytes[usable] / np.maximum(traffic.times_us[usable], 1e-3)))
-        < LATENCY_BOUND_RATE * 1e3
-    )
 
 
 def _below_default_bucket(traffic: Traffic) -> bool:
@@ -169,14 +157,15 @@ def stands_on(*exposures: Exposure) -> Basis:
 
 
 def _doubt(measures: Measures, traffic: Traffic) -> str | None:
-    """Why transfer with missing members may be waiting for them; None where their timers speak against it, or they
-    are so few that the late rank is hardly one of them and all bytes move at one rate, as they do on a busy link.
+    """Why transfer with missing members may be waiting for them; None where their timers speak against it, where its
+    bytes explain all of it, or where they are so few that the late rank is hardly one of them and most bytes move at
+    one rate, as they do on a busy link.
     """
     late = late_missing_rank(measures.job)
     if late is not None:
         return f"communication may be waiting: {late.words}"
     count = len(measures.job.missing_ranks)
-    if timers_complete(measures.job):
+    if timers_complete(measures.job) or is_all_transfer(traffic.sizes_bytes, traffic.times_us):
         return None
     if count <= FEW_MISSING * measures.job.world_size and not _moves_faster_at_times(traffic):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,10 @@ from labelled_runs import Runs, abstains, fires
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.execution.cpu import CpuExecution
-from ddprof.findings import Candidate
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.findings import Basis, Candidate
+from ddprof.tables import Array
 
 ID = "comm.bandwidth_bound"
 
@@ -86,17 +90,28 @@ def test_nothing_is_said_of_connections_that_were_not_captured(labelled: Runs, s
     assert (len(untimed), len(said.fixes)) == (1, 1)
 
 
+def with_times(measures: Measures, change: Callable[[Traffic], Array]) -> Measures:
+    """The same with other times for each message."""
+    traffic = tuple(replace(t, times_us=change(t)) for t in measures.comm.traffic)
+    return replace(measures, comm=replace(measures.comm, traffic=traffic))
+
+
+def test_volume_is_told_without_the_missing_ranks_where_bytes_explain_every_call(labelled: Runs) -> None:
+    for measures in (labelled(ID).only(0, 1), labelled(ID).only(2)):
+        (said,) = catalogue()[ID].detect(measures)
+        assert isinstance(said, Candidate)
+        assert said.basis is Basis.DEDUCED
+
+
 def test_abstains_where_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
-    assert "2 missing ranks" in abstains(ID, labelled(ID).only(0, 1))
+    measures = labelled(ID).only(0, 1)
+    late = with_times(measures, lambda t: t.times_us + 0.3 * float(np.median(t.times_us)))  # by as much at every call
+    assert "2 missing ranks" in abstains(ID, late)
 
 
 def test_few_missing_ranks_are_waited_for_where_the_same_bytes_move_faster_at_times(labelled: Runs) -> None:
     measures = labelled(ID).only(0, 1, 2)
     said = list(catalogue()[ID].detect(measures))
     assert [type(each) for each in said] == [Candidate]
-    slow = [
-        replace(t, times_us=np.where(np.arange(len(t.times_us)) % 3, 2.5, 1.0) * t.times_us)
-        for t in measures.comm.traffic
-    ]
-    waited = replace(measures, comm=replace(measures.comm, traffic=tuple(slow)))
+    waited = with_times(measures, lambda t: np.where(np.arange(len(t.times_us)) % 3, 2.5, 1.0) * t.times_us)
     assert "1 missing rank" in abstains(ID, waited)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from captured import with_sidecars
 from kineto_run import Script
 from labelled_runs import Runs, abstains, fires
-from meeting_hosts import job_of, train
+from meeting_hosts import facts_of, job_of, train
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import measure
 from ddprof.findings import Candidate
 
@@ -60,3 +62,13 @@ def test_one_rank_alone_waits_for_nobody(tmp_path: Path) -> None:
 
     (candidate,) = catalogue()[ID].detect(measure(job_of(train(1, alone, meets=False), tmp_path)))
     assert isinstance(candidate, Candidate)
+
+
+def test_a_file_that_is_named_for_its_rank_may_wait_for_peers(tmp_path: Path) -> None:
+    def alone(script: Script, rank: int, step: int) -> None:
+        script.synchronise("cudaStreamSynchronize")
+        script.idle(1_500.0)
+
+    (facts,) = facts_of(train(1, alone, meets=False), tmp_path)
+    named = replace(facts, identity=replace(facts.identity, source="file name"))
+    assert "may wait" in abstains(ID, measure(job_facts([named])))

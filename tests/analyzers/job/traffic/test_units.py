@@ -40,6 +40,13 @@ def test_units_of_a_block(labelled: Runs, name: str, units: int) -> None:
     assert len(forward.gathers) == 4 * units
 
 
+def test_kernels_launched_before_the_recording_are_of_no_unit(labelled: Runs) -> None:
+    """They run while the host, two steps ahead, launches the gathers of other units."""
+    forward = _forward(labelled, "three units a layer, hosts ahead")
+    assert units_per_block(forward) == 3
+    assert forward.compute_ns.max() < 2 * np.median(forward.compute_ns[:3]) + forward.compute_ns[-1]
+
+
 @pytest.mark.parametrize(
     ("name", "share"), [("clean.fsdp", 0.0), ("three units a layer", 0.0), ("gathers when needed", 5 / 7)]
 )

@@ -13,6 +13,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in, step_of_launch
+from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops
 from ddprof.analyzers.job.compared.hot_shards import HotShard, hot_shards
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
@@ -66,6 +67,7 @@ class Measures:
     hot: tuple[HotShard, ...]  # ranks whose experts or embedding tables are asked for more than their peers
     alone: Mapping[int, Alone]  # by position: what makes a rank late and its peers do not run, where frames show it
     needless: Mapping[str, Needless]  # by kind: communication that could go (job/needless)
+    cpu_stops: CpuStops | None  # of CPU ranks
     settings: Sidecar  # of the lowest captured rank, empty if there is none
 
     def cause_us(self, cause: str) -> Array:
@@ -121,6 +123,7 @@ def measure(job: JobFacts) -> Measures:
         hot=hot_shards(ranks),
         alone=alone_by_rank(ranks, job.blame, job.step_ns / 1e3, script),
         needless=needless,
+        cpu_stops=cpu_stops(job.ranks),
         settings=next((f.sidecar for f in ranks if f.sidecar.is_captured), Sidecar()),
     )
 

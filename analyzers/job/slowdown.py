@@ -25,6 +25,7 @@ BESIDE = 0.8  # of a kernel's time beside communication: above it the kernel ran
 BESIDE_MARK = "beside comm: "
 MIN_KERNELS_BOTH_WAYS = 4  # that ran both ways, before their interference means anything
 MAX_INTERFERENCE = 0.5  # relative; the same name taking longer by more is doing other work, as a backward pass does
+MORE_WORK_SHARE = 0.1  # of a rank's time, in work that its peers do not have: it runs another program
 COUNT_TOLERANCE = 0.2  # relative; ranks whose counts of a kernel differ by more do different work with it
 
 
@@ -37,6 +38,11 @@ class Slowdown:
     time_us: Array  # (ranks,), comparable time per step
     coverage: Array  # (ranks,), share of the rank's time that could be compared
     more_work: Array  # (ranks,), share of time in excess counts of kernels: work the peers do not have
+
+    @property
+    def has_more(self) -> Array:
+        """Which ranks run what their peers do not; bool, shape (ranks,). What they take longer for is not slow."""
+        return np.asarray(self.more_work >= MORE_WORK_SHARE)
 
 
 def peers(count: int, pipeline: Pipeline | None) -> list[list[int]]:

@@ -70,7 +70,7 @@ def slow_devices(measures: Measures) -> dict[int, float]:
     found: dict[int, float] = {}
     for slowdown in (measures.compute, measures.pace):
         chosen = slow_positions(slowdown, limits.min_compute_excess, limits.sure_compute_excess)
-        chosen = chosen[(slowdown.more_work[chosen] < 0.1) & ~is_fed_more(job.ranks, slowdown.factor)[chosen]]
+        chosen = chosen[~slowdown.has_more[chosen] & ~is_fed_more(job.ranks, slowdown.factor)[chosen]]
         chosen = np.setdiff1d(chosen, [shard.position for shard in measures.hot])
         chosen = np.setdiff1d(chosen, list(measures.alone))
         typical = averages.typical(slowdown.factor[np.isfinite(slowdown.factor)]) if len(chosen) else 1.0

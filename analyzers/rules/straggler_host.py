@@ -8,8 +8,8 @@ costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
-(a start-up broadcast) is not counted. A rank that is fed more by as much as its host takes longer, on a device rank
-one that computes longer for it, does not do the same work: straggler.imbalance.
+(a start-up broadcast) is not counted. A rank that runs what its peers do not, or is fed more by as much as its host
+takes longer (on a device rank one that computes longer for it), does not do the same work: straggler.imbalance.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
@@ -84,7 +84,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     limits = execution.limits
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
     explaining = limits.explaining_compute_excess
-    slow = slow[~fed_longer(measures, measures.host.time_us)[slow]]  # another program: straggler.imbalance
+    other_work = fed_longer(measures, measures.host.time_us) | measures.compute.has_more
+    slow = slow[~other_work[slow]]  # straggler.imbalance
     chosen = np.setdiff1d(slow, slow_positions(measures.compute, explaining, explaining))
     if len(slow) and not len(chosen):
         return  # slow compute is the cause, and straggler.compute names it
@@ -156,7 +157,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         return []
     if not sure and found.waits >= FEW_WAITS:
         return []  # enough operations to judge, and chance explains them
-    if fed_longer(measures, own_time_us(measures))[found.position]:
+    if fed_longer(measures, own_time_us(measures))[found.position] or measures.compute.has_more[found.position]:
         return []
     rank = job.rank_ids[found.position]
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed

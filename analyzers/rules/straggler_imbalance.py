@@ -36,7 +36,6 @@ from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix,
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
-MORE_WORK_SHARE = 0.1  # of a rank's time, in kernels that its peers do not launch
 STEADY_EXCESS = 0.02  # over the typical peer in nearly every step: such ranks are slow, and set aside
 MIN_FED_SPREAD = 0.05  # between the batches of a step; equal batches do not differ but for the last of an epoch
 MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a finding by themselves
@@ -168,8 +167,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
     slow = np.setdiff1d(slow, [shard.position for shard in measures.hot])
     spread, turns = rotating_spread(measures.work, slowdown, slow.tolist(), least)
-    if turns < 2 or _are_waited_for(measures, overfed(measures, least)):
-        extra = np.flatnonzero(slowdown.more_work >= MORE_WORK_SHARE)
+    extra = np.flatnonzero(slowdown.has_more)
+    if turns < 2 or _are_waited_for(measures, np.union1d(extra, overfed(measures, least))):
         yield from _one_sided(measures, extra, np.union1d(extra, burdened(measures, least)))
         return
     if spread < least:

@@ -6,13 +6,14 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, traced_shares
+from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
 from ddprof.findings import Basis, Candidate
 from ddprof.tables import Array
-from ddprof.units import format_ranks, format_share
+from ddprof.units import format_ranks, format_share, format_us
 
 _BUSY = "the machine is busy"
 MOST = 0.5  # of a rank's lateness: waiting for a CPU that is more than this explains it
+SURE = 2.0  # standard deviations: chance exceeds them once in 44 times
 ON_HOSTS = ("straggler.host", "straggler.imbalance", "straggler.unexplained", "host.stalled", "input.straggler")
 ON_CPU_RANKS = (*ON_HOSTS, "straggler.compute")  # there operators wait for a CPU as well
 
@@ -22,7 +23,8 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
 
     It explains a rank that had no CPU for most of what it is late by, and computes no longer than its peers for that:
     by the time on a CPU in the traced steps, or over the whole run, which outvotes them. A rank that alone waits for a
-    CPU, over the whole run, stands where its cores are its own: something else runs there.
+    CPU, over the whole run, stands where its cores are its own: something else runs there. Where no such time was
+    recorded, the operators of CPU ranks tell when they were stopped.
     """
     job, limits = measures.job, execution_of(measures.job).limits
     if candidate.basis is Basis.TIMED:  # that the machine is busy is what it says: with the ranks' own threads
@@ -30,10 +32,10 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
     if candidate.id not in (ON_CPU_RANKS if execution_of(job).computes_on_host else ON_HOSTS):
         return None
     traced, run = traced_shares(job.ranks), run_shares(job.ranks)
-    if not np.isfinite(traced.waited).all():
-        return None
-    lost = candidate.lost_us / max(measures.step_us, 1e-9)
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
+    if not np.isfinite(traced.waited).all():
+        return _explained_by_stops(candidate, positions, measures)
+    lost = candidate.lost_us / max(measures.step_us, 1e-9)
     if not positions:
         words = f"{_BUSY}: ranks were ready to run and had no CPU for {format_share(float(traced.waited.mean()))}"
         return f"{words} of the traced time" if traced.waited.mean() > MOST * lost else None
@@ -49,6 +51,31 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
     return (
         f"{_BUSY}: {accused} had no CPU for {format_share(own)} of the traced time, the other ranks for "
         f"{format_share(others)}; over the whole run for {format_share(ever)} and {format_share(of_others)}"
+    )
+
+
+def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Measures) -> str | None:
+    """The same from the stops of CPU ranks: a rank is late by no more than it was stopped longer than its peers, and
+    chance decides by how much that is. A rank that alone is stopped stands."""
+    stops, job = measures.cpu_stops, measures.job
+    if stops is None:
+        return None
+    total_ns, noise_ns = stops.total_ns, stops.noise_ns
+    lost_ns = candidate.lost_us * 1e3 * measures.steps
+    words = f"{_BUSY}: operators that take as long on all ranks were stopped"
+    if not positions:
+        per_step = format_us(float(total_ns.mean()) / 1e3 / max(1, measures.steps))
+        return f"{words} for {per_step} per step" if total_ns.mean() > MOST * lost_ns else None
+    late_ns = lost_ns * len(job.ranks) / max(1, len(job.ranks) - len(positions))
+    for p in positions:
+        own, others = float(total_ns[p]), float(np.median(np.delete(total_ns, positions)))
+        chance_ns = SURE * float(np.hypot(noise_ns[p], np.median(np.delete(noise_ns, positions))))
+        if late_ns > own - others + chance_ns or not others_are_stretched(stops.stretch, p):
+            return None
+    own_us, others_us = (each * 1e3 / max(1, measures.steps) for each in _both(total_ns / 1e6, positions))
+    return (
+        f"{words}, on {format_ranks(candidate.ranks)} for {format_us(own_us)} per step, on the other ranks for "
+        f"{format_us(others_us)}: in {measures.steps} steps chance decides which rank that makes late"
     )
 
 

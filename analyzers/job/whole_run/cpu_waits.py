@@ -47,8 +47,13 @@ class CpuShares:
         """
         if self.cores[position] is not None and self.cores.count(self.cores[position]) > 1:
             return True
-        others = np.delete(self.stretch, position)
-        return not len(others) or bool(np.median(others) >= self.stretch[position] / 4)
+        return others_are_stretched(self.stretch, position)
+
+
+def others_are_stretched(stretch: Array, position: int) -> bool:
+    """Whether what the other ranks compute takes longer by at least a quarter of what it does on this one."""
+    others = np.delete(stretch, position)
+    return not len(others) or bool(np.median(others) >= stretch[position] / 4)
 
 
 def traced_shares(ranks: Sequence[RankFacts]) -> CpuShares:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from busy_ranks import Held, busy_ranks, by_chance, never
 from captured import with_sidecars
 from labelled_runs import Runs
 
+from ddprof.analyzers.engine import Options, analyze
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
@@ -78,3 +81,24 @@ def test_a_busy_machine_is_noted(labelled: Runs) -> None:
     assert "busy" in note.issue and "rank 1 for 30 %" in note.issue
     assert not busy_machine_note(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.01)).job.ranks)
     assert not busy_machine_note(labelled("clean.ddp").job.ranks)
+
+
+def test_ranks_that_are_stopped_by_chance_are_not_accused(tmp_path: Path) -> None:
+    """Recorded without any counter: the operators of both ranks tell that their threads were stopped."""
+    (report,) = analyze([busy_ranks(tmp_path / "run", by_chance, by_chance)], Options(cache=False, workers=1))
+    assert [f.id for f in report.ranked_findings() if f.ranks] == []
+    words = {a.reason for a in report.abstentions if a.id == "straggler.host"}.pop()
+    assert "the machine is busy" in words and "on rank 1 for 6 ms per step, on the other ranks for 2.67 ms" in words
+
+
+@pytest.mark.parametrize(
+    ("in_operator", "in_python"),
+    [
+        (by_chance, lambda rank, step, number: 40_000.0 if rank and number == 3 else 0.0),  # it sleeps in each step
+        (alone := lambda rank, step, number: rank * by_chance(rank, step, number), alone),  # nobody else is stopped
+        (lambda rank, step, number: 4_000.0 * rank + by_chance(1 - rank, step, number), never),  # its cores are slow
+    ],
+)
+def test_a_rank_that_chance_does_not_make_late_is_named(tmp_path: Path, in_operator: Held, in_python: Held) -> None:
+    (report,) = analyze([busy_ranks(tmp_path / "run", in_operator, in_python)], Options(cache=False, workers=1))
+    assert {f.ranks for f in report.ranked_findings() if f.ranks} == {(1,)}

@@ -1,0 +1,54 @@
+"""When CPU ranks were kept from running, and what else makes operators long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from busy_ranks import DUR_US, OPERATORS, STEPS, Held, busy_ranks, by_chance, never
+
+from ddprof.analyzers.engine import Options, load_runs
+from ddprof.analyzers.facts.model import HOST_OPERATORS
+from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops
+
+
+def stops_of(folder: Path, in_operator: Held = never, in_python: Held = never) -> CpuStops:
+    (run,) = load_runs([busy_ranks(folder, in_operator, in_python)], Options(cache=False, workers=1))
+    found = cpu_stops(run.job.ranks)
+    assert found is not None
+    return found
+
+
+def test_stops_are_counted_where_they_come_by_chance(tmp_path: Path) -> None:
+    found = stops_of(tmp_path / "run", by_chance)
+    assert found.total_ns.tolist() == [2 * 4e6, 5 * 4e6]
+    assert found.noise_ns == pytest.approx([2**0.5 * 4e6, 5**0.5 * 4e6])
+    usual_ns = STEPS * OPERATORS * DUR_US * 1e3
+    assert found.stretch == pytest.approx([8e6 / usual_ns, 20e6 / usual_ns])
+
+
+def test_python_between_operators_is_stopped_too_and_no_longer_than_they(tmp_path: Path) -> None:
+    once = lambda rank, step, number: 3_000.0 if (rank, step, number) == (0, 1, 4) else 0.0  # noqa: E731
+    assert stops_of(tmp_path / "a", by_chance, once).total_ns.tolist() == [11e6, 20e6]
+    slept = lambda rank, step, number: 40_000.0 if (rank, step, number) == (0, 1, 4) else 0.0  # noqa: E731
+    assert stops_of(tmp_path / "b", by_chance, slept).total_ns.tolist() == [8e6, 20e6]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        lambda rank, step, number: 4_000.0 * rank,  # a slow device
+        lambda rank, step, number: 4_000.0 if rank and number == 3 else 0.0,  # one operator has more to do
+        lambda rank, step, number: 1_000.0 if rank and step % 3 == number else 0.0,  # less than a slice
+    ],
+)
+def test_what_takes_longer_in_most_steps_was_not_stopped(tmp_path: Path, held: Held) -> None:
+    assert stops_of(tmp_path / "run", held).total_ns.tolist() == [0.0, 0.0]
+
+
+def test_one_rank_and_a_device_rank_have_none(tmp_path: Path) -> None:
+    (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance)], Options(cache=False, workers=1))
+    first, second = run.job.ranks
+    assert cpu_stops([first]) is None
+    assert cpu_stops([first, replace(second, host_operators=HOST_OPERATORS.empty())]) is None

@@ -23,6 +23,7 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
+from ddprof.analyzers.job.compared.cpu_stops import held_between
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
@@ -112,16 +113,28 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *largest_gap(measures, worst, "host_launch"),
             *largest_wait(measures, worst),
         ),
-        fixes=(
-            Fix(
-                setting="CPU of " + format_ranks(numbers),
-                suggested="pin ranks to their NUMA node, stop co-located work, set the performance governor",
-                patch="numactl --cpunodebind=N --membind=N  (or torchrun --numa-binding=node)",
-                why="the same Python program takes longer there, so the CPU is shared, throttled or far from the "
-                "device",
-                source="PyTorch performance tuning guide; OSDI'25 section 5",
-            ),
-        ),
+        fixes=(_fix(measures, numbers, worst),),
+    )
+
+
+def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
+    """What to do about slow hosts. Python that comes back at one place of each step is no slow CPU."""
+    held = held_between(measures.job.ranks, worst)
+    excess_us = float(measures.host.time_us[worst]) - averages.typical(np.delete(measures.host.time_us, worst))
+    if held is not None and held[2] >= MOST_SHARE * excess_us:
+        before, after, more_us = held
+        return Fix(
+            setting=f"what {format_ranks(numbers)} runs after {before} and before {after}",
+            suggested="on all ranks or on none: Python, a sleep, a lock, a file or a socket that its peers do not have",
+            why=f"it stays there {format_us(more_us)} longer than its peers, per step",
+            source="OSDI'25 section 5",
+        )
+    return Fix(
+        setting="CPU of " + format_ranks(numbers),
+        suggested="pin ranks to their NUMA node, stop co-located work, set the performance governor",
+        patch="numactl --cpunodebind=N --membind=N  (or torchrun --numa-binding=node)",
+        why="the same Python program takes longer there, so the CPU is shared, throttled or far from the device",
+        source="PyTorch performance tuning guide; OSDI'25 section 5",
     )
 
 

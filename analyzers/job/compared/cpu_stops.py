@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import NO_STRING, RankFacts
-from ddprof.analyzers.facts.work import free_host
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.compared.pieces import Pieces, step_pieces
 from ddprof.tables import Array
 
 # The shortest slice of Linux's scheduler for which another thread has the core: 0.7 ms x (1 + log2(cores)), on two.
@@ -41,23 +41,14 @@ class CpuStops:
         return np.array([float(np.sqrt((stops.astype(float) ** 2).sum())) for stops in self.of_rank])
 
 
-@dataclass(frozen=True)
-class _Pieces:
-    """Operators, or Python between two of them: kind and which one of its kind in the step, shape (n, 2); duration."""
-
-    key: Array
-    dur_ns: Array
-
-
 def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
     """Stops in the steps of CPU ranks; None where operators were not recorded or there are too few steps."""
     if len(ranks) < 2 or not all(len(facts.host_operators) and len(facts.steps) >= MIN_OCCURRENCES for facts in ranks):
         return None
-    codes: dict[tuple[str, ...], int] = {}
-    operators, between = zip(*(_pieces(facts, codes) for facts in ranks), strict=True)
-    stopped, usual_ns = _stops(operators)
+    pieces = step_pieces(ranks)
+    stopped, usual_ns = _stops(pieces.operators)
     longest_ns = max((int(stops.max(initial=0)) for stops in stopped), default=0)
-    in_python, _ = _stops(between)
+    in_python, _ = _stops(pieces.between)
     of_rank = tuple(
         np.concatenate((own, python[python <= longest_ns])) for own, python in zip(stopped, in_python, strict=True)
     )
@@ -65,39 +56,7 @@ def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
     return CpuStops(of_rank, stretch)
 
 
-def _pieces(facts: RankFacts, codes: dict[tuple[str, ...], int]) -> tuple[_Pieces, _Pieces]:
-    """Operators of a rank, by name and shapes, and its Python between operators, by the operators before and after."""
-    ops = facts.host_operators
-    start, end = ops["start_ns"], ops["start_ns"] + ops["dur_ns"]
-    pairs = np.stack((ops["name"], ops["shape"]), axis=1)
-    named, which = np.unique(pairs, axis=0, return_inverse=True)
-    texts = [tuple("" if i == NO_STRING else facts.strings[i] for i in pair) for pair in named.tolist()]
-    kind = np.array([codes.setdefault(text, len(codes)) for text in texts], np.int64)[which.reshape(-1)]
-    begun, until = free_host(facts)
-    before = np.searchsorted(np.sort(end), begun, side="right") - 1
-    after = np.searchsorted(start, until)
-    known = (before >= 0) & (after < len(start))
-    before, after = np.argsort(end, kind="stable")[before[known]], after[known]
-    around = (kind[before] << 32) + kind[after]
-    return (
-        _numbered(facts, kind, start, ops["dur_ns"]),
-        _numbered(facts, around, begun[known], (until - begun)[known]),
-    )
-
-
-def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> _Pieces:
-    """What lies in steps, by kind."""
-    steps = facts.steps
-    step = np.searchsorted(steps["start_ns"], start_ns, side="right") - 1
-    inside = np.flatnonzero((step >= 0) & (start_ns < np.append(steps["end_ns"], 0)[step]))
-    order = inside[np.lexsort((start_ns[inside], step[inside], kind[inside]))]
-    group = np.stack((kind[order], step[order]), axis=1)
-    _, first, which = np.unique(group, axis=0, return_index=True, return_inverse=True)
-    number = np.arange(len(order)) - first[which.reshape(-1)]
-    return _Pieces(np.stack((kind[order], number), axis=1), dur_ns[order])
-
-
-def _stops(ranks: Sequence[_Pieces]) -> tuple[list[Array], Array]:
+def _stops(ranks: Sequence[Pieces]) -> tuple[list[Array], Array]:
     """Per rank the stops (ns each), and the usual time of all that was compared (ns), shape (ranks,)."""
     rank = np.repeat(np.arange(len(ranks)), [len(pieces.dur_ns) for pieces in ranks])
     dur_ns = np.concatenate([pieces.dur_ns for pieces in ranks])
@@ -119,3 +78,26 @@ def _lower_medians(group: Array, values: Array) -> Array:
     begin = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 1))
     count = np.diff(np.append(begin, len(group)))
     return np.asarray(values[order][begin + (count - 1) // 2])
+
+
+def held_between(ranks: Sequence[RankFacts], position: int) -> tuple[str, str, float] | None:
+    """Between which two operators a CPU rank stays longest beyond its peers in most steps, and by how much, us per
+    step; None where there is no such place. What comes back in most steps at one place is what the rank runs there."""
+    if len(ranks) < 2 or not all(len(facts.host_operators) and len(facts.steps) for facts in ranks):
+        return None
+    pieces = step_pieces(ranks)
+    key = np.concatenate([own.key for own in pieces.between])
+    dur_ns = np.concatenate([own.dur_ns for own in pieces.between])
+    rank = np.repeat(np.arange(len(ranks)), [len(own.dur_ns) for own in pieces.between])
+    places, place = np.unique(key, axis=0, return_inverse=True)
+    place, own = place.reshape(-1), rank == position
+    usual_ns, count = _lower_medians(place, dur_ns), np.bincount(place[own], minlength=len(places))
+    longer = own & (dur_ns - usual_ns[place] >= MIN_STOP_NS)
+    steps = len(ranks[position].steps)
+    often = np.bincount(place[longer], minlength=len(places)) > MOST_SHARE * np.maximum(count, steps)
+    more_ns = np.bincount(place[longer], weights=(dur_ns - usual_ns[place])[longer], minlength=len(places)) * often
+    if not more_ns.any():
+        return None
+    worst = int(np.argmax(more_ns))
+    before, after = pieces.around(int(places[worst, 0]))
+    return before, after, float(more_ns[worst]) / 1e3 / steps

@@ -10,7 +10,7 @@ from busy_ranks import DUR_US, OPERATORS, STEPS, Held, busy_ranks, by_chance, ne
 
 from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.facts.model import HOST_OPERATORS
-from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops
+from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops, held_between
 
 
 def stops_of(folder: Path, in_operator: Held = never, in_python: Held = never) -> CpuStops:
@@ -52,3 +52,16 @@ def test_one_rank_and_a_device_rank_have_none(tmp_path: Path) -> None:
     first, second = run.job.ranks
     assert cpu_stops([first]) is None
     assert cpu_stops([first, replace(second, host_operators=HOST_OPERATORS.empty())]) is None
+
+
+def test_a_place_that_holds_a_rank_in_most_steps_is_told(tmp_path: Path) -> None:
+    slept = lambda rank, step, number: 40_000.0 if rank and number == 3 and step % 3 else 0.0  # noqa: E731
+    (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance, slept)], Options(cache=False, workers=1))
+    assert held_between(run.job.ranks, 1) == ("aten::op2", "aten::op3", pytest.approx(40_000 * 4 / 6))
+    assert held_between(run.job.ranks, 0) is None
+    assert run.report.ranked_findings()[0].fixes[0].setting == "what rank 1 runs after aten::op2 and before aten::op3"
+
+
+def test_stops_by_chance_have_no_place(tmp_path: Path) -> None:
+    (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance, by_chance)], Options(cache=False, workers=1))
+    assert [held_between(run.job.ranks, p) for p in (0, 1)] == [None, None]

@@ -1,18 +1,15 @@
 """The engine: files to reports.
 
-Ranks are read and reduced one at a time in a pool of processes; only their facts come back.
+Ranks are read and reduced one at a time, in a pool of processes or on a Dask cluster; only their facts come back.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from multiprocessing import get_all_start_methods, get_context
 
 from ddprof.analyzers.admit import jobs_among
 from ddprof.analyzers.facts.extract import rank_facts
@@ -23,10 +20,13 @@ from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.whole_run.missing_ranks import missing_rank_notes
+from ddprof.analyzers.mapping.cluster import connected
+from ddprof.analyzers.mapping.engine_name import LOCAL, parse_engine
+from ddprof.analyzers.mapping.local import in_processes, processes
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.summarise import summarise
-from ddprof.errors import DdprofError, NoUsableInput
+from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
 from ddprof.readers import Inventory, Source, discover, read, resolve_identities
 from ddprof.readers.companions.manifests import read_step_times
@@ -35,15 +35,14 @@ from ddprof.readers.companions.workers import workers_path
 from ddprof.report.model import Report
 
 Progress = Callable[[int, int, str], None]
-WORKER_BYTES = 100 * 2**20  # a process that reads 250k events peaks near 100 MB (benchmarks/README.md)
-SMALL_BYTES = 3_000_000  # below this in all, starting processes costs more than it saves
 
 
 @dataclass(frozen=True)
 class Options:
     """How to analyze.
 
-    Processes (None: one per core), whether facts are cached, and whether incomplete input is an error.
+    Processes (None: one per core), whether facts are cached, and whether incomplete input is an error. `engine`: where
+    ranks are read: "local", "dask" (a Dask cluster of this machine's processes) or "dask://HOST:PORT" (a scheduler's).
     """
 
     workers: int | None = None
@@ -51,15 +50,20 @@ class Options:
     strict: bool = False
     max_memory: int | None = None
     progress: Progress | None = None
+    engine: str = LOCAL
 
 
 @dataclass(frozen=True)
 class RankResult:
-    """Facts of one source, or the one-line reason why there are none."""
+    """Facts of one source, or the one-line reason why there are none.
+
+    `was_unreachable`: the reason is not in the file; another attempt, or another machine, may read it.
+    """
 
     source: Source
     facts: RankFacts | None
     error: str | None = None
+    was_unreachable: bool = False
 
     @property
     def is_usable(self) -> bool:
@@ -104,15 +108,17 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
     inventory = _discover(paths)
     found = 0
     failures: list[str] = []
-    for label, sources in inventory.runs:
-        results = list(_map(sources, options, label))
-        usable = [r for r in results if r.is_usable]
-        failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if not r.is_usable]
-        for number, job in enumerate(jobs_among([(r.source, r.facts) for r in usable if r.facts is not None], label)):
-            found += 1
-            unusable = [] if number else [r for r in results if not r.is_usable]  # told once
-            members = [*(usable[at] for at in job.members), *unusable]
-            yield _load(job.label, members, [*inventory.health, *job.notes], options)
+    with _mapping(options) as mapped:
+        for label, sources in inventory.runs:
+            results = mapped(sources, label)
+            usable = [r for r in results if r.is_usable]
+            failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if not r.is_usable]
+            whole = [(r.source, r.facts) for r in usable if r.facts is not None]
+            for number, job in enumerate(jobs_among(whole, label)):
+                found += 1
+                unusable = [] if number else [r for r in results if not r.is_usable]  # told once
+                members = [*(usable[at] for at in job.members), *unusable]
+                yield _load(job.label, members, [*inventory.health, *job.notes], options)
     if not found:
         raise _without_traces(paths, "; ".join(failures[:3]) or "no trace found")
 
@@ -160,38 +166,36 @@ def _load(label: str, results: Sequence[RankResult], found: Sequence[HealthNote]
     return LoadedRun(label, job, (*found, *notes, *lost), sources)
 
 
-def _map(sources: Sequence[Source], options: Options, label: str) -> Iterator[RankResult]:
-    """Facts of every source, in order."""
+@contextmanager
+def _mapping(options: Options) -> Iterator[Callable[[Sequence[Source], str], list[RankResult]]]:
+    """What turns the sources of a run, with its label, into their results, in order."""
+    engine = parse_engine(options.engine)
     work = partial(read_facts, cache=options.cache)
-    for done, result in enumerate(_results(work, sources, options), 1):
-        if options.progress:
-            options.progress(done, len(sources), label)
-        yield result
-
-
-def _results(work: Callable[[Source], RankResult], sources: Sequence[Source], options: Options) -> Iterator[RankResult]:
-    workers = min(options.workers or _cores(), len(sources))
-    if options.max_memory is not None:
-        workers = max(1, min(workers, options.max_memory // WORKER_BYTES - 1))  # one share is the parent's
-    if workers <= 1 or sum(s.size_bytes for s in sources) < SMALL_BYTES:
-        yield from map(work, sources)
+    count = processes(options.workers, options.max_memory)
+    if not engine.is_dask:
+        yield lambda sources, label: _in_order(in_processes(count, work, sources), sources, options, label)
         return
-    try:
-        with _pool(workers) as pool:
-            yield from pool.map(work, sources)
-    except BrokenProcessPool as error:
-        words = "a process that reads traces was ended from outside, as for want of memory: try fewer workers"
-        raise DdprofError(words) from error
+    if engine.address is not None and (options.workers or options.max_memory):
+        raise UsageError(f"--engine {engine.text}: its workers and their memory are the cluster's own")
+    with connected(engine, count) as cluster:
+        yield lambda sources, label: _in_order(
+            cluster.results(work, sources, _failed), sources, options, f"{label} ({cluster.link})"
+        )
 
 
-def _pool(workers: int) -> Executor:
-    """Forked where possible: workers then share the interpreter and its imports; nothing here has started a thread."""
-    method = "fork" if "fork" in get_all_start_methods() else "spawn"
-    return ProcessPoolExecutor(workers, mp_context=get_context(method))
+def _in_order(
+    found: Iterator[tuple[int, RankResult]], sources: Sequence[Source], options: Options, label: str
+) -> list[RankResult]:
+    results: dict[int, RankResult] = {}
+    for at, result in found:
+        results[at] = result
+        if options.progress:
+            options.progress(len(results), len(sources), label)
+    return [results[at] for at in range(len(sources))]
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _failed(source: Source, reason: str) -> RankResult:
+    return RankResult(source, None, reason)
 
 
 def read_facts(source: Source, cache: bool = True) -> RankResult:
@@ -206,7 +210,7 @@ def read_facts(source: Source, cache: bool = True) -> RankResult:
     try:
         facts = rank_facts(read(source))
     except DdprofError as error:
-        return RankResult(source, None, str(error))
+        return RankResult(source, None, str(error), isinstance(error.__cause__, OSError))
     changed = _changed(source)
     if folder is not None and not changed:
         try:

@@ -90,13 +90,16 @@ def analyze(
     strict: bool = False,
     max_memory: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    engine: str = "local",
 ) -> AnalyzedRun:
-    """Analyze the one run in `paths` (files, folders, archives, or a saved JSON report).
+    """Analyze the one run in `paths` (files, folders, archives, URLs, or a saved JSON report).
 
-    `max_memory` bounds all processes, in bytes. Raises NoUsableInput where there is no run, or more than one (then use
+    `max_memory` bounds all processes, in bytes. `engine`: where ranks are read, "local", "dask" or "dask://HOST:PORT".
+    Raises NoUsableInput where there is no run, or more than one (then use
     `analyze_all`).
     """
-    runs = analyze_all(paths, workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
+    options = Options(workers, cache, strict, max_memory, progress, engine)
+    runs = _analyzed(paths, options)
     if len(runs) > 1:
         names = ", ".join(run.report.run.name or "?" for run in runs)
         raise NoUsableInput(f"{len(runs)} runs found ({names}): name one of them, or use ddprof.api.analyze_all")
@@ -111,12 +114,16 @@ def analyze_all(
     strict: bool = False,
     max_memory: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    engine: str = "local",
 ) -> list[AnalyzedRun]:
     """Analyze every run in `paths`; parameters and errors as `analyze`."""
+    return _analyzed(paths, Options(workers, cache, strict, max_memory, progress, engine))
+
+
+def _analyzed(paths: PathLike | Iterable[PathLike], options: Options) -> list[AnalyzedRun]:
     given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if given and all(is_saved_report(path) for path in given):
         return [AnalyzedRun(report) for path in given for report in read_saved(Path(path))]
-    options = Options(workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
     known = of_run(given)
     runs = [AnalyzedRun(calibrated(run.report, known), run) for run in load_runs(given, options)]
     if not runs:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,10 @@ from ddprof.report.model import (
     Verdict,
     WhatIf,
 )
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # `stores` is a helper of this folder, not a package
+
+from stores import serving
 
 # What a developer has verified must not show in the reports of the tests.
 os.environ["DDPROF_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"ddprof-tests-{os.getpid()}")
@@ -151,3 +157,27 @@ def chromium() -> Iterator[Any]:
     started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     yield started
     started.quit()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of a server that speaks S3."""
+    pytest.importorskip("s3fs")
+    pytest.importorskip("moto.server")
+    with serving() as address:
+        yield address
+
+
+@pytest.fixture
+def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """`s3://NAME`, a new bucket that this process and those that it starts can read and write."""
+    import s3fs
+
+    known = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    for name, value in {**known, "AWS_DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    name = f"ddprof-{uuid.uuid4().hex[:12]}"
+    s3fs.S3FileSystem().mkdir(name)
+    yield f"s3://{name}"
+    s3fs.S3FileSystem.clear_instance_cache()

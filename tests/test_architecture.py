@@ -26,8 +26,8 @@ BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors"
     "outside",
 }
 VOCABULARY = BASIS | {"findings", "hangs"}
-FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST = (
-    f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning", "trust")
+FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING = (
+    f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning", "trust", "mapping")
 )
 RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
 PURE_REPORT = "report.model"
@@ -61,7 +61,8 @@ ALLOWED: dict[str, set[str]] = {
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
-    "analyzers": VOCABULARY | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, "readers", PURE_REPORT},
+    MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
+    "analyzers": VOCABULARY | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
     "report": VOCABULARY,
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api"}
@@ -85,6 +86,7 @@ BROAD_GUARDS = {
     *("capture.guard", SHIM, "dashboard.runs.attempt"),
     "capture.applying.construction",  # a constructor may raise anything of our arguments: then it gets the script's
     "readers.files.safe_pickle",  # a damaged pickle raises anything
+    "readers.files.remote",  # a store's driver raises what the libraries below it do
 }
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
@@ -99,6 +101,7 @@ OTHERS: dict[str, set[str]] = {
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},
     FACTS: {"numpy", "msgspec"},
+    MAPPING: {"distributed"},
     **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
@@ -131,7 +134,7 @@ FILES = dict(SOURCES)
 
 def _unit(name: str) -> str:
     """The unit of the import table that a module belongs to."""
-    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, RUN_FOLDER, LAUNCHER):
+    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, RUN_FOLDER, LAUNCHER):
         if name == unit or name.startswith(unit + "."):
             return unit
     return name.split(".")[0]

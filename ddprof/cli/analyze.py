@@ -10,6 +10,7 @@ import click
 
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
 from ddprof.cli.load import (
+    engine_option,
     load_open_run,
     load_reports,
     no_cache_option,
@@ -38,6 +39,7 @@ from ddprof.report.model import Report
     metavar="MIB",
     help="Bound on the memory of all processes: fewer read at once, one at least.",
 )
+@engine_option
 def command(
     paths: tuple[str, ...],
     form: str | None,
@@ -48,21 +50,24 @@ def command(
     workers: int | None,
     no_cache: bool,
     max_memory: int | None,
+    engine: str,
 ) -> None:
     """Say why a traced job is slow, what to change, and what it will save.
 
-    PATH is a run folder of `ddprof run`, a trace file, a folder or archive of traces, or a saved JSON report.
+    PATH is a run folder of `ddprof run`, a trace file, a folder or archive of traces, any of these behind an fsspec
+    URL (s3://bucket/run), or a saved JSON report.
 
     \b
     ddprof analyze ddprof-runs/latest
     ddprof analyze traces/ --format json -o report.json
     ddprof analyze traces/ --fail-on warning --fail-on 'exposed_comm>20%'
+    ddprof analyze s3://bucket/run --engine dask://scheduler:8786
     """
     gates = gates_of(fail_on)
     max_bytes = max_memory * 2**20 if max_memory else None
     form, key = chosen_format(form, output), key_of_redaction(redact)
     with redacted_errors(key):
-        how = (workers, not no_cache, strict, max_bytes)
+        how = (workers, not no_cache, strict, max_bytes, engine)
         if form == "html":
             reports = [deliver_pages(load_open_run(paths, *how), output, key)]
         else:

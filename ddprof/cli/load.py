@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
     from ddprof.dashboard.runs.open_run import OpenRun
 
+engine_option = click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    metavar="ENGINE",
+    help="Where ranks are read: local (processes), dask (a Dask cluster of them), dask://HOST:PORT (a scheduler's).",
+)
 no_cache_option = click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
 
 
@@ -29,6 +36,7 @@ def load_reports(
     cache: bool = True,
     strict: bool = False,
     max_memory: int | None = None,
+    engine: str = "local",
 ) -> list[Report]:
     """One report per run found in `paths`. Raises NoUsableInput where there is none."""
     if all(is_saved_report(path) for path in paths):
@@ -36,7 +44,7 @@ def load_reports(
     from ddprof.analyzers.engine import Options, analyze
 
     with progress_bar() as progress:
-        options = Options(workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
+        options = Options(workers, cache, strict, max_memory, progress, engine)
         reports = analyze(list(paths), options)
     if not reports:
         raise NoUsableInput(f"{', '.join(paths)}: no trace found")
@@ -73,6 +81,7 @@ def load_open_run(
     cache: bool = True,
     strict: bool = False,
     max_memory: int | None = None,
+    engine: str = "local",
 ) -> OpenRun:
     """The single run in `paths`, with its traces unless it is a saved report: what an HTML file is made of.
 
@@ -86,7 +95,7 @@ def load_open_run(
     else:
         known = of_run(paths)
         with progress_bar() as progress:
-            options = Options(workers=workers, cache=cache, strict=strict, max_memory=max_memory, progress=progress)
+            options = Options(workers, cache, strict, max_memory, progress, engine)
             found = [OpenRun(calibrated(run.report, known), run) for run in load_runs(list(paths), options)]
     if len(found) > 1:
         raise UsageError(f"an HTML report holds one run, but {len(found)} were found; name one of them")

@@ -144,7 +144,8 @@ def calibrated(report: Report, records: Sequence[Record]) -> Report:
 
 def of_run(paths: Iterable[str | os.PathLike[str]]) -> list[Record]:
     """What the user's file and the run folders' own files hold, each record once."""
-    folders = {Path(path) if Path(path).is_dir() else Path(path).parent for path in paths}
+    here = [Path(path) for path in paths if "://" not in os.fspath(path)]  # a store keeps no predictions
+    folders = {path if path.is_dir() else path.parent for path in here}
     found = read(user_file())
     for folder in sorted(folders):
         found += read(folder / FILE)

@@ -101,3 +101,28 @@ def test_a_stream_that_cannot_encode_gets_replacements(saved: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"STRAGGLER-BOUND" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "import ddprof",
+        "cli(['run', '--out', sys.argv[1], '--', 'true'], standalone_mode=False)",
+        "cli(['analyze', sys.argv[2], '--no-cache'], standalone_mode=False)",
+    ],
+)
+def test_clusters_and_stores_are_imported_by_who_names_one(tmp_path: Path, repo_root: Path, call: str) -> None:
+    code = f"""
+import sys
+from ddprof.cli.main import cli
+try:
+    {call}
+except SystemExit as ended:
+    assert not ended.code
+print("loaded", sorted({{"dask", "distributed", "s3fs", "aiohttp", "botocore", "fsspec"}} & set(sys.modules)))
+"""
+    sample = repo_root / "sample_traces" / "healthy"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), str(sample)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "loaded []"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -20,6 +21,7 @@ from ddprof.readers.admission.sniff import TAR, UNREMARKABLE, ZIP, Sniffed, snif
 from ddprof.readers.admission.walk import SKIPPED_SUFFIXES, walk
 from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
+from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import open_raw
 from ddprof.readers.files.unpacking import ByteStream
 from ddprof.readers.format import Sample
@@ -30,6 +32,7 @@ from ddprof.readers.source import Inventory, Source
 HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 LATE_EVENTS_BYTES = 64 << 20  # how far to look for "traceEvents" in JSON that starts with something else
 LATE_EVENTS_IN_ARCHIVE_BYTES = 2 << 30  # the same in all members of an archive together: some seconds
+AT_ONCE = 10  # requests to a store: as many as botocore keeps connections for (max_pool_connections)
 _EVENTS = b'"traceEvents"'
 
 
@@ -51,8 +54,7 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     found: list[Found] = []
     notes: list[HealthNote] = []
     for path in paths:
-        for candidate in walk(os.fspath(path), notes):
-            found.extend(_look(candidate, os.fspath(path), notes))
+        found.extend(_looked(walk(os.fspath(path), notes), os.fspath(path), notes))
     sources, ignored = attach([f.source for f in found if f.sniffed.format in (*FORMATS, "run_file")])
     sources, left_out = split_parts(sources)
     notes += _ignored_notes(found) + ignored + left_out
@@ -63,10 +65,27 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     return Inventory(kept, (*notes, *run_notes), tuple(runs))
 
 
+def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) -> Iterator[Found]:
+    """What each file below a root is, in their order. Those of a store are asked for side by side."""
+    if not is_url(root):
+        for candidate in candidates:
+            yield from _look(candidate, root, notes)
+        return
+
+    def look(candidate: Source) -> tuple[list[Found], list[HealthNote]]:
+        of_file: list[HealthNote] = []
+        return list(_look(candidate, root, of_file)), of_file
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for found, of_file in pool.map(look, candidates):
+            notes += of_file
+            yield from found
+
+
 def _look(candidate: Source, root: str, notes: list[HealthNote]) -> Iterator[Found]:
     """What a file is, or, where it is an archive, each of its members, in one pass."""
     try:
-        with open_raw(candidate.path) as stored:
+        with open_raw(candidate.path, head_only=True) as stored:
             packed = is_zip(stored.read(ZIP_MAGIC_BYTES))
             stored.seek(0)
             if not packed:
@@ -162,6 +181,8 @@ def _nothing(paths: Sequence[str | os.PathLike[str]], found: list[Found], notes:
     faults = [note.issue for note in notes if note.severity != "info"]
     if len(faults) == 1 and len(found) <= 1:
         return faults[0]
+    if faults and not found:
+        return f"{faults[0]} ({len(faults) - 1} more files could not be read either)"
     kinds = Counter(f.sniffed.what for f in found)
     seen = "; ".join(f"{n} × {what}" for what, n in kinds.most_common(3)) or "no file"
     return f"{', '.join(os.fspath(p) for p in paths)}: no trace found ({seen})"

@@ -11,6 +11,7 @@ import re
 from ddprof.model import HealthNote
 from ddprof.outside.plain_text import encodable
 from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
+from ddprof.readers.files.remote import is_url
 from ddprof.readers.formats import FORMATS
 from ddprof.readers.source import Source
 
@@ -62,7 +63,7 @@ def _own_run(source: Source) -> str:
 
 def _label(folder: str, roots: list[str]) -> str:
     for root in roots:
-        base = root if "://" in root else os.path.abspath(os.path.expanduser(root))
+        base = root.rstrip("/") if is_url(root) else os.path.abspath(os.path.expanduser(root))
         if folder == base or folder.startswith(base.rstrip("/") + "/"):
             return os.path.relpath(folder, base) if folder != base else ""
     return os.path.basename(folder)

@@ -10,6 +10,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.outside.regular_files import kind_words
 from ddprof.readers.files.opening import UNREADABLE, one_line
+from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.source import Source
 
 # Written by capture while it runs, or by people: no traces, and not worth a note each.
@@ -23,7 +24,7 @@ def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
 
     What cannot be read, or is no regular file, becomes a note. Raises NoUsableInput where that is the path itself.
     """
-    if "://" in path and not path.startswith(_LOCAL):
+    if is_url(path) and not path.startswith(_LOCAL):
         yield from _remote_files(path)
         return
     path, mode, given = _given(path.removeprefix(_LOCAL))
@@ -78,14 +79,11 @@ def _stated(path: str, notes: list[HealthNote]) -> Iterator[Source]:
 
 
 def _remote_files(url: str) -> Iterator[Source]:
-    import fsspec
-
     try:
-        system, root = fsspec.core.url_to_fs(url)
-        listed = system.find(root, detail=True)
+        for file in walk_remote(url):
+            if not file.url.endswith(SKIPPED_SUFFIXES):
+                yield Source(file.url, "", size_bytes=file.size_bytes)
+    except FileNotFoundError as error:
+        raise NoUsableInput(f"{url}: no such file, folder or bucket") from error
     except UNREADABLE as error:
         raise NoUsableInput(f"{url}: cannot be read: {one_line(error)}") from error
-    if not listed:
-        raise NoUsableInput(f"{url}: no such file or folder")
-    for path, info in sorted(listed.items()):
-        yield Source(system.unstrip_protocol(path), "", size_bytes=int(info.get("size") or 0))

@@ -15,8 +15,8 @@ import numpy as np
 from msgspec import Meta, Struct, field
 
 from ddprof.model import HealthNote
-from ddprof.outside.regular_files import open_regular
-from ddprof.readers.files.opening import one_line
+from ddprof.readers.files.opening import UNREADABLE, one_line, open_file
+from ddprof.readers.files.remote import is_url, starting_with
 from ddprof.tables import Array
 
 _SIDECAR, _STACKS = ".sidecar.json", ".stacks.jsonl"
@@ -192,12 +192,24 @@ class SampledProcess:
 
 
 def stacks_paths(sidecar_path: str | None) -> list[str]:
-    """The side files of stacks that belong to a sidecar on this machine: the rank's own, then those of its workers."""
+    """The side files of stacks that belong to a sidecar: the rank's own, then those of its workers."""
     if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
         return []
     stem = sidecar_path.removesuffix(_SIDECAR)
+    if is_url(stem):
+        return _stored_paths(stem)
     workers = sorted(glob.glob(f"{glob.escape(stem)}.worker*{_STACKS}"))[:MAX_WORKERS]
     return [path for path in (stem + _STACKS, *workers) if os.path.lexists(path)]
+
+
+def _stored_paths(stem: str) -> list[str]:
+    """The same of a sidecar in a store."""
+    try:
+        found = [path for path in starting_with(stem + ".") if path.endswith(_STACKS)]
+    except UNREADABLE:
+        return [stem + _STACKS]  # whoever reads it says why it cannot be
+    workers = [path for path in found if path.startswith(stem + ".worker")][:MAX_WORKERS]
+    return [path for path in found if path == stem + _STACKS] + workers
 
 
 def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[HealthNote]]:
@@ -207,7 +219,7 @@ def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[Health
         process = SampledProcess()
         try:
             notes += _read(path, process)
-        except (OSError, ValueError) as error:
+        except UNREADABLE as error:
             notes.append(HealthNote(f"{path}: cannot be read: {one_line(error)}", _EFFECT))
             continue
         process.sound()
@@ -220,7 +232,7 @@ def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[Health
 
 def _read(path: str, process: SampledProcess) -> list[HealthNote]:
     broken = 0
-    with open_regular(path) as stream:
+    with open_file(path) as stream:
         lines = stream.read(MAX_BYTES).splitlines()
         more = bool(stream.read(1))
     for line in lines:

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from ddprof.model import HealthNote, Kind
-from ddprof.outside.regular_files import open_regular
 from ddprof.readers.columns.event_columns import EventColumns
-from ddprof.readers.files.opening import one_line
+from ddprof.readers.files.opening import UNREADABLE, one_line, open_file
+from ddprof.readers.files.remote import is_url, starting_with
 from ddprof.sidecar import Fetch, FetchSpan, Sidecar, TimedFetches
 from ddprof.tables import Array
 
@@ -26,10 +26,15 @@ IN_PROCESS = -1  # stands for the training process where the loader has no worke
 
 
 def workers_path(sidecar_path: str | None) -> str | None:
-    """The workers' file that belongs to a sidecar; None where there is none on this machine."""
+    """The workers' file that belongs to a sidecar; None where there is none."""
     if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
         return None
     path = sidecar_path.removesuffix(_SIDECAR) + _WORKERS
+    if is_url(path):
+        try:
+            return path if path in starting_with(path) else None
+        except UNREADABLE:
+            return path  # whoever reads it says why it cannot be
     return path if os.path.exists(path) else None
 
 
@@ -47,14 +52,14 @@ def _read_lines(path: str, rows: array[int]) -> list[HealthNote]:
     """Append the fetches of a workers' file; what was left out."""
     broken, effect = 0, "those fetches are missing from the loader's cost"
     try:
-        with open_regular(path) as stream:
+        with open_file(path) as stream:
             for line in stream.read(MAX_RECORDS_BYTES).splitlines():
                 try:
                     rows.extend(_row(_LINE.decode(line)))
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     broken += 1
             more = bool(stream.read(1))
-    except OSError as error:
+    except UNREADABLE as error:
         return [HealthNote(f"{path}: cannot be read: {one_line(error)}", effect)]
     notes = [HealthNote(f"{path}: {broken} unreadable lines", effect, "info")] if broken else []
     if more:

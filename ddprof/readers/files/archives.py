@@ -5,17 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from threading import local
 
 from ddprof.errors import DdprofError
 from ddprof.readers.files.opening import open_file
+from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.tar_members import TarMembers
 from ddprof.readers.files.zip_members import MAGIC, ZipMembers
 
 MAX_MEMBERS = 20_000  # a trace, a sidecar, a dump and worker records of 4,096 ranks are 16,384
 ZIP_MAGIC_BYTES = len(MAGIC)
 
-# The archive that was read last in this process, by path, state and process: a forked one shares the file's position.
-_kept: dict[tuple[str, int, int, int], ZipMembers | TarMembers] = {}
+
+class _Kept(local):
+    """The archive that this thread read last, by path, state and process: a forked one shares the file's position."""
+
+    def __init__(self) -> None:
+        self.archives: dict[tuple[str, int, int, int], ZipMembers | TarMembers] = {}
+
+
+_KEPT = _Kept()
 
 
 def is_zip(stored: bytes) -> bool:
@@ -27,7 +36,8 @@ def is_zip(stored: bytes) -> bool:
 def open_archive(path: str) -> Iterator[ZipMembers | TarMembers]:
     """The archive at a path, where the last reader of this process left it. Raises OSError or ARCHIVE_DAMAGE."""
     key = _key(path)
-    archive = (_kept.pop(key, None) if key else None) or _opened(path)
+    kept = _KEPT.archives
+    archive = (kept.pop(key, None) if key else None) or _opened(path)
     is_sound = False
     try:
         yield archive
@@ -36,10 +46,10 @@ def open_archive(path: str) -> Iterator[ZipMembers | TarMembers]:
         is_sound = True
         raise
     finally:
-        while _kept:
-            _kept.popitem()[1].close()
+        while kept:
+            kept.popitem()[1].close()
         if key and is_sound:
-            _kept[key] = archive
+            kept[key] = archive
         else:
             archive.close()
 
@@ -65,7 +75,7 @@ def _opened(path: str) -> ZipMembers | TarMembers:
 
 def _key(path: str) -> tuple[str, int, int, int] | None:
     """None for what is not on a local disk, whose changes nobody tells."""
-    if "://" in path:
+    if is_url(path):
         return None
     status = os.stat(path)
     return path, status.st_size, status.st_mtime_ns, os.getpid()

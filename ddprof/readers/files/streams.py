@@ -16,14 +16,15 @@ MAX_SMALL_BYTES = 32 << 20
 
 
 @contextmanager
-def open_raw(path: str, member: str | None = None) -> Iterator[IO[bytes]]:
+def open_raw(path: str, member: str | None = None, head_only: bool = False) -> Iterator[IO[bytes]]:
     """The packed bytes of a local file, an fsspec URL, or a member of a tar or zip archive.
 
-    Raises NoUsableInput, in one line, where it cannot be opened.
+    `head_only`: little more than the first bytes is wanted. Raises NoUsableInput, in one line, where it cannot be
+    opened.
     """
     try:
         if member is None:
-            with open_file(path) as stored:
+            with open_file(path, head_only) as stored:
                 yield stored
         else:
             with open_archive(path) as archive, archive.open(member) as stored:

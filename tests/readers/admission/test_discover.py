@@ -34,7 +34,7 @@ def test_fsspec_urls(tmp_path: Path) -> None:
     inventory = discover(["memory://ddprof-test/run"])
     (trace,) = read_all(inventory)
     assert (trace.identity.rank, len(trace.events)) == (1, 5)
-    with pytest.raises(NoUsableInput, match="no such file or folder"):
+    with pytest.raises(NoUsableInput, match="no such file, folder or bucket"):
         discover(["memory://ddprof-test/nothing"])
 
 

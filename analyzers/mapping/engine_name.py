@@ -1,0 +1,30 @@
+"""What `--engine` names: this machine's processes, a Dask cluster made for the analysis, or one that the team has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddprof.errors import UsageError
+
+LOCAL, DASK = "local", "dask"
+_SCHEMES = {"dask://": "tcp://", "dask+tls://": "tls://"}
+
+
+@dataclass(frozen=True)
+class EngineName:
+    """`text` as it was given; `address`: the scheduler's, as Dask writes it, None where there is none yet."""
+
+    text: str
+    is_dask: bool = False
+    address: str | None = None
+
+
+def parse_engine(text: str) -> EngineName:
+    """The engine of that name. Raises UsageError."""
+    if text in (LOCAL, DASK):
+        return EngineName(text, text == DASK)
+    for ours, theirs in _SCHEMES.items():
+        host, sign, port = text.removeprefix(ours).rstrip("/").rpartition(":")
+        if text.startswith(ours) and host and sign and port.isdigit():
+            return EngineName(text, True, f"{theirs}{host}:{port}")
+    raise UsageError(f"--engine {text}: want local, dask or dask://HOST:PORT")

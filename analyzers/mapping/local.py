@@ -1,0 +1,52 @@
+"""The map in processes of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_all_start_methods, get_context
+from typing import TypeVar
+
+from ddprof.errors import DdprofError
+from ddprof.readers import Source
+
+R = TypeVar("R")
+WORKER_BYTES = 100 * 2**20  # a process that reads 250k events peaks near 100 MB (benchmarks/README.md)
+SMALL_BYTES = 3_000_000  # below this in all, starting processes costs more than it saves
+
+
+def processes(workers: int | None, max_memory: int | None) -> int:
+    """How many processes may read at once: those asked for, else one per core; no more than fit the memory."""
+    count = workers or _cores()
+    if max_memory is not None:
+        count = min(count, max_memory // WORKER_BYTES - 1)  # one share is the parent's
+    return max(1, count)
+
+
+def in_processes(count: int, work: Callable[[Source], R], sources: Sequence[Source]) -> Iterator[tuple[int, R]]:
+    """The result of each source with its position, in order. Raises DdprofError where a process was ended."""
+    count = min(count, len(sources))
+    if count <= 1 or sum(s.size_bytes for s in sources) < SMALL_BYTES:
+        yield from enumerate(map(work, sources))
+        return
+    try:
+        with _pool(count) as pool:
+            yield from enumerate(pool.map(work, sources))
+    except BrokenProcessPool as error:
+        words = "a process that reads traces was ended from outside, as for want of memory: try fewer workers"
+        raise DdprofError(words) from error
+
+
+def _pool(workers: int) -> Executor:
+    """Forked where possible: workers then share the interpreter and its imports.
+
+    The only thread that may run is fsspec's, idle by then; fsspec makes a new one in each process.
+    """
+    method = "fork" if "fork" in get_all_start_methods() else "spawn"
+    return ProcessPoolExecutor(workers, mp_context=get_context(method))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

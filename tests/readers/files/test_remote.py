@@ -1,0 +1,170 @@
+"""Files in a store: listed, read by ranges, and what goes wrong with them in one line."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fsspec
+import kineto_text as kt
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from run_folders import EVENTS, our_run, ranks_of, read_all
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers import Inventory, discover, read
+from ddprof.readers.companions.stacks import stacks_paths
+from ddprof.readers.companions.workers import workers_path
+from ddprof.readers.files.remote import HEAD_BLOCK_BYTES, STREAM_BLOCK_BYTES, walk_remote
+
+
+class DriverError(Exception):
+    """What no library below a driver has in common with OSError."""
+
+
+class Failing(MemoryFileSystem):
+    """A store whose driver raises errors of its own."""
+
+    protocol = "failing"
+    fails_to_list: ClassVar[bool] = False
+    fails_to_open: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(str(path).replace("failing://", "memory://")))
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        if self.fails_to_list:
+            raise DriverError("Unable to locate credentials\nin seven places")
+        return super().ls(path, detail, **kwargs)
+
+    def _open(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        if path.endswith(self.fails_to_open):
+            raise DriverError("connection reset by peer")
+        return super()._open(path, *args, **kwargs)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Failing]]:
+    """`failing://`, empty and so far without a failure."""
+    fsspec.register_implementation("failing", Failing, clobber=True)
+    monkeypatch.setattr(Failing, "store", {})
+    monkeypatch.setattr(Failing, "pseudo_dirs", [""])
+    yield Failing
+    Failing.fails_to_list, Failing.fails_to_open = False, ()
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """First and last byte of each range that is asked for."""
+    s3fs = pytest.importorskip("s3fs")
+    asked: list[tuple[int, int]] = []
+    fetch = s3fs.S3File._fetch_range
+
+    def noted(file: Any, start: int, end: int) -> bytes:
+        asked.append((start, min(end, file.size)))
+        content: bytes = fetch(file, start, end)
+        return content
+
+    monkeypatch.setattr(s3fs.S3File, "_fetch_range", noted)
+    return asked
+
+
+def test_a_trace_is_recognised_by_its_first_bytes_and_read_as_a_stream(
+    bucket: str, requests: list[tuple[int, int]]
+) -> None:
+    noise = random.Random(0)
+    spans = [kt.span(noise.randbytes(60).hex(), i * 1000, 500) for i in range(40_000)]
+    content = gzip.compress(kt.render(spans), 1)
+    size_bytes = len(content)
+    assert size_bytes > STREAM_BLOCK_BYTES / 2
+    with fsspec.open(f"{bucket}/run/rank0.json.gz", "wb") as file:
+        file.write(content)
+    (source,) = discover([bucket]).sources
+    assert sum(end - start for start, end in requests) <= 2 * HEAD_BLOCK_BYTES
+    requests.clear()
+    assert len(read(source).events) == 40_000
+    assert sum(end - start for start, end in requests) == size_bytes  # each byte once
+    assert max(end - start for start, end in requests) <= STREAM_BLOCK_BYTES
+
+
+def test_a_run_folder_in_a_bucket_is_read_as_the_one_on_disk(bucket: str, tmp_path: Path) -> None:
+    our_run(tmp_path / "run", windows=1)
+    (tmp_path / "run" / "rank0.host.100.0.workers.jsonl").write_text("{}\n")
+    (tmp_path / "run" / "rank0.host.100.0.stacks.jsonl").write_text("{}\n")
+    (tmp_path / "run" / "rank0.host.100.0.worker3.9.stacks.jsonl").write_text("{}\n")
+    files, path = fsspec.core.url_to_fs(f"{bucket}/run/")
+    files.put(f"{tmp_path}/run/", path, recursive=True)
+    here, there = discover([tmp_path / "run"]), discover([f"{bucket}/run"])
+    assert ranks_of(here) == ranks_of(there)
+
+    def beside(inventory: Inventory, root: str) -> list[list[str]]:
+        found = []
+        for s in inventory.sources:
+            companions = (s.sidecar_path, s.flight_recorder_path, *s.manifest_paths, workers_path(s.sidecar_path))
+            found.append([str(p).replace(root, "") for p in (s.path, *companions, *stacks_paths(s.sidecar_path))])
+        return found
+
+    assert beside(here, f"{tmp_path}/run") == beside(there, f"{bucket}/run")
+    assert [t.identity for t in read_all(here)] == [t.identity for t in read_all(there)]
+
+
+def test_folders_are_listed_in_order_and_hidden_ones_left_out(failing: type[Failing]) -> None:
+    store = failing()
+    for name in ("b/2.json", "b/1.json", "a.json", "b/.ddprof/x.json", ".hidden", "b/deep/3.json"):
+        store.pipe(f"/run/{name}", b"{}")
+    found = [(file.url, file.size_bytes) for file in walk_remote("failing://run")]
+    assert [url.rpartition("/run/")[2] for url, _ in found] == ["a.json", "b/1.json", "b/2.json", "b/deep/3.json"]
+    assert {size for _, size in found} == {2}
+
+
+def test_a_store_that_cannot_be_listed_is_one_line(failing: type[Failing]) -> None:
+    failing.fails_to_list = True
+    with pytest.raises(NoUsableInput) as error:
+        discover(["failing://run"])
+    assert str(error.value).startswith("failing://run: cannot be read: Unable to locate credentials")
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_cannot_be_read_costs_itself_alone(failing: type[Failing]) -> None:
+    store = failing()
+    for rank in range(3):
+        store.pipe(f"/run/rank{rank}.json.gz", gzip.compress(kt.render(EVENTS)))
+    failing.fails_to_open = ("rank1.json.gz",)
+    inventory = discover(["failing://run"])
+    assert len(inventory.sources) == 2
+    (issue,) = [note.issue for note in inventory.health]
+    assert issue.endswith("rank1.json.gz: cannot be read: connection reset by peer")
+    failing.fails_to_open = (".gz",)
+    with pytest.raises(NoUsableInput, match=r"rank0.json.gz: cannot be read: connection reset .*2 more files"):
+        discover(["failing://run"])
+    with pytest.raises(NoUsableInput, match=r"cannot be read: connection reset by peer"):
+        read(inventory.sources[0])
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("s3://ddprof-no-such-bucket/run", r"^s3://ddprof-no-such-bucket/run: no such file, folder or bucket"),
+        ("{bucket}/nothing", r"/nothing: no such file, folder or bucket"),
+        ("nope://x/y", r"^nope://x/y: cannot be read: Protocol not known: nope"),
+    ],
+)
+def test_what_is_not_there_is_one_line(bucket: str, url: str, says: str) -> None:
+    with pytest.raises(NoUsableInput, match=says):
+        discover([url.format(bucket=bucket)])
+
+
+def test_a_bucket_without_credentials_is_one_line(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", "/nonexistent")
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+    with pytest.raises(
+        NoUsableInput, match=rf"^{bucket}: cannot be read: Unable to locate credentials \(the store's own"
+    ):
+        discover([bucket])

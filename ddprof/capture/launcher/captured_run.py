@@ -24,7 +24,7 @@ from ddprof.capture.launcher.monitor import JobMonitor
 from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.shim import child_environment, obstacle
 from ddprof.capture.launcher.summary import RunSummary, summarize
-from ddprof.capture.launcher.upload import is_url, upload
+from ddprof.capture.launcher.upload import RunUpload, is_url
 
 Explain = Callable[[Path], Explained | None]  # why the job hangs or has failed, from what its ranks left in the folder
 
@@ -67,6 +67,7 @@ class CapturedRun:
         self._explain = explain = explain or _unexplained
         watched, abort = self._folder.path, options.on_hang == "abort"
         self._hangs = HangWatch(watched, explain, abort, _look_s()) if self._leads else None
+        self._uploads = RunUpload(self._folder.path, options.out) if is_url(options.out) else None
         self._monitor = chore("monitor mode", "no counters and no windows on trouble", self._make_monitor)
 
     @property
@@ -79,6 +80,8 @@ class CapturedRun:
             watch = self._gpus.tick
 
         def tick() -> int | None:
+            if self._uploads is not None:
+                self._uploads.start()  # not before the child is there: it is forked from a process without threads
             if watch is not None:
                 watch()
             return self._hangs.tick() if self._hangs is not None else None
@@ -100,10 +103,10 @@ class CapturedRun:
         if self._options.to_apply:
             chore("what was applied", "the manifest may tell", lambda: say(applied_line(summary.applied)))
         chore("the last line", f"the run is in {path}", lambda: say(self._last_line(summary, written)))
-        if is_url(self._options.out):
-            address = chore("the upload", f"the run stays in {path}", lambda: upload(path, self._options.out))
-            if address is not None:
-                say(f"uploaded to {address}")
+        if self._uploads is not None:
+            uploaded = chore("the upload", f"the run stays in {path}", self._uploads.end)
+            if uploaded is not None:
+                say(uploaded.line(path))
 
     def _make_monitor(self) -> JobMonitor | None:
         if self._options.mode != "monitor":

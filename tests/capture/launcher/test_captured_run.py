@@ -69,7 +69,9 @@ def test_each_file_damaged_in_each_way(tmp_path: Path, capfd: pytest.CaptureFixt
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("broken", ["salvage", "summarize", "read_topology", "write_json", "upload", "manifest.end"])
+@pytest.mark.parametrize(
+    "broken", ["salvage", "summarize", "read_topology", "write_json", "RunUpload.end", "manifest.end"]
+)
 @pytest.mark.parametrize(
     "error", [RuntimeError("no\nluck"), OSError(28, "No space left on device"), KeyboardInterrupt()]
 )

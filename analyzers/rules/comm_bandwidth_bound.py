@@ -5,7 +5,8 @@ and bytes that need not be moved at all: gradients reduced after every micro-bat
 several, large buffers sent before each forward pass, logits gathered for a metric in every step.
 Why it costs: compute has ended and the last buckets (or every tensor-parallel reduction) are still on the wire.
 How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast), or
-without the calls that could go; those gain no more than they hold the ranks.
+without the calls that could go; those gain no more than they hold the ranks, and what the same call of the training
+loop computes on values of other ranks.
 How to fix: a compression hook (not on CPU ranks, where 16 bit gradients take longer), accumulation with no_sync, HSDP,
 the right NCCL transport. Where `ddprof run` saw it, the finding says which transport NCCL chose and which settings
 narrow it; sockets beside an active InfiniBand port, or shared memory between GPUs that NVLink joins, come first.

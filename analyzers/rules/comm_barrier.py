@@ -59,7 +59,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         basis=Basis.RECORDED,
         evidence=(
             *_longest(measures, worst),
-            *(Evidence(f"called at {line}", job.rank_ids[worst]) for line in lines[1:]),
+            *(Evidence(f"called at {line}", job.rank_ids[worst]) for line in lines),
         ),
         fixes=(_fix(set(counts)),),
     )

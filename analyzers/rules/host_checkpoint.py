@@ -4,8 +4,9 @@ What it detects: ranges that save or load state, evaluate or log, inside the mea
 Why it costs: the device is idle while the host serialises and writes.
 How the gain is priced: the run is replayed without those ranges and the copies that they launch, which is what an
 asynchronous save hides. Where all saves fall outside the traced steps: their share of the run's time as the capture
-recorded it (an upper bound, because an asynchronous save still copies). What one rank alone was seen to do outside the
-traced steps (samples of Python stacks): its share of the samples.
+recorded it (an upper bound, because an asynchronous save still copies). What one rank alone was seen to do over the
+whole run (samples of Python stacks): its share of the samples. Evaluating is also told by the model that a function
+calls beside the steps, whatever its name.
 How to fix: save asynchronously, less often, sharded over the ranks.
 Limits: where a save fell into the traced steps, the price is for those steps; how often the run saves is known only
 where ddprof captured it.
@@ -21,7 +22,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, TIMES_PEERS
-from ddprof.analyzers.job.script.occupying import occupying_line, seen_saving
+from ddprof.analyzers.job.script.occupying import SeenSaving, occupying_line, seen_evaluating, seen_saving
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import is_recorded_once, occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
@@ -112,29 +113,39 @@ def _called_by(measures: Measures, position: int) -> str:
 
 
 def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
-    """What one rank alone was seen to do again and again over the whole run, and not in the traced steps."""
-    found = [seen_saving(facts) for facts in measures.job.ranks]
-    share = np.array([0.0 if seen is None else seen.share for seen in found])
-    worst = int(np.argmax(share))
-    seen, others = found[worst], np.delete(share, worst)
-    if seen is None or seen.samples < FEWEST_SAMPLES or share[worst] < MIN_SHARE or not len(others):
+    """What one rank alone was seen to do again and again over the whole run: saving and logging by name, which the
+    traced steps do not show, and evaluating by name or by the model that it calls beside its steps."""
+    saving = _alone([seen_saving(facts) for facts in measures.job.ranks])
+    evaluating = _alone([seen_evaluating(facts) for facts in measures.job.ranks])
+    found = [one for one in (saving, evaluating) if one is not None]
+    if not found:
         return
-    if share[worst] < TIMES_PEERS * others.max():
-        return
+    worst, seen = max(found, key=lambda one: one[1].share)
     rank, lost_us = measures.job.rank_ids[worst], seen.share * measures.step_us
+    what = f"evaluating in {seen.line}" if seen.is_evaluation else _doing(seen.line)
+    where = "" if seen.is_evaluation else ", outside the traced steps"
     yield Candidate(
         id=RULE.id,
-        summary=f"{_doing(seen.line)} takes {format_share(seen.share)} of the run on rank {rank} alone, outside the "
-        "traced steps",
+        summary=f"{what} takes {format_share(seen.share)} of the run on rank {rank} alone{where}",
         ranks=(rank,),
         lost_us=lost_us,
         changes=(),
         basis=Basis.TIMED,
-        evidence=(Evidence(f"seen there in {seen.samples} of {seen.of} samples of the whole run", rank),),
-        fixes=(_evaluation(seen.line) if EVALUATES.search(seen.line) else FIX,),
+        evidence=(Evidence(f"{seen.line}: seen in {seen.samples} of {seen.of} samples of the whole run", rank),),
+        fixes=(_evaluation(seen.line) if seen.is_evaluation or EVALUATES.search(seen.line) else FIX,),
         ceiling_us=lost_us,
         band=0.5,
     )
+
+
+def _alone(found: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
+    """The position of the rank that was seen so, and its peers were not; None where no one rank was."""
+    share = np.array([0.0 if seen is None else seen.share for seen in found])
+    worst = int(np.argmax(share))
+    seen, others = found[worst], np.delete(share, worst)
+    if seen is None or seen.samples < FEWEST_SAMPLES or share[worst] < MIN_SHARE or not len(others):
+        return None
+    return (worst, seen) if share[worst] >= TIMES_PEERS * others.max() else None
 
 
 RULE = Rule("host.checkpoint", "Saving state stops the job", detect, bound="host", tells_line=True)

@@ -32,6 +32,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_seen
 from ddprof.analyzers.job.script.kinds import LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
+from ddprof.analyzers.rules.evidence.needless.computed import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
@@ -53,17 +54,22 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     # What one rank alone runs is said with what makes that rank late.
     others = np.setdiff1d(np.arange(len(job.ranks)), list(measures.alone))
     idle = measures.script_us
-    cost_us = float(idle[others].mean()) + _waited_for_us(measures) if len(others) else 0.0
+    # What is computed on values that are gathered without need goes with them: comm.bandwidth_bound, .latency_bound.
+    mine = 1.0 - share_on_gathered(measures, _best_seen(measures, others)) if len(others) else 0.0
+    cost_us = mine * (float(idle[others].mean()) + _waited_for_us(measures)) if len(others) else 0.0
     # Hosts that run ahead hide a part of it, on every rank another: the time it takes tells that all run it.
-    runs_us = averages.typical(np.maximum(idle, _runs_us(measures))[others]) if len(others) else 0.0
+    runs_us = mine * averages.typical(np.maximum(idle, _runs_us(measures))[others]) if len(others) else 0.0
     if min(cost_us, runs_us) < MIN_SHARE * measures.step_us:
         return
-    seen = np.array([sampled_beside(facts) for facts in job.ranks])[others]
-    worst = int(others[np.argmax(seen if seen.any() else idle[others])])  # that tells most of the lines
+    worst = _best_seen(measures, others)
     facts = job.ranks[worst]
     own = measures.script[worst]
     where = own.idle
-    lines = [line for line in lines_of(facts, own.stack_ns) if line.file and _is_seen(facts, line)]
+    lines = [
+        line
+        for line in lines_of(facts, np.where(on_gathered(measures, worst), 0.0, own.stack_ns))
+        if line.file and _is_seen(facts, line)
+    ]
     if not lines or not len(where[0]):
         return
     steps = max(1, len(facts.steps))
@@ -81,7 +87,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         f"{format_share(cost_us / measures.step_us)} of each step, most of it in {first.words}",
         ranks=(),
         lost_us=cost_us,
-        changes=(Change("no_script", values=(left,)),),
+        changes=(Change("no_script", values=(1.0 - mine * (1.0 - left),)),),
         basis=Basis.RECORDED,
         evidence=(
             Evidence("; ".join(_of_step(line, steps, measures.step_us) for line in told), job.rank_ids[worst]),
@@ -92,6 +98,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ceiling_us=(1 - left) * cost_us,
         band=0.25,
     )
+
+
+def _best_seen(measures: Measures, positions: Array) -> int:
+    """The position of the rank that tells most of the lines."""
+    seen = np.array([sampled_beside(facts) for facts in measures.job.ranks])[positions]
+    return int(positions[np.argmax(seen if seen.any() else measures.script_us[positions])])
 
 
 def _runs_us(measures: Measures) -> Array:

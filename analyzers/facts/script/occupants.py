@@ -52,7 +52,7 @@ _SAVING_LIBRARY = re.compile(
 
 def with_named_frames(trace: RankTrace) -> RankTrace:
     """The trace whose strings hold the words of the frames that occupy the host, as names of host spans."""
-    if not len(trace.script_spans):
+    if not len(trace.script_stacks):
         return trace
     tree = CallTree(trace.script_stacks, trace.script_frames)
     wanted = np.flatnonzero(_data_frames(tree) | saving_frames(tree) | tree.is_user).tolist()

@@ -28,6 +28,8 @@ MAKES_BATCHES = re.compile(
     r"^aten::(?:lift_fresh|rand\w*|normal_?|uniform_|random_|bernoulli\w*|multinomial|grid_sampler\w*|affine_grid\w*"
     r"|upsample_\w+|_upsample_\w+|(?:reflection|replication|constant)_pad\w*|pad|flip|rot90|roll|stft)$"
 )
+# What allocates or renames a tensor computes nothing: it tells neither what a line is for nor how long it takes.
+_CARRIES = re.compile(r"^aten::(?:empty\w*|detach_?|to|_to_copy|view|reshape|squeeze_?|unsqueeze_?|alias|resolve_\w+)$")
 OF_VALUES = "aten::lift_fresh"  # a tensor of Python values or of an array
 _COMMUNICATES = re.compile(r"^c10d::|^gloo:|^nccl:")  # values that ranks exchange are no batch
 # Functions that are named for something else: what they make is no batch.
@@ -37,31 +39,50 @@ MIN_SHARE = 0.03  # of the time of the steps: less is no finding of its own (doc
 
 
 def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase, Intervals], marks_ns: Array) -> Table:
-    """HOST_SPANS of cause "dataloader" of the thread with most of the frames. `annotated`: its ranges of phases."""
-    spans = trace.script_spans.take(np.isin(trace.script_spans["track"], threads))
-    if not len(spans) or len(marks_ns) < 2:
+    """HOST_SPANS of cause "dataloader" of the training thread. `annotated`: its ranges of phases.
+
+    Where a window was sampled too seldom for its steps, the whole run's samples say how much of the time before the
+    forward pass is in the call that prepares: all ranks run one script, whichever was sampled often.
+    """
+    track = _training_track(trace, threads)
+    if track is None or len(marks_ns) < 2:
         return HOST_SPANS.empty()
-    spans = spans.take(spans["track"] == np.bincount(spans["track"]).argmax())
+    spans = trace.script_spans.take(trace.script_spans["track"] == track)
     tree = CallTree(trace.script_stacks, trace.script_frames)
     phases = host_phases(spans, tree, annotated)
     marks = (marks_ns[:-1], marks_ns[1:])
-    feeding = _being_made(trace, spans, intervals.intersect(phases.feeding, phases.beside(marks)), phases)
+    feeding = _being_made(trace, track, intervals.intersect(phases.feeding, phases.beside(marks)), phases)
     if intervals.length(feeding) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
         return HOST_SPANS.empty()
-    operators = script_operators(trace, int(spans["track"][0]), spans, tree, phases, marks)
+    operators = script_operators(trace, track, spans, tree, phases, marks)
     called = call_of(tree)
     own, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(trace, tree, spans, feeding)
     call = _preparing(trace, tree, own, called, weight_ns)
     if call is None:
         return HOST_SPANS.empty()
-    others = spans_of(spans, (called != call) & (called >= 0) & ~tree.in_phase)
-    found = intervals.subtract(feeding, others)
+    if len(spans):
+        found = intervals.subtract(feeding, spans_of(spans, (called != call) & (called >= 0) & ~tree.in_phase))
+    else:
+        share = float(weight_ns[called == call].sum() / weight_ns[called >= 0].sum())
+        start, end = feeding
+        found = intervals.union(end - (share * (end - start)).astype(np.int64), end)
     frame = tree.frame[tree.aside[np.flatnonzero(called == call)[0]]]
     name = {text: row for row, text in enumerate(trace.strings)}.get(tree.words(int(frame)), NO_STRING)
-    return _rows(found, int(spans["track"][0]), name)
+    return _rows(found, track, name)
 
 
-def _being_made(trace: RankTrace, spans: Table, feeding: Intervals, phases: HostPhases) -> Intervals:
+def _training_track(trace: RankTrace, threads: Array) -> int | None:
+    """The one of some threads with most of the frames; without any in the windows, with most of the operators that make
+    batches. None where no stack is known, or no such operator."""
+    tracks = trace.script_spans["track"][np.isin(trace.script_spans["track"], threads)]
+    if not len(tracks) and len(trace.script_totals):
+        events = trace.events
+        makes = matches(MAKES_BATCHES, trace.strings)[events["name"]]
+        tracks = events["track"][makes & np.isin(events["track"], threads)]
+    return int(np.bincount(tracks).argmax()) if len(tracks) else None
+
+
+def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPhases) -> Intervals:
     """From the first operator that makes a batch to the forward pass, in each step; from the end of the step before,
     where tensors are made of Python values: what made those came earlier.
     """
@@ -69,7 +90,7 @@ def _being_made(trace: RankTrace, spans: Table, feeding: Intervals, phases: Host
         return intervals.EMPTY
     events, makes = trace.events, matches(MAKES_BATCHES, trace.strings)
     of_values = np.array([text == OF_VALUES for text in trace.strings], bool)
-    rows = np.flatnonzero((events["track"] == spans["track"][0]) & makes[events["name"]])
+    rows = np.flatnonzero((events["track"] == track) & makes[events["name"]])
     at, is_of_values = events["ts_ns"][rows], of_values[events["name"][rows]]
     start, end = phases.feeding
     of = np.searchsorted(start, at, side="right") - 1
@@ -93,6 +114,7 @@ def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals)
 def _preparing(trace: RankTrace, tree: CallTree, own: Table, called: Array, weight_ns: Array) -> int | None:
     """What prepares the batches, of what the loop calls: the call that makes them, or the longest of all where the
     operators by which they are made lie between two samples."""
+    own = own.take(~matches(_CARRIES, trace.strings)[own["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[own["name"]]
     if not len(own) or any(own[of][is_making].sum() < MAKING_SHARE * own[of].sum() for of in ("count", "time_ns")):
         return None

@@ -19,6 +19,12 @@ _ENGINE = r"deepspeed/runtime/\S+ (?:forward|backward|step)$"
 _BACKWARD_FRAME = re.compile(_BACKWARD + r"|deepspeed/runtime/\S+ backward$")
 _FORWARD_FRAME = re.compile(_MODULE_CALL + r"|deepspeed/runtime/\S+ forward$")
 _OPTIMIZER_FRAME = re.compile(_OPTIMIZER + r"|deepspeed/runtime/\S+ step$")
+# What PyTorch keeps its compiler out of (an optimizer's zero_grad, and more) passes through the compiler's frame, and
+# is no call of a compiled function.
+_COMPILED_FRAME, _DISABLED_BY = re.compile(r"torch/_dynamo/eval_frame\.py "), re.compile(r"torch/_compile\.py ")
+_LOSS_FRAME = re.compile(
+    r"torch/nn/functional\.py (?:\w*loss\w*|\w*cross_entropy\w*|kl_div)$|torch/nn/modules/loss\.py "
+)
 _PROFILER_FRAME = re.compile(r"^(?:torch/profiler/|torch/autograd/profiler|torch/_dynamo/convert_frame|ddprof/)")
 _PHASE_FRAME = re.compile("|".join((_MODULE_CALL, _BACKWARD, _OPTIMIZER, _ENGINE)))
 
@@ -88,12 +94,17 @@ class CallTree:
     @cached_property
     def in_phase(self) -> Array:
         """Whether a stack is inside a module's call, a backward pass or an optimizer; bool."""
-        return self.within(self.matching(_PHASE_FRAME))
+        return self._inside(self.matching(_PHASE_FRAME)[self.frame] & ~self._is_uncompiled)
 
     @cached_property
     def is_forward(self) -> Array:
         """Whether a stack is inside a module's call; bool."""
-        return self.within(self.matching(_FORWARD_FRAME))
+        return self._inside(self.matching(_FORWARD_FRAME)[self.frame] & ~self._is_uncompiled)
+
+    @cached_property
+    def is_loss(self) -> Array:
+        """Whether a stack is inside one of PyTorch's functions that make a loss; bool."""
+        return self.within(self.matching(_LOSS_FRAME))
 
     @cached_property
     def is_optimizer(self) -> Array:
@@ -133,11 +144,7 @@ class CallTree:
 
     def around(self, is_frame: Array) -> Array:
         """The outermost stack on the way to each stack that ends in one of these frames; -1 for none."""
-        found = np.where(is_frame[self.frame], np.arange(len(self)), -1)
-        for level in self._levels:
-            outer = found[self.outer[level]]
-            found[level] = np.where(outer >= 0, outer, found[level])
-        return found
+        return self._outermost_in(is_frame[self.frame])
 
     def inclusive(self, own_ns: Array) -> Array:
         """Time in each stack and all that it calls, from the time in each stack alone."""
@@ -145,6 +152,25 @@ class CallTree:
         for level in reversed(self._levels):
             np.add.at(total, self.outer[level], total[level])
         return total
+
+    @cached_property
+    def _is_uncompiled(self) -> Array:
+        """Which stacks end in the compiler's frame around what it is kept out of; bool."""
+        caller = self.frame[np.maximum(self.outer, 0)]
+        by_wrapper = (self.outer >= 0) & self.matching(_DISABLED_BY)[caller]
+        return np.asarray(self.matching(_COMPILED_FRAME)[self.frame] & by_wrapper)
+
+    def _inside(self, is_stack: Array) -> Array:
+        """Which stacks are one of these (bool) or are called by one; bool."""
+        return self._outermost_in(is_stack) >= 0
+
+    def _outermost_in(self, is_stack: Array) -> Array:
+        """The outermost of these stacks (bool) on the way to each; -1 for none."""
+        found = np.where(is_stack, np.arange(len(self)), -1)
+        for level in self._levels:
+            outer = found[self.outer[level]]
+            found[level] = np.where(outer >= 0, outer, found[level])
+        return found
 
     @cached_property
     def _levels(self) -> list[Array]:

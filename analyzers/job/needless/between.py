@@ -23,6 +23,7 @@ _REDUCES = ("all_reduce", "reduce")
 # this, one message that moves in 1 ms at 1 Gbit/s, no model is made.
 SMALL_BYTES = 128 * 2**10
 ONE_BY_ONE_BYTES = 1024  # of a norm, a count, a flag, and of hardly a layer's gradient
+WIDEST_BYTES = 4  # of a parameter that ranks keep equal
 FEWEST = 8  # such calls per step, from which their latencies in a row add up
 MIN_STEPS = 0.5  # of the optimizer's steps: what comes more rarely is done every N steps already
 # Packages whose collectives are of metrics; those of others may belong to the way they train.
@@ -39,7 +40,7 @@ def gathered_values(facts: RankFacts) -> Array:
     surely = np.isin(package, METRIC_PACKAGES) | np.isin(np.array(through, dtype=object), METRIC_FUNCTIONS)
     is_small = (size >= 0) & (size <= SMALL_BYTES)
     perhaps = np.isin(package, ("", *_MAY_BE_METRICS)) & (
-        is_small | (_is(calls["call"], _GATHERS) & _is_part(facts, size))
+        is_small | (_is(calls["call"], _GATHERS) & _is_no_model(facts, size))
     )
     found = (surely & (place != _INSIDE)) | (perhaps & np.isin(place, (_AFTER_OPTIMIZER, _AFTER_MICRO_BATCH)))
     found &= _is(calls["call"], (*_GATHERS, *_REDUCES)) & (size >= 0)
@@ -106,13 +107,16 @@ def call_of(facts: RankFacts) -> Array:
     return np.where((row >= 0) & (at_ns < calls["end_ns"][np.maximum(row, 0)]), row, -1)
 
 
-def _is_part(facts: RankFacts, size: Array) -> Array:
-    """Whether a call gathers too little to be the model: of 16 bit parameters, all ranks together less than half."""
+def _is_no_model(facts: RankFacts, size: Array) -> Array:
+    """Whether a call gathers what cannot be the model's parameters: of all ranks together less than half of them in 16
+    bit, or of each rank more than all of them in 32 bit.
+    """
     parameters = facts.sidecar.parameters.count
     if parameters is None:
         return np.zeros(len(size), bool)
     everyone = max(1, facts.sidecar.world_size or 1)
-    return np.asarray((size >= 0) & (size * everyone < parameters))
+    is_less, is_more = size * everyone < parameters, size > WIDEST_BYTES * parameters
+    return np.asarray((size >= 0) & (is_less | is_more))
 
 
 def _is_usual(facts: RankFacts, calls: Array) -> bool:

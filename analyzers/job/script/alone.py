@@ -72,7 +72,7 @@ def runs_alone(
         return None
     others = [facts for position, facts in enumerate(ranks) if position != late]
     if all(has_frames(facts) and len(facts.steps) for facts in ranks):
-        mine = _in_windows(ranks[late], blocked(ranks[late]))
+        mine = _often_enough(ranks[late], _in_windows(ranks[late], blocked(ranks[late])))
         found = _apart(mine, [_in_windows(facts, intervals.EMPTY) for facts in others], lateness_us)
         # A frame that was not traced did not run; one that no sample fell into may have.
         if found is not None and all(not is_sampled(facts) or _is_known(facts) for facts in others):
@@ -108,7 +108,8 @@ def _beside(ranks: Sequence[RankFacts], late: int, lateness_us: float, script: S
     most_us = float(np.median([_length_us(ranks[position], script[position]) for position in others]))
     spent = {stack: ns / 1e3 / len(facts.steps) for stack, ns in enumerate(script[late].stack_ns.tolist()) if ns}
     seen = _by_path(facts, run_samples(facts, REST))
-    mine = {path: time for path, time in _by_path(facts, spent).items() if seen.get(path, 0.0) >= MIN_SAMPLES}
+    every = _by_path(facts, spent)
+    mine = {path: time for path, time in every.items() if seen.get(path, 0.0) >= MIN_SAMPLES}
     peers = set().union(*(_by_path(ranks[position], run_samples(ranks[position])) for position in others))
     most = dict.fromkeys(mine, most_us)
     # The loop is on all ranks, what it calls there is not.
@@ -116,7 +117,7 @@ def _beside(ranks: Sequence[RankFacts], late: int, lateness_us: float, script: S
     outer, peers_us = _outermost(alone, most, lateness_us), 0.0
     if outer is None and (shared := _outermost(mine, most, lateness_us)) is not None:
         outer, peers_us = _hottest(mine, shared), most_us
-    return None if outer is None else replace(_told(mine, outer, peers_us), samples=sampled_beside(facts))
+    return None if outer is None else replace(_told(mine, outer, peers_us, every), samples=sampled_beside(facts))
 
 
 def _length_us(facts: RankFacts, script: ScriptTime) -> float:
@@ -185,6 +186,14 @@ def _in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:
     """Time (us per step) in the user's functions and all that they call, without some stretches."""
     own_ns = time_by_stack(facts, intervals.subtract(intervals.union(*facts.marks), without))
     return _by_path(facts, {stack: ns / 1e3 / len(facts.steps) for stack, ns in enumerate(own_ns.tolist()) if ns})
+
+
+def _often_enough(facts: RankFacts, mine: dict[Path, float]) -> dict[Path, float]:
+    """Without what fewer samples of the windows than MIN_SAMPLES found, where the rank was sampled."""
+    if not mine or not is_sampled(facts):
+        return mine
+    least_us = MIN_SAMPLES * float(np.median(facts.script_spans["resolution_ns"])) / 1e3 / len(facts.steps)
+    return {path: time for path, time in mine.items() if time >= least_us}
 
 
 def _is_known(facts: RankFacts) -> bool:

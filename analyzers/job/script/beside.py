@@ -58,8 +58,8 @@ def times_seen(facts: RankFacts, stacks: Array) -> int | None:
 
 
 def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
-    """Time (ns) in each stack within stretches beside the phases, shape (stacks,); it adds up to their length where the
-    whole run was sampled."""
+    """Time (ns) in each stack within stretches beside the phases, shape (stacks,); it adds up to no more than their
+    length where the whole run was sampled, of which the loss may be a part."""
     traced = np.where(tree.in_phase, 0.0, time_by_stack(facts, where))
     totals = facts.script_totals
     rest = totals.take((totals["thread"] == TRAINING) & (totals["phase"] == REST))
@@ -67,8 +67,13 @@ def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
         return traced
     seen = np.zeros(len(tree))
     np.add.at(seen, rest["stack"], rest["time_ns"])
-    seen[tree.in_phase | _elsewhere(facts, tree, where)] = 0.0
-    return seen * (intervals.length(where) / seen.sum()) if seen.any() else traced
+    length = intervals.length(where)
+    away = _elsewhere(facts, tree, where)
+    if not seen[away].any():  # nobody knows which lines make the loss: its time is theirs all the same
+        length += intervals.length(intervals.intersect(phases_of(facts, tree).loss, intervals.union(*facts.marks)))
+    every_ns = seen[~(tree.in_phase | away)].sum()
+    seen[tree.in_phase | tree.is_loss | away] = 0.0
+    return seen * (length / every_ns) if seen.any() else traced
 
 
 def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array:

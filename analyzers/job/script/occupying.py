@@ -12,7 +12,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import saving_frames
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
-from ddprof.analyzers.job.script.beside import run_samples
+from ddprof.analyzers.job.script.beside import REST, run_samples
 from ddprof.analyzers.job.script.lines import has_frames, lines_in
 
 
@@ -23,6 +23,7 @@ class SeenSaving:
     line: str
     samples: int
     of: int
+    is_evaluation: bool = False  # told by the model that it calls beside the phases, whatever its name
 
     @property
     def share(self) -> float:
@@ -78,6 +79,39 @@ def seen_saving(facts: RankFacts) -> SeenSaving | None:
         return None
     most = max(by_line, key=lambda line: by_line[line])
     return SeenSaving(most, int(sum(by_line.values())), int(sum(seen.values())))
+
+
+def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
+    """The same of functions of any name that call a model beside the phases of the training step, and are no part of
+    its loop. Where all ranks do so, it may be a part of the step (a teacher); that is for the caller to tell."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    beside, every = run_samples(facts, REST), run_samples(facts)
+    calling = {
+        stack: count for stack, count in beside.items() if tree.is_forward[stack] and not tree.is_backward[stack]
+    }
+    in_phases = [stack for stack in every if stack not in beside and tree.in_phase[stack]]
+    if not calling or not in_phases:
+        return None
+    loop = {int(tree.function[frame]) for stack in in_phases for frame in _frames_to(tree, stack)}
+    by_line: dict[str, float] = {}
+    for stack, count in calling.items():
+        own = [f for f in _frames_to(tree, stack) if tree.is_user[f] and int(tree.function[f]) not in loop]
+        if own:
+            line = tree.words(own[0])
+            by_line[line] = by_line.get(line, 0.0) + count
+    if not by_line:
+        return None
+    most = max(by_line, key=lambda line: by_line[line])
+    return SeenSaving(most, int(sum(by_line.values())), int(sum(every.values())), is_evaluation=True)
+
+
+def _frames_to(tree: CallTree, stack: int) -> list[int]:
+    """Frames of a stack from outside in."""
+    frames = []
+    while stack >= 0:
+        frames.append(int(tree.frame[stack]))
+        stack = int(tree.outer[stack])
+    return frames[::-1]
 
 
 def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:

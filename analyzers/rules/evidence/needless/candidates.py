@@ -13,6 +13,7 @@ from ddprof.analyzers.job.needless.model import ACCUMULATION, BUFFERS, METRICS, 
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
 from ddprof.analyzers.rules.evidence.needless import fixes
+from ddprof.analyzers.rules.evidence.needless.computed import share_on_gathered
 from ddprof.analyzers.rules.evidence.needless.lines import called_at
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix
 from ddprof.units import format_bytes, format_share, format_us
@@ -73,18 +74,32 @@ def _candidate(
         f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)})"
     )
     summary, fix = _WORDS[kind]
+    changes: tuple[Change, ...] = (Change("drop_needless", (), (), kind),)
+    more_us = 0.0
+    if kind == METRICS and (part := _of_the_others(measures, worst)) > 0:
+        # Of what is computed on the values of all ranks, each rank's own part is left.
+        changes, more_us = (
+            (*changes, Change("no_script", values=(1.0 - part,))),
+            part * float(measures.script_us[worst]),
+        )
     return Candidate(
         id=rule_id,
         summary=summary(measures, told),
         ranks=(),
-        lost_us=cost_us,
-        changes=(Change("drop_needless", (), (), kind),),
+        lost_us=cost_us + more_us,
+        changes=changes,
         basis=Basis.RECORDED,
         evidence=(evidence, *(Evidence(f"called at {line}", measures.job.rank_ids[worst]) for line in lines)),
         fixes=(fix(measures, told.number),),
-        ceiling_us=float(held_us.max()),
+        ceiling_us=float(held_us.max()) + more_us,
         band=0.2,
     )
+
+
+def _of_the_others(measures: Measures, position: int) -> float:
+    """The share of a rank's time in Python of its script that goes to values gathered from other ranks."""
+    ranks = len(measures.job.ranks)
+    return share_on_gathered(measures, position) * (ranks - 1) / ranks
 
 
 def _accumulation(measures: Measures, told: Told) -> str:

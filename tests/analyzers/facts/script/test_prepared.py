@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cpu_loop import cpu_loop, operators
 from kineto_run import Script
 
-from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.script.occupants import with_named_frames
+from ddprof.analyzers.facts.script.phases import host_phases
+from ddprof.analyzers.facts.script.prepared import prepared_in_loop
+from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.model import SCRIPT_TOTALS
+from ddprof.readers import discover, read
 
 
 def held_ms(facts: RankFacts) -> float:
@@ -26,6 +34,18 @@ def cuts_texts(script: Script) -> None:
     with script.frame("train.py(30): ids_of"):
         script.idle(5_000.0)
         operators(script, "lift_fresh")
+
+
+def cuts_texts_into_a_large_tensor(script: Script) -> None:
+    with script.frame("train.py(30): ids_of"):
+        script.idle(5_000.0)
+        operators(script, "empty", "to", "detach_", dur_us=100.0)
+        operators(script, "lift_fresh", dur_us=1.0)
+
+
+def hands_over(script: Script) -> None:
+    with script.frame("train.py(50): hand_over"):
+        script.idle(500.0)
 
 
 def sends_then_draws(script: Script) -> None:
@@ -50,6 +70,10 @@ def test_python_before_tensors_of_values_made_them(tmp_path: Path) -> None:
     assert held_ms(cpu_loop(tmp_path, before=cuts_texts)) == pytest.approx(5.0, abs=0.1)
 
 
+def test_what_allocates_the_tensor_does_not_hide_that_it_is_made_of_values(tmp_path: Path) -> None:
+    assert held_ms(cpu_loop(tmp_path, before=cuts_texts_into_a_large_tensor)) == pytest.approx(5.4, abs=0.1)
+
+
 def test_python_before_random_numbers_is_something_else(tmp_path: Path) -> None:
     assert held_ms(cpu_loop(tmp_path, before=sends_then_draws)) == pytest.approx(2.0, abs=0.1)
 
@@ -60,3 +84,23 @@ def test_a_moving_average_beside_them_is_no_data(tmp_path: Path) -> None:
 
 def test_the_same_operators_after_the_backward_pass_make_no_batch(tmp_path: Path) -> None:
     assert held_ms(cpu_loop(tmp_path, after=warps)) == 0.0
+
+
+@pytest.mark.parametrize(("beside_ns", "share"), [(0, 1.0), (900, 0.5)])
+def test_samples_of_the_whole_run_tell_it_where_the_window_has_none(
+    tmp_path: Path, beside_ns: int, share: float
+) -> None:
+    """A rank that was sampled too seldom in its window prepares its batches all the same."""
+    facts = cpu_loop(tmp_path, before=cuts_texts, after=hands_over)
+    ((_, sources),) = discover([str(tmp_path / "rank0.json")]).runs
+    trace = with_named_frames(read(sources[0]))
+    tree = CallTree(trace.script_stacks, trace.script_frames)
+    phases = host_phases(trace.script_spans, tree, {})
+    annotated = {Phase.FORWARD: phases.forward, Phase.BACKWARD: phases.backward, Phase.OPTIMIZER: phases.optimizer}
+    stack = [[tree.written[frame][2] for frame in tree.frame].index(name) for name in ("ids_of", "hand_over")]
+    columns = {"thread": [""] * 2, "phase": ["rest"] * 2, "stack": stack, "samples": [9, 9], "late_ns": [0, 0]}
+    totals = SCRIPT_TOTALS.table({**columns, "time_ns": [900, beside_ns]})
+    coarse = replace(trace, script_spans=trace.script_spans.take(slice(0, 0)), script_totals=totals)
+    marks_ns = np.append(facts.marks[0], facts.marks[1][-1])
+    start, end = prepared_in_loop(coarse, np.unique(trace.script_spans["track"]), annotated, marks_ns).bounds
+    assert float((end - start).sum()) / 1e6 / 3 == pytest.approx(5.0 * share, abs=0.1)

@@ -64,3 +64,23 @@ def test_when_a_thread_is_in_some_stacks() -> None:
     script = traced_script(np.zeros(5, np.int64), start, end - start, np.arange(5), [frame[2] for frame in NESTED])
     tree = CallTree(script.stacks, script.frames)
     assert [part.tolist() for part in spans_of(script.spans, tree.in_phase)] == [[10, 70], [60, 90]]
+
+
+def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:
+    """An optimizer's zero_grad passes through the compiler's frame as a call of a compiled function does."""
+    frames = (
+        (0, 100, "train.py(9): main"),
+        (10, 40, "torch/_compile.py(54): inner"),
+        (11, 39, "torch/_dynamo/eval_frame.py(1000): _fn"),
+        (12, 38, "torch/optim/optimizer.py(1069): zero_grad"),
+        (50, 90, "torch/_dynamo/eval_frame.py(700): compiled_fn"),
+        (55, 80, "model.py(5): forward"),
+    )
+    start, end = (np.array([frame[part] for frame in frames], np.int64) for part in (0, 1))
+    script = traced_script(
+        np.zeros(len(frames), np.int64), start, end - start, np.arange(len(frames)), [frame[2] for frame in frames]
+    )
+    tree = CallTree(script.stacks, script.frames)
+    at = {tree.written[frame][2]: stack for stack, frame in enumerate(tree.frame.tolist())}
+    assert not tree.in_phase[at["zero_grad"]] and not tree.is_forward[at["_fn"]]
+    assert tree.in_phase[at["forward"]] and tree.is_forward[at["forward"]]

@@ -12,7 +12,7 @@ from ddprof.analyzers.engine import LoadedRun, load_runs
 from ddprof.analyzers.job.needless.cost import needless_us
 from ddprof.analyzers.job.needless.find import find_needless
 from ddprof.analyzers.job.needless.model import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
-from ddprof.sidecar import Sidecar
+from ddprof.sidecar import ModelParameters, Sidecar
 from ddprof.sidecar.calls import WrappedModel
 
 FAULTS = {
@@ -68,3 +68,14 @@ def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:
     twins = Sidecar(schema="ddprof.sidecar/1", models=(WrappedModel("ddp"), WrappedModel("ddp")))
     told = replace(job, ranks=tuple(replace(facts, sidecar=twins) for facts in job.ranks))
     assert not find_needless(told)
+
+
+@pytest.mark.parametrize(("parameters", "is_model"), [(2**17, False), (2**18, True), (2**22, False)])
+def test_what_is_more_than_the_model_or_a_small_part_of_it_is_no_model(
+    tmp_path: Path, parameters: int, is_model: bool
+) -> None:
+    """Each rank gathers 1 MiB: logits of a small model, or its parameters in 32 bit."""
+    job = loaded(Loop(gathered=2**18), tmp_path).job
+    counted = Sidecar(schema="ddprof.sidecar/1", world_size=2, parameters=ModelParameters(count=parameters))
+    told = replace(job, ranks=tuple(replace(facts, sidecar=counted) for facts in job.ranks))
+    assert (METRICS not in find_needless(told)) == is_model

@@ -176,3 +176,34 @@ def test_a_function_seen_often_at_lines_seen_once_is_named(tmp_path: Path) -> No
     found = runs_alone(ranks, 0, 4_000.0, 10_000.0)
     assert found is not None
     assert found.words.startswith("train.py:") and "report()" in found.words
+
+
+def test_one_sample_of_the_windows_makes_no_rank_run_something_alone(tmp_path: Path) -> None:
+    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    each_ns = 4_000_000 * 5  # a sample stands for as much as five steps have of it
+
+    def late(resolution_ns: int) -> list[RankFacts]:
+        first, *others = made.job.ranks
+        spans = first.script_spans.replace(resolution_ns=np.full(len(first.script_spans), resolution_ns))
+        return [replace(first, script_spans=spans), *others]
+
+    assert runs_alone(late(each_ns // 4), 0, 4_000.0) is not None
+    assert runs_alone(late(each_ns // 2), 0, 4_000.0) is None
+
+
+def test_few_samples_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: Path) -> None:
+    """The function was seen often enough, and no line of it was."""
+    lines = (30, 31, 32)
+    frames = {"file": ["train.py"] * 4, "function": ["main", *["report"] * 3], "is_user": [True] * 4}
+    frame_table = SCRIPT_FRAMES.table({**frames, "line": [1, *lines]})
+    stack_table = SCRIPT_STACKS.table({"frame": list(range(4)), "outer": [NULL, *[0] * 3]})
+    late, *others = (
+        replace(facts, script_frames=frame_table, script_stacks=stack_table, script_spans=SCRIPT_SPANS.empty())
+        for facts in run(tmp_path, [], frames=False).job.ranks
+    )
+    ranks = [_with_totals(late, dict.fromkeys((1, 2, 3), 1)), *(_with_totals(facts, {0: 9}) for facts in others)]
+    own = _beside(late, 4_000.0, 1)
+    own.stack_ns[1:] = own.stack_ns.sum() / 3
+    found = runs_alone(ranks, 0, 4_000.0, 7_000.0, [own, *_of(others, 300.0)])
+    assert found is not None
+    assert found.words.startswith("train.py:3") and "report()" in found.words

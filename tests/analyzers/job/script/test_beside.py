@@ -35,6 +35,20 @@ def test_a_rank_that_was_sampled_seldom_has_the_share_of_its_peer(tmp_path: Path
     assert times[1].share == times[0].share
 
 
+def makes_the_loss(script: Script) -> None:
+    with script.frame("train.py(60): first"):
+        script.idle(4_000.0)
+    with script.frame("train.py(80): second"), script.frame("torch/nn/functional.py(3555): cross_entropy"):
+        script.idle(1_000.0)
+
+
+def test_the_loss_is_a_part_of_the_step_wherever_few_samples_found_it(tmp_path: Path) -> None:
+    facts = sampled(cpu_loop(tmp_path, after=makes_the_loss), {"first": 3_000, "cross_entropy": 1_000})
+    (first,) = lines_of(facts, script_time(facts).stack_ns)
+    assert first.function == "first"
+    assert first.time_ns == pytest.approx(0.75 * 4 * 5e6, rel=0.01)
+
+
 def test_without_a_phase_nothing_is_beside_one(tmp_path: Path) -> None:
     script = Script()
     for number in range(3):

@@ -8,7 +8,7 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.script.occupying import function_of, share_within
+from ddprof.analyzers.job.script.occupying import function_of, seen_evaluating, share_within
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_STACKS, SCRIPT_TOTALS
 from ddprof.tables import NULL
 
@@ -40,3 +40,29 @@ def test_few_samples_say_nothing(sampled: RankFacts) -> None:
 
 def test_words_that_name_no_frame(sampled: RankFacts) -> None:
     assert function_of(sampled, "train.py:14 prepare()") is None
+
+
+def looped(labelled: Runs, samples: int) -> RankFacts:
+    """A rank whose loop trains a model, and calls `score`, which calls the model as well, so often beside the steps."""
+    module = "torch/nn/modules/module.py"
+    names = [("main", "train.py"), ("_call_impl", module), ("score", "train.py"), ("_call_impl", module)]
+    frames = {"file": [file for _, file in names], "line": [1, 2, 30, 2], "function": [name for name, _ in names]}
+    totals = {"thread": [""] * 3, "phase": ["forward", "rest", "rest"], "stack": [1, 3, 0], "samples": [50, samples, 2]}
+    return replace(
+        labelled("clean.ddp").job.ranks[0],
+        script_frames=SCRIPT_FRAMES.table({**frames, "is_user": [True, False, True, False]}),
+        script_stacks=SCRIPT_STACKS.table({"frame": [0, 1, 2, 3], "outer": [NULL, 0, 0, 2]}),
+        script_totals=SCRIPT_TOTALS.table({**totals, "time_ns": [1] * 3, "late_ns": [0] * 3}),
+    )
+
+
+def test_a_function_of_any_name_that_calls_the_model_beside_the_steps_evaluates(labelled: Runs) -> None:
+    seen = seen_evaluating(looped(labelled, 20))
+    assert seen is not None
+    assert (seen.line, seen.samples, seen.of) == ("train.py:30 score()", 20, 72)
+
+
+def test_a_loop_that_calls_the_model_in_its_steps_alone_evaluates_nothing(labelled: Runs) -> None:
+    facts = looped(labelled, 20)
+    training = facts.script_totals.take(facts.script_totals["stack"] != 3)
+    assert seen_evaluating(replace(facts, script_totals=training)) is None

@@ -15,7 +15,8 @@ from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_share
 
 LOST_SHARE = 0.05  # of a step's launches; complete traces (all at hand) link every launch to its work
-MIN_LOST = 5  # launches of a step
+MIN_LOST = 5  # launches of a step; of single records lost at random hardly three in a row
+SIGMAS = 3.0  # by which a step of scattered losses may lie above LOST_SHARE: others of the same file lie as far below
 FEWER_SHARE = 0.2  # of the events of a step; complete steps of one program differ by less
 LINKED_SHARE = 0.02  # of all launches; with fewer linked, this trace does not use correlation ids
 
@@ -26,8 +27,10 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
     All steps are returned where none is complete. Which of several stretches is used, all ranks decide together: where
     the files of two ranks have their holes in different steps, the longest stretch of each may not be the other's.
     """
-    lost, launches = _lost_launches(trace, steps)
-    broken = (lost >= MIN_LOST) & (lost > LOST_SHARE * launches)
+    lost, launches, in_a_row = _lost_launches(trace, steps)
+    scatter = SIGMAS * np.sqrt(LOST_SHARE * (1 - LOST_SHARE) * launches)
+    most = LOST_SHARE * launches + np.where(in_a_row < MIN_LOST, scatter, 0.0)
+    broken = (lost >= MIN_LOST) & (lost > most)
     ended = _ended_early(trace, steps)
     if not (broken | ended).any():
         return steps, True, []
@@ -71,8 +74,8 @@ def _ended_early(trace: RankTrace, steps: Table) -> Array:
     return ended
 
 
-def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array]:
-    """Launches without device work, and all launches, per step; each of shape (steps,)."""
+def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]:
+    """Launches without device work, all launches, and how many in a row are without, per step; of shape (steps,)."""
     events, count = trace.events, len(steps)
     none = np.zeros(count, np.int64)
     given = (events["correlation"] != NULL) & (events["correlation"] != 0)
@@ -80,15 +83,28 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array]:
     # Copy calls are not counted: copies within the host, and of no bytes, never leave a device record.
     calls = calls[is_launch(trace.strings)[events["name"][calls]]]
     if not count or not len(calls):
-        return none, none
+        return none, none, none
     done = events["correlation"][np.isin(events["kind"], DEVICE_KINDS) & given]
     linked = np.isin(events["correlation"][calls], done)
     if linked.mean() < LINKED_SHARE:
-        return none, none
+        return none, none, none
     at, unlinked = events["ts_ns"][calls], ~linked
     step = np.searchsorted(steps["start_ns"], at, side="right") - 1
     inside = (step >= 0) & (at < steps["end_ns"][step])
-    return np.bincount(step[inside & unlinked], minlength=count), np.bincount(step[inside], minlength=count)
+    lost, launches = (np.bincount(step[which], minlength=count) for which in (inside & unlinked, inside))
+    return lost, launches, _most_in_a_row(at[inside], unlinked[inside], step[inside], count)
+
+
+def _most_in_a_row(at_ns: Array, lost: Array, step: Array, count: int) -> Array:
+    """Of the launches at some instants the longest row of lost ones of each step, shape (`count`,)."""
+    order = np.argsort(at_ns, kind="stable")
+    lost, step = lost[order], step[order]
+    number = np.cumsum(~lost | (np.diff(step, prepend=-1) != 0))  # of the row that a launch is in
+    first = np.searchsorted(number, number)
+    length = np.arange(len(number)) - first + lost[first]
+    longest = np.zeros(count, np.int64)
+    np.maximum.at(longest, step[lost], length[lost])
+    return longest
 
 
 def longest_run(sound: Array) -> tuple[int, int]:

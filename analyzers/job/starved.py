@@ -60,7 +60,9 @@ def starved(facts: RankFacts) -> Starved:
 
 
 def launch_interval_ns(facts: RankFacts) -> int:
-    """Median time between successive launches of a rank, ns; 0 where fewer than two are known."""
+    """Median time between successive launches of a rank, ns; 0 where fewer than two are known. The kernels of a graph
+    have one launch.
+    """
     launch = facts.device_ops["launch_ns"]
-    launch = np.sort(launch[launch != NULL])
+    launch = np.unique(launch[launch != NULL])
     return int(np.median(np.diff(launch))) if len(launch) > 1 else 0

@@ -10,7 +10,8 @@ stops. Five kinds of step are told apart from the others:
   - a step in which every rank's device runs far more kernels than in any other, where the others all run as many: what
     the script does there (an evaluation) it does once in the recording;
   - a step in which a rank idles for longer than all other steps together take. Whether that comes again, and how often,
-    the recording does not say, and one event must not make the mean of all steps.
+    the recording does not say, and one event must not make the mean of all steps. Of saving half as long is enough:
+    were it to come again in every recording of this length, the job would save for a third of its time.
 
   - a step in which every rank's host pauses for no reason that is recorded, and in no other step nearly as long: a
     computed metric, a log that is flushed.
@@ -43,6 +44,7 @@ STARTING_UP = (Once.CONTEXT, Once.MEMORY, Once.MODULE)
 WORTH_SAYING = 0.03  # of a step, from which a finding is a warning (docs/verdict.md)
 MOST = 0.5  # of a step's excess, which one cause explains if it is more than all others
 TIMES_OTHERS = 2.0  # what occurs twice is about as long both times: allocations of one program differ by less
+SAVING_SHARE = 0.5  # of all other steps together; Daly's interval for any mean time between failures costs far less
 TIMES_ELSEWHERE = 10.0  # an order of magnitude: what a step lacks altogether, and not only by chance
 HOSTS_OWN = ("host_launch", "host_sync", "unknown")  # causes of idle time: a pause after a blocking call is the second
 FEWEST_OTHERS = 2  # steps to compare with, before length alone says that a step is not one of them
@@ -69,6 +71,7 @@ class _Walls:
     busy: Array  # (ranks, steps), in compute
     idle: Array  # (ranks, steps), neither computing nor in exposed communication
     paused: Array  # (ranks, steps), idle for no cause but the host's own
+    saving: Array  # (ranks, steps), idle while the host saves, loads or logs
     once: Array  # (kinds, ranks, steps)
     kernels: Array  # (ranks, steps), compute kernels that begin; 0 on CPU ranks
     apart: Array  # (steps,), from the first rank that begins to the last, at least; 0 where clocks are not known
@@ -128,7 +131,7 @@ def left_out_note(left_out: Sequence[LeftOut], step_ns: int) -> list[HealthNote]
 
 def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock) -> _Walls:
     shape = (len(ranks), len(numbers))
-    begin, wall, busy, idle, paused, kernels = (np.full(shape, np.nan) for _ in range(6))
+    begin, wall, busy, idle, paused, saving, kernels = (np.full(shape, np.nan) for _ in range(7))
     once = np.full((len(Once), *shape), np.nan)
     for position, (facts, own) in enumerate(zip(ranks, held, strict=True)):
         steps = own.take(np.flatnonzero(np.isin(own["index"], numbers)))
@@ -140,6 +143,8 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
         idle[position, at] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
         own_idle = of_cause(facts.gaps, *HOSTS_OWN)
         paused[position, at] = intervals.overlap(intervals.union(*own_idle.bounds), lo, hi)
+        saves = of_cause(facts.gaps, "checkpoint")
+        saving[position, at] = intervals.overlap(intervals.union(*saves.bounds), lo, hi)
         at_ns = np.sort(facts.device_ops["start_ns"][facts.device_ops["work"] == Work.COMPUTE])
         kernels[position, at] = np.searchsorted(at_ns, hi) - np.searchsorted(at_ns, lo)
         for kind in Once:
@@ -149,7 +154,7 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
     errors = [domain.error_ns for domain in clock.domains.values()]
     known = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
     apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
-    return _Walls(wall, busy, idle, paused, once, kernels, np.maximum(0.0, apart - known))
+    return _Walls(wall, busy, idle, paused, saving, once, kernels, np.maximum(0.0, apart - known))
 
 
 def _occurring_once(walls: _Walls) -> Array:
@@ -229,10 +234,16 @@ def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
 
 
 def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
-    """Whether some rank computes nothing in the step for longer than all others take together. Its peers need not wait
-    for it where the recording ends with the step.
+    """Whether some rank computes nothing in the step for longer than all others take together, or saves for half as
+    long and in no other step. Its peers need not wait for it where the recording ends with the step.
     """
-    return int(others.sum()) >= FEWEST_OTHERS and _unused_ns(walls, step) > float(walls.job_wall[others].sum())
+    if int(others.sum()) < FEWEST_OTHERS:
+        return False
+    rest = walls.job_wall[others]
+    saves_once = not np.nansum(walls.saving[:, others])
+    saved_ns = float(np.nanmax(walls.saving[:, step])) if saves_once else 0.0
+    usual_ns = len(rest) * float(np.median(rest))  # the peers of one that saves wait for it in the next step
+    return _unused_ns(walls, step) > float(rest.sum()) or saved_ns > SAVING_SHARE * usual_ns
 
 
 def _unused_ns(walls: _Walls, step: int) -> float:

@@ -11,6 +11,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.facts.completeness import complete_steps
 from ddprof.analyzers.facts.extract import rank_facts
+from ddprof.analyzers.facts.names import is_launch
 from ddprof.analyzers.facts.stepping.steps import find_steps
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.readers import discover, read
@@ -59,6 +60,29 @@ def test_a_cut_in_the_last_step_leaves_it_out(trace: RankTrace, kinds: Any) -> N
 
 def test_a_cut_in_the_first_step_leaves_nothing_complete(trace: RankTrace) -> None:
     assert whole_steps(cut(trace, CALLS_AND_KERNELS, 0.4)) == (list(range(STEPS)), False)
+
+
+def without_kernels(trace: RankTrace, in_step: int, which: slice) -> RankTrace:
+    """The trace without the kernels of some launches of a step, by their order."""
+    start, end = (int(bound[in_step]) for bound in find_steps(trace)[0].bounds)
+    events = trace.events
+    launches = (events["kind"] == Kind.RUNTIME) & is_launch(trace.strings)[events["name"]]
+    launches &= (events["ts_ns"] >= start) & (events["ts_ns"] < end)
+    gone = events["correlation"][launches][which]
+    return replace(
+        trace,
+        events=events.take(
+            np.flatnonzero(~(np.isin(events["kind"], DEVICE_KINDS) & np.isin(events["correlation"], gone)))
+        ),
+    )
+
+
+def test_scattered_records_leave_no_hole_where_as_many_in_a_row_do(trace: RankTrace) -> None:
+    """A sixteenth of the kernels of a step: lost one by one by a tracer that loses one in twenty, or all at once."""
+    scattered, at_once = without_kernels(trace, 2, slice(None, None, 16)), without_kernels(trace, 2, slice(30, 38))
+    assert whole_steps(scattered) == (list(range(STEPS)), True)
+    assert whole_steps(at_once) == ([0, 1, 3, 4], True)
+    assert whole_steps(without_kernels(trace, 2, slice(None, None, 6))) == ([0, 1, 3, 4], True)  # too many by chance
 
 
 def test_the_only_step_of_a_damaged_file_is_not_known_to_be_whole(trace: RankTrace) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from kineto_run import Script
 
 from ddprof import intervals
@@ -30,6 +32,16 @@ def test_short_gaps_between_launches_are_their_cost(tmp_path: Path) -> None:
     assert launch_interval_ns(facts) == found.interval_ns == 16_000
     assert intervals.length(found.launching) > 0
     assert intervals.length(found.held) == intervals.length(found.stalled) == 0
+
+
+def test_the_kernels_of_a_graph_have_one_launch(tmp_path: Path) -> None:
+    """Thirty kernels per launch of a graph, and short gaps between graphs: none of them is long for this host."""
+    facts = run().facts(tmp_path)
+    ops = facts.device_ops.take(np.repeat(np.arange(len(facts.device_ops)), 30))
+    graphs = replace(facts, device_ops=ops)
+    found = starved(graphs)
+    assert found.interval_ns == launch_interval_ns(facts)
+    assert intervals.length(found.held) == 0
 
 
 def test_a_long_pause_of_every_step_is_not(tmp_path: Path) -> None:

@@ -9,9 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import retold
+from corpus import MODEL
 from labelled_runs import Labelled, Runs
 from retold import Events
 
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.small_runs import fault, small_run
+from benchmarks.oracle.write import write
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.compared.steady_steps import steady_steps
 
@@ -82,6 +86,17 @@ def test_one_pause_without_a_name_longer_than_all_other_steps_is_left_out(labell
     run = told(labelled, tmp_path, held)
     assert left_out(run)[0] in (0, 1) and 1 in left_out(run)
     assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
+
+
+@pytest.mark.parametrize(("length_us", "out"), [(0.4 * STEP_US, []), (1.5 * STEP_US, [1])])
+def test_one_save_counts_unless_a_job_that_repeats_it_would_hardly_train(
+    tmp_path: Path, length_us: float, out: list[int]
+) -> None:
+    saves = small_run(fault("host.checkpoint", length_us, step=1), ranks=2, model=MODEL, loader_us=20_000.0, steps=3)
+    write(simulate(saves), tmp_path)
+    run = Labelled("saves once", {}, tmp_path / "traces")
+    assert [number for number in left_out(run) if number == 1] == out
+    assert (run.report.steps.wall_us < 1.1 * STEP_US) == bool(out)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class _Heard:
         if not unseen and measures.job.not_compared and rule.compares_ranks:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
         said = [Abstention(rule.id, unseen)] if unseen else list(detect(measures)) or left_out(rule, measures)
-        if rule.bound in ("straggler", "host"):
+        if rule.bound in ("straggler", "host", "communication"):
             said = [_unless_busy(one, measures) if isinstance(one, Candidate) else one for one in said]
         found = [c for c in said if isinstance(c, Candidate)]
         self.candidates += [with_line(measures, c) for c in found] if rule.tells_line else found

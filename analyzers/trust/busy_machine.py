@@ -1,4 +1,6 @@
-"""Lateness that a busy machine explains is no rank's fault: it is said in place of accusing one."""
+"""What a busy machine explains is said in place of accusing: lateness is no rank's fault then, and slow transfers of
+CPU ranks are not the link's.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,14 @@ _BUSY = "the machine is busy"
 MOST = 0.5  # of a rank's lateness: waiting for a CPU that is more than this explains it
 SURE = 2.0  # standard deviations: chance exceeds them once in 44 times
 ON_HOSTS = ("straggler.host", "straggler.imbalance", "straggler.unexplained", "host.stalled", "input.straggler")
-ON_CPU_RANKS = (*ON_HOSTS, "straggler.compute")  # there operators wait for a CPU as well
+# There operators wait for a CPU as well, and so do the threads that send and receive, one after another. What need not
+# be called at all is told by its calls, whatever the machine does.
+ON_CPU_RANKS = (*ON_HOSTS, "straggler.compute", "comm.latency_bound", "comm.bandwidth_bound", "comm.no_overlap")
+NEEDLESS = ("drop_needless", "drop_meetings")  # kinds of changes
 
 
 def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str | None:
-    """Why this finding on late ranks is withdrawn; None where it stands.
+    """Why this finding on late ranks, or on the transfers of CPU ranks, is withdrawn; None where it stands.
 
     It explains a rank that had no CPU for most of what it is late by, and computes no longer than its peers for that:
     by the time on a CPU in the traced steps, or over the whole run, which outvotes them. A rank that alone waits for a
@@ -30,6 +35,8 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
     if candidate.basis is Basis.TIMED:  # that the machine is busy is what it says: with the ranks' own threads
         return None
     if candidate.id not in (ON_CPU_RANKS if execution_of(job).computes_on_host else ON_HOSTS):
+        return None
+    if any(change.kind in NEEDLESS for change in candidate.changes):
         return None
     traced, run = traced_shares(job.ranks), run_shares(job.ranks)
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
@@ -58,7 +65,7 @@ def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Me
     """The same from the stops of CPU ranks: a rank is late by no more than it was stopped longer than its peers, and
     chance decides by how much that is. A rank that alone is stopped stands."""
     stops, job = measures.cpu_stops, measures.job
-    if stops is None:
+    if stops is None or candidate.id.startswith("comm."):  # operators do not tell when the threads that send wait
         return None
     total_ns, noise_ns = stops.total_ns, stops.noise_ns
     lost_ns = candidate.lost_us * 1e3 * measures.steps

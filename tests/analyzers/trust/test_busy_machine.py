@@ -15,7 +15,7 @@ from ddprof.analyzers.engine import Options, analyze
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
-from ddprof.findings import Basis, Candidate
+from ddprof.findings import Basis, Candidate, Change
 
 
 def waits(
@@ -74,6 +74,32 @@ def test_a_device_is_not_slow_for_want_of_a_cpu(labelled: Runs) -> None:
     assert explained_by_a_busy_machine(accusation(measures, 1), measures) is None
     host = accusation(measures, 1, identifier="straggler.host")
     assert explained_by_a_busy_machine(host, measures) is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "waited", "withdrawn"),
+    [
+        ("scale_transfer", 0.3, True),
+        ("merge_buckets", 0.3, True),
+        ("scale_transfer", 0.1, False),  # the transfers lose more than the machine explains
+        ("drop_needless", 0.3, False),  # counted, whatever the machine does
+        ("drop_meetings", 0.3, False),
+    ],
+)
+def test_transfers_of_cpu_ranks_wait_for_a_cpu_as_well(
+    labelled: Runs, change: str, waited: float, withdrawn: bool
+) -> None:
+    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), waits(0.4, waited)))
+    said = accusation(measures, identifier="comm.bandwidth_bound")
+    reason = explained_by_a_busy_machine(replace(said, changes=(Change(change),)), measures)
+    assert (reason is not None) == withdrawn
+    assert reason is None or f"no CPU for {waited:.0%}".replace("%", " %") in reason
+
+
+def test_transfers_of_devices_do_not(labelled: Runs) -> None:
+    measures = with_sidecars(labelled("clean.ddp"), waits(0.4, 0.3))
+    said = accusation(measures, identifier="comm.bandwidth_bound")
+    assert explained_by_a_busy_machine(said, measures) is None
 
 
 def test_a_busy_machine_is_noted(labelled: Runs) -> None:

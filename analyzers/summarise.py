@@ -9,6 +9,7 @@ from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.places import located
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.training.setup import training_of
 from ddprof.analyzers.verdict import verdict
@@ -45,7 +46,7 @@ def summarise(
         steps=_steps(job, measures, prices),
         ledger=_ledger(job, measures),
         verdict=verdict(measures, diagnosis),
-        findings=diagnosis.findings,
+        findings=tuple(located(finding, job) for finding in diagnosis.findings),
         what_if=diagnosis.what_if,
         replay=Replay(prices.error),
         clock=_clock(job),

@@ -55,7 +55,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Fix:
-    """A concrete change: the setting, its value now and the suggested one, a paste-ready patch, why, and the source."""
+    """A concrete change: the setting, its value now and the suggested one, a paste-ready patch, why, and the source.
+
+    `applies`: the same as settings that `ddprof run --apply` can make, all or none of them; () where it cannot. `at`:
+    the lines of the script ("train.py:57") that make what they belong to; () where all such objects are meant.
+    """
 
     setting: str
     suggested: str
@@ -63,6 +67,8 @@ class Fix:
     source: str
     current: str | None = None
     patch: str | None = None
+    applies: tuple[tuple[str, bool | int | float | str], ...] = ()
+    at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,11 @@ ALLOWED: dict[str, set[str]] = {
     PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
-    "analyzers": VOCABULARY | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
-    "report": VOCABULARY,
+    "patching": {"settings", "errors", "outside"},
+    "analyzers": VOCABULARY
+    | {"settings"}
+    | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
+    "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api"}
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
@@ -98,6 +101,7 @@ OTHERS: dict[str, set[str]] = {
     "flight_recorder": {"msgspec"},
     "hardware": {"tomli"},  # Python 3.10
     "settings": {"tomli"},
+    "patching": {"libcst"},
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},
     FACTS: {"numpy", "msgspec"},

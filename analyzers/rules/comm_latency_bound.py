@@ -124,6 +124,7 @@ def _fix(measures: Measures) -> Fix:
         current=text(measures.settings.ddp.bucket_cap_mb),
         suggested="25",
         patch="DistributedDataParallel(model, bucket_cap_mb=25)",
+        applies=(("bucket_cap_mb", 25),),
         why="fewer, larger collectives pay the latency fewer times",
         source="PyTorch DDP (VLDB'20); torch.nn.parallel.DistributedDataParallel documentation",
     )

@@ -115,6 +115,7 @@ def _fix(measures: Measures, suggested: str) -> Fix:
         current=text(measures.settings.ddp.bucket_cap_mb),
         suggested=suggested,
         patch=f"DistributedDataParallel(model, bucket_cap_mb={suggested})",
+        applies=(("bucket_cap_mb", float(suggested)),),
         why="buckets are reduced as soon as their gradients exist, while backward goes on",
         source="PyTorch DDP (VLDB'20)",
     )

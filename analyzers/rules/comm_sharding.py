@@ -91,6 +91,7 @@ def _fixes(measures: Measures, costs: UnitCosts | None) -> tuple[Fix, ...]:
         setting="reshard_after_forward",
         current=text(measures.settings.fsdp.reshard_after_forward),
         suggested="False",
+        applies=(("reshard_after_forward", False),),
         patch="fully_shard(module, reshard_after_forward=False)",
         why="parameters stay gathered between forward and backward: one all-gather pass less",
         source="ZeRO paper; torch.distributed.fsdp.fully_shard documentation",

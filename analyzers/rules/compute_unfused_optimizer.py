@@ -48,6 +48,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 setting="fused",
                 current=text(measures.settings.optimizer.fused) or "False",
                 suggested="True",
+                applies=(("fused", True),),
                 patch="torch.optim.AdamW(model.parameters(), fused=True)",
                 why="one kernel per group of parameters reads and writes each value once",
                 source="torch.optim documentation",

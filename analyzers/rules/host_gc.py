@@ -34,6 +34,7 @@ FIX = Fix(
     current="automatic",
     suggested="disabled, with a collection on all ranks every 1000 steps",
     patch=PATCH,
+    applies=(("gc_interval", 1000),),
     why="collections at different moments make every rank wait for each of them in turn",
     source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
 )

@@ -121,6 +121,7 @@ def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
                 setting="OMP_NUM_THREADS",
                 current=str(over.threads),
                 suggested=str(over.fitting),
+                applies=(("omp_num_threads", over.fitting),),
                 patch=f"OMP_NUM_THREADS={over.fitting} torchrun ...  # or torch.set_num_threads({over.fitting})",
                 why="the threads of one operator wait for the last of them, which waits for a core",
                 source="PyTorch performance tuning guide; torchrun documentation (OMP_NUM_THREADS)",

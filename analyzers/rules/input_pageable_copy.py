@@ -44,6 +44,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 setting="pin_memory",
                 current=text(measures.settings.loader.pin_memory) or "False",
                 suggested="True, with non_blocking copies",
+                applies=(("pin_memory", True),),
                 patch="DataLoader(..., pin_memory=True); batch = batch.to(device, non_blocking=True)",
                 why="pinned memory is copied at bus speed beside the kernels, and the host goes on launching",
                 source="PyTorch performance tuning guide; torch.utils.data documentation",

@@ -52,6 +52,7 @@ PERSISTENT_FIX = Fix(
     current="False",
     suggested="True",
     patch="DataLoader(..., persistent_workers=True)",
+    applies=(("persistent_workers", True),),
     why="processes that live on have their data set, and the first batches of an epoch, ready",
     source="torch.utils.data.DataLoader documentation",
 )
@@ -134,6 +135,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             source="timed inside the loader by ddprof",
         )
     arguments = execution_of(measures.job).loader_arguments
+    pinned = (("pin_memory", True),) if arguments else ()
     return Fix(
         setting="num_workers",
         current=text(workers),
@@ -141,6 +143,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
         patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor=4, persistent_workers=True{arguments})",
         why=why,
         source="torch.utils.data.DataLoader documentation",
+        applies=(("num_workers", suggested), ("prefetch_factor", 4), ("persistent_workers", True), *pinned),
     )
 
 
@@ -279,6 +282,7 @@ def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
             setting="prefetch_factor",
             current=text(measures.settings.loader.prefetch_factor),
             suggested="4",
+            applies=(("prefetch_factor", 4),),
             why="a deeper queue covers batches that take longer than others",
             source="torch.utils.data.DataLoader documentation",
         ),

@@ -17,6 +17,7 @@ from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
 from ddprof.capture.instruments.garbage import GarbageCollection
 from ddprof.capture.instruments.gradients import GradientTimes
+from ddprof.capture.instruments.objects.creation import creation_lines
 from ddprof.capture.instruments.optimizer import OptimizerSteps
 from ddprof.capture.instruments.pipelines import PipelineSchedules
 from ddprof.capture.instruments.profilers import UserProfilers
@@ -84,6 +85,7 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
         GradientTimes(hub),
         GradientUse(hub),
         Replicas(hub),
+        *creation_lines(hub),
         *wrapper_forwards(forward),
         PipelineSchedules(hub),
         DistributedCheckpoint(hub),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ddprof.cli.fixes import FIXES_HELP, leave_fixes
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
 from ddprof.cli.load import (
     engine_option,
@@ -30,6 +31,7 @@ from ddprof.report.model import Report
 )
 @click.option("--strict", is_flag=True, help="Exit with 4 where the input is incomplete.")
 @click.option("--fail-on", multiple=True, metavar="EXPR", help=FAIL_ON_HELP)
+@click.option("--fixes", type=click.Path(path_type=Path, dir_okay=False), help=FIXES_HELP)
 @redact_option
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
 @no_cache_option
@@ -46,6 +48,7 @@ def command(
     output: Path | None,
     strict: bool,
     fail_on: tuple[str, ...],
+    fixes: Path | None,
     redact: bool,
     workers: int | None,
     no_cache: bool,
@@ -74,16 +77,19 @@ def command(
             reports = load_reports(paths, *how)
             reports = redacted_reports(reports, key)
             alone = len(reports) == 1
-            following = [next_commands(("RUN",) if key else paths, report, alone) for report in reports]
+            left = leave_fixes(reports[0], paths, fixes) if alone and not key else None
+            following = [next_commands(("RUN",) if key else paths, report, alone, left) for report in reports]
             deliver(reports, form, output, following)
         if strict:
             require_complete(reports)
         check_gates(gates, reports)
 
 
-def next_commands(paths: Sequence[str], report: Report, alone: bool) -> list[str]:
-    """What to type next: the page of the report's leading finding and, where it is the only one, the file to share."""
+def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path | None = None) -> list[str]:
+    """What to type next: the page of the report's leading finding, its fixes and, where it is the only one, the file to
+    share."""
     leading = phrases.leading(report)
     shown = " ".join(shlex.quote(path) for path in paths)
     explain = [f"ddprof explain {leading.id}"] if leading else []
+    explain += [f"ddprof run --apply {shlex.quote(str(fixes))} -- COMMAND"] if fixes else []
     return [*explain, f"ddprof report {shown} -o report.html"] if alone else explain

@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
     "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
     "plan": ("ddprof.cli.plan", "Plan a setting from what a run measured, with a curve."),
+    "patch": ("ddprof.cli.patch", "Turn fixes into a unified diff of the scripts."),
     "verify": ("ddprof.cli.verify", "Compare a prediction with the run made with the change."),
     "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
     "serve": ("ddprof.cli.serve", "Open the dashboard: verdict, timeline, what-if."),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from ddprof.sidecar.applied import SettingOutcome
+from ddprof.sidecar.applied import MadeLine, SettingOutcome
 from ddprof.sidecar.bounded import Count as Count
 from ddprof.sidecar.bounded import Rank as Rank
 from ddprof.sidecar.bounded import Real as Real
@@ -348,6 +348,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     gradients: tuple[OptimizerGradients, ...] = ()
     sampler_passes: tuple[ShuffledPasses, ...] = ()
     applied: tuple[SettingOutcome, ...] = ()
+    made: tuple[MadeLine, ...] = ()
     fetching: TimedFetches | None = None
     hardware: HostHardware = HostHardware()
 

@@ -1,10 +1,21 @@
-"""What became of the settings that a run was to apply in one rank (docs/run-folder.md), typed."""
+"""Where a script makes what settings belong to, and what became of those that a run was to apply
+(docs/run-folder.md), typed."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from ddprof.sidecar.bounded import Count, Real, Whole
+
+
+class MadeLine(Struct, frozen=True):
+    """A line of the script that makes objects of a kind; `trains`: the loader that feeds the optimizer."""
+
+    object: str
+    file: str
+    line: Count
+    function: str = ""
+    trains: bool = False
 
 
 class SettingOutcome(Struct, frozen=True):

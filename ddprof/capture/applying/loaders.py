@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import pickle
 import sys
 from types import ModuleType
 from typing import Any
 
 from ddprof.capture.applying.applier import Applier, Refusal, Values, lacking
 from ddprof.capture.applying.construction import ConstructorCall
-from ddprof.capture.applying.respawn import unguarded_script
+from ddprof.capture.applying.respawn import unguarded_script, unsendable
 from ddprof.settings.catalogue import LOADER
 
 _NEED_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context")
@@ -85,31 +84,14 @@ def _cannot_start(after: Values, wanted: Values) -> Refusal | None:
     if name is None or not after["num_workers"]:
         return None
     context = after.get("multiprocessing_context") or multiprocessing.get_start_method()
-    if getattr(context, "_name", context) == "fork":
+    context = getattr(context, "_name", context)
+    if context == "fork":
         return None
     unguarded = unguarded_script()
     if unguarded is not None:
         return name, f'workers would run {unguarded} again: it has no `if __name__ == "__main__":`'
-    for part in ("dataset", "collate_fn", "worker_init_fn"):
-        reason = _unpicklable(after.get(part))
-        if reason:
-            return name, f"{part} cannot be sent to workers that are not forked: {reason}"
-    return None
-
-
-class _Nowhere:
-    """A file that keeps nothing."""
-
-    def write(self, data: bytes) -> int:
-        return len(data)
-
-
-def _unpicklable(value: Any) -> str:
-    try:
-        pickle.Pickler(_Nowhere(), pickle.HIGHEST_PROTOCOL).dump(value)
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError, RecursionError) as error:
-        return " ".join(str(error).split())[:120] or type(error).__name__
-    return ""
+    why = unsendable([(part, after.get(part)) for part in ("dataset", "collate_fn", "worker_init_fn")], str(context))
+    return (name, why) if why else None
 
 
 def _unpinnable(wanted: Values) -> Refusal | None:

@@ -1,11 +1,17 @@
-"""Whether the script bears being imported again by processes that are not forked."""
+"""Whether workers that are not forked can start: they import the script anew, and are sent the data set."""
 
 from __future__ import annotations
 
 import ast
+import os
+import pickle
+import resource
 import sys
+from collections.abc import Iterable
+from multiprocessing import forkserver
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from ddprof.capture.describe.stacks import is_library
 
@@ -41,3 +47,56 @@ def _is_guarded(path: Path, line: int) -> bool:
         and node.lineno <= line <= (node.end_lineno or node.lineno)
         for node in tree.body
     )
+
+
+def unsendable(parts: Iterable[tuple[str, Any]], context: str) -> str:
+    """Why these cannot be sent to workers of a multiprocessing context; "" where they can."""
+    sent = _Sent()
+    for name, value in parts:
+        try:
+            sent.dump(value)
+        except (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError, RecursionError) as error:
+            reason = " ".join(str(error).split())[:120] or type(error).__name__
+            return f"{name} cannot be sent to workers that are not forked: {reason}"
+    # Each storage is sent as a file descriptor of shared memory.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+    if context == "forkserver":
+        most = min(most, getattr(forkserver, "MAXFDS_TO_SEND", 256) // 2)
+    if len(sent.storages) > most:
+        return f"the data set holds {len(sent.storages)} tensors of their own: each takes a file descriptor"
+    wanted, free = sum(sent.storages.values()), _shared_memory_bytes()
+    if free is not None and wanted > free:
+        return f"the data set's tensors ({wanted >> 20} MiB) go to shared memory, of which {free >> 20} MiB are free"
+    return ""
+
+
+class _Nowhere:
+    """A file that keeps nothing."""
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+
+class _Sent(pickle.Pickler):
+    """Walks through what would be sent and copies none of its arrays and tensors."""
+
+    def __init__(self) -> None:
+        super().__init__(_Nowhere(), protocol=5, buffer_callback=lambda _: False)
+        self.storages: dict[int, int] = {}  # address -> bytes
+        self._tensor: Any = sys.modules["torch"].Tensor
+
+    def persistent_id(self, obj: Any) -> Any:
+        """Tensors go another way than the rest."""
+        if not isinstance(obj, self._tensor) or not hasattr(obj, "untyped_storage"):
+            return None
+        storage = obj.untyped_storage()
+        self.storages[storage.data_ptr()] = storage.nbytes()
+        return "tensor"
+
+
+def _shared_memory_bytes() -> int | None:
+    try:
+        found = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize

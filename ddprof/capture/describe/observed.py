@@ -17,7 +17,8 @@ from ddprof.capture.guard import Guard
 
 _MAX_LOADERS = 16
 _MAX_MODELS = 16
-_MAX_OPTIMIZERS = 1024  # one for each parameter where they step inside backward
+_MAX_MADE = 1024  # optimizers may be one for each parameter, where they step inside backward
+_MAX_LINES = 64
 _MESH_PARALLELISM = ("tp", "cp", "ep")  # mesh dimensions whose usual name says what they are for
 
 
@@ -31,7 +32,8 @@ class Observed:
         self.optimizers: dict[int, weakref.ref[Any]] = {}
         self.step_watchers: list[Callable[[Any], object]] = []  # called with each optimizer that has stepped
         self.training_thread: int | None = None  # the thread in which the first optimizer stepped
-        self._made: dict[int, tuple[weakref.ref[Any], Any]] = {}  # optimizers, each with the line that made it
+        self._made: dict[int, tuple[weakref.ref[Any], Any]] = {}  # what settings belong to, with the line that made it
+        self._lines: dict[tuple[str, str, int], str] = {}  # (what, file, line) -> function
         self._loaders: dict[int, weakref.ref[Any]] = {}
         self._loader_keys: dict[int, str] = {}
         self._training_loader = "dataloader"
@@ -80,15 +82,32 @@ class Observed:
             self.training_thread = get_ident()
         self.optimizers.setdefault(id(optimizer), weakref.ref(optimizer))
 
-    def optimizer_made(self, optimizer: Any) -> None:
-        """An optimizer is being made by the script's line that runs now."""
-        if len(self._made) < _MAX_OPTIMIZERS:
-            self._made[id(optimizer)] = (weakref.ref(optimizer), script_line())
+    def was_made(self, thing: Any, kind: str) -> None:
+        """An optimizer, a loader or a wrapper is being made by the script's line that runs now."""
+        line = script_line()
+        if len(self._made) < _MAX_MADE and hasattr(thing, "__weakref__"):
+            self._made[id(thing)] = (weakref.ref(thing), line)
+        if line is not None and len(self._lines) < _MAX_LINES:
+            self._lines.setdefault((kind, line["file"], line["line"]), line["function"])
 
-    def made_at(self, optimizer: Any) -> Any:
-        """The line of the script that made an optimizer; None where it is not known."""
-        reference, line = self._made.get(id(optimizer), (None, None))
-        return line if reference is not None and reference() is optimizer else None
+    def made_at(self, thing: Any) -> Any:
+        """The line of the script that made it; None where that is not known."""
+        reference, line = self._made.get(id(thing), (None, None))
+        return line if reference is not None and reference() is thing else None
+
+    def made_lines(self) -> list[dict[str, Any]]:
+        """The lines that made something, each with what; `trains` of the loader that feeds the optimizer."""
+        trains = self._described.get(self._training_loader, {}).get("line")
+        return [
+            {
+                "object": kind,
+                "file": file,
+                "line": line,
+                "function": function,
+                "trains": bool(trains) and kind == "DataLoader" and (trains["file"], trains["line"]) == (file, line),
+            }
+            for (kind, file, line), function in self._lines.items()
+        ]
 
     def saw_loader(self, loader: Any) -> None:
         """A DataLoader was iterated."""
@@ -97,7 +116,9 @@ class Observed:
             self._loaders[id(loader)] = weakref.ref(loader)
             self._loader_keys[id(loader)] = key
             # Now: of `for batch in DataLoader(..)` only the iterator stays alive.
-            self._refresh(key, loader, describe_loader.describe)
+            self._refresh(
+                key, loader, lambda loader: {**describe_loader.describe(loader), "line": self.made_at(loader)}
+            )
 
     def trains_with(self, loader_id: int) -> None:
         """The loader that feeds the optimizer; until it is known, the first one is taken for it."""
@@ -129,6 +150,7 @@ class Observed:
             "more_optimizers": _numbered(described, "optimizer"),
             "parameters": described.get("parameters"),
             "models": _numbered(described, "model"),
+            "made": self.made_lines(),
             "dataloader": described.get(self._training_loader),
             "more_dataloaders": [
                 described[key] for key in sorted(described) if key.startswith("dataloader") and key != training

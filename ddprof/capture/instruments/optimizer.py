@@ -58,7 +58,7 @@ class OptimizerSteps(Instrumentor):
     def _watch_creation(self, cls: Any) -> None:
         """A job that has an optimizer is not one that trains without."""
         original, unmarked = cls.__init__, self.hub.unmarked
-        made = self.hub.guard.wrap_hook(lambda optimizer, _: self.hub.observed.optimizer_made(optimizer))
+        made = self.hub.guard.wrap_hook(lambda optimizer, _: self.hub.observed.was_made(optimizer, "optimizer"))
 
         @functools.wraps(original)
         def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -22,6 +21,7 @@ from ddprof.report.json.parts import (
     applied_from,
     evidence_document,
     evidence_from,
+    fix_document,
     fix_from,
     training_document,
     training_from,
@@ -203,7 +203,7 @@ def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
         "grounds": finding.grounds,
         "calibration": None if known is None else {"inside": known.inside, "predictions": known.total},
         "evidence": [evidence_document(evidence) for evidence in finding.evidence],
-        "fixes": [asdict(fix) for fix in finding.fixes],
+        "fixes": [fix_document(fix) for fix in finding.fixes],
     }
 
 

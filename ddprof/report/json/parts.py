@@ -28,9 +28,15 @@ def evidence_from(item: EvidenceDocument) -> Evidence:
     return Evidence(item.text, item.rank, item.start_us, item.end_us, item.event)
 
 
+def fix_document(fix: Fix) -> dict[str, Any]:
+    """`applies`: settings by name, {} where `ddprof run --apply` cannot make the fix."""
+    return {**asdict(fix), "applies": dict(fix.applies), "at": list(fix.at)}
+
+
 def fix_from(item: FixDocument) -> Fix:
     """A fix, read."""
-    return Fix(item.setting, item.suggested, item.why, item.source, item.current, item.patch)
+    applies = tuple(item.applies.items())
+    return Fix(item.setting, item.suggested, item.why, item.source, item.current, item.patch, applies, item.at)
 
 
 def training_document(training: Training) -> dict[str, Any]:
@@ -47,7 +53,7 @@ def training_document(training: Training) -> dict[str, Any]:
                 "summary": remark.summary,
                 "ranks": list(remark.ranks),
                 "evidence": [evidence_document(evidence) for evidence in remark.evidence],
-                "fixes": [asdict(fix) for fix in remark.fixes],
+                "fixes": [fix_document(fix) for fix in remark.fixes],
             }
             for remark in training.remarks
         ],

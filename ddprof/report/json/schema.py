@@ -112,6 +112,8 @@ class FixDocument(Struct):
     source: str
     current: str | None = None
     patch: str | None = None
+    applies: dict[str, bool | int | float | str] = {}
+    at: tuple[str, ...] = ()
 
 
 class CalibrationDocument(Struct):

@@ -16,6 +16,7 @@ from appliers import applying, told  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402
 
 from ddprof.capture.applying.loaders import LoaderSettingsApplier  # noqa: E402
+from ddprof.capture.applying.respawn import unsendable  # noqa: E402
 
 pytestmark = pytest.mark.torch
 HERE = "tests/capture/applying/test_loaders.py"
@@ -138,3 +139,25 @@ def test_a_subclass_and_a_second_thread_are_changed_too() -> None:
         thread.start()
         thread.join()
     assert made == [2]
+
+
+class Held(Dataset[int]):
+    """So many tensors, of one storage or each of its own."""
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        self.tensors = tensors
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.tensors[index]
+
+
+def test_views_of_one_tensor_are_not_copied_to_see_whether_they_can_be_sent() -> None:
+    views = list(torch.zeros(20_000, 784).unbind())  # pickled one by one they would be a terabyte
+    assert unsendable([("dataset", Held(views))], "forkserver") == ""
+    own = [torch.zeros(1) for _ in range(300)]
+    assert "300 tensors of their own" in unsendable([("dataset", Held(own))], "forkserver")
+    assert unsendable([("dataset", Held(own))], "spawn") == ""
+    assert "cannot be sent" in unsendable([("dataset", lambda: 0)], "spawn")

@@ -36,6 +36,7 @@ def buffers(measures: Measures, _: int) -> Fix:
         current="True",
         suggested="False",
         patch="DistributedDataParallel(model, broadcast_buffers=False)",
+        applies=(("broadcast_buffers", False),),
         why="training does not read the running statistics of batch norm, and constant tables are equal already; "
         "rank 0's statistics are sent once before an evaluation on all ranks, or SyncBatchNorm keeps them equal",
         source="torch.nn.parallel.DistributedDataParallel documentation",
@@ -48,6 +49,7 @@ def unused(measures: Measures, _: int) -> Fix:
         setting="find_unused_parameters",
         current="True",
         suggested="False",
+        applies=(("find_unused_parameters", False),),
         patch="DistributedDataParallel(model)  # its error names unused parameters, should there be any",
         why="nothing is found, and without the search buckets are put in the order in which gradients come",
         source="torch.nn.parallel.DistributedDataParallel documentation; PyTorch DDP (VLDB'20) section 3.2.3",

@@ -1,0 +1,1 @@
+"""The objects of a job that settings belong to: who makes them."""

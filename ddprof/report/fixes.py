@@ -1,0 +1,53 @@
+"""The fixes of a report as `ddprof run --apply` takes them: what a person, a launcher or a tuner starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddprof.findings import Finding, Fix
+from ddprof.report import phrases
+from ddprof.report.model import Report
+from ddprof.settings.fixes_file import write_fixes
+from ddprof.settings.wanted import WantedFix
+
+FILE_NAME = "FIXES.toml"
+
+
+def applicable(report: Report) -> list[tuple[WantedFix, Finding, str]]:
+    """Each fix that can be applied, with its finding and why, that of the largest gain first.
+
+    Where two findings set one thing of one object, the first one does: what is left can be applied together.
+    """
+    found: list[tuple[WantedFix, Finding, str]] = []
+    taken: set[tuple[str, str]] = set()
+    for finding in report.ranked_findings():
+        if report.severity_of(finding) == "info":
+            continue
+        for fix in finding.fixes:
+            for wanted in _wanted(fix, finding):
+                names = {(name, wanted.at) for name in wanted.values}
+                if not names & taken and not ({(name, "") for name, _ in names} & taken):
+                    taken |= names
+                    found.append((wanted, finding, fix.why))
+    return found
+
+
+def fixes_file(report: Report) -> str | None:
+    """The text of FIXES.toml; None where no fix can be applied."""
+    fixes = applicable(report)
+    if not fixes:
+        return None
+    head = (
+        f"Fixes for {report.run.name or 'the run'}: {phrases.headline(report)}",
+        "ddprof run --apply THIS -- COMMAND makes them without an edit of the script. Delete what is not wanted.",
+    )
+    return write_fixes([(wanted, why) for wanted, _, why in fixes], head)
+
+
+def _wanted(fix: Fix, finding: Finding) -> Iterator[WantedFix]:
+    """One for each line; none where a value is none that can be applied."""
+    for at in (fix.at or ("",)) if fix.applies else ():
+        try:
+            yield WantedFix(dict(fix.applies), at, finding.id)
+        except ValueError:
+            return

@@ -1,0 +1,73 @@
+"""From a verdict to a file of fixes, and from there to a patch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ddprof.settings.fixes_file import parse_fixes
+
+Invoke = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A sample as a run folder."""
+    folder = tmp_path / "run"
+    shutil.copytree(Path(__file__).resolve().parents[2] / "sample_traces" / "starved_loader" / "traces", folder)
+    if not (folder / "manifest.json").exists():
+        (folder / "manifest.json").write_text("{}")
+    return folder
+
+
+def test_a_run_folder_gets_its_fixes_once(ddprof: Invoke, run: Path) -> None:
+    code, out, _ = ddprof("analyze", str(run), "--no-cache")
+    path = run / "FIXES.toml"
+    assert code == 0 and f"Next: ddprof run --apply {path} -- COMMAND" in out
+    (first, *_) = parse_fixes(path.read_text())
+    assert first.values["num_workers"] and first.finding.startswith("input.")
+    path.write_text(path.read_text() + "# mine\n")
+    ddprof("analyze", str(run), "--no-cache")
+    assert path.read_text().endswith("# mine\n")
+    code, out, _ = ddprof("analyze", str(run), "--no-cache", "--format", "json")
+    (fix, *_) = json.loads(out)["findings"][0]["fixes"]
+    assert fix["applies"]["num_workers"] == first.values["num_workers"] and fix["at"] == []
+
+
+def test_other_inputs_get_none_unless_it_is_asked_for(ddprof: Invoke, run: Path, tmp_path: Path) -> None:
+    (run / "manifest.json").unlink()
+    ddprof("analyze", str(run), "--no-cache")
+    assert not (run / "FIXES.toml").exists()
+    code, _, _ = ddprof("analyze", str(run), "--no-cache", "--fixes", str(tmp_path / "mine.toml"))
+    assert code == 0 and parse_fixes((tmp_path / "mine.toml").read_text())
+    ddprof("analyze", str(run), "--no-cache", "--redact", "--fixes", str(tmp_path / "redacted.toml"))
+    assert not (tmp_path / "redacted.toml").exists()
+
+
+def test_a_plan_as_fixes(ddprof: Invoke, run: Path, tmp_path: Path) -> None:
+    words = ("plan", "loader", str(run), "--no-cache", "--now", "num_workers=0")
+    code, _, err = ddprof(*words, "--fixes", str(tmp_path / "plan.toml"))
+    assert code == 0 and "next: ddprof run --apply" in err
+    (fix,) = parse_fixes((tmp_path / "plan.toml").read_text())
+    assert set(fix.values) == {"num_workers"}
+
+
+def test_fixes_become_a_patch_that_git_applies(ddprof: Invoke, tmp_path: Path) -> None:
+    pytest.importorskip("libcst")
+    script = tmp_path / "train.py"
+    script.write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=8)\n")
+    fixes = tmp_path / "FIXES.toml"
+    rows = ('at = "train.py:3"\nset = { num_workers = 4 }', "set = { gc_interval = 100 }")
+    fixes.write_text('schema = "ddprof.fixes/1"\n' + "".join(f"[[fix]]\n{row}\n" for row in rows))
+    patch = tmp_path / "fix.patch"
+    code, _, err = ddprof("patch", str(fixes), "--root", str(tmp_path), "--write-patch", str(patch))
+    assert code == 0 and "by hand: gc_interval=100: it belongs to the launcher" in err and "1 fix;" in err
+    subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, check=True)
+    assert "DataLoader(data, batch_size=8, num_workers=4)" in script.read_text()
+    code, out, err = ddprof("patch", str(fixes), "--root", str(tmp_path))
+    assert code == 4 and out == "" and "none of its 2 fixes changes a script" in err

@@ -1,0 +1,52 @@
+"""The fixes of a report as a file that `ddprof run --apply` takes."""
+
+from __future__ import annotations
+
+from ddprof.findings import Finding, Fix, Recoverable
+from ddprof.report.fixes import applicable, fixes_file
+from ddprof.report.json.contract import from_contract, to_contract
+from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
+from ddprof.settings.fixes_file import parse_fixes
+
+PLACE = ("train.py:57",)
+
+
+def _fix(applies: dict[str, bool | int | float | str], at: tuple[str, ...] = PLACE) -> Fix:
+    return Fix("setting", "value", "why", "source", applies=tuple(applies.items()), at=at)
+
+
+def _report(*found: tuple[float, tuple[Fix, ...]]) -> Report:
+    findings = tuple(
+        Finding(f"kind.number{number}", "summary", (), gain, Recoverable(gain, gain, gain), 0.9, fixes=fixes)
+        for number, (gain, fixes) in enumerate(found)
+    )
+    ledger = Ledger(job={"wall_us": 100.0, "compute": 100.0})
+    return Report(
+        RunInfo(2, (0, 1), name="r"), Steps(3, "profiler_step", 100.0), ledger, Verdict("input", "Slow"), findings
+    )
+
+
+def test_the_larger_gain_sets_a_thing_that_two_findings_want() -> None:
+    report = _report(
+        (40.0, (_fix({"num_workers": 4, "persistent_workers": True}), _fix({"gc_interval": 1000}, ()))),
+        (20.0, (_fix({"num_workers": 8}), _fix({"num_workers": 2}, ("eval.py:3",)), _fix({}))),
+        (1.0, (_fix({"fused": True}),)),  # below what is told as a finding
+    )
+    wanted = [fix for fix, _, _ in applicable(report)]
+    assert [(dict(fix.values), fix.at, fix.finding) for fix in wanted] == [
+        ({"num_workers": 4, "persistent_workers": True}, "train.py:57", "kind.number0"),
+        ({"gc_interval": 1000}, "", "kind.number0"),
+        ({"num_workers": 2}, "eval.py:3", "kind.number1"),
+    ]
+    text = fixes_file(report)
+    assert text is not None and list(parse_fixes(text)) == wanted
+    assert applicable(from_contract(to_contract(report))) == applicable(report)
+
+
+def test_what_cannot_be_applied_leaves_no_file() -> None:
+    assert fixes_file(_report((40.0, (_fix({}), _fix({"bucket_cap_mb": 0.2}))))) is None
+
+
+def test_one_fix_for_each_line_that_makes_such_objects() -> None:
+    report = _report((40.0, (_fix({"reshard_after_forward": False}, ("a.py:1", "a.py:9")),)))
+    assert [fix.at for fix, _, _ in applicable(report)] == ["a.py:1", "a.py:9"]

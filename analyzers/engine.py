@@ -25,6 +25,9 @@ from ddprof.analyzers.mapping.engine_name import LOCAL, parse_engine
 from ddprof.analyzers.mapping.local import in_processes, processes
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.sampling.choose import sample
+from ddprof.analyzers.sampling.notes import sample_notes
+from ddprof.analyzers.sampling.ranks_option import ALL, parse_ranks
 from ddprof.analyzers.summarise import summarise
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
@@ -43,6 +46,7 @@ class Options:
 
     Processes (None: one per core), whether facts are cached, and whether incomplete input is an error. `engine`: where
     ranks are read: "local", "dask" (a Dask cluster of this machine's processes) or "dask://HOST:PORT" (a scheduler's).
+    `ranks`: which: "all", "0,7", "sample:32".
     """
 
     workers: int | None = None
@@ -51,6 +55,7 @@ class Options:
     max_memory: int | None = None
     progress: Progress | None = None
     engine: str = LOCAL
+    ranks: str = ALL
 
 
 @dataclass(frozen=True)
@@ -105,12 +110,14 @@ def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = N
 def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> Iterator[LoadedRun]:
     """The runs found under `paths`, one in memory at a time. Raises NoUsableInput where nothing can be analyzed."""
     options = options or Options()
+    wanted = parse_ranks(options.ranks)
     inventory = _discover(paths)
     found = 0
     failures: list[str] = []
     with _mapping(options) as mapped:
         for label, sources in inventory.runs:
-            results = mapped(sources, label)
+            sampled = sample(sources, wanted)
+            results = mapped(sampled.sources, label)
             usable = [r for r in results if r.is_usable]
             failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if not r.is_usable]
             whole = [(r.source, r.facts) for r in usable if r.facts is not None]
@@ -118,7 +125,8 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
                 found += 1
                 unusable = [] if number else [r for r in results if not r.is_usable]  # told once
                 members = [*(usable[at] for at in job.members), *unusable]
-                yield _load(job.label, members, [*inventory.health, *job.notes], options)
+                run = _load(job.label, members, [*inventory.health, *job.notes], options)
+                yield replace(run, notes=(*run.notes, *sample_notes(sampled, run.job)))
     if not found:
         raise _without_traces(paths, "; ".join(failures[:3]) or "no trace found")
 

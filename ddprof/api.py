@@ -91,14 +91,15 @@ def analyze(
     max_memory: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     engine: str = "local",
+    ranks: str = "all",
 ) -> AnalyzedRun:
     """Analyze the one run in `paths` (files, folders, archives, URLs, or a saved JSON report).
 
-    `max_memory` bounds all processes, in bytes. `engine`: where ranks are read, "local", "dask" or "dask://HOST:PORT".
-    Raises NoUsableInput where there is no run, or more than one (then use
-    `analyze_all`).
+    `max_memory` bounds all processes, in bytes. `engine`: where ranks are read, "local", "dask" or
+    "dask://HOST:PORT"; `ranks`: which, "all", "0,7" or "sample:32". Raises NoUsableInput where there is no run, or more
+    than one (then use `analyze_all`).
     """
-    options = Options(workers, cache, strict, max_memory, progress, engine)
+    options = Options(workers, cache, strict, max_memory, progress, engine, ranks)
     runs = _analyzed(paths, options)
     if len(runs) > 1:
         names = ", ".join(run.report.run.name or "?" for run in runs)
@@ -115,9 +116,10 @@ def analyze_all(
     max_memory: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     engine: str = "local",
+    ranks: str = "all",
 ) -> list[AnalyzedRun]:
     """Analyze every run in `paths`; parameters and errors as `analyze`."""
-    return _analyzed(paths, Options(workers, cache, strict, max_memory, progress, engine))
+    return _analyzed(paths, Options(workers, cache, strict, max_memory, progress, engine, ranks))
 
 
 def _analyzed(paths: PathLike | Iterable[PathLike], options: Options) -> list[AnalyzedRun]:

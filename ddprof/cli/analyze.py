@@ -15,6 +15,7 @@ from ddprof.cli.load import (
     load_open_run,
     load_reports,
     no_cache_option,
+    read_ranks_option,
     require_complete,
 )
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
@@ -42,6 +43,7 @@ from ddprof.report.model import Report
     help="Bound on the memory of all processes: fewer read at once, one at least.",
 )
 @engine_option
+@read_ranks_option
 def command(
     paths: tuple[str, ...],
     form: str | None,
@@ -54,6 +56,7 @@ def command(
     no_cache: bool,
     max_memory: int | None,
     engine: str,
+    ranks: str,
 ) -> None:
     """Say why a traced job is slow, what to change, and what it will save.
 
@@ -65,12 +68,13 @@ def command(
     ddprof analyze traces/ --format json -o report.json
     ddprof analyze traces/ --fail-on warning --fail-on 'exposed_comm>20%'
     ddprof analyze s3://bucket/run --engine dask://scheduler:8786
+    ddprof analyze traces/ --ranks sample:32
     """
     gates = gates_of(fail_on)
     max_bytes = max_memory * 2**20 if max_memory else None
     form, key = chosen_format(form, output), key_of_redaction(redact)
     with redacted_errors(key):
-        how = (workers, not no_cache, strict, max_bytes, engine)
+        how = (workers, not no_cache, strict, max_bytes, engine, ranks)
         if form == "html":
             reports = [deliver_pages(load_open_run(paths, *how), output, key)]
         else:

@@ -27,6 +27,12 @@ engine_option = click.option(
     metavar="ENGINE",
     help="Where ranks are read: local (processes), dask (a Dask cluster of them), dask://HOST:PORT (a scheduler's).",
 )
+read_ranks_option = click.option(
+    "--ranks",
+    default="all",
+    show_default=True,
+    help="Ranks to read: all, 0,7, or sample:32 (32 that show every stage, host and tensor-parallel group).",
+)
 no_cache_option = click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
 
 
@@ -37,6 +43,7 @@ def load_reports(
     strict: bool = False,
     max_memory: int | None = None,
     engine: str = "local",
+    ranks: str = "all",
 ) -> list[Report]:
     """One report per run found in `paths`. Raises NoUsableInput where there is none."""
     if all(is_saved_report(path) for path in paths):
@@ -44,7 +51,7 @@ def load_reports(
     from ddprof.analyzers.engine import Options, analyze
 
     with progress_bar() as progress:
-        options = Options(workers, cache, strict, max_memory, progress, engine)
+        options = Options(workers, cache, strict, max_memory, progress, engine, ranks)
         reports = analyze(list(paths), options)
     if not reports:
         raise NoUsableInput(f"{', '.join(paths)}: no trace found")
@@ -82,6 +89,7 @@ def load_open_run(
     strict: bool = False,
     max_memory: int | None = None,
     engine: str = "local",
+    ranks: str = "all",
 ) -> OpenRun:
     """The single run in `paths`, with its traces unless it is a saved report: what an HTML file is made of.
 
@@ -95,7 +103,7 @@ def load_open_run(
     else:
         known = of_run(paths)
         with progress_bar() as progress:
-            options = Options(workers, cache, strict, max_memory, progress, engine)
+            options = Options(workers, cache, strict, max_memory, progress, engine, ranks)
             found = [OpenRun(calibrated(run.report, known), run) for run in load_runs(list(paths), options)]
     if len(found) > 1:
         raise UsageError(f"an HTML report holds one run, but {len(found)} were found; name one of them")

@@ -120,11 +120,15 @@ def groups_table(
     )
 
 
+def role_by_name(text: str) -> str | None:
+    """The parallelism that a group's name or description states; None where it states none."""
+    return next((role for role, pattern in _ROLE_BY_NAME if pattern.search(text)), None)
+
+
 def _role(key: GroupKey, description: str, used: Counter[str], world_size: int, trains: bool) -> str:
-    for text in (description, key[1]):
-        for role, pattern in _ROLE_BY_NAME:
-            if pattern.search(text):
-                return role
+    named = role_by_name(description) or role_by_name(key[1])
+    if named is not None:
+        return named
     if used["send_recv"] and used["send_recv"] >= sum(used.values()) / 2:
         return "pp"
     if used["all_gather"] and used["reduce_scatter"] and trains:

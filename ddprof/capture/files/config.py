@@ -64,7 +64,8 @@ def _unquoted(value: str) -> str:
 def rank_selected(spec: str, rank: int, world_size: int) -> bool:
     """Whether `rank` opens trace windows under `--ranks spec`. Raises ValueError on a spec that cannot be read.
 
-    "sample:N" takes N ranks spread evenly over the job, the first and the last included, the same on every rank.
+    "sample:N" takes N ranks spread evenly over the job, the first and the last included, the same on every rank. Of N
+    blocks of ranks one after another, as hosts, stages and tensor-parallel groups mostly are, each is then seen.
     """
     if spec == "all":
         return True

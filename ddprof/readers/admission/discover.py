@@ -21,7 +21,7 @@ from ddprof.readers.admission.sniff import TAR, UNREMARKABLE, ZIP, Sniffed, snif
 from ddprof.readers.admission.walk import SKIPPED_SUFFIXES, walk
 from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
-from ddprof.readers.files.remote import is_url
+from ddprof.readers.files.remote import AT_ONCE, is_url
 from ddprof.readers.files.streams import open_raw
 from ddprof.readers.files.unpacking import ByteStream
 from ddprof.readers.format import Sample
@@ -32,7 +32,6 @@ from ddprof.readers.source import Inventory, Source
 HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 LATE_EVENTS_BYTES = 64 << 20  # how far to look for "traceEvents" in JSON that starts with something else
 LATE_EVENTS_IN_ARCHIVE_BYTES = 2 << 30  # the same in all members of an archive together: some seconds
-AT_ONCE = 10  # requests to a store: as many as botocore keeps connections for (max_pool_connections)
 _EVENTS = b'"traceEvents"'
 
 

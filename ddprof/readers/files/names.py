@@ -57,3 +57,13 @@ def host_in_name(path: str, pid: int | None) -> str | None:
     """Host in a file name written by tensorboard_trace_handler; believed only where its pid is the trace's."""
     found = _TENSORBOARD.match(file_name(path))
     return found["host"] if found and pid is not None and int(found["pid"]) == pid else None
+
+
+# `ddprof run` writes rank0.HOST.PID.RESTART...
+_OURS = re.compile(r"^rank\d+\.(?P<host>[^.]+)\.\d+\.\d+\.")
+
+
+def host_in_any_name(path: str) -> str | None:
+    """Host in the name of a file of a run folder or of tensorboard_trace_handler; to choose by, not to believe."""
+    found = _OURS.match(file_name(path)) or _TENSORBOARD.match(file_name(path))
+    return found["host"] if found else None

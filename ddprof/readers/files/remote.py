@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 # no more than these.
 STREAM_BLOCK_BYTES = 4 << 20
 HEAD_BLOCK_BYTES = 1 << 18
+AT_ONCE = 10  # files asked for side by side: as many as botocore keeps connections for (max_pool_connections)
 _KEPT_BLOCKS = 3  # the one that is read, the next one, and the one before, which damage makes read again
 
 

@@ -34,9 +34,9 @@ def open_raw(path: str, member: str | None = None, head_only: bool = False) -> I
 
 
 @contextmanager
-def open_blocks(path: str, member: str | None = None) -> Iterator[ByteStream]:
+def open_blocks(path: str, member: str | None = None, head_only: bool = False) -> Iterator[ByteStream]:
     """The unpacked content of a file as a `ByteStream`. Raises NoUsableInput where it cannot be opened."""
-    with open_raw(path, member) as raw:
+    with open_raw(path, member, head_only) as raw:
         yield ByteStream(raw, path if member is None else f"{path}!{member}")
 
 

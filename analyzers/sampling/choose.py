@@ -1,0 +1,81 @@
+"""Which ranks a sample holds: few that show every pipeline stage, host and tensor-parallel group, where that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddprof.analyzers.sampling.ranks_option import Wanted
+from ddprof.analyzers.sampling.traits import KINDS, Traits, traits_of
+from ddprof.errors import NoUsableInput
+from ddprof.readers import Source
+from ddprof.readers.admission.stated import Stated, stated_by
+
+
+@dataclass(frozen=True)
+class RankSample:
+    """The sources to read, and of all ranks what each shows. `unread`: ranks whose source is left out."""
+
+    wanted: Wanted
+    sources: tuple[Source, ...]
+    total: int = 0
+    read: tuple[Traits, ...] = ()
+    unread: tuple[tuple[int | None, Traits], ...] = ()
+
+
+def sample(sources: Sequence[Source], wanted: Wanted) -> RankSample:
+    """The sources that are read of a run. Raises NoUsableInput where it has none of the ranks that are named."""
+    if wanted.is_all or (wanted.count is not None and wanted.count >= len(sources)):
+        return RankSample(wanted, tuple(sources))
+    stated = stated_by(sources)
+    ranks = [s.rank if s.rank is not None else at for at, s in enumerate(stated)]
+    world_size = max(len(sources), max(ranks) + 1)
+    shown = [traits_of(s, world_size) for s in stated]
+    first = [at for at, rank in enumerate(ranks) if rank in wanted.named]
+    if not first and wanted.count is None:
+        raise NoUsableInput(f"--ranks {wanted.text}: none of these ranks has a trace")
+    order = sorted(range(len(sources)), key=lambda at: ranks[at])
+    chosen = set(greedy([shown[at] for at in order], [order.index(at) for at in first], wanted.count or 0))
+    taken = {order[position] for position in chosen}
+    return _sample(wanted, stated, shown, taken)
+
+
+def _sample(wanted: Wanted, stated: Sequence[Stated], shown: Sequence[Traits], taken: set[int]) -> RankSample:
+    left = [at for at in range(len(stated)) if at not in taken]
+    return RankSample(
+        wanted,
+        tuple(stated[at].source for at in sorted(taken)),
+        len(stated),
+        tuple(shown[at] for at in sorted(taken)),
+        tuple((stated[at].rank, shown[at]) for at in left),
+    )
+
+
+def greedy(shown: Sequence[Traits], first: Sequence[int], count: int) -> list[int]:
+    """Positions of `count` ranks, `first` among them: each next one shows most that none before it does, kind by kind.
+
+    Among equals, and where nothing is known, ranks spread evenly: every block of ranks one after another that has its
+    share in the sample, as hosts, stages and tensor-parallel groups mostly are, is then seen.
+    """
+    chosen = list(dict.fromkeys(first))
+    seen = set().union(*(shown[at] for at in chosen))
+    left = [at for at in dict.fromkeys([*spread(len(shown), count), *range(len(shown))]) if at not in chosen]
+    while left and len(chosen) < count:
+        best = max(left, key=lambda at: news(shown[at], seen))
+        chosen.append(best)
+        left.remove(best)
+        seen |= shown[best]
+    return chosen
+
+
+def news(shown: Traits, seen: set[tuple[str, object]]) -> tuple[int, ...]:
+    """How many traits of each kind, in their order, a rank shows that are not seen yet."""
+    new = shown - seen
+    return tuple(sum(kind == trait[0] for trait in new) for kind in KINDS)
+
+
+def spread(total: int, count: int) -> list[int]:
+    """`count` of `total` positions, evenly, the first and the last among them."""
+    if count < 2 or total < 2:
+        return [0] if count and total else []
+    return sorted({round(at * (total - 1) / (count - 1)) for at in range(min(count, total))})

@@ -1,0 +1,64 @@
+"""What one file says of its rank before its events: a few kilobytes of it are read, and its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import ProcessGroup
+from ddprof.readers.columns.groups import Groups
+from ddprof.readers.files.names import file_name, host_in_any_name, rank_in_name
+from ddprof.readers.files.remote import AT_ONCE, is_url
+from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.formats.kineto import FORMAT as KINETO
+from ddprof.readers.formats.kineto.header import Header, parse_header
+from ddprof.readers.json_text.start import Beginning
+from ddprof.readers.source import Source
+
+MAX_HEAD_BYTES = 4 << 20  # the groups of ten thousand ranks take 1 MB
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A source's rank, host and process groups, as far as they are stated."""
+
+    source: Source
+    rank: int | None
+    host: str | None = None
+    groups: tuple[ProcessGroup, ...] = ()
+
+
+def stated_by(sources: Sequence[Source]) -> list[Stated]:
+    """What each source states, in order. Nothing of it is an error: whoever reads the file says what is wrong."""
+    if not any(is_url(source.path) for source in sources):
+        return [_stated(source) for source in sources]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(_stated, sources))
+
+
+def _stated(source: Source) -> Stated:
+    name = source.member or source.path
+    header = _header(source) if source.format == KINETO.name else Header({})
+    groups = Groups()
+    groups.add_config(header.distributed.get("pg_config"), header.backend or "")
+    rank = header.rank if header.rank is not None else rank_in_name(name)
+    return Stated(source, rank, header.host or host_in_any_name(file_name(name)), tuple(groups.groups))
+
+
+def _header(source: Source) -> Header:
+    """The values before the list of events; none where it does not begin in time."""
+    beginning, seen_bytes = Beginning(), 0
+    try:
+        with open_blocks(source.path, source.member, head_only=True) as blocks:
+            for block in blocks:
+                start = beginning.add(block, is_last=False)
+                seen_bytes += len(block)
+                if start is not None:
+                    return Header(parse_header(bytes(beginning.text[: start.offset]), b"")[0])
+                if seen_bytes > MAX_HEAD_BYTES:
+                    break
+    except NoUsableInput:
+        pass
+    return Header({})

@@ -1,0 +1,112 @@
+"""Which ranks a sample holds: of jobs of any layout, and of files that say little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.small_runs import small_run
+from benchmarks.oracle.spec import Model, Parallel
+from benchmarks.oracle.write import write
+from ddprof.analyzers.sampling.choose import greedy, sample, spread
+from ddprof.analyzers.sampling.ranks_option import parse_ranks
+from ddprof.analyzers.sampling.traits import HOST, STAGE, TENSOR_GROUP, Traits, counts, traits_of
+from ddprof.errors import NoUsableInput
+from ddprof.model import ProcessGroup
+from ddprof.readers import Source, discover
+from ddprof.readers.admission.stated import Stated
+
+STAGES, REPLICAS, TENSOR = 4, 4, 4
+WORLD = STAGES * REPLICAS * TENSOR
+
+
+def mesh(inner: str) -> list[Traits]:
+    """64 ranks, 8 to a host: stages outermost, as Megatron has them, or innermost."""
+    shown = []
+    for rank in range(WORLD):
+        if inner == "tensor":
+            stage, replica, _ = rank // 16, rank // 4 % 4, rank % 4
+            tensor = tuple(range(rank // 4 * 4, rank // 4 * 4 + 4))
+            pipeline = tuple(range(rank % 16, WORLD, 16))
+            data = tuple(16 * stage + 4 * r + rank % 4 for r in range(4))
+        else:
+            replica, stage = rank // 4 % 4, rank % 4
+            tensor = tuple(16 * t + rank % 16 for t in range(4))
+            pipeline = tuple(range(rank // 4 * 4, rank // 4 * 4 + 4))
+            data = tuple(rank // 16 * 16 + 4 * r + stage for r in range(4))
+        groups = (
+            ProcessGroup("0", "default_pg", tuple(range(WORLD)), WORLD),
+            ProcessGroup("1", "TENSOR_MODEL_PARALLEL_GROUP", tensor, TENSOR),
+            ProcessGroup("2", "PIPELINE_MODEL_PARALLEL_GROUP", pipeline, STAGES),
+            ProcessGroup("3", "DATA_PARALLEL_GROUP", data, REPLICAS),
+        )
+        assert replica < REPLICAS
+        source = Source(f"rank{rank}.json", "kineto")
+        shown.append(traits_of(Stated(source, rank, f"node{rank // 8}", groups), WORLD))
+    return shown
+
+
+@pytest.mark.parametrize("inner", ["tensor", "pipeline"])
+@pytest.mark.parametrize(
+    ("count", "stages", "hosts", "tensor_groups"), [(4, 4, 4, 4), (8, 4, 8, 8), (16, 4, 8, 16), (20, 4, 8, 16)]
+)
+def test_a_sample_shows_every_stage_then_every_host_then_every_tensor_group(
+    inner: str, count: int, stages: int, hosts: int, tensor_groups: int
+) -> None:
+    shown = mesh(inner)
+    chosen = greedy(shown, [], count)
+    assert len(set(chosen)) == count
+    seen = counts([shown[at] for at in chosen])
+    assert (seen[STAGE], seen[HOST]) == (stages, hosts)
+    assert seen[TENSOR_GROUP] >= tensor_groups * 3 // 4
+    assert counts(shown)[STAGE] == STAGES
+
+
+def test_named_ranks_are_in_the_sample() -> None:
+    chosen = greedy(mesh("tensor"), [13, 14], 6)
+    assert len(chosen) == 6 and {13, 14} <= set(chosen)
+
+
+@pytest.mark.parametrize("total", [7, 8, 64, 96, 1000, 4096])
+def test_ranks_of_which_nothing_is_known_show_every_block_that_has_its_share(total: int) -> None:
+    for block in (size for size in range(1, total + 1) if total % size == 0 and total // size <= 128):
+        assert {position // block for position in spread(total, total // block)} == set(range(total // block)) or (
+            total // block == 1
+        )
+    assert spread(total, 0) == []
+    assert spread(total, 1) == [0]
+
+
+@pytest.fixture(scope="module")
+def pipeline_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pipeline")
+    model = Model(layers=4, unit_us=390.0, params_per_layer=10_000_000)
+    parallel = Parallel("pp", dp=2, pp=4, microbatches=4)
+    write(simulate(small_run(ranks=8, hosts=2, parallel=parallel, model=model, loader_us=20_000.0)), folder)
+    return folder / "traces"
+
+
+def test_stages_and_hosts_are_read_off_headers(pipeline_traces: Path) -> None:
+    sources = discover([pipeline_traces]).sources
+    found = sample(sources, parse_ranks("sample:4"))
+    assert counts(found.read)[STAGE] == 4 and counts(found.read)[HOST] == 2
+    assert len(found.sources) == 4 and len(found.unread) == 4
+    assert [s for s in sources if s in found.sources] == list(found.sources)  # in the order of the files
+
+
+def test_a_list_of_ranks(pipeline_traces: Path) -> None:
+    sources = discover([pipeline_traces]).sources
+    found = sample(sources, parse_ranks("1,6,99"))
+    assert sorted(rank for rank, _ in found.unread if rank is not None) == [0, 2, 3, 4, 5, 7]
+    assert sample(sources, parse_ranks("sample:8")).sources == sources
+    assert sample(sources, parse_ranks("all")).unread == ()
+    with pytest.raises(NoUsableInput, match="none of these ranks has a trace"):
+        sample(sources, parse_ranks("99"))
+
+
+def test_files_that_cannot_be_read_are_chosen_by_their_names(tmp_path: Path) -> None:
+    sources = [Source(str(tmp_path / f"rank{rank}.host{rank // 2}.7.0.0.pt.trace.json"), "kineto") for rank in range(8)]
+    found = sample(sources, parse_ranks("sample:4"))
+    assert counts(found.read) == {HOST: 4}

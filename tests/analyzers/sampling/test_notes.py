@@ -1,0 +1,70 @@
+"""What a report says of a sample, and which rank to read next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.small_runs import fault, small_run
+from benchmarks.oracle.spec import Model, Parallel
+from benchmarks.oracle.write import write
+from ddprof.analyzers.engine import Options, analyze
+from ddprof.report.model import Report
+
+SLOW = 13
+MODEL = Model(layers=2, unit_us=390.0, params_per_layer=10_000_000)
+
+
+def traces(folder: Path, slow: int | None) -> Path:
+    """32 ranks on four hosts, tensor parallel by four; one of them with slow kernels, or none."""
+    faults = [] if slow is None else [fault("straggler.compute", 0.3, slow, mode="all")]
+    parallel = Parallel("tpdp", dp=8, tp=4)
+    write(simulate(small_run(*faults, ranks=32, hosts=4, parallel=parallel, model=MODEL, loader_us=20_000.0)), folder)
+    return folder / "traces"
+
+
+@pytest.fixture(scope="module")
+def with_slow_rank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return traces(tmp_path_factory.mktemp("slow"), SLOW)
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return traces(tmp_path_factory.mktemp("healthy"), None)
+
+
+def told(path: Path, ranks: str) -> tuple[Report, dict[str, str]]:
+    (report,) = analyze([path], Options(cache=False, ranks=ranks))
+    return report, {note.issue: note.effect for note in report.health if note.severity == "info"}
+
+
+def test_the_slow_rank_that_was_not_read_is_the_one_to_read_next_and_then_found(with_slow_rank: Path) -> None:
+    report, notes = told(with_slow_rank, "sample:12")
+    assert SLOW not in report.run.ranks
+    assert not [f for f in report.findings if f.ranks]  # nobody is blamed for a rank that was not read
+    (following,) = [issue for issue in notes if issue.startswith("read rank")]
+    assert following.startswith(f"read rank {SLOW} next: collectives of its groups last ")
+    assert notes[following] == f"--ranks sample:13,{SLOW}"
+    again, _ = told(with_slow_rank, f"sample:13,{SLOW}")
+    assert again.findings[0].ranks == (SLOW,)
+
+
+def test_a_sample_says_what_it_shows_and_what_it_cannot(healthy: Path) -> None:
+    report, notes = told(healthy, "sample:8")
+    assert len(report.run.ranks) == 8
+    shown = "8 of 32 ranks were read (--ranks sample:8), which show all 4 hosts, all 8 tensor-parallel groups"
+    (note,) = [issue for issue in notes if issue.startswith(shown)]
+    assert "charged to nobody" in notes[note]
+    assert not [issue for issue in notes if issue.startswith("read rank")]
+
+
+def test_where_nobody_waits_the_next_rank_is_one_that_shows_more(healthy: Path) -> None:
+    _, notes = told(healthy, "0,1")
+    assert notes["read rank 10 next: it shows a host of which no rank was read"] == "--ranks 0,1,10"
+
+
+def test_nothing_is_said_of_a_sample_where_all_ranks_are_read(healthy: Path) -> None:
+    _, notes = told(healthy, "sample:99")
+    assert not [issue for issue in notes if "--ranks" in issue]

@@ -235,15 +235,16 @@ def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
 
 def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
     """Whether some rank computes nothing in the step for longer than all others take together, or saves for half as
-    long and in no other step. Its peers need not wait for it where the recording ends with the step.
+    long, for several steps and in no other. Its peers need not wait for it where the recording ends with the step.
     """
     if int(others.sum()) < FEWEST_OTHERS:
         return False
     rest = walls.job_wall[others]
     saves_once = not np.nansum(walls.saving[:, others])
     saved_ns = float(np.nanmax(walls.saving[:, step])) if saves_once else 0.0
-    usual_ns = len(rest) * float(np.median(rest))  # the peers of one that saves wait for it in the next step
-    return _unused_ns(walls, step) > float(rest.sum()) or saved_ns > SAVING_SHARE * usual_ns
+    usual_ns = float(np.median(rest))  # the peers of one that saves wait for it in the next step
+    most_ns = max(SAVING_SHARE * len(rest), FEWEST_OTHERS) * usual_ns
+    return _unused_ns(walls, step) > float(rest.sum()) or saved_ns > most_ns
 
 
 def _unused_ns(walls: _Walls, step: int) -> float:

@@ -88,11 +88,11 @@ def test_one_pause_without_a_name_longer_than_all_other_steps_is_left_out(labell
     assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
 
 
-@pytest.mark.parametrize(("length_us", "out"), [(0.4 * STEP_US, []), (1.5 * STEP_US, [1])])
+@pytest.mark.parametrize(("length_us", "out"), [(1.5 * STEP_US, []), (2.5 * STEP_US, [1])])
 def test_one_save_counts_unless_a_job_that_repeats_it_would_hardly_train(
     tmp_path: Path, length_us: float, out: list[int]
 ) -> None:
-    saves = small_run(fault("host.checkpoint", length_us, step=1), ranks=2, model=MODEL, loader_us=20_000.0, steps=3)
+    saves = small_run(fault("host.checkpoint", length_us, step=1), ranks=2, model=MODEL, loader_us=20_000.0, steps=5)
     write(simulate(saves), tmp_path)
     run = Labelled("saves once", {}, tmp_path / "traces")
     assert [number for number in left_out(run) if number == 1] == out

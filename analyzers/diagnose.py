@@ -18,6 +18,7 @@ from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence
 from ddprof.analyzers.trust.doubts import doubts_of
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
+from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Rule, severity
 from ddprof.report.model import WhatIf
 
@@ -84,7 +85,7 @@ class _Heard:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
         said = [Abstention(rule.id, unseen)] if unseen else list(detect(measures)) or left_out(rule, measures)
         if rule.bound in ("straggler", "host", "communication"):
-            said = [_unless_busy(one, measures) if isinstance(one, Candidate) else one for one in said]
+            said = [_unless_chance(one, measures) if isinstance(one, Candidate) else one for one in said]
         found = [c for c in said if isinstance(c, Candidate)]
         self.candidates += [with_line(measures, c) for c in found] if rule.tells_line else found
         self.abstentions += [a for a in said if isinstance(a, Abstention)]
@@ -92,8 +93,8 @@ class _Heard:
             self.silent.append(rule.id)
 
 
-def _unless_busy(candidate: Candidate, measures: Measures) -> Candidate | Abstention:
-    reason = explained_by_a_busy_machine(candidate, measures)
+def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abstention:
+    reason = explained_by_a_busy_machine(candidate, measures) or contradicted_by_the_run(candidate, measures)
     return candidate if reason is None else Abstention(candidate.id, reason)
 
 

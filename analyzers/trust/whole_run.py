@@ -1,0 +1,67 @@
+"""Timers of all steps outvote the few that were traced: a rank that is late in those alone is not accused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import lateness_us
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
+from ddprof.findings import Candidate
+from ddprof.sidecar import StepTimes
+from ddprof.tables import Array
+from ddprof.units import format_us
+
+_ON_RANKS = "straggler."
+MOST = 0.5  # of a rank's lateness: what the timers show of it in the traced steps, and what is left outside them
+SURE = 2.0  # standard errors: chance exceeds them once in 44 times
+
+
+def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | None:
+    """Why a finding on late ranks is withdrawn; None where it stands.
+
+    Outside the backward pass, in which ranks wait for one another, a late rank takes longer than its peers by what they
+    wait for it. Where the timers show that in the traced steps, and in the many others less than half of it, chance or
+    something that occurred once made it late. What waits elsewhere too, or is late in the backward pass itself, the
+    timers do not show: nothing is said of that.
+    """
+    if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
+        return None
+    said = [_contradicted(measures, measures.job.rank_ids.index(rank)) for rank in candidate.ranks]
+    return None if any(words is None for words in said) else said[0]
+
+
+def _contradicted(measures: Measures, position: int) -> str | None:
+    ranks = measures.job.ranks
+    traced = [_own_ns([step for step in facts.sidecar.steps if step.profiled]) for facts in ranks]
+    others = [_own_ns(unprofiled_steps(facts)) for facts in ranks]
+    if not all(len(own) for own in traced) or not all(len(own) >= MIN_STEPS for own in others):
+        return None
+    inside, outside = (np.array([own.mean() for own in every]) for every in (traced, others))
+    error = np.array([own.std(ddof=1) / np.sqrt(len(own)) for own in others])
+    peers = np.arange(len(ranks)) != position
+    if not peers.any() or not (inside > 0).all():
+        return None
+    excess_ns = inside[position] - float(np.median(inside[peers]))
+    if excess_ns < MOST * 1e3 * lateness_us(ranks, measures.job.blame, position):
+        return None
+    slowed = float(np.median(outside[peers] / inside[peers]))  # the profiler makes every rank slower
+    left_ns = outside[position] - float(np.median(outside[peers]))
+    at_most_ns = left_ns + SURE * float(np.hypot(error[position], np.median(error[peers])))
+    if at_most_ns >= MOST * slowed * excess_ns:
+        return None
+    rank = measures.job.rank_ids[position]
+    own, usual = format_us(float(outside[position]) / 1e3), format_us(float(np.median(outside[peers])) / 1e3)
+    return (
+        f"in the traced steps only: over {len(others[position])} others rank {rank} takes {own} outside its backward "
+        f"passes, the other ranks {usual}"
+    )
+
+
+def _own_ns(steps: Sequence[StepTimes]) -> Array:
+    """Time of each step outside its backward pass; steps whose timers do not know it are left out."""
+    return np.array(
+        [s.length_ns - s.backward_ns for s in steps if s.length_ns is not None and s.backward_ns is not None], float
+    )

@@ -1,0 +1,75 @@
+"""Timers of the whole run outvote the traced steps where they show the same time, and say nothing elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from captured import with_sidecars
+from labelled_runs import Runs
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import lateness_us
+from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
+from ddprof.findings import Basis, Candidate
+
+STRAGGLER = "straggler.host"
+TRACED = range(5, 10)
+US = 1_000
+OWN_US, BACKWARD_US = 20_000, 10_000
+
+
+def timed(traced_us: float, others_us: float, count: int = 60, every: int = 1) -> dict[str, Any]:
+    """A rank that takes so much longer outside its backward pass, in each traced step and in every N-th of the others;
+    the others take a per cent more or less in turn."""
+    found, at_us = [], 0.0
+    for index in range(count):
+        more_us = traced_us if index in TRACED else (others_us if index % every == 0 else 0.0)
+        length_us = OWN_US * (1 + 0.01 * (index % 3 - 1)) + BACKWARD_US + more_us
+        step = {"index": index, "start_ns": int(at_us * US), "end_ns": int((at_us + length_us) * US)}
+        found.append({**step, "backward_ns": BACKWARD_US * US, "profiled": index in TRACED})
+        at_us += length_us
+    return {"steps": found}
+
+
+def late_rank(measures: Measures) -> int:
+    """The rank that the others wait for longest."""
+    job = measures.job
+    return max(range(len(job.ranks)), key=lambda at: lateness_us(job.ranks, job.blame, at))
+
+
+def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every: int = 1) -> str | None:
+    """Of a finding on the late rank, whose timers show so many times its lateness in the traced and the other steps."""
+    bare = labelled(STRAGGLER).measures
+    late = late_rank(bare)
+    us = lateness_us(bare.job.ranks, bare.job.blame, late)
+    sidecars = [timed(0.0, 0.0, count) for _ in bare.job.ranks]
+    sidecars[late] = timed(traced * us, others * us, count, every)
+    measures = with_sidecars(labelled(STRAGGLER), *sidecars)
+    rank = bare.job.rank_ids[late]
+    return contradicted_by_the_run(Candidate(STRAGGLER, "late", (rank,), us, (), Basis.COMPARED), measures)
+
+
+def test_a_rank_that_is_late_in_the_traced_steps_alone_is_not_accused(labelled: Runs) -> None:
+    assert "in the traced steps only" in (verdict(labelled, 1.0, 0.0) or "")
+
+
+@pytest.mark.parametrize(
+    ("traced", "others", "count", "every"),
+    [
+        (1.0, 1.0, 60, 1),  # late all along
+        (0.1, 0.0, 60, 1),  # late in its backward pass, where the timers hold waiting too
+        (1.0, 0.0, 14, 1),  # hardly a step beside the traced ones
+        (1.0, 30.0, 60, 30),  # seldom, and then for long: the mean is uncertain
+    ],
+)
+def test_what_the_timers_do_not_contradict_stands(
+    labelled: Runs, traced: float, others: float, count: int, every: int
+) -> None:
+    assert verdict(labelled, traced, others, count, every) is None
+
+
+def test_of_the_whole_job_and_of_other_findings_nothing_is_said(labelled: Runs) -> None:
+    measures = labelled(STRAGGLER).measures
+    for identifier, ranks in ((STRAGGLER, ()), ("host.checkpoint", (0,))):
+        assert contradicted_by_the_run(Candidate(identifier, "", ranks, 1.0, (), Basis.COMPARED), measures) is None

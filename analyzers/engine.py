@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ddprof.analyzers.admit import jobs_among
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.store import cache_folder, cache_key, load, save
 from ddprof.analyzers.failure import failure_of
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
@@ -23,6 +22,7 @@ from ddprof.analyzers.job.whole_run.missing_ranks import missing_rank_notes
 from ddprof.analyzers.mapping.cluster import connected
 from ddprof.analyzers.mapping.engine_name import LOCAL, parse_engine
 from ddprof.analyzers.mapping.local import in_processes, processes
+from ddprof.analyzers.recall import Cache, Recall, recall_of
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.sampling.choose import sample
@@ -33,8 +33,6 @@ from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
 from ddprof.readers import Inventory, Source, discover, read, resolve_identities
 from ddprof.readers.companions.manifests import read_step_times
-from ddprof.readers.companions.stacks import stacks_paths
-from ddprof.readers.companions.workers import workers_path
 from ddprof.report.model import Report
 
 Progress = Callable[[int, int, str], None]
@@ -44,13 +42,13 @@ Progress = Callable[[int, int, str], None]
 class Options:
     """How to analyze.
 
-    Processes (None: one per core), whether facts are cached, and whether incomplete input is an error. `engine`: where
-    ranks are read: "local", "dask" (a Dask cluster of this machine's processes) or "dask://HOST:PORT" (a scheduler's).
-    `ranks`: which: "all", "0,7", "sample:32".
+    Processes (None: one per core), whether facts are kept for the next analysis, or in which folder, and whether
+    incomplete input is an error. `engine`: where ranks are read: "local", "dask" (a Dask cluster of this machine's
+    processes) or "dask://HOST:PORT" (a scheduler's). `ranks`: which: "all", "0,7", "sample:32".
     """
 
     workers: int | None = None
-    cache: bool = True
+    cache: Cache = True
     strict: bool = False
     max_memory: int | None = None
     progress: Progress | None = None
@@ -74,6 +72,9 @@ class RankResult:
     def is_usable(self) -> bool:
         """True where there is a step to analyze."""
         return self.facts is not None and len(self.facts.steps) > 0
+
+
+Found = Iterator[tuple[int, RankResult]]  # results with the positions of their sources, as they come
 
 
 @dataclass(frozen=True)
@@ -178,54 +179,61 @@ def _load(label: str, results: Sequence[RankResult], found: Sequence[HealthNote]
 def _mapping(options: Options) -> Iterator[Callable[[Sequence[Source], str], list[RankResult]]]:
     """What turns the sources of a run, with its label, into their results, in order."""
     engine = parse_engine(options.engine)
-    work = partial(read_facts, cache=options.cache)
+    recall = recall_of(options.cache)
     count = processes(options.workers, options.max_memory)
     if not engine.is_dask:
-        yield lambda sources, label: _in_order(in_processes(count, work, sources), sources, options, label)
+        local = partial(in_processes, count, read_facts)
+        yield lambda sources, label: _in_order(local, sources, recall, options, label)
         return
     if engine.address is not None and (options.workers or options.max_memory):
         raise UsageError(f"--engine {engine.text}: its workers and their memory are the cluster's own")
     with connected(engine, count) as cluster:
-        yield lambda sources, label: _in_order(
-            cluster.results(work, sources, _failed), sources, options, f"{label} ({cluster.link})"
-        )
+
+        def near_the_data(sources: Sequence[Source]) -> Found:
+            return cluster.results(read_facts, sources, _failed)
+
+        yield lambda sources, label: _in_order(near_the_data, sources, recall, options, f"{label} ({cluster.link})")
 
 
 def _in_order(
-    found: Iterator[tuple[int, RankResult]], sources: Sequence[Source], options: Options, label: str
+    read_all: Callable[[Sequence[Source]], Found],
+    sources: Sequence[Source],
+    recall: Recall | None,
+    options: Options,
+    label: str,
 ) -> list[RankResult]:
-    results: dict[int, RankResult] = {}
-    for at, result in found:
-        results[at] = result
+    """The result of every source: as it was kept, else read, and kept by this process, which has the user's cache."""
+    kept = recall.all_of(sources) if recall else [None] * len(sources)
+    results = {at: RankResult(sources[at], facts) for at, facts in enumerate(kept) if facts is not None}
+    unknown = [at for at in range(len(sources)) if at not in results]
+    for number, result in read_all([sources[at] for at in unknown]) if unknown else ():
+        results[unknown[number]] = _kept(result, recall)
         if options.progress:
             options.progress(len(results), len(sources), label)
+    if recall and unknown:
+        recall.place.prune()
     return [results[at] for at in range(len(sources))]
+
+
+def _kept(result: RankResult, recall: Recall | None) -> RankResult:
+    """The result, with a note where it should have been kept and could not be."""
+    if recall is None or result.facts is None or _changed(result.source):
+        return result
+    notes = recall.keep(result.source, result.facts)
+    return replace(result, facts=replace(result.facts, health=(*result.facts.health, *notes)))
 
 
 def _failed(source: Source, reason: str) -> RankResult:
     return RankResult(source, None, reason)
 
 
-def read_facts(source: Source, cache: bool = True) -> RankResult:
+def read_facts(source: Source) -> RankResult:
     """Read and reduce one source; what the reader cannot use becomes the error of the result."""
-    folder = None
-    if cache and "://" not in source.path:
-        key = cache_key({"source": repr(source), "companions": _stamps(source)})
-        folder = cache_folder(source.path, key)
-        known = load(folder, source.path) if folder else None
-        if known is not None:
-            return RankResult(source, known)
     try:
         facts = rank_facts(read(source))
     except DdprofError as error:
         return RankResult(source, None, str(error), isinstance(error.__cause__, OSError))
-    changed = _changed(source)
-    if folder is not None and not changed:
-        try:
-            save(facts, folder, source.path)
-        except (OSError, ValueError):
-            changed = [HealthNote("facts could not be cached", "the next analysis reads again", "info")]
-    return RankResult(source, replace(facts, health=(*facts.health, *changed)))
+    return RankResult(source, replace(facts, health=(*facts.health, *_changed(source))))
 
 
 def _changed(source: Source) -> list[HealthNote]:
@@ -239,13 +247,3 @@ def _changed(source: Source) -> list[HealthNote]:
     except OSError:
         issue = f"{source.label}: vanished while it was read"
     return [HealthNote(issue, "what was read may not be all of it: analyze again when it is written")]
-
-
-def _stamps(source: Source) -> tuple[tuple[str, int, int], ...]:
-    stamps = []
-    beside = (source.sidecar_path, source.flight_recorder_path, workers_path(source.sidecar_path))
-    for path in (*beside, *stacks_paths(source.sidecar_path), *source.manifest_paths):
-        with suppress(OSError):  # not there, or no longer
-            status = os.stat(path or "")
-            stamps.append((path or "", status.st_size, status.st_mtime_ns))
-    return tuple(stamps)

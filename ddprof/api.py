@@ -86,7 +86,7 @@ def analyze(
     paths: PathLike | Iterable[PathLike],
     *,
     workers: int | None = None,
-    cache: bool = True,
+    cache: bool | str = True,
     strict: bool = False,
     max_memory: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
@@ -95,9 +95,10 @@ def analyze(
 ) -> AnalyzedRun:
     """Analyze the one run in `paths` (files, folders, archives, URLs, or a saved JSON report).
 
-    `max_memory` bounds all processes, in bytes. `engine`: where ranks are read, "local", "dask" or
-    "dask://HOST:PORT"; `ranks`: which, "all", "0,7" or "sample:32". Raises NoUsableInput where there is no run, or more
-    than one (then use `analyze_all`).
+    `cache`: whether the facts of every rank are kept for the next call, or the folder in which they are. `max_memory`
+    bounds all processes, in bytes. `engine`: where ranks are read, "local", "dask" or "dask://HOST:PORT"; `ranks`:
+    which, "all", "0,7" or "sample:32". Raises NoUsableInput where there is no run, or more than one (then use
+    `analyze_all`).
     """
     options = Options(workers, cache, strict, max_memory, progress, engine, ranks)
     runs = _analyzed(paths, options)
@@ -111,7 +112,7 @@ def analyze_all(
     paths: PathLike | Iterable[PathLike],
     *,
     workers: int | None = None,
-    cache: bool = True,
+    cache: bool | str = True,
     strict: bool = False,
     max_memory: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,

@@ -128,14 +128,6 @@ def to_parquet(table: Table) -> bytes:
     return content.getvalue()
 
 
-def from_parquet(schema: Schema, content: bytes) -> Table:
-    """The inverse of `to_parquet`; raises ValueError or KeyError where the content does not fit the schema."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    return from_arrow(schema, pq.read_table(pa.BufferReader(content)))
-
-
 def from_arrow(schema: Schema, arrow: Any) -> Table:
     """The inverse of `Table.to_arrow`."""
     columns = {}

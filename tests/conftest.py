@@ -42,6 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: max((_LATER.get(mark.name, 0) for mark in item.iter_markers()), default=0))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The user's cache of the tests: what a developer's analyses have kept is no part of them."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def repo_root() -> Path:
     """The checkout."""
@@ -59,18 +67,15 @@ def shared_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_copy(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A copy of a folder of `shared_dir`, made once: analysis caches its facts beside the traces it can write to."""
-    made: dict[str, Path] = {}
+def shared_run(shared_dir: Path) -> Callable[[str], Path]:
+    """A folder of `shared_dir`, by its name there."""
 
-    def copy(name: str) -> Path:
+    def folder(name: str) -> Path:
         if not (shared_dir / name).is_dir():
             pytest.skip(f"{name} is not among the real traces")
-        if name not in made:
-            made[name] = Path(shutil.copytree(shared_dir / name, tmp_path_factory.mktemp("shared") / Path(name).name))
-        return made[name]
+        return shared_dir / name
 
-    return copy
+    return folder
 
 
 @pytest.fixture

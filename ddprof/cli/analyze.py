@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
+from ddprof.cli.cache import cache_options
 from ddprof.cli.fixes import FIXES_HELP, leave_fixes
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
 from ddprof.cli.load import (
     engine_option,
     load_open_run,
     load_reports,
-    no_cache_option,
     read_ranks_option,
     require_complete,
 )
@@ -35,7 +35,7 @@ from ddprof.report.model import Report
 @click.option("--fixes", type=click.Path(path_type=Path, dir_okay=False), help=FIXES_HELP)
 @redact_option
 @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
-@no_cache_option
+@cache_options
 @click.option(
     "--max-memory",
     type=click.IntRange(64),
@@ -53,7 +53,7 @@ def command(
     fixes: Path | None,
     redact: bool,
     workers: int | None,
-    no_cache: bool,
+    cache: bool | str,
     max_memory: int | None,
     engine: str,
     ranks: str,
@@ -74,7 +74,7 @@ def command(
     max_bytes = max_memory * 2**20 if max_memory else None
     form, key = chosen_format(form, output), key_of_redaction(redact)
     with redacted_errors(key):
-        how = (workers, not no_cache, strict, max_bytes, engine, ranks)
+        how = (workers, cache, strict, max_bytes, engine, ranks)
         if form == "html":
             reports = [deliver_pages(load_open_run(paths, *how), output, key)]
         else:

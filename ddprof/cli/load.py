@@ -33,13 +33,12 @@ read_ranks_option = click.option(
     show_default=True,
     help="Ranks to read: all, 0,7, or sample:32 (32 that show every stage, host and tensor-parallel group).",
 )
-no_cache_option = click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
 
 
 def load_reports(
     paths: Sequence[str],
     workers: int | None = None,
-    cache: bool = True,
+    cache: bool | str = True,
     strict: bool = False,
     max_memory: int | None = None,
     engine: str = "local",
@@ -59,7 +58,7 @@ def load_reports(
     return [calibrated(report, known) for report in reports]
 
 
-def load_one(path: str, workers: int | None = None, cache: bool = True) -> Report:
+def load_one(path: str, workers: int | None = None, cache: bool | str = True) -> Report:
     """The report of the single run in `path`. Raises NoUsableInput where there are several."""
     reports = load_reports([path], workers=workers, cache=cache)
     if len(reports) > 1:
@@ -68,7 +67,7 @@ def load_one(path: str, workers: int | None = None, cache: bool = True) -> Repor
     return reports[0]
 
 
-def load_run(path: str, workers: int | None = None, cache: bool = True) -> LoadedRun:
+def load_run(path: str, workers: int | None = None, cache: bool | str = True) -> LoadedRun:
     """The single run in `path`, with what a replay needs. Raises NoUsableInput where there is none or several."""
     from ddprof.analyzers.engine import Options, load_runs
 
@@ -85,7 +84,7 @@ def load_run(path: str, workers: int | None = None, cache: bool = True) -> Loade
 def load_open_run(
     paths: Sequence[str],
     workers: int | None = None,
-    cache: bool = True,
+    cache: bool | str = True,
     strict: bool = False,
     max_memory: int | None = None,
     engine: str = "local",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddprof.cli.cache import cache_options
 from ddprof.cli.fixes import FIXES_HELP
-from ddprof.cli.load import load_run, no_cache_option, pairs, say
+from ddprof.cli.load import load_run, pairs, say
 from ddprof.cli.output import write_file
 from ddprof.cli.plan_text import curve_lines, flat_words, format_option, print_plan
 from ddprof.cli.whatif import NOW_HELP
@@ -40,16 +41,16 @@ def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
     """What every command here takes: a run, what its recording does not say, and the form of the answer."""
     now_option = click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
     fixes_option = click.option("--fixes", type=click.Path(path_type=Path), help=FIXES_HELP)
-    return click.argument("run")(now_option(fixes_option(format_option(no_cache_option(command)))))
+    return click.argument("run")(now_option(fixes_option(format_option(cache_options(command)))))
 
 
 @click.command("buckets")
 @_of_a_run
-def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, no_cache: bool) -> None:
+def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, cache: bool | str) -> None:
     """Plan DDP's bucket_cap_mb and first bucket from the run's gradient times and message costs."""
     from ddprof.analyzers.planning.buckets import plan_buckets
 
-    loaded, present = _loaded(run, now, no_cache)
+    loaded, present = _loaded(run, now, cache)
     plan = plan_buckets(loaded.pricer, present)
     print_plan("ddprof.plan.buckets/1", loaded.label, plan, form, bucket_text)
     _write(fixes, loaded, {"bucket_cap_mb": plan.advised_mb}, plan.caps.now == plan.advised_mb)
@@ -57,11 +58,11 @@ def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, no_ca
 
 @click.command("loader")
 @_of_a_run
-def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, no_cache: bool) -> None:
+def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, cache: bool | str) -> None:
     """Plan num_workers and prefetch_factor from what a batch costs."""
     from ddprof.analyzers.planning.loader import plan_loader
 
-    loaded, present = _loaded(run, now, no_cache)
+    loaded, present = _loaded(run, now, cache)
     plan = plan_loader(loaded.pricer, present)
     print_plan("ddprof.plan.loader/1", loaded.label, plan, form, loader_text)
     _write(fixes, loaded, {"num_workers": plan.advised_workers}, plan.workers.now == plan.advised_workers)
@@ -86,11 +87,11 @@ def _write(path: Path | None, loaded: LoadedRun, values: Mapping[str, bool | flo
     say(f"wrote {path}; next: ddprof run --apply {shlex.quote(str(path))} -- COMMAND")
 
 
-def _loaded(run: str, now: tuple[str, ...], no_cache: bool) -> tuple[LoadedRun, Present]:
+def _loaded(run: str, now: tuple[str, ...], cache: bool | str) -> tuple[LoadedRun, Present]:
     from ddprof.analyzers.planning.facts import parse_now, present
 
     stated = parse_now(pairs("--now", now))
-    loaded = load_run(run, cache=not no_cache)
+    loaded = load_run(run, cache=cache)
     return loaded, present(loaded.measures, stated)
 
 

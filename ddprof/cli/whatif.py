@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.load import load_run, no_cache_option, pairs, tell
+from ddprof.cli.cache import cache_options
+from ddprof.cli.load import load_run, pairs, tell
 from ddprof.errors import UsageError
 from ddprof.units import format_share, format_us
 
@@ -26,9 +27,9 @@ NOW_HELP = "A setting of the run itself where it was not captured: num_workers=2
 @click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
 @click.option("--list", "listed", is_flag=True, help="List the settings, their values and what each one assumes.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
-@no_cache_option
+@cache_options
 def command(
-    run: str | None, settings: tuple[str, ...], now: tuple[str, ...], listed: bool, form: str, no_cache: bool
+    run: str | None, settings: tuple[str, ...], now: tuple[str, ...], listed: bool, form: str, cache: bool | str
 ) -> None:
     """Predict the step of RUN with settings changed, and what holds it then.
 
@@ -51,7 +52,7 @@ def command(
         raise UsageError("whatif: want a RUN and at least one --set KEY=VALUE (`ddprof whatif --list` shows them)")
     wanted = [parse_setting(text) for text in settings]
     stated = parse_now(pairs("--now", now))
-    loaded = load_run(run, cache=not no_cache)
+    loaded = load_run(run, cache=cache)
     prediction = predict(loaded.pricer, wanted, present(loaded.measures, stated))
     then = bottleneck(loaded.pricer, prediction.changes)
     if form == "json":

@@ -45,9 +45,9 @@ def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) ->
 
 @pytest.mark.parametrize("sample", REAL_RUNS)
 def test_every_page_opens_on_real_runs(
-    chromium: Any, serve: Callable[..., str], shared_copy: Callable[[str], Path], sample: str
+    chromium: Any, serve: Callable[..., str], shared_run: Callable[[str], Path], sample: str
 ) -> None:
-    where = serve(load([str(shared_copy(sample))]))
+    where = serve(load([str(shared_run(sample))]))
     assert visit(chromium, where, PAGES[0].path) == []
     assert {page.path: found for page in PAGES if (found := turn_to(chromium, where, page.title))} == {}
 

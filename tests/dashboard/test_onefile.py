@@ -101,8 +101,8 @@ def test_many_slices_are_merged_and_said_so(straggler: OpenRun, monkeypatch: pyt
     assert "Lanes with many slices are merged in this file" in text
 
 
-def test_eight_ranks_stay_small(shared_copy: Callable[[str], Path]) -> None:
-    opened = load([str(shared_copy("traces/multi_rank/dlrm_ddp_v100_8ranks"))])[0]
+def test_eight_ranks_stay_small(shared_run: Callable[[str], Path]) -> None:
+    opened = load([str(shared_run("traces/multi_rank/dlrm_ddp_v100_8ranks"))])[0]
     text = render(opened)
     assert len(opened.report.run.ranks) == 8
     assert len(text.encode()) < LIMIT_BYTES

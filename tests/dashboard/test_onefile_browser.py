@@ -75,8 +75,8 @@ def test_every_page_opens_without_a_complaint_or_a_request(
 
 
 @pytest.mark.parametrize("sample", REAL_RUNS)
-def test_real_runs_open(chromium: Any, tmp_path: Path, shared_copy: Callable[[str], Path], sample: str) -> None:
-    where = _open(chromium, tmp_path / "x.html", render(load([str(shared_copy(sample))])[0]))
+def test_real_runs_open(chromium: Any, tmp_path: Path, shared_run: Callable[[str], Path], sample: str) -> None:
+    where = _open(chromium, tmp_path / "x.html", render(load([str(shared_run(sample))])[0]))
     assert len(_walk_pages(chromium)) == len(SUBJECTS) - 1
     assert trouble(chromium, where) == []
 

@@ -24,8 +24,8 @@ SAMPLE = "04_slow_gpu_tp2dp2_clock_skew"
 
 
 @pytest.fixture(scope="module")
-def traces(shared_copy: Callable[[str], Path]) -> Path:
-    return shared_copy(f"oracle_samples/{SAMPLE}/traces")
+def traces(shared_run: Callable[[str], Path]) -> Path:
+    return shared_run(f"oracle_samples/{SAMPLE}/traces")
 
 
 @pytest.fixture(scope="module")

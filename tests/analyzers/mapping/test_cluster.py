@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +209,7 @@ def test_another_version_on_a_worker_is_one_line(one_worker: Any, monkeypatch: p
     with pytest.raises(
         UsageError, match=r"^dask://\S+: ddprof is 9\.9 here, the scheduler has 0\S+, and 1 more differ"
     ):
-        results(one_worker, partial(read_facts, cache=False), 1)
+        results(one_worker, read_facts, 1)
     monkeypatch.undo()
     with pytest.raises(mapping_cluster._Unreached, match=r"has ddprof \S+, this is 9\.9"):
         mapping_cluster._there(read_facts, "9.9", sources(1)[0])
@@ -221,7 +220,7 @@ def test_a_worker_that_does_not_see_the_folder_says_so(traces: Path, tmp_path: P
     found = discover([tmp_path]).sources
     (tmp_path / "rank0.json.gz").unlink()
     with connected(parse_engine(engine_of(one_worker)), 1) as cluster:
-        ((_, result),) = cluster.results(partial(read_facts, cache=False), found, failed)
+        ((_, result),) = cluster.results(read_facts, found, failed)
     assert "a Dask worker was to read it: name a shared folder or a URL" in (result.error or "")
 
 

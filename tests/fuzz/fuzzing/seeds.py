@@ -72,7 +72,7 @@ def all_seeds() -> dict[str, Callable[[], Tree]]:
     for top in _SHARED if shared else ():
         assert shared is not None
         for folder, folders, names in os.walk(shared / top):
-            folders[:] = sorted(name for name in folders if name[0] != ".")  # `.ddprof`: what analyses have kept
+            folders[:] = sorted(name for name in folders if name[0] != ".")
             files = [Path(folder) / name for name in names if name not in _NOT_INPUT]
             if files and sum(file.stat().st_size for file in files) < MAX_SEED_BYTES:
                 name = "shared-" + "-".join(Path(folder).relative_to(shared).parts)

@@ -123,7 +123,7 @@ def _damage_cache(case: Case, folder: Path) -> None:
     kept = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and (".ddprof" in path.parts or "cache" in path.relative_to(folder).parts)
+        if path.is_file() and "cache" in path.relative_to(folder).parts
     }
     if kept:
         plant(case.damage_cache(kept), folder)

@@ -1,0 +1,112 @@
+"""Where facts are kept: what the engine asks of a place, and the place that everybody has, a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from ddprof.analyzers.facts.cache.arrow_file import Chunk
+from ddprof.outside.regular_files import open_regular
+
+MAX_ENTRY_BYTES = 1 << 30  # the facts of a rank are some MB
+# Two thousand ranks of 256k events; ccache keeps as much (https://ccache.dev/manual/latest.html, max_size).
+MOST_BYTES = 5 << 30
+LONGEST_WRITE_S = 3600  # of one entry; what is older was left by a process that was killed
+_ENTRY, _PART = re.compile(r"[0-9a-f]{20}\.arrow"), re.compile(r"\.[0-9a-f]{20}\.[0-9a-f]{16}\.part")
+
+
+class Place(Protocol):
+    """Keeps contents by key. Several processes, of several machines too, may use one at the same time."""
+
+    def load(self, key: str, believed: Collection[int]) -> bytes | None:
+        """The content that was kept under a key; None where there is none, or none of these users wrote it."""
+
+    def save(self, key: str, chunks: Iterable[Chunk]) -> None:
+        """Keep a content, whole or not at all. Raises OSError where that cannot be done."""
+
+    def prune(self) -> None:
+        """Remove what was not used for the longest time, until what is kept is no larger than the place allows."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A file per key in one folder, which is made when something is kept."""
+
+    path: str
+    most_bytes: int = MOST_BYTES
+
+    def load(self, key: str, believed: Collection[int]) -> bytes | None:
+        """The content that was kept under a key; None where there is none, or none of these users wrote it."""
+        with suppress(OSError), open_regular(self._file(key)) as file:
+            if os.fstat(file.fileno()).st_uid not in believed:
+                return None
+            content = file.read(MAX_ENTRY_BYTES)
+            with suppress(OSError):  # another user's: its age counts from when it was written
+                os.utime(file.fileno())
+            return content
+        return None
+
+    def save(self, key: str, chunks: Iterable[Chunk]) -> None:
+        """Keep a content, whole or not at all: written aside, then renamed. Raises OSError."""
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        aside = os.path.join(self.path, f".{key}.{secrets.token_hex(8)}.part")
+        try:
+            with open(aside, "xb", buffering=0) as file:
+                for chunk in chunks:
+                    file.write(chunk)
+            os.replace(aside, self._file(key))
+        finally:
+            with suppress(OSError):  # renamed, else of no use
+                os.unlink(aside)
+
+    def prune(self) -> None:
+        """Remove what was not used for the longest time, and what killed processes left; nothing else."""
+        entries = []
+        now_s = time.time()
+        with suppress(OSError), os.scandir(self.path) as found:
+            for item in found:
+                with suppress(OSError):
+                    status = item.stat(follow_symlinks=False)
+                    if _PART.fullmatch(item.name) and now_s - status.st_mtime > LONGEST_WRITE_S:
+                        os.unlink(item.path)
+                    elif _ENTRY.fullmatch(item.name):
+                        entries.append((status.st_mtime_ns, status.st_size, item.path))
+        excess_bytes = sum(size for _, size, _ in entries) - self.most_bytes
+        for _, size, path in sorted(entries):
+            if excess_bytes <= 0:
+                return
+            with suppress(OSError):
+                os.unlink(path)
+            excess_bytes -= size
+
+    def _file(self, key: str) -> str:
+        return os.path.join(self.path, f"{key}.arrow")
+
+
+def users_folder() -> Folder | None:
+    """`ddprof/facts` in the user's cache; None where it cannot be written, or is another user's folder or link."""
+    stated = os.environ.get("XDG_CACHE_HOME", "")
+    base = stated if os.path.isabs(stated) else os.path.join(os.path.expanduser("~"), ".cache")
+    path = os.path.join(base, "ddprof", "facts")
+    if not os.path.isabs(path) or not all(map(_is_ours, (os.path.dirname(path), path))):  # not absolute: no home
+        return None
+    with suppress(OSError):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        return Folder(path) if os.access(path, os.W_OK | os.X_OK) else None
+    return None
+
+
+def _is_ours(path: str) -> bool:
+    """Whether nobody else decides what lies there: it is not there yet, or this user's or root's folder or link."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return True
+    return status.st_uid in (0, os.getuid()) and (stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode))

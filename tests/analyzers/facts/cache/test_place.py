@@ -1,0 +1,131 @@
+"""The folder that keeps facts: whole entries of believed users, never more than its bound, nothing else touched."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ddprof.analyzers.facts.cache.place import LONGEST_WRITE_S, Folder, users_folder
+
+ME = {os.getuid()}
+KEYS = [f"{number:020x}" for number in range(8)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """An empty one, with room for 400 bytes."""
+    return Folder(str(tmp_path / "facts"), 400)
+
+
+def _entries(folder: Folder) -> list[str]:
+    return sorted(os.listdir(folder.path))
+
+
+def test_what_was_kept_is_found_under_its_key_alone(folder: Folder) -> None:
+    folder.save(KEYS[0], [b"a", memoryview(b"bc")])
+    assert folder.load(KEYS[0], ME) == b"abc"
+    assert folder.load(KEYS[1], ME) is None
+    assert _entries(folder) == [f"{KEYS[0]}.arrow"]
+
+
+def test_what_another_user_wrote_is_not_found(folder: Folder) -> None:
+    folder.save(KEYS[0], [b"a"])
+    assert folder.load(KEYS[0], {os.getuid() + 1}) is None
+
+
+def test_a_pipe_or_a_folder_in_its_place_is_neither_read_nor_waited_for(folder: Folder) -> None:
+    os.makedirs(os.path.join(folder.path, f"{KEYS[0]}.arrow"))
+    os.mkfifo(os.path.join(folder.path, f"{KEYS[1]}.arrow"))
+    assert [folder.load(key, ME) for key in KEYS[:2]] == [None, None]
+
+
+def test_a_write_that_fails_leaves_what_was_there(folder: Folder) -> None:
+    def breaking() -> Iterator[bytes]:
+        yield b"new"
+        raise OSError("no space left")
+
+    folder.save(KEYS[0], [b"old"])
+    with pytest.raises(OSError, match="no space left"):
+        folder.save(KEYS[0], breaking())
+    assert folder.load(KEYS[0], ME) == b"old"
+    assert _entries(folder) == [f"{KEYS[0]}.arrow"]
+
+
+def test_who_reads_while_others_write_finds_one_whole_content(folder: Folder) -> None:
+    contents = [bytes([letter]) * 100_000 for letter in b"abcd"]
+    folder.save(KEYS[0], [contents[0]])
+    with ThreadPoolExecutor(len(contents)) as pool:
+        writes = [pool.submit(folder.save, KEYS[0], [content]) for content in contents * 20]
+        found = {folder.load(KEYS[0], ME) for _ in range(200)}
+    assert [write.exception() for write in writes if write.exception()] == []
+    assert found <= set(contents)
+    assert _entries(folder) == [f"{KEYS[0]}.arrow"]
+
+
+def test_the_oldest_go_first_and_no_more_than_must(folder: Folder) -> None:
+    for age_s, key in enumerate(reversed(KEYS)):  # the last key is the newest
+        folder.save(key, [b"x" * 100])
+        os.utime(os.path.join(folder.path, f"{key}.arrow"), (time.time() - 100 * (len(KEYS) - age_s),) * 2)
+    assert folder.load(KEYS[-1], ME) is not None  # the oldest by writing, now used
+    folder.prune()
+    assert _entries(folder) == sorted(f"{key}.arrow" for key in (*KEYS[:3], KEYS[-1]))
+
+
+def test_files_of_other_names_are_nobodys_to_remove(folder: Folder) -> None:
+    os.makedirs(folder.path)
+    names = ["thesis.arrow", f"{KEYS[0]}.parquet", f"{KEYS[0]}.arrow.bak"]
+    for name in names:
+        Path(folder.path, name).write_bytes(b"x" * 1000)
+    folder.prune()
+    assert _entries(folder) == sorted(names)
+
+
+def test_what_a_killed_process_left_is_removed_and_what_is_being_written_is_not(folder: Folder) -> None:
+    os.makedirs(folder.path)
+    left, written = (Path(folder.path, f".{KEYS[0]}.{16 * digit}.part") for digit in "01")
+    for part in (left, written):
+        part.write_bytes(b"x")
+    os.utime(left, (time.time() - LONGEST_WRITE_S - 1,) * 2)
+    folder.prune()
+    assert _entries(folder) == [written.name]
+
+
+def test_a_folder_that_is_not_there_has_nothing_to_prune(folder: Folder) -> None:
+    folder.prune()
+    assert not os.path.exists(folder.path)
+
+
+def test_the_users_folder_is_private_and_below_the_stated_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert users_folder() == Folder(str(tmp_path / "ddprof" / "facts"))
+    assert (tmp_path / "ddprof" / "facts").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_relative_cache_is_none_and_the_home_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # the specification has it ignored
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert users_folder() == Folder(str(tmp_path / ".cache" / "ddprof" / "facts"))
+
+
+def test_a_users_folder_that_another_user_made_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert users_folder() is not None
+    if os.getuid() == 0:
+        os.chown(tmp_path / "ddprof", 4711, -1)
+    else:
+        me = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: me + 1)
+    assert users_folder() is None
+
+
+def test_a_file_in_the_place_of_the_folder_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "ddprof").write_text("")
+    assert users_folder() is None

@@ -174,7 +174,9 @@ def _is_sparse(own: Array, most: Array) -> Array:
 
 
 def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share: float) -> Array:
-    """Where a rank launched fewer kernels, by that share, than in most of its steps, while most others did not."""
+    """Where a rank launched fewer kernels, by that share, than in most of its steps, while most others did not. As many
+    as most of its peers lack nothing: in its other steps the rank does more, saves say.
+    """
     counts = np.zeros(has.shape, np.int64)
     for position, facts in enumerate(ranks):
         step = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
@@ -185,7 +187,7 @@ def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share
     fewer = has & (_fewer(counts, usual, share) | (is_static & _fewer(counts, alike, share)))
     fewer |= has & (usual == 0) & _far_fewer(counts, has)
     common = fewer.sum(axis=0) * 2 > has.sum(axis=0)  # the program itself launches fewer there
-    return np.asarray(fewer & ~common)
+    return np.asarray(fewer & ~common & (counts != alike))
 
 
 def _fewer(counts: Array, usual: Array, share: float) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from labelled_runs import Runs
 
 from ddprof.analyzers.diagnose import diagnose
-from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.work import issued_ns, step_of_launch
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.compared.comparable import NO_COMMON_STEP, NOTHING_WHOLE, Comparable, comparable
@@ -65,6 +65,18 @@ def test_a_step_in_which_a_rank_lost_collectives_or_kernels_is_left_out_on_all(l
 def test_a_program_that_launches_fewer_kernels_in_one_step_is_whole(labelled: Runs) -> None:
     ranks = [without(f, "device_ops", 2, 0.1) for f in labelled("straggler.imbalance").job.ranks]
     assert comparable(ranks) == Comparable(tuple(ranks))
+
+
+def test_a_rank_that_does_more_in_most_of_its_steps_lacks_nothing_in_the_others(labelled: Runs) -> None:
+    """One rank saves in three steps of five, and copies for that; in the others it is like its peers."""
+    saver, *rest = labelled("straggler.imbalance").job.ranks
+    ops = saver.device_ops
+    kernels = np.flatnonzero(ops["work"] == Work.COMPUTE)
+    inside = [np.flatnonzero(step_of_launch(saver)[kernels] == step)[-8:] for step in (0, 2, 4)]
+    more = ops.take(np.sort(np.concatenate((np.arange(len(ops)), kernels[np.concatenate(inside)]))))
+    ranks = (replace(saver, device_ops=more), *rest)
+    alike = tuple(replace(f, comms=f.comms.take(np.empty(0, np.int64))) for f in ranks)
+    assert comparable(alike) == Comparable(alike)
 
 
 def test_a_rank_with_too_few_steps_is_left_out_and_said(labelled: Runs) -> None:

@@ -141,7 +141,7 @@ def _discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
 
 def _without_traces(paths: Sequence[str | os.PathLike[str]], reason: str) -> NoUsableInput:
     """The error of an input without a usable trace: of a job that failed it begins with why."""
-    failure = failure_of(os.path.join(path, "manifest.json") for path in paths if "://" not in os.fspath(path))
+    failure = failure_of(os.path.join(path, "manifest.json") for path in paths)
     return NoUsableInput(reason if failure is None else f"the job failed: {failure.sentence} ({reason})")
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import resource_tracker
 from typing import Any, Protocol, TypeVar
 
 from ddprof._version import __version__
@@ -110,10 +112,7 @@ def connected(engine: EngineName, workers: int) -> Iterator[ConnectedCluster]:
 @contextmanager
 def _client(dask: Any, engine: EngineName, workers: int) -> Iterator[Any]:
     if engine.address is None:
-        # Any free port: one that is taken costs a warning and is replaced anyway.
-        how = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
-        made = dask.LocalCluster(n_workers=workers, **how)
-        with made, dask.Client(made, set_as_default=False) as client:
+        with _made_here(dask, workers) as made, dask.Client(made, set_as_default=False) as client:
             yield client
         return
     try:
@@ -123,6 +122,21 @@ def _client(dask: Any, engine: EngineName, workers: int) -> Iterator[Any]:
         raise UsageError(f"{engine.text}: no Dask scheduler answers there ({first})") from error
     with client:
         yield client
+
+
+@contextmanager
+def _made_here(dask: Any, workers: int) -> Iterator[Any]:
+    """A cluster of this machine's processes, on any free port: one that is taken costs a warning."""
+    how = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+    # Its processes inherit the mask: Ctrl-C is for this process, which ends them, also while they start. The tracker
+    # would lift the mask as it starts.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    with ExitStack() as masked:
+        masked.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        with dask.LocalCluster(n_workers=workers, **how) as made:
+            masked.close()
+            yield made
 
 
 def _require_one_version(engine: EngineName, versions: dict[str, Any]) -> None:

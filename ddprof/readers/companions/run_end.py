@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.companions.lenient import parse
+from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import read_small
 from ddprof.sidecar import Whole
 
@@ -24,7 +25,7 @@ class RunEnd(Struct, frozen=True):
 def run_end(folder: str) -> RunEnd | None:
     """How the job of a run folder ended; None where no manifest says it."""
     manifest = os.path.join(folder, _MANIFEST)
-    if not os.path.isfile(manifest):
+    if not is_url(manifest) and not os.path.isfile(manifest):
         return None
     try:
         return parse(read_small(manifest), RunEnd)[0]

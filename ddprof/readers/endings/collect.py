@@ -19,7 +19,8 @@ from ddprof.readers.endings.sampled import SUFFIX as SAMPLED_SUFFIX
 from ddprof.readers.endings.sampled import is_rank, seen_last
 from ddprof.readers.endings.stacks import has_stacks, parse_stacks, training_frames
 from ddprof.readers.files.names import file_name, rank_in_name
-from ddprof.readers.files.opening import one_line
+from ddprof.readers.files.opening import UNREADABLE, one_line
+from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks, read_small
 
@@ -84,6 +85,9 @@ def collect(paths: Sequence[str]) -> Gathered:
 def _files(paths: Sequence[str], notes: list[HealthNote]) -> Iterator[str]:
     """Files that may tell something, texts included, which no analysis of traces looks at."""
     for path in paths:
+        if is_url(path):
+            yield from _stored(path)
+            continue
         if not os.path.isdir(path):
             if not os.path.exists(path):
                 raise NoUsableInput(f"{path}: no such file or folder")
@@ -91,10 +95,18 @@ def _files(paths: Sequence[str], notes: list[HealthNote]) -> Iterator[str]:
             continue
         for folder, folders, names in os.walk(path, onerror=lambda error: notes.append(_unreadable(error))):
             folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
-            wanted = (
-                n for n in sorted(names) if not n.startswith(".") and not _OTHER.search(n) and not _WINDOW.match(n)
-            )
-            yield from (os.path.join(folder, name) for name in wanted)
+            yield from (os.path.join(folder, name) for name in sorted(names) if _may_tell(name))
+
+
+def _may_tell(name: str) -> bool:
+    return not (name.startswith(".") or _OTHER.search(name) or _WINDOW.match(name))
+
+
+def _stored(url: str) -> Iterator[str]:
+    try:
+        yield from (file.url for file in walk_remote(url) if _may_tell(file_name(file.url)))
+    except UNREADABLE as error:
+        raise NoUsableInput(f"{url}: cannot be read: {one_line(error)}") from error
 
 
 def _unreadable(error: OSError) -> HealthNote:
@@ -118,7 +130,7 @@ def _take(path: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> No
         of = _of(_rank(name), name, found)
         if of is not None:
             of.frames, of.fatal = training_frames(stacks) or of.frames, stacks.fatal or of.fatal
-            of.frames_ns = os.stat(path).st_mtime_ns
+            of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
         else:
             notes.append(HealthNote(f"{path}: stacks of no rank: its name states none", "left out"))
 

@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from hang_cases import CASES, GROUPS
 from hang_dumps import VERSIONS, Job
@@ -54,6 +55,18 @@ def test_a_rank_without_a_dump_is_named_as_such(tmp_path: Path) -> None:
     assert hang.kind == "inside"
     assert "of rank 2 nothing was recorded" in hang.sentence
     assert hang.ranks == (2,)
+
+
+def test_dumps_in_a_store(tmp_path: Path) -> None:
+    job = Job(4)
+    CASES["not entered"].play(job)
+    folder = job.write(tmp_path / "dumps")
+    store = fsspec.filesystem("memory")
+    for file in folder.iterdir():
+        store.pipe(f"/hangs/run/{file.name}", file.read_bytes())
+    assert explain(["memory://hangs/run"]).sentence == explain([str(folder)]).sentence
+    with pytest.raises(NoUsableInput, match="memory://hangs/nothing: cannot be read"):
+        explain(["memory://hangs/nothing"])
 
 
 def test_the_text_has_a_line_per_rank_and_no_control_characters(tmp_path: Path) -> None:

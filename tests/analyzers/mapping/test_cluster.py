@@ -35,7 +35,7 @@ RANKS, SLOW = 64, 9
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """64 small ranks, one of which is slow."""
     folder = tmp_path_factory.mktemp("wide")
-    small = Model(layers=2, unit_us=390.0, params_per_layer=10_000_000)
+    small = Model(layers=1, unit_us=390.0, params_per_layer=10_000_000)
     slow = fault("straggler.compute", 0.3, SLOW, mode="all")
     write(simulate(small_run(slow, ranks=RANKS, hosts=8, model=small, loader_us=20_000.0)), folder)
     return folder / "traces"

@@ -23,6 +23,9 @@ Place = Mapping[str, Any] | None  # the line of the script that makes an object,
 Refusal = tuple[str, str]  # the setting that cannot be, and why
 
 
+_OURS = "_ddprof_applies"
+
+
 class Applier(Instrumentor):
     """Changes calls that make objects of one kind, `target`."""
 
@@ -34,8 +37,11 @@ class Applier(Instrumentor):
         self._within = threading.local()  # what a changed constructor makes of its kind is made as it wants
 
     def watch(self, owner: Any, name: str) -> Callable[..., Any]:
-        """Change calls of `owner.name` from now on; returns what replaces it."""
+        """Change calls of `owner.name` from now on; returns what replaces it. A name under which another module has it
+        too is left alone."""
         original: Callable[..., Any] = getattr(owner, name)
+        if getattr(original, _OURS, False):
+            return original
         signature = inspect.signature(original)
         guard = self.outcomes.guard
         find, prepare = guard.wrap(self._meant), guard.wrap(self._prepared)
@@ -56,6 +62,7 @@ class Applier(Instrumentor):
             finally:
                 self._within.construction = False
 
+        setattr(replacement, _OURS, True)
         self.patches.add(owner, name, replacement)
         return replacement
 

@@ -16,11 +16,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from appliers import applying, told  # noqa: E402
 
+from ddprof.capture.applying.outcomes import Outcomes  # noqa: E402
 from ddprof.capture.applying.wrappers import (  # noqa: E402
     DdpSettingsApplier,
     DeepSpeedSettingsApplier,
     Fsdp1SettingsApplier,
+    Fsdp2SettingsApplier,
 )
+from ddprof.settings.wanted import parse_set  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -104,3 +107,23 @@ def test_deepspeed_reads_a_changed_copy_of_the_scripts_configuration(tmp_path: P
         with applying(DeepSpeedSettingsApplier, "overlap_comm=true", module=source) as found:
             assert DeepSpeedConfig(other).read is other
         assert told(found)[0][3] == "ZeRO is off in the configuration"
+
+
+def test_a_function_that_two_modules_have_is_changed_once() -> None:
+    calls: list[bool] = []
+
+    def fully_shard(module: Any, *, reshard_after_forward: bool = True) -> None:
+        calls.append(reshard_after_forward)
+
+    outcomes = Outcomes([parse_set("reshard_after_forward=false")])
+    source, again = ModuleType("source"), ModuleType("again")
+    source.fully_shard = fully_shard  # type: ignore[attr-defined]
+    first, second = (Fsdp2SettingsApplier(None, outcomes, name) for name in ("source", "again"))  # type: ignore[arg-type]
+    first.install(source)
+    again.fully_shard = source.fully_shard  # type: ignore[attr-defined]
+    second.install(again)
+    again.fully_shard(None)
+    first.uninstall()
+    source.fully_shard(None)
+    assert calls == [False, True] and told(outcomes) == [("reshard_after_forward", True, True, "")]
+    assert outcomes.recorded()[0]["objects"] == 1

@@ -22,6 +22,7 @@ _FUNCTIONS = (
     ("torch.distributed.fsdp._fully_shard._fully_shard", "fully_shard", "fully_shard"),
     ("torch.distributed._composable.fsdp.fully_shard", "fully_shard", "fully_shard"),
 )
+_OURS = "_ddprof_notes"
 
 
 class CreationLines(Instrumentor):
@@ -35,6 +36,8 @@ class CreationLines(Instrumentor):
     def _install(self, module: ModuleType) -> None:
         owner, name = (getattr(module, self._name), "__init__") if self._is_class else (module, self._name)
         original: Any = getattr(owner, name)
+        if getattr(original, _OURS, False):
+            return  # torch has the function in both modules
         made, kind = self.hub.guard.wrap_hook(self.hub.observed.was_made), self._kind
 
         @functools.wraps(original)
@@ -43,6 +46,7 @@ class CreationLines(Instrumentor):
                 made(args[0], kind)
             return original(*args, **kwargs)
 
+        setattr(replacement, _OURS, True)
         self.patches.add(owner, name, replacement)
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.meetings import called_name
+from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.needless.callers import callers, noted_calls, noted_of_script
-from ddprof.analyzers.job.needless.model import METRICS, NORMS, UNUSED
+from ddprof.analyzers.job.needless.model import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
 from ddprof.sidecar.calls import ScriptCall
 
 MOST_LINES = 3
+_PASSES = {ACCUMULATION: "backward", BUFFERS: "forward"}  # which of them calls it
 
 
 def called_at(measures: Measures, kind: str, position: int) -> list[str]:
@@ -26,7 +31,24 @@ def called_at(measures: Measures, kind: str, position: int) -> list[str]:
     else:  # called by a pass: its line is where the host is while they move
         comms = facts.comms.take(found.comms[position])
         host = intervals.merge(host, intervals.union(*comms.bounds))
-    return [caller.words for caller in callers(facts, noted, host)[:MOST_LINES]]
+    found_lines = [caller.words for caller in callers(facts, noted, host)[:MOST_LINES]]
+    return found_lines or line_of_pass(facts, _PASSES.get(kind, ""))
+
+
+def line_of_pass(facts: RankFacts, phase: str) -> list[str]:
+    """The line of the script that calls a pass, by the samples of the whole run: the window may hold too few."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    if phase not in _PASSES.values():
+        return []
+    inside = tree.is_forward if phase == "forward" else tree.is_backward
+    seen: Counter[str] = Counter()
+    for stack, samples in run_samples(facts, phase).items():
+        caller = stack
+        while caller >= 0 and inside[caller]:
+            caller = int(tree.outer[caller])
+        if caller not in (stack, -1) and tree.folded[caller] >= 0:
+            seen[tree.words(int(tree.frame[tree.folded[caller]]))] += int(samples)
+    return [words for words, samples in seen.most_common(1) if samples >= MIN_SAMPLES]
 
 
 def meeting_lines(facts: RankFacts) -> list[str]:

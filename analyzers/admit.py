@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.numbered import numbered_collectives, recorded_ns
+from ddprof.analyzers.facts.numbered import numbered_collectives, recorded_ns, sequence_ranges
 from ddprof.model import HealthNote
 from ddprof.readers import Source
 from ddprof.readers.admission.jobs import admission_notes, split_jobs
@@ -47,6 +47,7 @@ def recording(facts: RankFacts) -> Recording:
         window_ns=recorded_ns(facts),
         communications=len(facts.comms),
         numbered=numbered_collectives(facts),
+        sequences=sequence_ranges(facts),
         groups=frozenset((g.name, g.size or len(g.ranks)) for g in shared if not g.ranks),
         group_ranks=frozenset(tuple(sorted(g.ranks)) for g in shared if g.ranks),
     )

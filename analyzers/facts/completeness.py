@@ -7,18 +7,23 @@ Either hole looks like an idle device and a free host, and whatever the host did
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
-from ddprof.analyzers.facts.names import is_launch
+from ddprof import intervals
+from ddprof.analyzers.facts.names import is_launch, matches
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_share
 
+_GRAPH = re.compile(r"^(?:cuda|hip|cu)GraphLaunch", re.IGNORECASE)
 LOST_SHARE = 0.05  # of a step's launches; complete traces (all at hand) link every launch to its work
 MIN_LOST = 5  # launches of a step; of single records lost at random hardly three in a row
 SIGMAS = 3.0  # by which a step of scattered losses may lie above LOST_SHARE: others of the same file lie as far below
 FEWER_SHARE = 0.2  # of the events of a step; complete steps of one program differ by less
-LINKED_SHARE = 0.02  # of all launches; with fewer linked, this trace does not use correlation ids
+OUTSIDE_MARKS = 0.5  # of the device work; in complete traces with marks of the profiler's all of it is inside
+LINKED_SHARE = 0.02  # of the device's work; with less of it linked to calls, this trace does not use correlation ids
 
 
 def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[HealthNote]]:
@@ -48,6 +53,28 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
     return steps.take(np.flatnonzero(~left_out)), True, [note]
 
 
+def lost_marks_note(trace: RankTrace, marked: Table, steps: Table, ops: Table) -> list[HealthNote]:
+    """A note where marks of steps are missing from the file: most device work was launched outside of those there are,
+    or work was launched where the numbers of the steps leave one out.
+
+    The profiler marks every step that it records. `marked`: all steps, by their marks; `steps`: the complete ones in
+    device time; `ops`: DEVICE_OPS. Where no launch is known, the time counts at which work started; else work without
+    a launch was launched before the recording.
+    """
+    known = ops["launch_ns"] != NULL
+    start, end = intervals.merge(marked.bounds, intervals.EMPTY if known.any() else steps.bounds)
+    at = np.sort(ops["launch_ns"][known] if known.any() else ops["start_ns"])
+    inside = np.searchsorted(at, end) - np.searchsorted(at, start)
+    between = np.searchsorted(at, marked["start_ns"][1:]) - np.searchsorted(at, marked["end_ns"][:-1])
+    is_left_out = bool((known.any() & (between >= MIN_LOST) & (np.diff(marked["index"]) > 1)).any())
+    most = len(at) >= MIN_LOST and int(inside.sum()) < OUTSIDE_MARKS * len(at)
+    if not len(steps) or not (most or is_left_out):
+        return []
+    issue = f"{trace.path}: {'most' if most else 'some'} of the device's work is outside of the marks of its "
+    issue += f"{len(marked)} steps"
+    return [HealthNote(issue, "marks are missing, so events are: what the steps took is unknown", "error")]
+
+
 def _ended_early(trace: RankTrace, steps: Table) -> Array:
     """Steps in which the record of runtime calls, or of operators, has ended; bool, shape (steps,).
 
@@ -75,24 +102,48 @@ def _ended_early(trace: RankTrace, steps: Table) -> Array:
 
 
 def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]:
-    """Launches without device work, all launches, and how many in a row are without, per step; of shape (steps,)."""
+    """Launches without device work, all launches, and how many in a row are without, per step; of shape (steps,). The
+    launch of a graph counts as the launches of its kernels.
+    """
     events, count = trace.events, len(steps)
     none = np.zeros(count, np.int64)
     given = (events["correlation"] != NULL) & (events["correlation"] != 0)
     calls = np.flatnonzero((events["kind"] == Kind.RUNTIME) & given)
     # Copy calls are not counted: copies within the host, and of no bytes, never leave a device record.
-    calls = calls[is_launch(trace.strings)[events["name"][calls]]]
+    launches_one = is_launch(trace.strings)
+    calls = calls[(launches_one | matches(_GRAPH, trace.strings))[events["name"][calls]]]
     if not count or not len(calls):
         return none, none, none
     done = events["correlation"][np.isin(events["kind"], DEVICE_KINDS) & given]
     linked = np.isin(events["correlation"][calls], done)
-    if linked.mean() < LINKED_SHARE:
+    called = np.isin(done, events["correlation"][(events["kind"] == Kind.RUNTIME) & given])
+    if called.sum() <= LINKED_SHARE * len(done):
         return none, none, none
     at, unlinked = events["ts_ns"][calls], ~linked
     step = np.searchsorted(steps["start_ns"], at, side="right") - 1
     inside = (step >= 0) & (at < steps["end_ns"][step])
-    lost, launches = (np.bincount(step[which], minlength=count) for which in (inside & unlinked, inside))
-    return lost, launches, _most_in_a_row(at[inside], unlinked[inside], step[inside], count)
+    work = _work_of_a_call(events["name"][calls], events["correlation"][calls], done)
+    work[launches_one[events["name"][calls]]] = 1
+    lost, launches = (np.bincount(step[of], work[of], count).astype(np.int64) for of in (inside & unlinked, inside))
+    in_a_row = _most_in_a_row(at[inside], unlinked[inside], step[inside], count)
+    np.maximum.at(in_a_row, step[inside & unlinked], work[inside & unlinked])
+    return lost, launches, in_a_row
+
+
+def _work_of_a_call(name: Array, correlation: Array, done: Array) -> Array:
+    """How many pieces of device work a call like each one launches; 0 where no call of its name is linked to any, as
+    where graphs are recorded as a whole. `done`: correlation of each piece of work.
+    """
+    number, times = np.unique(done, return_counts=True)
+    own = np.zeros(len(correlation), np.int64)
+    if len(number):
+        at = np.minimum(np.searchsorted(number, correlation), len(number) - 1)
+        own = np.where(number[at] == correlation, times[at], 0)
+    work = np.zeros(len(own), np.int64)
+    for each in np.unique(name).tolist():
+        linked = own[(name == each) & (own > 0)]
+        work[name == each] = round(float(np.median(linked))) if len(linked) else 0
+    return work
 
 
 def _most_in_a_row(at_ns: Array, lost: Array, step: Array, count: int) -> Array:

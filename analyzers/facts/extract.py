@@ -6,7 +6,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.comms import device_comms
-from ddprof.analyzers.facts.completeness import complete_steps
+from ddprof.analyzers.facts.completeness import complete_steps, lost_marks_note
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import accelerator, device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
@@ -56,19 +56,18 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     """All facts of one rank. Never raises on odd content: what cannot be judged becomes a health note."""
     trace = with_named_frames(trace)
     steps, source, main, notes = find_steps(trace)
-    # A rank whose device left no events is no CPU rank: where its device's time went is unknown, whatever its host did.
     device = accelerator(trace)
-    is_device = device.kind != "cpu"
+    is_device = device.kind != "cpu"  # also where its device left no events: its time is unknown then
     marked, (steps, whole, incomplete) = steps, complete_steps(trace, steps)
     torn = np.setdiff1d(marked["index"], steps["index"])
     # Without marks, or other steps to compare with, nothing says which steps a damaged file's missing events were of.
-    is_damaged = any(note.severity == "error" for note in trace.health)
-    whole = whole and not (is_damaged and (source == "inferred" or len(steps) == 1))
-    notes += incomplete
+    whole = whole and not (_is_damaged(trace) and (source == "inferred" or len(steps) == 1))
     if is_device:
         tables, steps = _device_tables(trace, steps, main, source != "inferred" or len(steps) > 1)
     else:
         tables = _host_tables(trace, steps, main)
+    lost = lost_marks_note(trace, marked, steps, tables["device_ops"]) if source == "profiler_step" else []
+    notes, whole = [*notes, *incomplete, *lost], whole and not lost
     if (is_device and not (whole and len(tables["device_ops"]))) or trace.top.get("records") == "communication":
         tables["gaps"] = unexplained(tables["gaps"])
     threads = _launching_threads(tables["device_ops"], main)
@@ -114,6 +113,10 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     )
 
 
+def _is_damaged(trace: RankTrace) -> bool:
+    return any(note.severity == "error" for note in trace.health)
+
+
 def _operators(trace: RankTrace, main: int | None, ranges: Table, steps: Table) -> Table:
     """SCRIPT_OPERATORS of the thread with the step marks."""
     spans = trace.script_spans.take(trace.script_spans["track"] == (NULL if main is None else main))
@@ -125,9 +128,9 @@ def _operators(trace: RankTrace, main: int | None, ranges: Table, steps: Table) 
 
 
 def _recurring(spans: Table, starting: Intervals) -> Table:
-    """HOST_SPANS without the allocations of a rank that was starting up."""
-    is_start = (spans["cause"] == CAUSE_CODE["allocator"]) & intervals.contains(starting, spans["start_ns"])
-    return spans.take(~is_start)
+    """HOST_SPANS without the allocations and the batches of a rank that was starting up."""
+    at_start = np.isin(spans["cause"], [CAUSE_CODE["allocator"], CAUSE_CODE["dataloader"]])
+    return spans.take(~(at_start & intervals.contains(starting, spans["start_ns"])))
 
 
 def _launching_threads(ops: Table, main: int | None) -> Array:

@@ -43,5 +43,17 @@ def numbered_collectives(facts: RankFacts) -> dict[tuple[str, int], tuple[str, i
     return found
 
 
+def sequence_ranges(facts: RankFacts) -> dict[str, tuple[int, int]]:
+    """First and last sequence number of the collectives in each process group."""
+    comms = facts.comms
+    known = (comms["seq"] != NULL) & (comms["group"] != NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
+    found: dict[str, tuple[int, int]] = {}
+    for group in np.unique(comms["group"][known]).tolist():
+        if group < len(facts.process_groups):
+            seq = comms["seq"][known & (comms["group"] == group)]
+            found[_group_key(facts.process_groups[group])] = int(seq.min()), int(seq.max())
+    return found
+
+
 def _group_key(group: ProcessGroup) -> str:
     return ",".join(map(str, sorted(group.ranks))) if group.ranks else f"{group.name} of {group.size}"

@@ -18,11 +18,11 @@ from ddprof.analyzers.job.compared.agreement import (
     odd_ranks_note,
     unmatched,
 )
-from ddprof.analyzers.job.compared.comparable import Comparable, comparable
-from ddprof.analyzers.job.compared.steady_steps import left_out_note, steady_steps
+from ddprof.analyzers.job.compared.comparable import Comparable, comparable, left_out_ranks_note
+from ddprof.analyzers.job.compared.steady_steps import left_out_note, none_is_steady, own_steady_steps, steady_steps
 from ddprof.analyzers.job.ledger import build_ledger
 from ddprof.analyzers.job.matching import Matched, match
-from ddprof.analyzers.job.model import Clock, JobFacts
+from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut
 from ddprof.analyzers.job.oversubscription import oversubscription_note
 from ddprof.analyzers.job.pipelines.bubble import bubble_allowance
 from ddprof.analyzers.job.pipelines.stages import find_pipeline
@@ -40,7 +40,7 @@ from ddprof.tables import Array
 def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     """The job, from the facts of its ranks (in any order; ranks must be distinct)."""
     ordered = with_turns(sorted(facts, key=lambda f: (f.identity.rank is None, f.identity.rank or 0)))
-    compared = comparable(ordered)
+    compared, own_once = _with_own_steps(comparable(ordered))
     met = _met(compared)
     rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(met.ranks))
     sizes = [f.identity.world_size for f in ordered if f.identity.world_size]
@@ -55,7 +55,12 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     size_of = np.array([len(members) for members, _ in keys], np.int64)
     wanted = np.where(matched.is_message, 2, size_of[matched.group] if len(size_of) else 0)
     instances, members = split_waits(ranks, matched, clock, wanted)
-    ranks, left_out = steady_steps(ranks, clock, [compared.recorded(facts) for facts in ranks])
+    if compared.why_not:
+        left_out = own_once
+    elif met.why_not:
+        ranks, left_out = own_steady_steps(ranks)
+    else:
+        ranks, left_out = steady_steps(ranks, clock, [compared.recorded(facts) for facts in ranks])
     pipeline = find_pipeline(ranks, matched)
     ledger = build_ledger(ranks, members, bubble_allowance(ranks, pipeline))
     per_step = _per_step(ranks)
@@ -77,7 +82,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
             *_of_left_out(ordered, ranks),
             *notes,
             *matched.notes,
-            *left_out_note(left_out, step_ns),
+            *left_out_note(left_out, step_ns, none_is_steady(ranks, left_out)),
             *_health(ranks, tuple(rank for rank in missing if rank not in set(named)), world_size),
             *oversubscription_note(ranks),
             *busy_machine_note(ranks),
@@ -87,6 +92,21 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         left_out=left_out,
         not_compared=met.why_not,
     )
+
+
+def _with_own_steps(compared: Comparable) -> tuple[Comparable, tuple[LeftOut, ...]]:
+    """Where ranks are not compared: each with its own steady steps, and what was left out. A rank that holds nothing
+    but what, by its peers, occurred once is left out with it, unless all do.
+    """
+    if not compared.why_not:
+        return compared, ()
+    ranks, once = own_steady_steps(compared.ranks)
+    are_numbered = all(facts.step_source == "profiler_step" for facts in ranks)
+    kept = [p for p, facts in enumerate(ranks) if not (are_numbered and none_is_steady([facts], once))]
+    if not kept or len(kept) == len(ranks):
+        return replace(compared, ranks=ranks), once
+    note = left_out_ranks_note(ranks, kept)
+    return replace(compared, ranks=tuple(ranks[p] for p in kept), notes=(*compared.notes, note)), once
 
 
 @dataclass(frozen=True)

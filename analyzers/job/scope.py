@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddprof import intervals
 from ddprof.analyzers.facts.stepping.once import start_up
 from ddprof.analyzers.facts.work import is_torn_host, lost_device, may_compute
+from ddprof.analyzers.job.compared.steady_steps import none_is_steady
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.units import format_us
 
@@ -26,12 +27,18 @@ def out_of_scope(job: JobFacts) -> str | None:
 
 
 def start_up_only(job: JobFacts) -> str | None:
-    """Why nothing of the job is known to recur, in words: most of the recording is start-up; None where it is not."""
+    """Why nothing of the job is known to recur, in words: what is left of the recording occurred once, or most of it is
+    start-up; None where it is not.
+    """
+    if none_is_steady(job.ranks, job.left_out):
+        told = "; ".join(f"step {step.number}: {step.why}" for step in job.left_out)
+        return f"all that the ranks recorded in common occurred once ({told}); record later steps"
     starting = [intervals.length(start_up(f.once, f.steps)) for f in job.ranks]
     walls = [int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks]
     if sum(starting) <= MOST * sum(walls):
         return None if any(map(may_compute, job.ranks)) else NOTHING_COMPUTED
     return (
         f"only start-up was recorded: of {format_us(sum(walls) / len(walls) / 1e3)} the first calls took "
-        f"{format_us(sum(starting) / len(starting) / 1e3)} (creating contexts, loading code); record later steps"
+        f"{format_us(sum(starting) / len(starting) / 1e3)} (creating contexts, loading code, the first batch); "
+        "record later steps"
     )

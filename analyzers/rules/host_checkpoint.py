@@ -31,6 +31,7 @@ from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidenc
 from ddprof.units import format_ranks, format_share, format_us
 
 EVALUATES = re.compile(r" _*\w*(?:eval|valid|_val\b|val_)", re.IGNORECASE)  # of a frame in words: its function
+ONE_STEP = "the one recorded step saves state: how often the job does, and what a step takes without it, is not known"
 FIX = Fix(
     setting="checkpointing",
     current="synchronous",
@@ -50,6 +51,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             yield _over_the_run(measures, outside)
         else:
             yield from _seen_over_the_run(measures)
+        return
+    if outside is None and measures.steps == 1:
+        yield Abstention(RULE.id, ONE_STEP)
         return
     worst = int(np.argmax(spent))
     savers = np.flatnonzero(spent > 0.25 * spent.max())

@@ -29,8 +29,8 @@ def load(folder: Path) -> Files:
 
 def write(texts: Texts, folder: Path) -> None:
     """Write the files into a new folder."""
-    folder.mkdir(parents=True)
     for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -66,7 +66,7 @@ def cut(files: Files, _: Files, rng: random.Random) -> Texts:
     names, order, texts = _some(files, rng), rng.choice(ORDERS), {}
     for name, document in files.items():
         text = _text({**document, "traceEvents": order(document["traceEvents"])})
-        texts[name] = text[: int(len(text) * rng.uniform(0.05, 0.99))] if name in names else text
+        texts[name] = text[: rng.randrange(len(text))] if name in names else text
     return texts
 
 
@@ -131,6 +131,17 @@ def sampled(files: Files, _: Files, rng: random.Random) -> Texts:
     names = list(files) if rng.random() < 0.5 else _some(files, rng)
     share = rng.uniform(0.3, 0.97)
     return _changed(files, names, lambda events: [e for e in events if e.get("ph") != "X" or rng.random() < share])
+
+
+def kth(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files, or all, hold only every k-th of their events, or lack every k-th."""
+    names = list(files) if rng.random() < 0.5 else _some(files, rng)
+    k, first, holds = rng.randint(2, 20), rng.randrange(20), rng.random() < 0.5
+
+    def change(events: list[Any]) -> list[Any]:
+        return [e for at, e in enumerate(events, first) if e.get("ph") == "M" or (at % k == 0) == holds]
+
+    return _changed(files, names, change)
 
 
 UNMARKED = 8  # parts that a recording without step marks is cut to some of
@@ -202,10 +213,34 @@ def clock(files: Files, _: Files, rng: random.Random) -> Texts:
     return _changed(files, _some(files, rng, max(1, len(files) - 1)), change)
 
 
-def without_host(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Some files lack one kind of host event altogether."""
-    kind = rng.choice(("cuda_runtime", "cpu_op", "user_annotation"))
-    return _changed(files, _some(files, rng), lambda events: [e for e in events if e.get("cat") != kind])
+def without_kind(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files lack one kind of event altogether, or two."""
+    kinds = sorted({str(e["cat"]) for document in files.values() for e in document["traceEvents"] if "cat" in e})
+    gone = set(rng.sample(kinds, min(len(kinds), rng.choice((1, 1, 2)))))
+    return _changed(files, _some(files, rng), lambda events: [e for e in events if e.get("cat") not in gone])
+
+
+def duplicated(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Some files lie there twice, were copied over another rank's, or hold every event of a stretch twice."""
+    names, how = _some(files, rng), rng.choice(("beside", "over", "events"))
+    texts = {name: _text(document) for name, document in files.items()}
+    if how == "events":
+        return _changed(files, names, lambda events: _repeated(events, rng))
+    for name in names:
+        texts[rng.choice(_COPIES)(name) if how == "beside" else rng.choice(list(files))] = _text(files[name])
+    return texts
+
+
+_COPIES: tuple[Callable[[str], str], ...] = (
+    lambda name: f"copy of {name}",
+    lambda name: name.replace(".", " (1).", 1),
+    lambda name: f"old/{name}",
+)
+
+
+def _repeated(events: list[Any], rng: random.Random) -> list[Any]:
+    begin, end = sorted(rng.randrange(len(events) + 1) for _ in range(2))
+    return events[:end] + events[begin:]
 
 
 def lost_launches(files: Files, _: Files, rng: random.Random) -> Texts:
@@ -254,7 +289,7 @@ def _start(event: dict[str, Any]) -> float:
 MUTATIONS: dict[str, Mutation] = {
     mutation.__name__: mutation
     for mutation in (
-        cut, ended, holes, device_holes, host_holes, lost_launches, sampled, shifted, mixed, both, shuffled, missing,
-        clock, without_host, reencoded,
+        cut, ended, holes, device_holes, host_holes, lost_launches, sampled, kth, shifted, mixed, both, shuffled,
+        missing, clock, without_kind, duplicated, reencoded,
     )
 }  # fmt: skip

@@ -95,6 +95,19 @@ def last_step_lost(ranks: Sequence[Events]) -> None:
     ranks[0][:] = [e for e in ranks[0] if "dur" not in e or float(e["ts"]) < limit]
 
 
+def windows(*held: Sequence[int]) -> Callable[[Sequence[Events]], None]:
+    """Every rank recorded these steps alone, by their positions; ranks beyond those given what the last one did."""
+
+    def change(ranks: Sequence[Events]) -> None:
+        for rank, events in enumerate(ranks):
+            marks = sorted((e for e in events if is_mark(e)), key=lambda e: float(e["ts"]))
+            chosen = [marks[step] for step in held[min(rank, len(held) - 1)]]
+            spans = [(float(mark["ts"]), float(mark["ts"]) + float(mark["dur"])) for mark in chosen]
+            events[:] = [e for e in events if "dur" not in e or any(a <= float(e["ts"]) < b for a, b in spans)]
+
+    return change
+
+
 def _is_under_way(event: dict[str, Any], at_us: float) -> bool:
     return float(event["ts"]) < at_us < float(event["ts"]) + float(event["dur"])
 

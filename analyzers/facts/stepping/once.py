@@ -30,7 +30,9 @@ _CREATION = re.compile(
     r"|SetDevice|HostRegister|DeviceGet|GetDeviceProperties|GetDriverEntryPoint|GetProcAddress|Ipc|MemPoolCreate"
     r"|DeviceEnablePeerAccess|DeviceCanAccessPeer)"
 )
-_HOSTS_OWN = ("host_launch", "host_sync", "allocator", "unknown")  # causes of idle time that start-up explains
+# Causes of idle time that start-up explains.
+_HOSTS_OWN = ("host_launch", "host_sync", "allocator", "dataloader", "unknown")
+WORTH_SAYING = 0.03  # of a step, from which a finding is a warning (docs/verdict.md)
 NEVER = np.iinfo(np.int64).max
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
 
@@ -126,7 +128,8 @@ def start_up(once: Table, steps: Table) -> Intervals:
     """When a rank of which one step was recorded was starting up: nothing in such a recording is known to recur.
 
     Of the allocations those count that take longer than all shorter ones together: what is allocated step by step is
-    not. Nothing where there are several steps: those are compared (job/compared/steady_steps.py).
+    not. Batches count where the rest is worth saying: workers start with the process. Nothing where there are several
+    steps: those are compared (job/compared/steady_steps.py).
     """
     if len(steps) != 1:
         return intervals.EMPTY
@@ -136,8 +139,13 @@ def start_up(once: Table, steps: Table) -> Intervals:
     outweighs = length[order] > length.sum() - np.cumsum(length[order])
     heavy = np.zeros(len(once), bool)
     heavy[order] = np.logical_and.accumulate(outweighs)
-    found = once.take(np.isin(once["kind"], (Once.CONTEXT, Once.MODULE)) | (memory & heavy))
-    return intervals.clip(intervals.union(*found.bounds), int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1]))
+    starting = np.isin(once["kind"], (Once.CONTEXT, Once.MODULE)) | (memory & heavy)
+    begin_ns, end_ns = int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1])
+    found = intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
+    if intervals.length(found) < WORTH_SAYING * (end_ns - begin_ns):
+        return found
+    starting |= once["kind"] == Once.BATCH
+    return intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
 
 
 def book_start_up(gaps: Table, starting: Intervals) -> Table:

@@ -60,10 +60,10 @@ def comparable(ranks: Sequence[RankFacts]) -> Comparable:
     usable = [p for p, facts in enumerate(ranks) if _is_whole(facts, ranks)]
     if len(usable) == 1:
         alone = [ranks[usable[0]]]
-        return Comparable(_own_stretches(alone), (_left_out_note(ranks, usable),), NOTHING_WHOLE)
+        return Comparable(_own_stretches(alone), (left_out_ranks_note(ranks, usable),), NOTHING_WHOLE)
     if 1 < len(usable) < len(ranks):  # first: they have no step that others could be numbered by
         found = comparable([ranks[p] for p in usable])
-        return replace(found, notes=(_left_out_note(ranks, usable), *found.notes))
+        return replace(found, notes=(left_out_ranks_note(ranks, usable), *found.notes))
     group_ids, keys = comm_group_ids(ranks)
     ranks = numbered_by_ends(ranks, group_ids)
     ranks, are_numbered = paired_steps(ranks, group_ids, keys)
@@ -116,13 +116,17 @@ def _are_alike(ranks: Sequence[RankFacts]) -> bool:
 
 
 def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
-    """The ranks whose files hold their whole windows, where steps have no numbers by which they could be paired."""
-    kept = [p for p, facts in enumerate(ranks) if _is_whole(facts, ranks)]
+    """The ranks whose files hold their whole windows, where steps have no numbers by which they could be paired. A rank
+    whose window counts as one step is not compared with ranks whose steps are known.
+    """
+    one_window = [f.step_source == "inferred" and len(f.steps) == 1 for f in ranks]
+    apart = one_window if not all(one_window) else [False] * len(ranks)
+    kept = [p for p, facts in enumerate(ranks) if _is_whole(facts, ranks) and not apart[p]]
     if len(kept) == len(ranks):
         return Comparable(_own_stretches(ranks))
     if len(kept) < 2:
         return Comparable(_own_stretches(ranks), why_not=NOTHING_WHOLE)
-    return Comparable(_own_stretches([ranks[p] for p in kept]), (_left_out_note(ranks, kept),))
+    return Comparable(_own_stretches([ranks[p] for p in kept]), (left_out_ranks_note(ranks, kept),))
 
 
 def _whole(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
@@ -259,7 +263,7 @@ def _steps(block: tuple[list[int], int, int]) -> int:
 def _notes(
     ranks: Sequence[RankFacts], kept: Sequence[int], chosen: Array, numbers: Array, has: Array, whole: Array
 ) -> list[HealthNote]:
-    notes = [_left_out_note(ranks, kept)] if len(kept) < len(ranks) else []
+    notes = [left_out_ranks_note(ranks, kept)] if len(kept) < len(ranks) else []
     if len(chosen) < len(numbers):
         torn = (has & ~whole)[list(kept)]
         fewest, most = int(has.sum(axis=1).min()), int(has.sum(axis=1).max())
@@ -273,7 +277,8 @@ def _notes(
     return notes
 
 
-def _left_out_note(ranks: Sequence[RankFacts], kept: Sequence[int]) -> HealthNote:
+def left_out_ranks_note(ranks: Sequence[RankFacts], kept: Sequence[int]) -> HealthNote:
+    """What is said of ranks (all but the positions `kept`) that are left out for what they lack."""
     gone = [facts for p, facts in enumerate(ranks) if p not in set(kept)]
     named = format_ranks(tuple(rank for facts in gone if (rank := facts.identity.rank) is not None))
     issue = f"{named} recorded too little of the steps that the others recorded"

@@ -32,6 +32,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.completeness import longest_run
 from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.facts.model import Once, RankFacts, Work, of_cause
+from ddprof.analyzers.facts.stepping.once import WORTH_SAYING
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import Clock, LeftOut
 from ddprof.analyzers.job.slowdown import COUNT_TOLERANCE
@@ -41,7 +42,6 @@ from ddprof.tables import Array, Table
 from ddprof.units import format_us
 
 STARTING_UP = (Once.CONTEXT, Once.MEMORY, Once.MODULE)
-WORTH_SAYING = 0.03  # of a step, from which a finding is a warning (docs/verdict.md)
 MOST = 0.5  # of a step's excess, which one cause explains if it is more than all others
 TIMES_OTHERS = 2.0  # what occurs twice is about as long both times: allocations of one program differ by less
 SAVING_SHARE = 0.5  # of all other steps together; Daly's interval for any mean time between failures costs far less
@@ -83,12 +83,14 @@ class _Walls:
 
 
 def steady_steps(
-    ranks: Sequence[RankFacts], clock: Clock, recorded: Sequence[Table] | None = None
+    ranks: Sequence[RankFacts], clock: Clock | None = None, recorded: Sequence[Table] | None = None
 ) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
     """The ranks with their steady steps alone, and what was left out, in order.
 
-    `recorded`: STEPS of each rank with those that not all ranks recorded; its own steps if None. Of several stretches
-    of steady steps the longest is kept. All steps are kept where the ranks have no two steps in common.
+    `clock`: None where nothing connects those of several ranks. `recorded`: STEPS of each rank with those that not all
+    ranks recorded; its own steps if None. Of several stretches of steady steps the longest is kept. Where the ranks
+    have no steady step in common, all are left out, and kept nevertheless: nothing that they hold is known to recur,
+    and there is nothing else to show (job/scope.py).
     """
     unchanged = tuple(ranks)
     if not ranks or any(not len(f.steps) for f in ranks):
@@ -96,19 +98,21 @@ def steady_steps(
     numbers = ranks[0].steps["index"]
     for facts in ranks[1:]:
         numbers = np.intersect1d(numbers, facts.steps["index"])
-    if len(numbers) < 2:
-        return unchanged, ()
     held = recorded or [facts.steps for facts in ranks]
     every = np.unique(np.concatenate([numbers, *(steps["index"] for steps in held)]))
+    if not len(numbers) or len(every) < 2:
+        return unchanged, ()
     walls = _walls(ranks, held, every, clock)
     found = _occurring_once(walls)
     is_common = np.isin(every, numbers)
     is_once = found[is_common]
-    if not is_once.any() or is_once.all():
+    if not is_once.any():
         return unchanged, ()
     begin, end = longest_run(~is_once[::-1])  # backwards: of equals the last, when the process is warmer
     first, last = len(is_once) - end, len(is_once) - 1 - begin
-    kept = tuple(_between(facts, int(numbers[first]), int(numbers[last])) for facts in ranks)
+    kept = unchanged
+    if not is_once.all():
+        kept = tuple(_between(facts, int(numbers[first]), int(numbers[last])) for facts in ranks)
 
     def mostly(step: int) -> str:
         return f"mostly {_largest_cause(ranks, int(numbers[step]))}"
@@ -121,15 +125,29 @@ def steady_steps(
     return kept, tuple(left_out)
 
 
-def left_out_note(left_out: Sequence[LeftOut], step_ns: int) -> list[HealthNote]:
-    """What was left out, told once."""
+def own_steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
+    """Ranks that are not compared, each with the steady ones of its own steps, and what was left out of any."""
+    alone = [steady_steps((facts,)) for facts in ranks]
+    left_out = {step.number: step for _, once in reversed(alone) for step in once}
+    return tuple(kept for (kept,), _ in alone), tuple(left_out[number] for number in sorted(left_out))
+
+
+def none_is_steady(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut]) -> bool:
+    """Whether all steps that are left occurred once, by those that were not recorded on all ranks."""
+    numbers = [step.number for step in left_out]
+    return bool(numbers) and all(np.isin(facts.steps["index"], numbers).all() for facts in ranks)
+
+
+def left_out_note(left_out: Sequence[LeftOut], step_ns: int, is_all: bool) -> list[HealthNote]:
+    """What was left out, told once. `is_all`: no other step is left."""
     if not left_out:
         return []
     told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
-    return [HealthNote(told, f"it occurred once and is not counted in the {format_us(step_ns / 1e3)} step", "info")]
+    effect = f"it occurred once and is not counted in the {format_us(step_ns / 1e3)} step"
+    return [HealthNote(told, "it occurred once, and no other step is left to judge" if is_all else effect, "info")]
 
 
-def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock) -> _Walls:
+def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock | None) -> _Walls:
     shape = (len(ranks), len(numbers))
     begin, wall, busy, idle, paused, saving, kernels = (np.full(shape, np.nan) for _ in range(7))
     once = np.full((len(Once), *shape), np.nan)
@@ -138,12 +156,13 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
         at = np.searchsorted(numbers, steps["index"])
         lo, hi = steps.bounds
         wall[position, at] = hi - lo
-        begin[position, at] = lo - clock.offset_ns(position)
+        begin[position, at] = lo - (clock.offset_ns(position) if clock else 0)
         busy[position, at] = intervals.overlap(compute_work(facts), lo, hi)
         idle[position, at] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
         own_idle = of_cause(facts.gaps, *HOSTS_OWN)
         paused[position, at] = intervals.overlap(intervals.union(*own_idle.bounds), lo, hi)
-        saves = of_cause(facts.gaps, "checkpoint")
+        # Idle time of a rank that was recorded in part has no cause.
+        saves = of_cause(facts.gaps, "checkpoint") if facts.counts.get("whole", 1) else facts.spans_of("checkpoint")
         saving[position, at] = intervals.overlap(intervals.union(*saves.bounds), lo, hi)
         at_ns = np.sort(facts.device_ops["start_ns"][facts.device_ops["work"] == Work.COMPUTE])
         kernels[position, at] = np.searchsorted(at_ns, hi) - np.searchsorted(at_ns, lo)
@@ -151,7 +170,7 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
             spans = facts.once.take(facts.once["kind"] == kind)
             costs = intervals.union(*spans.bounds)
             once[kind, position, at] = intervals.overlap(costs, steps["mark_ns"], steps["mark_end_ns"])
-    errors = [domain.error_ns for domain in clock.domains.values()]
+    errors = [domain.error_ns for domain in clock.domains.values()] if clock else [None]
     known = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
     apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
     return _Walls(wall, busy, idle, paused, saving, once, kernels, np.maximum(0.0, apart - known))
@@ -236,12 +255,13 @@ def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
 def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
     """Whether some rank computes nothing in the step for longer than all others take together, or saves for half as
     long, for several steps and in no other. Its peers need not wait for it where the recording ends with the step.
+    Beside one other step alone only a save tells, of which it is known that not every step has one.
     """
-    if int(others.sum()) < FEWEST_OTHERS:
-        return False
     rest = walls.job_wall[others]
     saves_once = not np.nansum(walls.saving[:, others])
     saved_ns = float(np.nanmax(walls.saving[:, step])) if saves_once else 0.0
+    if int(others.sum()) < FEWEST_OTHERS:
+        return saved_ns > float(rest.sum())
     usual_ns = float(np.median(rest))  # the peers of one that saves wait for it in the next step
     most_ns = max(SAVING_SHARE * len(rest), FEWEST_OTHERS) * usual_ns
     return _unused_ns(walls, step) > float(rest.sum()) or saved_ns > most_ns

@@ -7,7 +7,9 @@ They are put together on positive evidence only:
 - they hold the same collectives: same process group, sequence number, operation and bytes;
 - they communicate in one process group, or their names number ranks, and their windows overlap.
 
-Files that contradict one another are never put together: other world sizes, or other collectives under one number.
+Files that contradict one another are never put together: other world sizes, other collectives under one number, no
+collective in common though both called some of one group at one time, or no group in common though both are members of
+one that the other used.
 """
 
 from __future__ import annotations
@@ -82,7 +84,28 @@ def _contradict(a: Recording, b: Recording) -> bool:
     worlds = {r.identity.world_size for r in (a, b) if r.identity.world_size}
     shared = a.numbered.keys() & b.numbered.keys()
     different = sum(_differ(a, b, key) for key in shared)
-    return len(worlds) > 1 or different > _DIFFERENT * max(1, len(shared))
+    return (
+        len(worlds) > 1
+        or different > _DIFFERENT * max(1, len(shared))
+        or _met_never(a, b)
+        or _members_without_a_group(a, b)
+    )
+
+
+def _met_never(a: Recording, b: Recording) -> bool:
+    """Whether both called collectives of the same groups at the same time, and no collective that the other called."""
+    groups = a.sequences.keys() & b.sequences.keys()
+    pairs = [(a.sequences[group], b.sequences[group]) for group in groups]
+    return bool(pairs) and a.lies_within(b) and all(max(x[0], y[0]) > min(x[1], y[1]) for x, y in pairs)
+
+
+def _members_without_a_group(a: Recording, b: Recording) -> bool:
+    """Whether each knows the members of its groups, and both ranks are in a group of one file but in none of both."""
+    ranks = {a.identity.rank, b.identity.rank}
+    if None in ranks or not (a.group_ranks and b.group_ranks):
+        return False
+    of_both = [{group for group in r.group_ranks if ranks <= set(group)} for r in (a, b)]
+    return bool(of_both[0] | of_both[1]) and not of_both[0] & of_both[1]
 
 
 def _differ(a: Recording, b: Recording, key: tuple[str, int]) -> bool:

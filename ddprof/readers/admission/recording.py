@@ -16,8 +16,9 @@ class Recording:
     """One rank's file.
 
     `window_ns`: first and last instant, unix time; None where its times are not unix time. `communications`: how many
-    collectives and messages were recorded, `numbered` the collectives with a sequence number, `groups` the process
-    groups with more than one rank, as (name, size), `group_ranks` their members where stated.
+    collectives and messages were recorded, `numbered` the collectives with a sequence number, `sequences` the first and
+    last of these numbers in each process group, `groups` the process groups with more than one rank, as (name, size),
+    `group_ranks` their members where stated.
     """
 
     identity: Identity
@@ -25,6 +26,7 @@ class Recording:
     window_ns: tuple[int, int] | None = None
     communications: int = 0
     numbered: Mapping[CollectiveKey, CollectiveCall] = field(default_factory=dict)
+    sequences: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     groups: frozenset[tuple[str, int]] = frozenset()
     group_ranks: frozenset[tuple[int, ...]] = frozenset()
 
@@ -38,3 +40,10 @@ class Recording:
         if self.window_ns is None or other.window_ns is None:
             return None
         return max(self.window_ns[0], other.window_ns[0]) < min(self.window_ns[1], other.window_ns[1])
+
+    def lies_within(self, other: Recording) -> bool:
+        """Whether most of the shorter of two recordings was made while the other was."""
+        if self.window_ns is None or other.window_ns is None:
+            return False
+        both = min(self.window_ns[1], other.window_ns[1]) - max(self.window_ns[0], other.window_ns[0])
+        return 2 * both > min(end - begin for begin, end in (self.window_ns, other.window_ns))

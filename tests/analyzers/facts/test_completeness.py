@@ -15,6 +15,7 @@ from ddprof.analyzers.facts.names import is_launch
 from ddprof.analyzers.facts.stepping.steps import find_steps
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.readers import discover, read
+from ddprof.tables import Array
 
 CALLS_AND_KERNELS = (Kind.RUNTIME, *DEVICE_KINDS)
 STEPS = 5
@@ -34,6 +35,11 @@ def cut(trace: RankTrace, kinds: Any, after_step: float) -> RankTrace:
     events = trace.events
     gone = np.isin(events["kind"], kinds) & (events["ts_ns"] >= start + part * (end - start))
     return replace(trace, events=events.take(np.flatnonzero(~gone)))
+
+
+def without(trace: RankTrace, gone: Array) -> RankTrace:
+    """The trace in which some events (a mask) are of no kind that is read; rows of other tables still hold."""
+    return replace(trace, events=trace.events.replace(kind=np.where(gone, Kind.OTHER, trace.events["kind"])))
 
 
 def whole_steps(trace: RankTrace) -> tuple[list[int], bool]:
@@ -88,12 +94,44 @@ def test_scattered_records_leave_no_hole_where_as_many_in_a_row_do(trace: RankTr
 def test_the_only_step_of_a_damaged_file_is_not_known_to_be_whole(trace: RankTrace) -> None:
     events = trace.events
     is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[events["name"]]
-    first = int(events["ts_ns"][is_mark].min())
-    single = replace(
-        trace, events=events.replace(kind=np.where(is_mark & (events["ts_ns"] > first), Kind.OTHER, events["kind"]))
-    )
+    single = without(trace, events["ts_ns"] >= int(np.sort(events["ts_ns"][is_mark])[1]))
     damaged = HealthNote("the file ends inside the event list", "later events are missing", "error")
     assert len(rank_facts(single).steps) == 1 and len(rank_facts(trace).steps) == STEPS
     assert [rank_facts(each).counts["whole"] for each in (trace, single)] == [1, 1]
     assert rank_facts(replace(trace, health=(damaged,))).counts["whole"] == 1
     assert rank_facts(replace(single, health=(damaged,))).counts["whole"] == 0
+
+
+def test_a_file_whose_marks_are_missing_shows_no_whole_step(trace: RankTrace) -> None:
+    steps = find_steps(trace)[0]
+    is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[trace.events["name"]]
+    numbers = np.searchsorted(steps["start_ns"], trace.events["ts_ns"], side="right") - 1
+    for lost, whole in (((STEPS - 1,), 1), (range(1, STEPS), 0), ((2,), 0)):
+        facts = rank_facts(without(trace, is_mark & np.isin(numbers, lost)))
+        assert facts.counts["whole"] == whole
+        assert any("marks are missing" in note.effect for note in facts.health) == (not whole)
+
+
+def test_kernels_that_are_all_missing_are_missed_where_copies_are_linked_to_their_calls(trace: RankTrace) -> None:
+    of_kind = {kind: trace.events["kind"] == kind for kind in DEVICE_KINDS}
+    assert of_kind[Kind.MEMCPY].any()
+    facts = rank_facts(without(trace, of_kind[Kind.KERNEL]))
+    assert not facts.counts["whole"]
+    assert not len(facts.gaps_of("host_sync")) and not len(facts.gaps_of("host_launch"))
+
+
+def test_a_graph_without_its_kernels_is_as_many_lost_launches(trace: RankTrace) -> None:
+    """The kernels of each step's first launches are those of one graph, which in one step left none."""
+    events, steps = trace.events, find_steps(trace)[0]
+    calls = np.flatnonzero(is_launch(trace.strings)[events["name"]] & (events["kind"] == Kind.RUNTIME))
+    step = np.searchsorted(steps["start_ns"], events["ts_ns"][calls], side="right") - 1
+    name, correlation, gone = events["name"].copy(), events["correlation"].copy(), np.zeros(len(events), bool)
+    for number in range(STEPS):
+        graph = calls[step == number][:20]
+        is_of_graph = np.isin(events["correlation"], events["correlation"][graph])
+        correlation[is_of_graph], name[graph[0]] = correlation[graph[0]], len(trace.strings)
+        gone[graph[1:]] = True
+        gone |= is_of_graph & (number == 2) & np.isin(events["kind"], DEVICE_KINDS)
+    graphs = replace(trace, strings=[*trace.strings, "cudaGraphLaunch"])
+    graphs = replace(graphs, events=events.replace(correlation=correlation, name=name))
+    assert whole_steps(without(graphs, gone)) == ([0, 1, 3, 4], True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import retold
 from captured import steps, with_sidecars
-from labelled_runs import Runs, fires
+from labelled_runs import Labelled, Runs, fires
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.findings import Candidate
+from ddprof.findings import Abstention, Candidate
 
 ID = "host.checkpoint"
 
@@ -22,6 +25,18 @@ def test_suggests_asynchronous_saving(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled: Runs, tmp_path: Path) -> None:
+    source = labelled(ID)
+    for step in range(source.label["steps"]):
+        place = retold.retell(source.traces, tmp_path / str(step) / "traces", retold.windows((step,)))
+        run = Labelled(ID, source.label, place)
+        if run.measures.host_spans_us["checkpoint"].any():
+            break
+    (said,) = catalogue()[ID].detect(run.measures)
+    assert isinstance(said, Abstention)
+    assert "how often" in said.reason
 
 
 def test_saves_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None:

@@ -83,3 +83,23 @@ def test_a_clock_that_is_an_hour_off_leaves_its_rank_in_the_job() -> None:
 
 def test_thousands_of_ranks_are_put_together_without_comparing_all_pairs() -> None:
     assert split_jobs([stated(r, 4096) for r in range(4096)]) == [list(range(4096))]
+
+
+def test_files_that_called_other_collectives_of_one_group_at_one_time_are_apart() -> None:
+    def pair(sequences: tuple[int, int], at_s: float) -> list[Recording]:
+        first = stated(0, communications=9, sequences={"0,1,2,3": (10, 20)})
+        return [first, stated(1, at_s=at_s, communications=9, sequences={"0,1,2,3": sequences})]
+
+    assert split_jobs(pair((15, 25), 0.2)) == [[0, 1]]
+    assert split_jobs(pair((21, 31), 0.2)) == [[0], [1]]
+    assert split_jobs(pair((21, 31), 0.8)) == [[0, 1]]  # windows of one job that opened at different times
+
+
+def test_members_of_a_group_that_only_one_of_them_used_are_apart() -> None:
+    def pair(one: set[tuple[int, ...]], other: set[tuple[int, ...]]) -> list[Recording]:
+        groups = frozenset(one), frozenset(other)
+        return [stated(r, communications=9, group_ranks=own) for r, own in enumerate(groups)]
+
+    assert split_jobs(pair({(0, 1), (0, 2)}, {(0, 1), (1, 3)})) == [[0, 1]]
+    assert split_jobs(pair({(0, 2)}, {(1, 3)})) == [[0, 1]]  # no group holds both
+    assert split_jobs(pair({(0, 1), (0, 2)}, {(0, 1, 2, 3)})) == [[0], [1]]

@@ -91,6 +91,8 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
     has_device = device_index is not None or arrows > 0
     has_device |= bool(np.isin(events["kind"], (*DEVICE_KINDS, Kind.RUNTIME)).any())
+    # Operators are written first: of a file that lacks events, those of the device that its header states may be it.
+    has_device |= any(note.severity == "error" for note in health)
     return RankTrace(
         identity=identity,
         device=header.device(device_index) if has_device else Header({}).device(None),

@@ -55,6 +55,21 @@ def test_a_short_start_is_no_cost_and_the_rest_is_judged(labelled: Runs, tmp_pat
     assert not [f.id for f in run.report.findings if f.id == "host.allocator"]
 
 
+def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tmp_path: Path) -> None:
+    def late_batch(ranks: Sequence[Events]) -> None:
+        retold.held_up(0, 30e3, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")(ranks)
+        for events in ranks:
+            for event in [e for e in events if str(e.get("name")).startswith("enumerate(DataLoader)")]:
+                event["cat"] = "user_annotation"
+
+    alone = cold(labelled, tmp_path / "batch", late_batch)
+    assert alone.report.ledger.job["dataloader"] > 25e3
+    run = cold(labelled, tmp_path / "both", late_batch, retold.held_up(0, 5e3, "cudaMalloc"))
+    assert run.report.ledger.job["dataloader"] == 0
+    assert run.report.ledger.job["other"] > 30e3
+    assert not run.report.findings
+
+
 def test_allocations_that_repeat_are_no_start(labelled: Runs, tmp_path: Path) -> None:
     run = cold(labelled, tmp_path, *(retold.held_up(0, 5e3, "cudaMalloc") for _ in range(6)))
     facts = run.job.ranks[0]

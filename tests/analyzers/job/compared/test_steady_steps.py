@@ -170,3 +170,73 @@ def test_a_step_in_which_one_rank_evaluates_is_not(labelled: Runs) -> None:
     run = labelled("validation on one rank")
     assert run.job.left_out == ()
     assert any(f.ranks == (0,) for f in run.report.findings if run.report.severity_of(f) != "info")
+
+
+def loud(run: Labelled) -> list[str]:
+    """What is said above "info"."""
+    return [f.id for f in run.report.findings if run.report.severity_of(f) != "info"]
+
+
+@pytest.mark.parametrize(("step", "where"), [(0, "launch"), (2, "save")])
+def test_a_lone_step_in_common_that_one_rank_knows_to_be_none_of_the_rhythm_is_not_judged(
+    labelled: Runs, tmp_path: Path, step: int, where: str
+) -> None:
+    held = retold.held_up(step, 40 * STEP_US, "cudaFree" if where == "save" else where)
+    run = told(labelled, tmp_path, held, _saving if where == "save" else _as_it_is, retold.windows((0, 1, 2), (step,)))
+    first = int(run.job.ranks[0].steps["index"][0])
+    assert [facts.steps["index"].tolist() for facts in run.job.ranks] == [[first]] * len(run.job.ranks)
+    assert [left.number for left in run.job.left_out] == [first]
+    assert run.report.verdict.bound == "none"
+    assert "occurred once" in run.report.verdict.headline
+    assert not loud(run)
+    (note,) = [item for item in run.report.health if "occurred once" in item.effect]
+    assert "no other step is left" in note.effect
+
+
+def _as_it_is(ranks: Sequence[Events]) -> None:
+    pass
+
+
+def _saving(ranks: Sequence[Events]) -> None:
+    """The call that held the hosts up saves state."""
+    for events in ranks:
+        for event in [e for e in events if e.get("name") == "cudaFree"]:
+            event |= {"name": "save_checkpoint", "cat": "user_annotation"}
+
+
+def _two_ranks(run: Labelled) -> Labelled:
+    """The run without the files of all but its first two ranks."""
+    for file in sorted(run.traces.iterdir())[2:]:
+        file.unlink()
+    return run
+
+
+def test_ranks_without_a_step_in_common_keep_the_steady_ones_of_their_own(labelled: Runs, tmp_path: Path) -> None:
+    run = _two_ranks(told(labelled, tmp_path, retold.held_up(0, 40 * STEP_US, "launch"), retold.windows((0, 1), (2,))))
+    assert run.job.not_compared
+    assert [len(facts.steps) for facts in run.job.ranks] == [1] * len(run.job.ranks)
+    assert left_out(run) == [0]
+    assert not loud(run)
+
+
+def test_a_rank_that_recorded_start_up_alone_is_left_out_where_it_cannot_be_compared(
+    labelled: Runs, tmp_path: Path
+) -> None:
+    def without_collectives(ranks: Sequence[Events]) -> None:
+        for events in ranks[1:]:
+            gone = {e["args"]["correlation"] for e in events if str(e.get("name")).startswith("ncclDevKernel")}
+            events[:] = [e for e in events if e.get("args", {}).get("correlation") not in gone]
+
+    changes = retold.held_up(0, 40 * STEP_US, "launch"), retold.windows((0, 1, 2), (0,)), without_collectives
+    run = _two_ranks(told(labelled, tmp_path, *changes))
+    assert run.job.not_compared
+    assert run.job.rank_ids == (0,)
+    assert left_out(run) == [0]
+    assert not loud(run)
+
+
+def test_a_save_that_outweighs_the_only_other_step_is_left_out(labelled: Runs, tmp_path: Path) -> None:
+    changes = retold.held_up(2, 40 * STEP_US, "cudaFree"), _saving, retold.windows((1, 2))
+    run = told(labelled, tmp_path, *changes)
+    assert left_out(run) == [1]
+    assert not loud(run)

@@ -4,9 +4,12 @@
     python benchmarks/generate_traces.py /tmp/g64 --ranks 64 --events 50000 --layers 40 --stack
     python benchmarks/bench_analyze.py /tmp/g8 --runs 3 --max-cpu-s 8 --max-mb 300
     python benchmarks/bench_analyze.py /tmp/g64 --runs 3 --max-cpu-s 15 --max-mb 400
+    python benchmarks/bench_analyze.py /tmp/g8 --runs 5 --before ../before/.venv/bin/python
 
-Every run is a fresh process without cache. Results go to `benchmarks/results/analyze.json`, by folder name. Exits with
-1 where a bound is passed or a verdict does not name the slow rank of `FOLDER.truth.json`.
+Every run is a fresh process without cache. `--before` names the interpreter of an environment with another state of
+ddprof, which is measured in turn with this one: the fields that end in `_before` are its. Let both write bytecode
+first. Results go to `benchmarks/results/analyze.json`, by folder name. Exits with 1 where a bound is passed or a
+verdict does not name the slow rank of `FOLDER.truth.json`.
 """
 
 from __future__ import annotations
@@ -55,6 +58,31 @@ def summarise(folder: Path, runs: list[Cost]) -> dict[str, Any]:
     }
 
 
+def command(python: str, options: argparse.Namespace) -> list[str]:
+    """One analysis by an interpreter."""
+    given = [python, "-m", "ddprof.cli.main", "analyze", str(options.folder), "--no-cache", "--format", "json"]
+    return given + (["--workers", str(options.workers)] if options.workers else [])
+
+
+def in_turn(options: argparse.Namespace) -> tuple[list[Cost], list[Cost]]:
+    """The runs of this environment, and those of the one before it where there is one."""
+    apart = {"PYTHONSAFEPATH": "1"}  # each its own ddprof, not the one of the folder in which this is called
+    runs, before = [], []
+    for _ in range(options.runs):
+        before += [measure(command(options.before, options), apart)] if options.before else []
+        runs.append(measure(command(sys.executable, options), apart))
+    return runs, before
+
+
+def least(runs: list[Cost]) -> dict[str, float]:
+    """What another process cannot add to: the least CPU time and memory of the runs."""
+    return {
+        "cpu_s_least": round(min(run.cpu_s for run in runs), 2),
+        "rss_mb_least": round(min(run.rss_mb for run in runs), 1),
+        "pss_mb_least": round(min(run.pss_mb for run in runs), 1),
+    }
+
+
 def main() -> int:
     """Measure one folder, keep the row, compare it with the bounds."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -63,24 +91,15 @@ def main() -> int:
     parser.add_argument("--workers", type=int)
     parser.add_argument("--max-cpu-s", type=float, default=float("inf"))
     parser.add_argument("--max-mb", type=float, default=float("inf"))
+    parser.add_argument("--before", metavar="PYTHON", help="interpreter of another state of ddprof, measured in turn")
     options = parser.parse_args()
-    command = [
-        sys.executable,
-        "-m",
-        "ddprof.cli.main",
-        "analyze",
-        str(options.folder),
-        "--no-cache",
-        "--format",
-        "json",
-    ]
-    if options.workers:
-        command += ["--workers", str(options.workers)]
-    runs = [measure(command) for _ in range(options.runs)]
-    if any(run.exit_code for run in runs):
-        print(f"ddprof analyze ended with {[run.exit_code for run in runs]}", file=sys.stderr)
+    runs, before = in_turn(options)
+    if any(run.exit_code for run in (*runs, *before)):
+        print(f"ddprof analyze ended with {[run.exit_code for run in (*runs, *before)]}", file=sys.stderr)
         return 1
     row = summarise(options.folder, runs)
+    if before:
+        row |= least(runs) | {f"{key}_before": value for key, value in least(before).items()}
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps({**known, options.folder.name: row}, indent=2) + "\n")
     print(json.dumps(row))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
 import click
+
+from ddprof.cli.lasting import import_lasting
 
 Commands = Mapping[str, tuple[str, str]]  # name -> (module that holds the click command as `command`, one line of help)
 
@@ -27,7 +28,7 @@ class LazyGroup(click.Group):
         """The command, imported now; None where there is none of that name."""
         if cmd_name not in self._modules:
             return None
-        found = importlib.import_module(self._modules[cmd_name]).command
+        found = import_lasting(self._modules[cmd_name]).command
         assert isinstance(found, click.Command)
         return found
 

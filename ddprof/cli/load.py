@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ddprof.cli.lasting import import_lasting
 from ddprof.cli.progress import progress_bar
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.outside.plain_text import clean, clean_lines
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
     from ddprof.dashboard.runs.open_run import OpenRun
 
+_ENGINE = "ddprof.analyzers.engine"
 engine_option = click.option(
     "--engine",
     default="local",
@@ -47,6 +49,7 @@ def load_reports(
     """One report per run found in `paths`. Raises NoUsableInput where there is none."""
     if all(is_saved_report(path) for path in paths):
         return [report for path in paths for report in read_saved(Path(path))]
+    import_lasting(_ENGINE)
     from ddprof.analyzers.engine import Options, analyze
 
     with progress_bar() as progress:
@@ -69,6 +72,7 @@ def load_one(path: str, workers: int | None = None, cache: bool | str = True) ->
 
 def load_run(path: str, workers: int | None = None, cache: bool | str = True) -> LoadedRun:
     """The single run in `path`, with what a replay needs. Raises NoUsableInput where there is none or several."""
+    import_lasting(_ENGINE)
     from ddprof.analyzers.engine import Options, load_runs
 
     if is_saved_report(path):
@@ -94,6 +98,7 @@ def load_open_run(
 
     Raises NoUsableInput where there is none, UsageError where there are several.
     """
+    import_lasting(_ENGINE)
     from ddprof.analyzers.engine import Options, load_runs
     from ddprof.dashboard.runs.open_run import OpenRun
 

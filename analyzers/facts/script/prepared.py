@@ -101,14 +101,14 @@ def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPh
 
 
 def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals) -> Array:
-    """Time in each stack outside the phases: within some stretches, and as the whole run was sampled."""
+    """Time in each stack that may prepare batches: within some stretches, and as the whole run was sampled."""
     weight = np.zeros(len(tree))
     start, end, row, _ = intervals.intersect_rows(spans.bounds, where)
     np.add.at(weight, spans["stack"][row], end - start)
     totals = trace.script_totals
     own = totals.take((totals["thread"] == "") & (totals["phase"] == "rest"))
     np.add.at(weight, own["stack"], own["time_ns"])
-    return np.where(tree.in_phase, 0.0, weight)
+    return np.where(tree.in_phase | tree.is_zeroing | tree.is_loss, 0.0, weight)
 
 
 def _preparing(trace: RankTrace, tree: CallTree, own: Table, called: Array, weight_ns: Array) -> int | None:

@@ -25,6 +25,7 @@ _COMPILED_FRAME, _DISABLED_BY = re.compile(r"torch/_dynamo/eval_frame\.py "), re
 _LOSS_FRAME = re.compile(
     r"torch/nn/functional\.py (?:\w*loss\w*|\w*cross_entropy\w*|kl_div)$|torch/nn/modules/loss\.py "
 )
+_ZEROING_FRAME = re.compile(r"torch/(?:optim|nn/modules)/\S+ zero_grad$")
 _PROFILER_FRAME = re.compile(r"^(?:torch/profiler/|torch/autograd/profiler|torch/_dynamo/convert_frame|ddprof/)")
 _PHASE_FRAME = re.compile("|".join((_MODULE_CALL, _BACKWARD, _OPTIMIZER, _ENGINE)))
 
@@ -105,6 +106,11 @@ class CallTree:
     def is_loss(self) -> Array:
         """Whether a stack is inside one of PyTorch's functions that make a loss; bool."""
         return self.within(self.matching(_LOSS_FRAME))
+
+    @cached_property
+    def is_zeroing(self) -> Array:
+        """Whether a stack is inside an optimizer's or a model's `zero_grad`; bool."""
+        return self.within(self.matching(_ZEROING_FRAME))
 
     @cached_property
     def is_optimizer(self) -> Array:

@@ -197,8 +197,7 @@ class LineKinds:
 
     def _emptying(self) -> Array:
         """Stacks in an optimizer's or a model's `zero_grad` that fills nothing."""
-        tree = self._tree
-        inside = tree.within(tree.matching(re.compile(r"torch/(?:optim|nn/modules)/\S+ zero_grad$")))
+        inside = self._tree.is_zeroing
         beside = np.flatnonzero(~self._operators["in_optimizer"].astype(bool)).tolist()
         return inside if not any(_ZEROES.search(self._names[row]) for row in beside) else np.zeros_like(inside)
 

@@ -74,6 +74,18 @@ def test_what_allocates_the_tensor_does_not_hide_that_it_is_made_of_values(tmp_p
     assert held_ms(cpu_loop(tmp_path, before=cuts_texts_into_a_large_tensor)) == pytest.approx(5.4, abs=0.1)
 
 
+def test_gradients_that_are_dropped_before_are_no_batch(tmp_path: Path) -> None:
+    def drops_then_draws(script: Script) -> None:
+        with script.frame("torch/optim/optimizer.py(1069): zero_grad"):
+            script.idle(3_000.0)
+        with script.frame("train.py(9): warp"):
+            operators(script, "rand", "grid_sampler", "mul", dur_us=400.0)
+
+    facts = cpu_loop(tmp_path, before=drops_then_draws)
+    assert held_ms(facts) == pytest.approx(1.2, abs=0.1)
+    assert facts.strings[int(facts.spans_of("dataloader")["name"][0])] == "train.py:9 warp()"
+
+
 def test_python_before_random_numbers_is_something_else(tmp_path: Path) -> None:
     assert held_ms(cpu_loop(tmp_path, before=sends_then_draws)) == pytest.approx(2.0, abs=0.1)
 

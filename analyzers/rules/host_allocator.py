@@ -60,7 +60,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("remove_host", target="allocator"),),
         basis=Basis.RECORDED,
         evidence=(
-            *occurrences(measures, worst, "allocator"),
+            *occurrences(measures, worst, "allocator").evidence,
             *largest_span(measures, worst, "allocator"),
             *_retry_evidence(retried),
         ),

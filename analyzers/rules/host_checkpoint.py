@@ -24,7 +24,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, TIMES_PEERS
 from ddprof.analyzers.job.script.occupying import SeenSaving, occupying_line, seen_evaluating, seen_saving
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
-from ddprof.analyzers.rules.evidence.occurrences import is_recorded_once, occurrences
+from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidence, Fix, Rule
@@ -60,8 +60,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     alone = len(savers) <= len(spent) / 2
     numbers = measures.ranks(savers) if alone else ()
     line = occupying_line(measures.job.ranks[worst], "checkpoint")
-    often = "".join(f" ({seen.text})" for seen in occurrences(measures, worst, "checkpoint"))
-    is_once = outside is None and is_recorded_once(measures, worst, "checkpoint")
+    seen = occurrences(measures, worst, "checkpoint")
+    often = "".join(f" ({said.text})" for said in seen.evidence)
     yield Candidate(
         id=RULE.id,
         summary=f"{_doing(line)} stops {format_ranks(numbers)} for {format_us(float(spent.max()))} per traced step"
@@ -76,7 +76,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *(() if outside is None else (run_evidence(measures, outside, "saves and loads"),)),
         ),
         fixes=(FIX if line is None or not EVALUATES.search(line) else _evaluation(line),),
-        doubts=(Doubt.ONE_EVENT,) if is_once else (),
+        doubts=(Doubt.ONE_EVENT,) if outside is None and seen.is_once else (),
     )
 
 

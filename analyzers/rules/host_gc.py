@@ -58,7 +58,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("remove_host", target="gc"),),
         basis=Basis.RECORDED,
         evidence=(
-            *occurrences(measures, worst, "gc"),
+            *occurrences(measures, worst, "gc").evidence,
             *largest_span(measures, worst, "gc"),
             *(() if outside is None else (run_evidence(measures, outside, "collections"),)),
         ),

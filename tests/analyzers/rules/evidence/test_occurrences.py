@@ -27,8 +27,8 @@ def test_what_was_recorded_once_is_doubted(labelled: Runs) -> None:
 
 @pytest.mark.parametrize(("name", "cause"), [("host.allocator", "allocator"), ("input.starved", "dataloader")])
 def test_a_cost_of_every_step_is_told_per_step_alone(labelled: Runs, name: str, cause: str) -> None:
-    assert not occurrences(labelled(name).measures, 0, cause)
+    assert not occurrences(labelled(name).measures, 0, cause).evidence
 
 
 def test_without_any_there_is_nothing_to_tell(labelled: Runs) -> None:
-    assert not occurrences(labelled("clean.ddp").measures, 0, "gc")
+    assert not occurrences(labelled("clean.ddp").measures, 0, "gc").evidence

@@ -119,7 +119,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
     """What to do about slow hosts. Python that comes back at one place of each step is no slow CPU."""
-    held = held_between(measures.job.ranks, worst)
+    held = held_between(measures.job.ranks, worst, measures.cpu_stops)
     excess_us = float(measures.host.time_us[worst]) - averages.typical(np.delete(measures.host.time_us, worst))
     if held is not None and held[2] >= MOST_SHARE * excess_us:
         before, after, more_us = held

@@ -71,8 +71,12 @@ def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Me
     lost_ns = candidate.lost_us * 1e3 * measures.steps
     words = f"{_BUSY}: operators that take as long on all ranks were stopped"
     if not positions:
-        per_step = format_us(float(total_ns.mean()) / 1e3 / max(1, measures.steps))
-        return f"{words} for {per_step} per step" if total_ns.mean() > MOST * lost_ns else None
+        meetings = sum(len(np.unique(facts.exposed["comm"])) / max(1, len(facts.steps)) for facts in job.ranks)
+        waited_ns = stops.waited_ns(meetings / len(job.ranks))
+        if waited_ns < MOST * candidate.lost_us * 1e3:
+            return None
+        words = f"{words}, for {format_us(float(stops.per_step_ns.mean()) / 1e3)} per step"
+        return f"{words}; ranks wait {format_us(waited_ns / 1e3)} for those that are"
     late_ns = lost_ns * len(job.ranks) / max(1, len(job.ranks) - len(positions))
     for p in positions:
         own, others = float(total_ns[p]), float(np.median(np.delete(total_ns, positions)))

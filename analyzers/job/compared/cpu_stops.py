@@ -13,32 +13,44 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.compared.pieces import Pieces, step_pieces
+from ddprof.analyzers.job.compared.pieces import Pool, pooled, step_pieces
 from ddprof.tables import Array
 
 # The shortest slice of Linux's scheduler for which another thread has the core: 0.7 ms x (1 + log2(cores)), on two.
 MIN_STOP_NS = 1_400_000
 MIN_OCCURRENCES = 3  # of an operator on a rank; fewer have no usual time
+MIN_TIMES = 2  # what came once may not come again
 MOST_SHARE = 0.5  # of its occurrences on a rank: an operator that takes longer more often is slow, and not stopped
 
 
 @dataclass(frozen=True)
 class CpuStops:
-    """Stops of each rank, ns each, and by how much they made its operators longer (relative); shape (ranks,)."""
+    """For how long each rank was stopped in each step, ns, shape (ranks, steps)."""
 
-    of_rank: tuple[Array, ...]
-    stretch: Array
+    per_step_ns: Array
+    noise_ns: Array  # (ranks,), standard deviation of each sum, where stops come by chance: root of the sum of squares
+    stretch: Array  # (ranks,), by how much they made its operators longer, relative
+    longest_ns: int  # inside an operator of any rank
+    count: int  # stops of all ranks in all steps
 
     @property
     def total_ns(self) -> Array:
-        """Sum of each rank's stops."""
-        return np.array([float(stops.sum()) for stops in self.of_rank])
+        """Sum of each rank's stops, shape (ranks,)."""
+        return np.asarray(self.per_step_ns.sum(axis=1))
 
-    @property
-    def noise_ns(self) -> Array:
-        """Standard deviation of each sum, where stops come by chance: how many there are varies as their number."""
-        return np.array([float(np.sqrt((stops.astype(float) ** 2).sum())) for stops in self.of_rank])
+    def waited_ns(self, meetings: float) -> float:
+        """What ranks wait for those that are stopped, mean over ranks and steps.
+
+        `meetings`: how often they wait for one another in a step. Ranks that meet as often as any is stopped wait for
+        each stop; ranks that meet once, for the one that was stopped longest in all.
+        """
+        ranks, steps = self.per_step_ns.shape
+        for_each = float(self.per_step_ns.sum(axis=0).mean()) * (ranks - 1) / ranks
+        for_longest = float((self.per_step_ns.max(axis=0) - self.per_step_ns).mean())
+        apart = min(1.0, (meetings - 1) / max(self.count / steps - 1, 1e-9)) if meetings > 1 else 0.0
+        return apart * for_each + (1 - apart) * for_longest
 
 
 def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
@@ -46,58 +58,64 @@ def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
     if len(ranks) < 2 or not all(len(facts.host_operators) and len(facts.steps) >= MIN_OCCURRENCES for facts in ranks):
         return None
     pieces = step_pieces(ranks)
-    stopped, usual_ns = _stops(pieces.operators)
-    longest_ns = max((int(stops.max(initial=0)) for stops in stopped), default=0)
-    in_python, _ = _stops(pieces.between)
-    of_rank = tuple(
-        np.concatenate((own, python[python <= longest_ns])) for own, python in zip(stopped, in_python, strict=True)
+    operators, between = pooled(pieces.operators), pooled(pieces.between)
+    expected_ns = operators.usual_ns * _pace(operators)
+    in_operators, judged = _stops(operators, expected_ns, len(ranks))
+    longest_ns = int(in_operators.max(initial=0))
+    in_python, _ = _stops(between, between.usual_ns, len(ranks))
+    in_python[in_python > longest_ns] = 0
+    shape = (len(ranks), max(len(facts.steps) for facts in ranks))
+    of_rank = np.bincount(operators.rank, weights=in_operators, minlength=shape[0])
+    usual_ns = np.bincount(operators.rank, weights=np.where(judged, expected_ns, 0.0), minlength=shape[0])
+    rank, step = (np.concatenate(both) for both in ((operators.rank, between.rank), (operators.step, between.step)))
+    stops = np.concatenate((in_operators, in_python))
+    return CpuStops(
+        per_step_ns=np.bincount(rank * shape[1] + step, weights=stops, minlength=shape[0] * shape[1]).reshape(shape),
+        noise_ns=np.sqrt(np.bincount(rank, weights=stops**2, minlength=shape[0])),
+        stretch=of_rank / np.maximum(usual_ns, 1.0),
+        longest_ns=longest_ns,
+        count=int((stops > 0).sum()),
     )
-    stretch = np.array([stops.sum() for stops in stopped], float) / np.maximum(usual_ns, 1.0)
-    return CpuStops(of_rank, stretch)
 
 
-def _stops(ranks: Sequence[Pieces]) -> tuple[list[Array], Array]:
-    """Per rank the stops (ns each), and the usual time of all that was compared (ns), shape (ranks,)."""
-    rank = np.repeat(np.arange(len(ranks)), [len(pieces.dur_ns) for pieces in ranks])
-    dur_ns = np.concatenate([pieces.dur_ns for pieces in ranks])
-    _, place = np.unique(np.concatenate([pieces.key for pieces in ranks]), axis=0, return_inverse=True)
-    place = place.reshape(-1)
-    usual_ns = _lower_medians(place, dur_ns)[place]
-    is_long = dur_ns - usual_ns >= MIN_STOP_NS
-    here = place * len(ranks) + rank
+def _pace(pool: Pool) -> Array:
+    """How much longer than usual the typical operator of the same rank and step takes, relative, for each piece: all
+    operators of a step take longer for a larger batch, and only some of them are stopped."""
+    pace = np.ones(len(pool.dur_ns))
+    group = pool.rank * (int(pool.step.max(initial=0)) + 1) + pool.step
+    usual_ns = np.maximum(pool.usual_ns, 1)
+    for each in np.unique(group):
+        own = group == each
+        pace[own] = averages.weighted_median((pool.dur_ns / usual_ns)[own], usual_ns[own].astype(float))
+    return pace
+
+
+def _stops(pool: Pool, expected_ns: Array, ranks: int) -> tuple[Array, Array]:
+    """For how long each piece was stopped, ns as floats, 0 where it was not; and whether that could be judged."""
+    more_ns = (pool.dur_ns - expected_ns).astype(float)
+    is_long = more_ns >= MIN_STOP_NS
+    here = pool.place * ranks + pool.rank
     count, long = np.bincount(here), np.bincount(here, weights=is_long)
-    is_judged = (count >= MIN_OCCURRENCES) & (long <= MOST_SHARE * count)
-    judged = is_judged[here]
-    stops = [(dur_ns - usual_ns)[is_long & judged & (rank == r)] for r in range(len(ranks))]
-    return stops, np.bincount(rank[judged], weights=usual_ns[judged], minlength=len(ranks))
+    judged = ((count >= MIN_OCCURRENCES) & (long <= MOST_SHARE * count))[here]
+    return np.where(is_long & judged, more_ns, 0.0), judged
 
 
-def _lower_medians(group: Array, values: Array) -> Array:
-    """Of each group, by its number."""
-    order = np.lexsort((values, group))
-    begin = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 1))
-    count = np.diff(np.append(begin, len(group)))
-    return np.asarray(values[order][begin + (count - 1) // 2])
-
-
-def held_between(ranks: Sequence[RankFacts], position: int) -> tuple[str, str, float] | None:
-    """Between which two operators a CPU rank stays longest beyond its peers in most steps, and by how much, us per
-    step; None where there is no such place. What comes back in most steps at one place is what the rank runs there."""
-    if len(ranks) < 2 or not all(len(facts.host_operators) and len(facts.steps) for facts in ranks):
+def held_between(ranks: Sequence[RankFacts], position: int, stops: CpuStops | None) -> tuple[str, str, float] | None:
+    """Between which two operators a CPU rank stays longest beyond its peers, and by how much, us per step; None where
+    there is no such place. What comes back at one place, in most steps or for longer than the rank was ever stopped
+    inside an operator, is what the rank runs there."""
+    if stops is None:
         return None
     pieces = step_pieces(ranks)
-    key = np.concatenate([own.key for own in pieces.between])
-    dur_ns = np.concatenate([own.dur_ns for own in pieces.between])
-    rank = np.repeat(np.arange(len(ranks)), [len(own.dur_ns) for own in pieces.between])
-    places, place = np.unique(key, axis=0, return_inverse=True)
-    place, own = place.reshape(-1), rank == position
-    usual_ns, count = _lower_medians(place, dur_ns), np.bincount(place[own], minlength=len(places))
-    longer = own & (dur_ns - usual_ns[place] >= MIN_STOP_NS)
-    steps = len(ranks[position].steps)
-    often = np.bincount(place[longer], minlength=len(places)) > MOST_SHARE * np.maximum(count, steps)
-    more_ns = np.bincount(place[longer], weights=(dur_ns - usual_ns[place])[longer], minlength=len(places)) * often
-    if not more_ns.any():
+    pool, steps = pooled(pieces.between), len(ranks[position].steps)
+    more_ns = pool.dur_ns - pool.usual_ns
+    longer = (pool.rank == position) & (more_ns >= MIN_STOP_NS)
+    places = len(pool.keys)
+    often = np.bincount(pool.place[longer], minlength=places) > MOST_SHARE * steps
+    beyond = np.bincount(pool.place[longer & (more_ns > stops.longest_ns)], minlength=places) >= MIN_TIMES
+    at_ns = np.bincount(pool.place[longer], weights=more_ns[longer], minlength=places) * (often | beyond)
+    if not at_ns.any():
         return None
-    worst = int(np.argmax(more_ns))
-    before, after = pieces.around(int(places[worst, 0]))
-    return before, after, float(more_ns[worst]) / 1e3 / steps
+    worst = int(np.argmax(at_ns))
+    before, after = pieces.around(int(pool.keys[worst, 0]))
+    return before, after, float(at_ns[worst]) / 1e3 / steps

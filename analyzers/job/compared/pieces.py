@@ -16,9 +16,10 @@ Operator = tuple[str, ...]  # name and shapes, "" where they were not recorded
 
 @dataclass(frozen=True)
 class Pieces:
-    """Some pieces of a rank: kind and which one of its kind in the step, shape (n, 2); duration of each."""
+    """Some pieces of a rank: kind and which one of its kind in the step, shape (n, 2); step and duration of each."""
 
     key: Array
+    step: Array
     dur_ns: Array
 
 
@@ -73,4 +74,40 @@ def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> 
     group = np.stack((kind[order], step[order]), axis=1)
     _, first, which = np.unique(group, axis=0, return_index=True, return_inverse=True)
     number = np.arange(len(order)) - first[which.reshape(-1)]
-    return Pieces(np.stack((kind[order], number), axis=1), dur_ns[order])
+    return Pieces(np.stack((kind[order], number), axis=1), step[order], dur_ns[order])
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Pieces of all ranks, one after the other: rank, step, place (a number of kind and number in the step), duration,
+    and the typical duration at that place."""
+
+    rank: Array
+    step: Array
+    place: Array
+    dur_ns: Array
+    usual_ns: Array
+    keys: Array  # of each place, shape (places, 2)
+
+
+def pooled(ranks: Sequence[Pieces]) -> Pool:
+    """The pieces of all ranks, to be compared."""
+    dur_ns = np.concatenate([own.dur_ns for own in ranks])
+    keys, place = np.unique(np.concatenate([own.key for own in ranks]), axis=0, return_inverse=True)
+    place = place.reshape(-1)
+    return Pool(
+        rank=np.repeat(np.arange(len(ranks)), [len(own.dur_ns) for own in ranks]),
+        step=np.concatenate([own.step for own in ranks]),
+        place=place,
+        dur_ns=dur_ns,
+        usual_ns=_lower_medians(place, dur_ns)[place],
+        keys=keys,
+    )
+
+
+def _lower_medians(group: Array, values: Array) -> Array:
+    """Of each group, by its number."""
+    order = np.lexsort((values, group))
+    begin = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 1))
+    count = np.diff(np.append(begin, len(group)))
+    return np.asarray(values[order][begin + (count - 1) // 2])

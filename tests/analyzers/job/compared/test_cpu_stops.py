@@ -22,7 +22,9 @@ def stops_of(folder: Path, in_operator: Held = never, in_python: Held = never) -
 
 def test_stops_are_counted_where_they_come_by_chance(tmp_path: Path) -> None:
     found = stops_of(tmp_path / "run", by_chance)
-    assert found.total_ns.tolist() == [2 * 4e6, 5 * 4e6]
+    assert found.total_ns.tolist() == [2 * 4e6, 5 * 4e6] and found.count == 7
+    assert found.waited_ns(1.0) == pytest.approx(5 * 4e6 / 2 / STEPS)  # in one step both are stopped
+    assert found.waited_ns(3.0) == pytest.approx(7 * 4e6 / 2 / STEPS)
     assert found.noise_ns == pytest.approx([2**0.5 * 4e6, 5**0.5 * 4e6])
     usual_ns = STEPS * OPERATORS * DUR_US * 1e3
     assert found.stretch == pytest.approx([8e6 / usual_ns, 20e6 / usual_ns])
@@ -57,11 +59,26 @@ def test_one_rank_and_a_device_rank_have_none(tmp_path: Path) -> None:
 def test_a_place_that_holds_a_rank_in_most_steps_is_told(tmp_path: Path) -> None:
     slept = lambda rank, step, number: 40_000.0 if rank and number == 3 and step % 3 else 0.0  # noqa: E731
     (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance, slept)], Options(cache=False, workers=1))
-    assert held_between(run.job.ranks, 1) == ("aten::op2", "aten::op3", pytest.approx(40_000 * 4 / 6))
-    assert held_between(run.job.ranks, 0) is None
+    assert held_between(run.job.ranks, 1, run.measures.cpu_stops) == (
+        "aten::op2",
+        "aten::op3",
+        pytest.approx(40_000 * 4 / 6),
+    )
+    assert held_between(run.job.ranks, 0, run.measures.cpu_stops) is None
     assert run.report.ranked_findings()[0].fixes[0].setting == "what rank 1 runs after aten::op2 and before aten::op3"
 
 
 def test_stops_by_chance_have_no_place(tmp_path: Path) -> None:
     (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance, by_chance)], Options(cache=False, workers=1))
-    assert [held_between(run.job.ranks, p) for p in (0, 1)] == [None, None]
+    assert [held_between(run.job.ranks, p, run.measures.cpu_stops) for p in (0, 1)] == [None, None]
+
+
+def test_a_place_that_holds_a_rank_in_some_steps_is_told_where_it_outlasts_every_stop(tmp_path: Path) -> None:
+    some = lambda rank, step, number: 40_000.0 if rank and number == 3 and step % 3 == 1 else 0.0  # noqa: E731
+    (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance, some)], Options(cache=False, workers=1))
+    assert held_between(run.job.ranks, 1, run.measures.cpu_stops) == ("aten::op2", "aten::op3", pytest.approx(80e3 / 6))
+
+
+def test_larger_batches_in_some_steps_are_no_stops(tmp_path: Path) -> None:
+    larger = lambda rank, step, number: 6_000.0 if (step + rank) % 3 == 0 else 0.0  # noqa: E731
+    assert stops_of(tmp_path / "run", larger).total_ns.tolist() == [0.0, 0.0]

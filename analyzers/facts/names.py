@@ -69,6 +69,7 @@ _COMM_KERNEL = re.compile(
 _COMM_ANNOTATION = re.compile(r"^(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl):", re.IGNORECASE)
 
 PIPELINE_GROUP = re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)|pipeline_model|PIPELINE", re.IGNORECASE)
+_FETCH_FROM_WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
 _DATALOADER = re.compile(
     r"^enumerate\(DataLoader\)|^enumerate\(DataPipe\)|^ddprof::data$|data_?loader|dataload|next_batch|get_batch"
     r"|fetch_batch|load_batch|\[pl\]\[profile\].*(?:train_)?dataloader_next|\.train_dataloader_next",
@@ -128,6 +129,11 @@ def is_comm_annotation(strings: Sequence[str]) -> Array:
 def is_dataloader(strings: Sequence[str]) -> Array:
     """Host ranges in which the next batch is fetched."""
     return matches(_DATALOADER, strings)
+
+
+def is_fetch_from_workers(strings: Sequence[str]) -> Array:
+    """Fetches of batches that worker processes made."""
+    return matches(_FETCH_FROM_WORKERS, strings)
 
 
 def is_sync_call(strings: Sequence[str]) -> Array:

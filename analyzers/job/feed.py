@@ -10,6 +10,7 @@ from ddprof import averages
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.names import is_to_device
 from ddprof.analyzers.job.compared.operators import tensor_elements
+from ddprof.analyzers.job.compared.optimizer_pace import passes_over_optimizer
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.tables import NULL, Array
 
@@ -20,14 +21,17 @@ def fed_ratio(ranks: Sequence[RankFacts]) -> Array:
     """What each rank was fed over what the typical rank was, shape (ranks,); NaN where that is not known of all.
 
     Elements of its batches where the capture counted them, else bytes that were copied to its device in its steps, else
-    elements of the tensors that operators were given.
+    elements of the tensors that operators were given, else by how much longer its passes take than its optimizer.
     """
     unknown = np.full(len(ranks), np.nan)
     if not ranks:
         return unknown
     elements = _elements(ranks)
     fed = np.array([_copied_bytes(facts) for facts in ranks], float) if elements is None else elements.mean(axis=1)
-    return np.asarray(fed / averages.typical(fed)) if (fed > 0).all() else unknown
+    if (fed > 0).all():
+        return np.asarray(fed / averages.typical(fed))
+    by_pace = passes_over_optimizer(ranks)
+    return unknown if by_pace is None else by_pace
 
 
 def is_fed_more(ranks: Sequence[RankFacts], factor: Array) -> Array:

@@ -27,6 +27,7 @@ from ddprof.analyzers.job.script.occupying import function_of, occupying_line, s
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
 from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
+from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
 from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost, line_evidence, line_of
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_RUN_SHARE
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
@@ -122,6 +123,13 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     many."""
     workers = measures.settings.loader.num_workers
     why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches while the device computes"
+    if needs is None and workers is None and any(takes_from_workers(facts) for facts in measures.job.ranks):
+        return Fix(
+            setting="num_workers",
+            suggested="twice as many as now, while there are cores for them",
+            why=why + "; how many the run had is not in the trace",
+            source="torch.utils.data.DataLoader documentation",
+        )
     if needs is None:
         suggested = 4 if not workers else 2 * workers
     else:

@@ -113,16 +113,25 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.COMPARED,
         evidence=(
             Evidence(
-                f"same kernels, {max(factors):.2f} x the typical peer's time in each of {steps} steps", numbers[0]
+                f"same {execution.work_noun}, {max(factors):.2f} x the typical peer's time in each of {steps} steps",
+                numbers[0],
             ),
             *said,
             *largest_wait(measures, worst),
         ),
-        fixes=(cure,) if cure is not None else (_look(numbers),),
+        fixes=(cure,) if cure is not None else (_look(numbers, execution.computes_on_host),),
     )
 
 
-def _look(numbers: tuple[int, ...]) -> Fix:
+def _look(numbers: tuple[int, ...], computes_on_host: bool) -> Fix:
+    if computes_on_host:
+        return Fix(
+            setting="cores of " + format_ranks(numbers),
+            suggested="as many and as fast as its peers': no quota, no pinning to shared cores, nothing else on them",
+            patch="taskset -cp PID; cat /sys/fs/cgroup/cpu.max /proc/pressure/cpu; cpupower frequency-info",
+            why="the same operators take longer there on every step",
+            source="Linux kernel documentation: control group v2 (cpu.max), pressure stall information",
+        )
     return Fix(
         setting="device of " + format_ranks(numbers),
         suggested="check clocks, power cap, temperature and neighbours; replace the node if it stays slow",

@@ -50,7 +50,7 @@ class CpuStops:
         for_each = float(self.per_step_ns.sum(axis=0).mean()) * (ranks - 1) / ranks
         for_longest = float((self.per_step_ns.max(axis=0) - self.per_step_ns).mean())
         apart = min(1.0, (meetings - 1) / max(self.count / steps - 1, 1e-9)) if meetings > 1 else 0.0
-        return apart * for_each + (1 - apart) * for_longest
+        return float(apart * for_each + (1 - apart) * for_longest)
 
 
 def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:

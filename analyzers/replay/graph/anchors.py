@@ -14,14 +14,13 @@ import numpy as np
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.execution.protocol import Execution
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import is_fetch_from_workers, matches
 from ddprof.analyzers.facts.work import blocked_launches
 from ddprof.analyzers.replay.model import Anchor, Anchors
 from ddprof.causes import CAUSE_CODE
 from ddprof.tables import Array
 
 _FREE = re.compile(r"^(cuda|hip)Free(Host)?$")  # waits for everything launched before (CUDA runtime documentation)
-_WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
 # A fetch that took longer than both of these blocked: its batch was not ready. Taking a ready batch takes about 0.1 ms,
 # more where a large one is rebuilt from shared memory; workers that are too slow by only a few per cent of the step are
 # rare.
@@ -69,7 +68,7 @@ def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     """Fetches that blocked on worker processes: the batch comes when the workers have it, whatever this rank does."""
     spans = facts.spans_of("dataloader")
-    mine = matches(_WORKERS, facts.strings)[spans["name"]]
+    mine = is_fetch_from_workers(facts.strings)[spans["name"]]
     step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0
     mine &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
     if facts.sidecar.is_captured and not facts.sidecar.loader.num_workers:

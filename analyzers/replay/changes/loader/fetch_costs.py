@@ -9,6 +9,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import is_fetch_from_workers
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.graph.anchors import BLOCKED_FETCH_NS
 from ddprof.tables import Array
@@ -80,6 +81,11 @@ def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
     return [fetch_costs(facts, workers_now) for facts in measures.job.ranks]
 
 
+def takes_from_workers(facts: RankFacts) -> bool:
+    """Whether the names of fetches say that worker processes made the batches; how many is not in a trace."""
+    return bool(is_fetch_from_workers(facts.strings)[facts.spans_of("dataloader")["name"]].any())
+
+
 def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
     """Batch times of one rank; None where they cannot be known.
 
@@ -97,6 +103,8 @@ def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
         return FetchCosts(cost_ns, source, timed.cpu_share, timed.collate_share, core_share(facts), turn_ns)
     start, end = intervals.union(*facts.spans_of("dataloader").bounds)
     if not len(start) or workers is None:
+        return None
+    if workers == 0 and takes_from_workers(facts):
         return None
     if workers == 0:
         return FetchCosts((end - start).astype(float), "inline")

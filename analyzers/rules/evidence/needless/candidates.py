@@ -39,6 +39,10 @@ class Told:
         """Of a rank, per step."""
         return sum(traffic.total_bytes for traffic in self.traffic)
 
+    def of_bytes(self, calls: float = 1.0, how: str = " in all") -> str:
+        """Their size in words; "" where sizes were not recorded."""
+        return f" of {format_bytes(self.size_bytes / max(1.0, calls))}{how}" if self.size_bytes else ""
+
     @property
     def op(self) -> str:
         """What is called most often."""
@@ -69,7 +73,7 @@ def _candidate(
     told = Told(traffic, measures.needless[kind].number, f", called at {lines[0]}" if lines else "")
     cost_us, transfer_us = float(held_us.mean()), sum(t.transfer_us for t in traffic)
     evidence = Evidence(
-        f"{told.calls:.0f} {told.op} calls per step of {format_bytes(told.size_bytes / max(1.0, told.calls))} each, "
+        f"{told.calls:.0f} {told.op} calls per step{told.of_bytes(told.calls, ' each')}, "
         f"{format_us(transfer_us)} of transfer; with waiting for late ranks they hold the ranks for "
         f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)})"
     )
@@ -105,7 +109,7 @@ def _of_the_others(measures: Measures, position: int) -> float:
 def _accumulation(measures: Measures, told: Told) -> str:
     return (
         f"gradients are reduced after each of {told.number} micro-batches, though the optimizer steps once for them: "
-        f"{told.calls:.0f} calls of {format_bytes(told.size_bytes)} in all per step could go{told.where}"
+        f"{told.calls:.0f} calls{told.of_bytes()} per step could go{told.where}"
     )
 
 
@@ -113,8 +117,8 @@ def _buffers(measures: Measures, told: Told) -> str:
     largest = measures.settings.ddp.buffers
     name = f", {format_bytes(largest.largest_bytes)} of it '{largest.largest}'" if largest.largest else ""
     return (
-        f"rank 0 sends its buffers before each forward pass ({told.calls:.0f} broadcast calls of "
-        f"{format_bytes(told.size_bytes)} in all per step{name}){told.where}"
+        f"rank 0 sends its buffers before each forward pass ({told.calls:.0f} broadcast calls{told.of_bytes()} "
+        f"per step{name}){told.where}"
     )
 
 
@@ -127,8 +131,8 @@ def _unused(measures: Measures, told: Told) -> str:
 
 def _metrics(measures: Measures, told: Told) -> str:
     return (
-        f"the script gathers values in every step that no pass needs ({told.calls:.0f} {told.op} calls of "
-        f"{format_bytes(told.size_bytes)} in all per step){told.where}"
+        f"the script gathers values in every step that no pass needs ({told.calls:.0f} {told.op} "
+        f"calls{told.of_bytes()} per step){told.where}"
     )
 
 

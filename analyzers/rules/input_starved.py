@@ -123,10 +123,12 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     many."""
     workers = measures.settings.loader.num_workers
     why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches while the device computes"
+    arguments = execution_of(measures.job).loader_arguments
     if needs is None and workers is None and any(takes_from_workers(facts) for facts in measures.job.ranks):
         return Fix(
             setting="num_workers",
             suggested="twice as many as now, while there are cores for them",
+            patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor=4, persistent_workers=True{arguments})",
             why=why + "; how many the run had is not in the trace",
             source="torch.utils.data.DataLoader documentation",
         )
@@ -142,7 +144,6 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             why=why,
             source="timed inside the loader by ddprof",
         )
-    arguments = execution_of(measures.job).loader_arguments
     pinned = (("pin_memory", True),) if arguments else ()
     return Fix(
         setting="num_workers",

@@ -32,19 +32,24 @@ def in_processes(count: int, work: Callable[[Source], R], sources: Sequence[Sour
         yield from enumerate(map(work, sources))
         return
     try:
-        with _pool(count) as pool:
+        with _pool(count, any(is_networked(source.path) for source in sources)) as pool:
             yield from enumerate(pool.map(work, sources))
     except BrokenProcessPool as error:
         words = "a process that reads traces was ended from outside, as for want of memory: try fewer workers"
         raise DdprofError(words) from error
 
 
-def _pool(workers: int) -> Executor:
+def is_networked(path: str) -> bool:
+    """Whether reading a path takes a driver with threads of its own: a URL that is not of this process's memory."""
+    return "://" in path and not path.startswith("memory://")
+
+
+def _pool(workers: int, has_threads: bool) -> Executor:
     """Forked where possible: workers then share the interpreter and its imports.
 
-    The only thread that may run is fsspec's, idle by then; fsspec makes a new one in each process.
+    Not where a store's driver runs threads here: their locks, forked as they are held, would never be released.
     """
-    method = "fork" if "fork" in get_all_start_methods() else "spawn"
+    method = "fork" if "fork" in get_all_start_methods() and not has_threads else "spawn"
     return ProcessPoolExecutor(workers, mp_context=get_context(method))
 
 

@@ -22,7 +22,7 @@ from ddprof.analyzers.job.whole_run.missing_ranks import missing_rank_notes
 from ddprof.analyzers.mapping.cluster import connected
 from ddprof.analyzers.mapping.engine_name import LOCAL, parse_engine
 from ddprof.analyzers.mapping.local import in_processes, processes
-from ddprof.analyzers.recall import Cache, Recall, recall_of
+from ddprof.analyzers.recall import Cache, Keeping, Recall, recall_of
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.sampling.choose import sample
@@ -31,6 +31,7 @@ from ddprof.analyzers.sampling.ranks_option import ALL, parse_ranks
 from ddprof.analyzers.summarise import summarise
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
+from ddprof.outside.stores import refusals
 from ddprof.readers import Inventory, Source, discover, read, resolve_identities
 from ddprof.readers.companions.manifests import read_step_times
 from ddprof.report.model import Report
@@ -42,9 +43,9 @@ Progress = Callable[[int, int, str], None]
 class Options:
     """How to analyze.
 
-    Processes (None: one per core), whether facts are kept for the next analysis, or in which folder, and whether
-    incomplete input is an error. `engine`: where ranks are read: "local", "dask" (a Dask cluster of this machine's
-    processes) or "dask://HOST:PORT" (a scheduler's). `ranks`: which: "all", "0,7", "sample:32".
+    Processes (None: one per core), whether facts are kept for the next analysis, or in which folder or at which URL,
+    and whether incomplete input is an error. `engine`: where ranks are read: "local", "dask" (a Dask cluster of this
+    machine's processes) or "dask://HOST:PORT" (a scheduler's). `ranks`: which: "all", "0,7", "sample:32".
     """
 
     workers: int | None = None
@@ -60,13 +61,15 @@ class Options:
 class RankResult:
     """Facts of one source, or the one-line reason why there are none.
 
-    `was_unreachable`: the reason is not in the file; another attempt, or another machine, may read it.
+    `was_unreachable`: the reason is not in the file; another attempt, or another machine, may read it. `is_lasting`:
+    another attempt would find no more.
     """
 
     source: Source
     facts: RankFacts | None
     error: str | None = None
     was_unreachable: bool = False
+    is_lasting: bool = True
 
     @property
     def is_usable(self) -> bool:
@@ -75,6 +78,7 @@ class RankResult:
 
 
 Found = Iterator[tuple[int, RankResult]]  # results with the positions of their sources, as they come
+Results = tuple[list[RankResult], list[HealthNote]]  # in the order of their sources, and what could not be kept
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
     with _mapping(options) as mapped:
         for label, sources in inventory.runs:
             sampled = sample(sources, wanted)
-            results = mapped(sampled.sources, label)
+            results, keeping_notes = mapped(sampled.sources, label)
             usable = [r for r in results if r.is_usable]
             failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if not r.is_usable]
             whole = [(r.source, r.facts) for r in usable if r.facts is not None]
@@ -127,7 +131,7 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
                 unusable = [] if number else [r for r in results if not r.is_usable]  # told once
                 members = [*(usable[at] for at in job.members), *unusable]
                 run = _load(job.label, members, [*inventory.health, *job.notes], options)
-                yield replace(run, notes=(*run.notes, *sample_notes(sampled, run.job)))
+                yield replace(run, notes=(*run.notes, *sample_notes(sampled, run.job), *keeping_notes))
     if not found:
         raise _without_traces(paths, "; ".join(failures[:3]) or "no trace found")
 
@@ -176,7 +180,7 @@ def _load(label: str, results: Sequence[RankResult], found: Sequence[HealthNote]
 
 
 @contextmanager
-def _mapping(options: Options) -> Iterator[Callable[[Sequence[Source], str], list[RankResult]]]:
+def _mapping(options: Options) -> Iterator[Callable[[Sequence[Source], str], Results]]:
     """What turns the sources of a run, with its label, into their results, in order."""
     engine = parse_engine(options.engine)
     recall = recall_of(options.cache)
@@ -201,26 +205,21 @@ def _in_order(
     recall: Recall | None,
     options: Options,
     label: str,
-) -> list[RankResult]:
+) -> Results:
     """The result of every source: as it was kept, else read, and kept by this process, which has the user's cache."""
-    kept = recall.all_of(sources) if recall else [None] * len(sources)
+    keys = recall.keys_of(sources) if recall else [None] * len(sources)
+    kept = recall.all_of(sources, keys) if recall else [None] * len(sources)
     results = {at: RankResult(sources[at], facts) for at, facts in enumerate(kept) if facts is not None}
     unknown = [at for at in range(len(sources)) if at not in results]
-    for number, result in read_all([sources[at] for at in unknown]) if unknown else ():
-        results[unknown[number]] = _kept(result, recall)
-        if options.progress:
-            options.progress(len(results), len(sources), label)
-    if recall and unknown:
-        recall.place.prune()
-    return [results[at] for at in range(len(sources))]
-
-
-def _kept(result: RankResult, recall: Recall | None) -> RankResult:
-    """The result, with a note where it should have been kept and could not be."""
-    if recall is None or result.facts is None or _changed(result.source):
-        return result
-    notes = recall.keep(result.source, result.facts)
-    return replace(result, facts=replace(result.facts, health=(*result.facts.health, *notes)))
+    with Keeping(recall) as keeping:
+        for number, result in read_all([sources[at] for at in unknown]) if unknown else ():
+            at = unknown[number]
+            results[at] = result
+            if result.facts is not None and result.is_lasting and not _changed(result.source):
+                keeping.take(keys[at], result.facts)
+            if options.progress:
+                options.progress(len(results), len(sources), label)
+    return [results[at] for at in range(len(sources))], keeping.notes
 
 
 def _failed(source: Source, reason: str) -> RankResult:
@@ -229,11 +228,13 @@ def _failed(source: Source, reason: str) -> RankResult:
 
 def read_facts(source: Source) -> RankResult:
     """Read and reduce one source; what the reader cannot use becomes the error of the result."""
+    refused = refusals()
     try:
         facts = rank_facts(read(source))
     except DdprofError as error:
         return RankResult(source, None, str(error), isinstance(error.__cause__, OSError))
-    return RankResult(source, replace(facts, health=(*facts.health, *_changed(source))))
+    facts = replace(facts, health=(*facts.health, *_changed(source)))
+    return RankResult(source, facts, is_lasting=refusals() == refused)
 
 
 def _changed(source: Source) -> list[HealthNote]:

@@ -3,65 +3,136 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from types import TracebackType
 
 from ddprof.analyzers.facts.cache.entries import decode, encode
 from ddprof.analyzers.facts.cache.key import cache_key, code_version
-from ddprof.analyzers.facts.cache.place import Folder, Place, users_folder
+from ddprof.analyzers.facts.cache.place import MAX_ENTRY_BYTES, Folder, Place, users_folder
+from ddprof.analyzers.facts.cache.store import Store
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.errors import UsageError
 from ddprof.model import HealthNote
+from ddprof.outside.stores import store_at
 from ddprof.readers import Source
 from ddprof.readers.companions.stacks import stacks_paths
 from ddprof.readers.companions.workers import workers_path
+from ddprof.readers.files.opening import UNREADABLE, one_line
+from ddprof.readers.files.remote import Listed, Names, is_url, starting_with
 
-Cache = bool | str  # whether facts are kept in the user's cache, or the folder in which they are
+Cache = bool | str  # whether facts are kept in the user's cache, or the folder or URL at which they are
+GIVE_UP = 3  # failures one after another, each of which a store's driver has repeated: the place does not answer
+
+Stamp = tuple[str, int | str, int]  # of a file: path, size or what a store tells, time
 
 
-@dataclass(frozen=True)
 class Recall:
-    """A place, and the version of the code that made what is believed of it. Picklable, for the processes that read."""
+    """A place, the version of the code that made what is believed of it, and whether it answers."""
 
-    place: Place
-    version: str
+    def __init__(self, place: Place, version: str) -> None:
+        self.place, self._version = place, version
+        self._failures = 0  # one after another
+        self.failure = ""  # the last one
 
-    def facts_of(self, source: Source) -> RankFacts | None:
-        """The facts of a source as it is now; None where they were not kept, or are not to be believed."""
-        if "://" in source.path:
+    def keys_of(self, sources: Sequence[Source]) -> list[str | None]:
+        """The key of each source as it is now; None of one in a store that does not tell what changes.
+
+        To be asked before a source is read: what is read later is then never taken for what was there before.
+        """
+        listed = Listed()
+        return [self._key(source, listed) for source in sources]
+
+    def all_of(self, sources: Sequence[Source], keys: Sequence[str | None]) -> list[RankFacts | None]:
+        """The facts of each source; None where they were not kept, or are not to be believed."""
+        with ThreadPoolExecutor(self.place.at_once) as pool:
+            return list(pool.map(self._facts_of, sources, keys))
+
+    def keep(self, key: str, facts: RankFacts) -> bool:
+        """Keep facts; False where that cannot be done, and `failure` says why."""
+        try:
+            chunks = encode(facts, key)
+        except ValueError:
+            return False
+        if sum(map(len, chunks)) > MAX_ENTRY_BYTES:
+            self.failure = f"larger than {MAX_ENTRY_BYTES >> 20} MiB"
+            return False
+        return self._answers() and self._asked(lambda: self.place.save(key, chunks))
+
+    def _facts_of(self, source: Source, key: str | None) -> RankFacts | None:
+        if key is None or not self._answers():
             return None
-        key = self._key(source)
-        content = self.place.load(key, _believed(source.path))
+        found: list[bytes | None] = []
+        self._asked(lambda: found.append(self.place.load(key, _believed(source.path))))
+        content = next(iter(found), None)
         return None if content is None else decode(content, key)
 
-    def all_of(self, sources: Sequence[Source]) -> list[RankFacts | None]:
-        """`facts_of` each."""
-        return [self.facts_of(source) for source in sources]
+    def _answers(self) -> bool:
+        return self._failures < GIVE_UP
 
-    def keep(self, source: Source, facts: RankFacts) -> list[HealthNote]:
-        """Keep facts; a note where that cannot be done."""
-        if "://" in source.path:
-            return []
-        key = self._key(source)
+    def _asked(self, what: Callable[[], None]) -> bool:
         try:
-            self.place.save(key, encode(facts, key))
-        except (OSError, ValueError):
-            return [HealthNote("facts could not be cached", "the next analysis reads again", "info")]
-        return []
+            what()
+        except (OSError, ImportError) as error:
+            self._failures, self.failure = self._failures + 1, one_line(error)
+            return False
+        self._failures = 0
+        return True
 
-    def _key(self, source: Source) -> str:
-        return cache_key(self.version, {"source": repr(source), "companions": _stamps(source)})
+    def _key(self, source: Source, listed: Listed) -> str | None:
+        beside = _in_store(source, listed) if is_url(source.path) else _here(source)
+        if beside is None:
+            return None
+        return cache_key(self._version, {"source": repr(source), "companions": beside})
+
+
+class Keeping:
+    """Facts on their way to their place, as many at once as it takes; `notes`, at the end, says what did not arrive."""
+
+    def __init__(self, recall: Recall | None) -> None:
+        self._recall = recall
+        self._pool = None if recall is None else ThreadPoolExecutor(recall.place.at_once)
+        self._under_way: list[Future[bool]] = []
+        self.notes: list[HealthNote] = []
+
+    def __enter__(self) -> Keeping:
+        return self
+
+    def take(self, key: str | None, facts: RankFacts) -> None:
+        """Keep facts under a key, if it is one."""
+        if self._recall is not None and self._pool is not None and key is not None:
+            self._under_way.append(self._pool.submit(self._recall.keep, key, facts))
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self._recall is None or self._pool is None:
+            return
+        self._pool.shutdown(cancel_futures=kind is not None)
+        if kind is None and self._under_way:
+            if not all(kept.result() for kept in self._under_way):
+                why = f": {self._recall.failure}" if self._recall.failure else ""
+                issue = f"facts could not be cached{why}"
+                self.notes.append(HealthNote(issue, "the next analysis reads again", "info"))
+            self._recall.place.prune()
 
 
 def recall_of(cache: Cache) -> Recall | None:
-    """What is kept where `cache` says; None where nothing is to be kept. Raises UsageError for what is no folder."""
-    place = users_folder() if cache is True else _stated(cache) if cache else None
+    """What is kept where `cache` says; None where nothing is to be kept. Raises UsageError for what is no place."""
+    place = users_folder() if cache is True else _stated(str(cache)) if cache else None
     return None if place is None else Recall(place, code_version())
 
 
-def _stated(cache: Cache) -> Folder:
-    path = os.path.abspath(str(cache))
+def _stated(cache: str) -> Place:
+    path = cache
+    if is_url(cache):
+        try:
+            with store_at(cache) as (system, path):
+                is_here = "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,))
+        except UNREADABLE as error:
+            raise UsageError(f"--cache {cache}: no place for facts: {one_line(error)}") from error
+        if not is_here:
+            return Store(cache)
+    path = os.path.abspath(path)
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
@@ -77,12 +148,29 @@ def _believed(trace_path: str) -> set[int]:
         return {0, os.getuid()}
 
 
-def _stamps(source: Source) -> tuple[tuple[str, int, int], ...]:
+def _here(source: Source) -> tuple[Stamp, ...]:
     """Size and time of what lies beside a trace."""
-    stamps = []
-    beside = (source.sidecar_path, source.flight_recorder_path, workers_path(source.sidecar_path))
-    for path in (*beside, *stacks_paths(source.sidecar_path), *source.manifest_paths):
+    stamps: list[Stamp] = []
+    for path in _beside(source, starting_with):
         with suppress(OSError):  # not there, or no longer
-            status = os.stat(path or "")
-            stamps.append((path or "", status.st_size, status.st_mtime_ns))
+            status = os.stat(path)
+            stamps.append((path, status.st_size, status.st_mtime_ns))
     return tuple(stamps)
+
+
+def _in_store(source: Source, listed: Listed) -> tuple[Stamp, ...] | None:
+    """What the store tells of them; None where it does not tell enough, of the trace or of what lies beside it."""
+    try:
+        told = {path: listed.stamp(path) for path in _beside(source, listed.starting_with)}
+    except UNREADABLE:
+        return None
+    if not source.stamp or "" in told.values():
+        return None
+    return tuple((path, stamp, 0) for path, stamp in told.items() if stamp is not None)
+
+
+def _beside(source: Source, named: Names) -> list[str]:
+    sidecar = source.sidecar_path
+    single = (sidecar, source.flight_recorder_path, workers_path(sidecar, named))
+    paths = (*single, *stacks_paths(sidecar, named), *source.manifest_paths)
+    return [path for path in paths if path is not None]

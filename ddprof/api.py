@@ -95,9 +95,9 @@ def analyze(
 ) -> AnalyzedRun:
     """Analyze the one run in `paths` (files, folders, archives, URLs, or a saved JSON report).
 
-    `cache`: whether the facts of every rank are kept for the next call, or the folder in which they are. `max_memory`
-    bounds all processes, in bytes. `engine`: where ranks are read, "local", "dask" or "dask://HOST:PORT"; `ranks`:
-    which, "all", "0,7" or "sample:32". Raises NoUsableInput where there is no run, or more than one (then use
+    `cache`: whether the facts of every rank are kept for the next call, or the folder or URL at which they are.
+    `max_memory` bounds all processes, in bytes. `engine`: where ranks are read, "local", "dask" or "dask://HOST:PORT";
+    `ranks`: which, "all", "0,7" or "sample:32". Raises NoUsableInput where there is no run, or more than one (then use
     `analyze_all`).
     """
     options = Options(workers, cache, strict, max_memory, progress, engine, ranks)

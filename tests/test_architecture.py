@@ -89,7 +89,7 @@ BROAD_GUARDS = {
     *("capture.guard", SHIM, "dashboard.runs.attempt"),
     "capture.applying.construction",  # a constructor may raise anything of our arguments: then it gets the script's
     "readers.files.safe_pickle",  # a damaged pickle raises anything
-    "readers.files.remote",  # a store's driver raises what the libraries below it do
+    "outside.stores",  # a store's driver raises what the libraries below it do
 }
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
@@ -98,12 +98,13 @@ OTHERS: dict[str, set[str]] = {
     "intervals": {"numpy"},
     "tables": {"numpy", "pyarrow"},
     "sidecar": {"msgspec"},
+    "outside": {"fsspec"},
     "flight_recorder": {"msgspec"},
     "hardware": {"tomli"},  # Python 3.10
     "settings": {"tomli"},
     "patching": {"libcst"},
     LAUNCHER: {"fsspec", "msgspec"},
-    "readers": {"numpy", "pyarrow", "msgspec", "fsspec"},
+    "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
     **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST)},

@@ -13,7 +13,8 @@ class Source:
     """One rank's trace on disk. Frozen and picklable, so that a pool of processes can be handed sources.
 
     `path` is a local path or any fsspec URL; `member` names a file inside an archive; `part` a worker inside a file
-    that holds several (a Horovod or Megatron timeline, a two-GPU Nsight capture).
+    that holds several (a Horovod or Megatron timeline, a two-GPU Nsight capture). `stamp`: what a store tells of the
+    file that changes with its content.
     """
 
     path: str
@@ -25,6 +26,12 @@ class Source:
     manifest_paths: tuple[str, ...] = ()
     size_bytes: int = 0
     mtime_ns: int = 0
+    stamp: str = ""
+
+    @property
+    def state(self) -> tuple[int, str]:
+        """Tells what lies at a path from what lay there before."""
+        return self.mtime_ns, self.stamp
 
     @property
     def label(self) -> str:

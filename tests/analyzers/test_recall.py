@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import uuid
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 
 from ddprof.analyzers import engine, recall
 from ddprof.analyzers.engine import Options, RankResult, analyze, read_facts
+from ddprof.analyzers.facts.cache.arrow_file import Chunk
 from ddprof.analyzers.facts.cache.place import Folder
-from ddprof.analyzers.recall import Recall, recall_of
+from ddprof.analyzers.facts.cache.store import Store
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.recall import GIVE_UP, Keeping, Recall, recall_of
 from ddprof.errors import UsageError
 from ddprof.readers import Source, discover
 from ddprof.report.json.contract import to_contract
@@ -39,7 +47,13 @@ def kept_in(tmp_path: Path) -> Recall:
 def _keep(source: Source, recall: Recall) -> list[str]:
     facts = read_facts(source).facts
     assert facts is not None
-    return [note.issue for note in recall.keep(source, facts)]
+    with Keeping(recall) as keeping:
+        keeping.take(recall.keys_of([source])[0], facts)
+    return [note.issue for note in keeping.notes]
+
+
+def _facts_of(source: Source, recall: Recall) -> RankFacts | None:
+    return recall.all_of([source], recall.keys_of([source]))[0]
 
 
 def _sources(folder: Path) -> tuple[Source, ...]:
@@ -84,9 +98,9 @@ def test_a_file_is_no_folder_for_facts(tmp_path: Path) -> None:
 def test_a_file_that_has_changed_is_read_again(tmp_path: Path, kept_in: Recall) -> None:
     folder = _write(tmp_path / "run")
     _keep(_sources(folder)[0], kept_in)
-    assert kept_in.facts_of(_sources(folder)[0]) is not None
+    assert _facts_of(_sources(folder)[0], kept_in) is not None
     os.utime(_write(folder, first_us=2) / "rank0.json", ns=(1, 1))
-    assert kept_in.facts_of(_sources(folder)[0]) is None
+    assert _facts_of(_sources(folder)[0], kept_in) is None
 
 
 def test_a_file_whose_sidecar_has_changed_is_read_again(tmp_path: Path, kept_in: Recall) -> None:
@@ -95,15 +109,15 @@ def test_a_file_whose_sidecar_has_changed_is_read_again(tmp_path: Path, kept_in:
     (found,) = _sources(_write(tmp_path / "run"))
     source = replace(found, sidecar_path=str(sidecar))
     _keep(source, kept_in)
-    assert kept_in.facts_of(source) is not None
+    assert _facts_of(source, kept_in) is not None
     os.utime(sidecar, ns=(1, 1))
-    assert kept_in.facts_of(source) is None
+    assert _facts_of(source, kept_in) is None
 
 
 def test_facts_of_other_code_are_made_again(tmp_path: Path, kept_in: Recall) -> None:
     (source,) = _sources(_write(tmp_path / "run"))
     _keep(source, kept_in)
-    assert Recall(kept_in.place, "other").facts_of(source) is None
+    assert _facts_of(source, Recall(kept_in.place, "other")) is None
 
 
 def test_the_same_content_in_another_folder_is_another_file(tmp_path: Path, kept_in: Recall) -> None:
@@ -111,7 +125,7 @@ def test_the_same_content_in_another_folder_is_another_file(tmp_path: Path, kept
     for folder in (here, there):
         os.utime(folder / "rank0.json", ns=(10**18, 10**18))
     _keep(_sources(here)[0], kept_in)
-    assert kept_in.facts_of(_sources(there)[0]) is None
+    assert _facts_of(_sources(there)[0], kept_in) is None
 
 
 def test_facts_that_another_user_kept_are_not_believed(
@@ -120,7 +134,7 @@ def test_facts_that_another_user_kept_are_not_believed(
     (source,) = _sources(_write(tmp_path / "run"))
     _keep(source, kept_in)
     monkeypatch.setattr(recall, "_believed", lambda path: {os.getuid() + 1})
-    assert kept_in.facts_of(source) is None
+    assert _facts_of(source, kept_in) is None
 
 
 def test_a_damaged_entry_is_made_anew(tmp_path: Path, kept_in: Recall) -> None:
@@ -128,12 +142,179 @@ def test_a_damaged_entry_is_made_anew(tmp_path: Path, kept_in: Recall) -> None:
     _keep(source, kept_in)
     (entry,) = (tmp_path / "kept").iterdir()
     entry.write_bytes(entry.read_bytes()[:-100])
-    assert kept_in.facts_of(source) is None
+    assert _facts_of(source, kept_in) is None
     _keep(source, kept_in)
-    assert kept_in.facts_of(source) is not None
+    assert _facts_of(source, kept_in) is not None
 
 
-def test_facts_that_cannot_be_kept_are_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (source,) = _sources(_write(tmp_path / "run"))
-    assert _keep(source, Recall(Folder(str(tmp_path / "file")), "1")) == ["facts could not be cached"]
+def test_facts_that_cannot_be_kept_are_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "kept"
+    tried: list[str] = []
+
+    def full(place: Folder, key: str, chunks: Iterable[Chunk]) -> None:
+        tried.append(key)
+        raise OSError(28, "No space left on device", f"{key}.arrow")
+
+    monkeypatch.setattr(Folder, "save", full)
+    (report,) = analyze([_write(tmp_path / "run", ranks=8)], Options(cache=str(folder)))
+    notes = [item for item in report.health if "cached" in item.issue]
+    assert [(note.issue, note.rank) for note in notes] == [("facts could not be cached: No space left on device", None)]
+    assert len(tried) == GIVE_UP
+
+
+def _run_of_ours(folder: Path) -> Path:
+    """Two ranks with a sidecar each, as capture writes them."""
+    _write(folder, ranks=2)
+    (folder / "manifest.json").write_text('{"schema": "ddprof.run/1", "world_size": 2}')
+    for rank in range(2):
+        stem = f"rank{rank}.host.{100 + rank}.0"
+        (folder / f"rank{rank}.json").rename(folder / f"{stem}.0.pt.trace.json")
+        sidecar = f'{{"schema": "ddprof.run/1", "state": "exit", "rank": {rank}, "world_size": 2}}'
+        (folder / f"{stem}.sidecar.json").write_text(sidecar)
+    return folder
+
+
+def _upload(folder: Path, url: str) -> None:
+    files, path = fsspec.core.url_to_fs(url)
+    for file in sorted(folder.iterdir()):
+        files.pipe_file(f"{path}/{file.name}", file.read_bytes())
+
+
+@pytest.fixture(params=["memory", "s3"])
+def remote(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A URL below which nothing lies yet."""
+    if request.param == "s3":
+        yield f"{request.getfixturevalue('bucket')}/place"
+        return
+    url = f"memory://recall-{uuid.uuid4().hex}"
+    yield url
+    files, path = fsspec.core.url_to_fs(url)
+    if files.exists(path):
+        files.rm(path, recursive=True)
+
+
+def test_traces_and_facts_in_a_store_are_read_once(
+    tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    _upload(_write(tmp_path / "run", ranks=3), f"{remote}/run")
+    how = Options(cache=f"{remote}/facts")
+    told = [to_contract(report) for report in analyze([f"{remote}/run"], how)]
+    assert not [item for item in told[0]["health"] if "cached" in item["issue"]]
+    files, path = fsspec.core.url_to_fs(f"{remote}/facts")
+    assert len(files.ls(path)) == 3
+
+    def no_reading(source: Source) -> RankResult:
+        raise AssertionError(f"read again: {source.label}")
+
+    monkeypatch.setattr(engine, "read_facts", no_reading)
+    assert [to_contract(report) for report in analyze([f"{remote}/run"], how)] == told
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_trace_or_a_companion_in_a_store_that_has_changed_is_read_again(
+    tmp_path: Path, remote: str, kept_in: Recall
+) -> None:
+    files, root = fsspec.core.url_to_fs(f"{remote}/run")
+    _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
+
+    def known() -> list[bool]:
+        found = discover([f"{remote}/run"]).sources
+        keys = kept_in.keys_of(found)
+        assert None not in keys
+        known = [facts is not None for facts in kept_in.all_of(found, keys)]
+        for source in found:
+            _keep(source, kept_in)
+        return known
+
+    assert known() == [False, False]
+    assert known() == [True, True]
+    (first, *_) = discover([f"{remote}/run"]).sources
+    stem = str(first.sidecar_path).rpartition("/")[2].removesuffix(".sidecar.json")
+    for name in (f"{stem}.workers.jsonl", f"{stem}.stacks.jsonl", f"{stem}.worker0.9.stacks.jsonl"):
+        for content in (b"{}\n", b"[]\n"):  # of one size
+            files.pipe_file(f"{root}/{name}", content)
+            assert known() == [False, True], (name, content)
+            assert known() == [True, True], name
+    trace = first.path.rpartition("/")[2]
+    files.pipe_file(f"{root}/{trace}", files.cat_file(f"{root}/{trace}").replace(b"aten::mm", b"aten::mv", 1))
+    assert known() == [False, True]
+
+
+def test_no_file_is_read_to_tell_whether_it_has_changed(
+    tmp_path: Path, remote: str, kept_in: Recall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
+    sources = discover([f"{remote}/run"]).sources
+    system, _ = fsspec.core.url_to_fs(remote)
+
+    def no_reading(*_: object, **__: object) -> None:
+        raise AssertionError("downloaded")
+
+    for name in ("open", "cat_file", "get_file"):
+        monkeypatch.setattr(type(system), name, no_reading)
+    assert None not in kept_in.keys_of(sources)
+
+
+def test_a_store_that_tells_neither_a_digest_nor_a_time_is_read_each_time(kept_in: Recall) -> None:
+    source = Source("memory://nowhere/rank0.json", "kineto", size_bytes=100)
+    assert kept_in.keys_of([source]) == [None]
+    assert kept_in.all_of([source], [None]) == [None]
+
+
+def test_facts_that_lack_what_a_store_refused_are_not_kept(
+    tmp_path: Path, kept_in: Recall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"memory://recall-{uuid.uuid4().hex}"
+    _upload(_run_of_ours(tmp_path / "run"), url)
+    files, root = fsspec.core.url_to_fs(url)
+    (first, *_) = discover([url]).sources
+    files.pipe_file(
+        f"{root}/{str(first.sidecar_path).rpartition('/')[2].replace('.sidecar.json', '.workers.jsonl')}", b""
+    )
+    opened = type(files).open
+
+    def refusing(system: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+        if path.endswith(".workers.jsonl"):
+            raise RuntimeError("please slow down")
+        return opened(system, path, *args, **kwargs)
+
+    how = Options(cache=str(tmp_path / "kept"))
+    monkeypatch.setattr(type(files), "open", refusing)
+    assert any("slow down" in item.issue for report in analyze([url], how) for item in report.health)
+    monkeypatch.undo()
+    assert not any("slow down" in item.issue for report in analyze([url], how) for item in report.health)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [("ftps3://bucket/facts", "Protocol not known: ftps3"), ("gs://bucket/facts", "(?i)gcsfs")],
+)
+def test_a_place_that_no_package_reaches_is_one_line(url: str, says: str) -> None:
+    if url.startswith("gs:") and find_spec("gcsfs"):
+        pytest.skip("gcsfs is installed")
+    with pytest.raises(UsageError, match=f"^--cache {url}: no place for facts: .*{says.removeprefix('(?i)')}") as error:
+        recall_of(url)
+    assert "\n" not in str(error.value)
+
+
+def test_a_url_of_this_machine_is_a_folder(tmp_path: Path) -> None:
+    found = recall_of(f"file://{tmp_path}/kept")
+    assert found is not None and found.place == Folder(str(tmp_path / "kept"))
+
+
+def test_a_store_that_refuses_costs_one_note_and_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refuse(place: Store, key: str, *_: object) -> None:
+        asked.append(key)
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr(Store, "load", refuse)
+    monkeypatch.setattr(Store, "save", refuse)
+    folder = _write(tmp_path / "run", ranks=40)
+    (report,) = analyze([folder], Options(cache="memory://refused"))
+    assert [item.issue for item in report.health if "cached" in item.issue] == [
+        "facts could not be cached: Access Denied"
+    ]
+    assert len(asked) < GIVE_UP + Store.at_once

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from ddprof.analyzers.facts.cache.arrow_file import Chunk
 from ddprof.outside.regular_files import open_regular
@@ -19,17 +19,23 @@ MAX_ENTRY_BYTES = 1 << 30  # the facts of a rank are some MB
 # Two thousand ranks of 256k events; ccache keeps as much (https://ccache.dev/manual/latest.html, max_size).
 MOST_BYTES = 5 << 30
 LONGEST_WRITE_S = 3600  # of one entry; what is older was left by a process that was killed
-_ENTRY, _PART = re.compile(r"[0-9a-f]{20}\.arrow"), re.compile(r"\.[0-9a-f]{20}\.[0-9a-f]{16}\.part")
+ENTRY, _PART = re.compile(r"[0-9a-f]{20}\.arrow"), re.compile(r"\.[0-9a-f]{20}\.[0-9a-f]{16}\.part")
 
 
 class Place(Protocol):
     """Keeps contents by key. Several processes, of several machines too, may use one at the same time."""
 
+    at_once: ClassVar[int]  # how many entries are asked for, or sent, side by side
+
     def load(self, key: str, believed: Collection[int]) -> bytes | None:
-        """The content that was kept under a key; None where there is none, or none of these users wrote it."""
+        """The content that was kept under a key, no more of it than an entry may have.
+
+        None where there is none, or, where a place tells who wrote what, none of these users wrote it. Raises OSError
+        or ImportError where the place does not answer.
+        """
 
     def save(self, key: str, chunks: Iterable[Chunk]) -> None:
-        """Keep a content, whole or not at all. Raises OSError where that cannot be done."""
+        """Keep a content, whole or not at all. Raises OSError or ImportError where that cannot be done."""
 
     def prune(self) -> None:
         """Remove what was not used for the longest time, until what is kept is no larger than the place allows."""
@@ -41,6 +47,7 @@ class Folder:
 
     path: str
     most_bytes: int = MOST_BYTES
+    at_once: ClassVar[int] = 1
 
     def load(self, key: str, believed: Collection[int]) -> bytes | None:
         """The content that was kept under a key; None where there is none, or none of these users wrote it."""
@@ -76,7 +83,7 @@ class Folder:
                     status = item.stat(follow_symlinks=False)
                     if _PART.fullmatch(item.name) and now_s - status.st_mtime > LONGEST_WRITE_S:
                         os.unlink(item.path)
-                    elif _ENTRY.fullmatch(item.name):
+                    elif ENTRY.fullmatch(item.name):
                         entries.append((status.st_mtime_ns, status.st_size, item.path))
         excess_bytes = sum(size for _, size, _ in entries) - self.most_bytes
         for _, size, path in sorted(entries):

@@ -14,6 +14,7 @@ from typing import IO
 
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
+from ddprof.outside.stores import AT_ONCE
 from ddprof.readers.admission.attach import attach
 from ddprof.readers.admission.parts import split_parts
 from ddprof.readers.admission.runs import group_runs
@@ -21,7 +22,7 @@ from ddprof.readers.admission.sniff import TAR, UNREMARKABLE, ZIP, Sniffed, snif
 from ddprof.readers.admission.walk import SKIPPED_SUFFIXES, walk
 from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
-from ddprof.readers.files.remote import AT_ONCE, is_url
+from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import open_raw
 from ddprof.readers.files.unpacking import ByteStream
 from ddprof.readers.format import Sample

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import ProcessGroup
+from ddprof.outside.stores import AT_ONCE
 from ddprof.readers.columns.groups import Groups
 from ddprof.readers.files.names import file_name, host_in_any_name, rank_in_name
-from ddprof.readers.files.remote import AT_ONCE, is_url
+from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.formats.kineto import FORMAT as KINETO
 from ddprof.readers.formats.kineto.header import Header, parse_header

@@ -82,7 +82,7 @@ def _remote_files(url: str) -> Iterator[Source]:
     try:
         for file in walk_remote(url):
             if not file.url.endswith(SKIPPED_SUFFIXES):
-                yield Source(file.url, "", size_bytes=file.size_bytes)
+                yield Source(file.url, "", size_bytes=file.size_bytes, stamp=file.stamp)
     except FileNotFoundError as error:
         raise NoUsableInput(f"{url}: no such file, folder or bucket") from error
     except UNREADABLE as error:

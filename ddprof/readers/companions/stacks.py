@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, field
 
 from ddprof.model import HealthNote
 from ddprof.readers.files.opening import UNREADABLE, one_line, open_file
-from ddprof.readers.files.remote import is_url, starting_with
+from ddprof.readers.files.remote import Names, is_url, starting_with
 from ddprof.tables import Array
 
 _SIDECAR, _STACKS = ".sidecar.json", ".stacks.jsonl"
@@ -191,21 +191,24 @@ class SampledProcess:
         return time_ns
 
 
-def stacks_paths(sidecar_path: str | None) -> list[str]:
-    """The side files of stacks that belong to a sidecar: the rank's own, then those of its workers."""
+def stacks_paths(sidecar_path: str | None, named: Names = starting_with) -> list[str]:
+    """The side files of stacks that belong to a sidecar: the rank's own, then those of its workers.
+
+    `named`: what a store is asked by.
+    """
     if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
         return []
     stem = sidecar_path.removesuffix(_SIDECAR)
     if is_url(stem):
-        return _stored_paths(stem)
+        return _stored_paths(stem, named)
     workers = sorted(glob.glob(f"{glob.escape(stem)}.worker*{_STACKS}"))[:MAX_WORKERS]
     return [path for path in (stem + _STACKS, *workers) if os.path.lexists(path)]
 
 
-def _stored_paths(stem: str) -> list[str]:
+def _stored_paths(stem: str, named: Names) -> list[str]:
     """The same of a sidecar in a store."""
     try:
-        found = [path for path in starting_with(stem + ".") if path.endswith(_STACKS)]
+        found = [path for path in named(stem + ".") if path.endswith(_STACKS)]
     except UNREADABLE:
         return [stem + _STACKS]  # whoever reads it says why it cannot be
     workers = [path for path in found if path.startswith(stem + ".worker")][:MAX_WORKERS]

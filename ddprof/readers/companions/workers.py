@@ -12,7 +12,7 @@ import numpy as np
 from ddprof.model import HealthNote, Kind
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.files.opening import UNREADABLE, one_line, open_file
-from ddprof.readers.files.remote import is_url, starting_with
+from ddprof.readers.files.remote import Names, is_url, starting_with
 from ddprof.sidecar import Fetch, FetchSpan, Sidecar, TimedFetches
 from ddprof.tables import Array
 
@@ -25,14 +25,14 @@ MAX_SPANS = 1024  # fetches of a rank that are kept one by one: enough to tell w
 IN_PROCESS = -1  # stands for the training process where the loader has no workers
 
 
-def workers_path(sidecar_path: str | None) -> str | None:
-    """The workers' file that belongs to a sidecar; None where there is none."""
+def workers_path(sidecar_path: str | None, named: Names = starting_with) -> str | None:
+    """The workers' file that belongs to a sidecar; None where there is none. `named`: what a store is asked by."""
     if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
         return None
     path = sidecar_path.removesuffix(_SIDECAR) + _WORKERS
     if is_url(path):
         try:
-            return path if path in starting_with(path) else None
+            return path if path in named(path) else None
         except UNREADABLE:
             return path  # whoever reads it says why it cannot be
     return path if os.path.exists(path) else None

@@ -1,31 +1,23 @@
-"""Files behind an fsspec URL: listed folder by folder, read by ranges, never copied to a disk.
-
-A store's driver raises whatever the libraries below it do; here all of it becomes an OSError that says the reason.
-"""
+"""Files behind an fsspec URL: listed folder by folder, read by ranges, never copied to a disk."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
+
+from ddprof.outside.stores import RemoteFile, reasons, remote_file, store_at
+
+Names = Callable[[str], list[str]]  # URLs that begin with a stem: `starting_with`, or as they have been listed
 
 # Bytes of one request. A store answers the first byte of one after some 50 ms and then sends 50 to 100 MB/s: 4 MiB make
 # the wait half of it, and it passes while the block before is parsed. What only looks at a file's first bytes asks for
 # no more than these.
 STREAM_BLOCK_BYTES = 4 << 20
 HEAD_BLOCK_BYTES = 1 << 18
-AT_ONCE = 10  # files asked for side by side: as many as botocore keeps connections for (max_pool_connections)
+_LAST = chr(0x10FFFF)  # no name of a file goes on with it
 _KEPT_BLOCKS = 3  # the one that is read, the next one, and the one before, which damage makes read again
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file that a store lists: its whole URL, and its size in bytes."""
-
-    url: str
-    size_bytes: int
 
 
 def is_url(path: str) -> bool:
@@ -35,14 +27,11 @@ def is_url(path: str) -> bool:
 
 def open_remote(url: str, head_only: bool = False) -> IO[bytes]:
     """A file by ranges; `head_only`: little more than its first bytes is wanted. Raises OSError or ImportError."""
-    with _reasons():
-        import fsspec  # a tenth of the start-up time of an analysis, for those who read from elsewhere
-
+    with store_at(url) as (system, path):
         how: dict[str, Any] = {"block_size": HEAD_BLOCK_BYTES, "cache_type": "readahead"}
         if not head_only:
             options = {"maxblocks": _KEPT_BLOCKS}
             how = {"block_size": STREAM_BLOCK_BYTES, "cache_type": "background", "cache_options": options}
-        system, path = fsspec.core.url_to_fs(url)
         return cast(IO[bytes], _Reading(system.open(path, "rb", **how)))
 
 
@@ -51,23 +40,41 @@ def walk_remote(url: str) -> Iterator[RemoteFile]:
 
     Raises OSError (FileNotFoundError where there is none) or ImportError.
     """
-    with _reasons():
-        import fsspec
-
-        system, root = fsspec.core.url_to_fs(url)
+    with store_at(url) as (system, root):
         system.invalidate_cache()  # a run may have grown since this process listed it
         yield from _files_below(system, root.rstrip("/"))
 
 
 def starting_with(stem: str) -> list[str]:
     """URLs of the files of one folder that begin with `stem`, sorted. Raises OSError or ImportError."""
-    with _reasons():
-        import fsspec
-
-        system, path = fsspec.core.url_to_fs(stem)
+    with store_at(stem) as (system, path):
         folder, _, name = path.rpartition("/")
         files = system.find(folder, prefix=name)  # one request, where the store knows prefixes
         return sorted(str(system.unstrip_protocol(file)) for file in files if str(file).startswith(path))
+
+
+class Listed:
+    """The files of folders in a store, each folder asked for once, as it was then. Raises OSError or ImportError."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, tuple[list[str], dict[str, str]]] = {}  # names, sorted, and the stamp of each
+
+    def stamp(self, url: str) -> str | None:
+        """What changes with the content of a file ("": the store does not tell); None where there is none."""
+        return self._folder(url)[1].get(url)
+
+    def starting_with(self, stem: str) -> list[str]:
+        """As the function of that name."""
+        names = self._folder(stem)[0]
+        return names[bisect_left(names, stem) : bisect_left(names, stem + _LAST)]
+
+    def _folder(self, url: str) -> tuple[list[str], dict[str, str]]:
+        folder = url[: url.rindex("/") + 1]
+        if folder not in self._folders:
+            with store_at(folder) as (system, path):  # most drivers remember what `walk_remote` has listed
+                files = [remote_file(system, i) for i in system.ls(path, detail=True) if i["type"] != "directory"]
+            self._folders[folder] = sorted(file.url for file in files), {file.url: file.stamp for file in files}
+        return self._folders[folder]
 
 
 def _files_below(system: Any, path: str) -> Iterator[RemoteFile]:
@@ -79,26 +86,9 @@ def _files_below(system: Any, path: str) -> Iterator[RemoteFile]:
         if info["type"] == "directory" or at.endswith("/"):  # a store's folder may be an empty object of that name
             folders += [at.rstrip("/")] if not name.startswith((".", "__")) and at.rstrip("/") != path else []
         elif not name.startswith(".") or at == path:
-            yield RemoteFile(str(system.unstrip_protocol(at)), int(info.get("size") or 0))
+            yield remote_file(system, info)
     for folder in folders:
         yield from _files_below(system, folder)
-
-
-@contextmanager
-def _reasons() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ImportError):
-        raise
-    except Exception as error:
-        raise OSError(_reason(error)) from error
-
-
-def _reason(error: Exception) -> str:
-    text = str(error) or type(error).__name__
-    if "credential" in f"{type(error).__name__} {text}".lower():
-        return f"{text.rstrip('.')} (the store's own environment variables and files give them)"
-    return text
 
 
 class _Reading(io.RawIOBase):
@@ -109,12 +99,12 @@ class _Reading(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """`size` bytes, fewer or none at the end."""
-        with _reasons():
+        with reasons():
             return bytes(self._opened.read(size))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """To an offset."""
-        with _reasons():
+        with reasons():
             return int(self._opened.seek(offset, whence))
 
     def tell(self) -> int:
@@ -132,6 +122,6 @@ class _Reading(io.RawIOBase):
     def close(self) -> None:
         """Close the driver's file."""
         if not self.closed:
-            with _reasons():
+            with reasons():
                 self._opened.close()
         super().close()

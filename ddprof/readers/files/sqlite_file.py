@@ -31,7 +31,7 @@ def open_database(source: Source) -> Iterator[Database]:
     """The database of a source. Raises NoUsableInput, in one line, where it is none or is damaged."""
     import sqlite3  # few traces are databases
 
-    path = _plain_path(source.path, source.member, source.mtime_ns)
+    path = _plain_path(source.path, source.member, source.state)
     try:
         with closing(sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)) as connection:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -41,7 +41,7 @@ def open_database(source: Source) -> Iterator[Database]:
 
 
 @lru_cache(maxsize=4)
-def _plain_path(path: str, member: str | None, mtime_ns: int) -> str:
+def _plain_path(path: str, member: str | None, state: tuple[int, str]) -> str:
     """The path itself, or an unpacked copy that lives as long as this process (one per file, for all its parts)."""
     if member is None and "://" not in path:
         with open_raw(path) as file:

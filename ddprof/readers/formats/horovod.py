@@ -53,7 +53,7 @@ class _Timeline:
 
 
 @lru_cache(maxsize=2)
-def load(path: str, member: str | None, mtime_ns: int) -> _Timeline:
+def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
     """A timeline, cached because each rank of it is read on its own."""
     events, notes = load_events(path, member)
     names = {e.pid: as_text(e.args.get("name")) or "" for e in events if e.ph == "M" and e.name == "process_name"}
@@ -96,7 +96,7 @@ def _negotiations(events: list[TimelineEvent], tensor: str) -> list[Negotiation]
 
 def rank_parts(source: Source) -> list[str]:
     """The ranks that the timeline names ("rank 3"). Raises NoUsableInput where it names none."""
-    ranks = load(source.path, source.member, source.mtime_ns).ranks
+    ranks = load(source.path, source.member, source.state).ranks
     if not ranks:
         raise NoUsableInput(
             f"{source.label}: a Horovod timeline without negotiations: set HOROVOD_TIMELINE_MARK_CYCLES=1"
@@ -106,7 +106,7 @@ def rank_parts(source: Source) -> list[str]:
 
 def read_horovod(source: Source) -> RankTrace:
     """One rank of a timeline; `source.part` is "rank N", the first one where it is None."""
-    timeline = load(source.path, source.member, source.mtime_ns)
+    timeline = load(source.path, source.member, source.state)
     negotiations, ranks = timeline.negotiations, timeline.ranks
     if not ranks:
         raise NoUsableInput(f"{source.label}: a Horovod timeline without negotiations")

@@ -55,7 +55,7 @@ class _Log:
 
 
 @lru_cache(maxsize=2)
-def load(path: str, member: str | None, mtime_ns: int) -> _Log:
+def load(path: str, member: str | None, state: tuple[int, str]) -> _Log:
     """A log, cached because each rank of it is read on its own.
 
     Kernels state no rank: they go to the rank whose launch has the same correlation (their GPU's name may be that of
@@ -96,7 +96,7 @@ def _record(value: dict[str, Any]) -> _Record | None:
 
 def rank_parts(source: Source) -> list[str]:
     """The ranks in a log ("rank 3")."""
-    ranks = sorted(load(source.path, source.member, source.mtime_ns).by_rank)
+    ranks = sorted(load(source.path, source.member, source.state).by_rank)
     if not ranks:
         raise NoUsableInput(f"{source.label}: an NCCL profiler log without ranks")
     return [f"rank {rank}" for rank in ranks]
@@ -104,7 +104,7 @@ def rank_parts(source: Source) -> list[str]:
 
 def read_nccl_profiler(source: Source) -> RankTrace:
     """One rank of a log; `source.part` is "rank N", the first one where it is None."""
-    log = load(source.path, source.member, source.mtime_ns)
+    log = load(source.path, source.member, source.state)
     by_rank = log.by_rank
     part = source.part or rank_parts(source)[0]
     rank = int(part.split()[-1])

@@ -63,7 +63,7 @@ class TimelineOperations:
 
 
 @lru_cache(maxsize=2)
-def load(path: str, member: str | None, mtime_ns: int) -> TimelineOperations:
+def load(path: str, member: str | None, state: tuple[int, str]) -> TimelineOperations:
     """All operations of a file, cached because each worker of it is read on its own. Raises NoUsableInput."""
     found = _from_parquet(path) if path.endswith(".parquet") else _from_json(path, member)
     sound = _sound(found)
@@ -93,14 +93,14 @@ def _sound(found: TimelineOperations) -> Array:
 
 def worker_parts(source: Source) -> list[str]:
     """The workers of a file, as part names ("rank 3"), ordered by rank."""
-    operations = load(source.path, source.member, source.mtime_ns)
+    operations = load(source.path, source.member, source.state)
     dp_size, _ = operations.sizes
     return [f"rank {rank}" for rank in np.unique(operations.stage * dp_size + operations.dp).tolist()]
 
 
 def is_simulated(source: Source) -> bool:
     """True for the output of a simulator, which states no microbatches."""
-    return load(source.path, source.member, source.mtime_ns).is_simulated
+    return load(source.path, source.member, source.state).is_simulated
 
 
 def _from_json(path: str, member: str | None) -> TimelineOperations:
@@ -159,7 +159,7 @@ def _whole(values: Array) -> Array:
 
 def read_op_timeline(source: Source) -> RankTrace:
     """One worker of the file (`source.part` is "rank N", N = stage * dp_size + dp rank, Megatron's order)."""
-    whole = load(source.path, source.member, source.mtime_ns)
+    whole = load(source.path, source.member, source.state)
     dp_size, pp_size = whole.sizes
     rank = int((source.part or "rank 0").split()[-1])
     stage, dp = divmod(rank, dp_size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from run_folders import EVENTS, our_run, ranks_of, read_all
 
 from ddprof.errors import NoUsableInput
+from ddprof.outside.stores import remote_file
 from ddprof.readers import Inventory, discover, read
 from ddprof.readers.companions.stacks import stacks_paths
 from ddprof.readers.companions.workers import workers_path
@@ -110,6 +112,25 @@ def test_a_run_folder_in_a_bucket_is_read_as_the_one_on_disk(bucket: str, tmp_pa
 
     assert beside(here, f"{tmp_path}/run") == beside(there, f"{bucket}/run")
     assert [t.identity for t in read_all(here)] == [t.identity for t in read_all(there)]
+
+
+@pytest.mark.parametrize(
+    ("told", "written_s"),
+    [
+        ({"ETag": '"1"', "LastModified": datetime(2026, 1, 1, tzinfo=timezone.utc)}, 1767225600),  # s3fs
+        ({"generation": "1", "updated": "2026-01-01T00:00:00Z"}, 1767225600),  # gcsfs
+        ({"mtime": 1767225600.0}, 1767225600),
+        ({"etag": "1", "updated": "yesterday"}, 0),
+    ],
+)
+def test_what_drivers_tell_of_a_file_changes_with_it(told: dict[str, Any], written_s: int) -> None:
+    info = {"name": "/run/a", "size": 7, "type": "file", **told}
+    found = remote_file(MemoryFileSystem(), info)
+    assert (found.url, found.size_bytes, found.written_s) == ("memory:///run/a", 7, written_s)
+    others = [{**info, "size": 8}, *({**info, name: f"{value}2"} for name, value in told.items() if name != "updated")]
+    assert found.stamp not in {"", *(remote_file(MemoryFileSystem(), other).stamp for other in others)}
+    silent = {name: value for name, value in info.items() if name not in told}
+    assert remote_file(MemoryFileSystem(), silent).stamp == ""
 
 
 def test_folders_are_listed_in_order_and_hidden_ones_left_out(failing: type[Failing]) -> None:

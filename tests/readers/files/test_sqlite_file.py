@@ -16,7 +16,7 @@ from ddprof.readers.files.sqlite_file import _plain_path
 
 def unpacked(packed: str, folder: str) -> None:
     tempfile.tempdir = folder
-    assert Path(_plain_path(packed, None, 0)).parent.parent == Path(folder)
+    assert Path(_plain_path(packed, None, (0, ""))).parent.parent == Path(folder)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -1,0 +1,92 @@
+"""Stores behind fsspec URLs: the driver of one, what it tells of a file, and its errors.
+
+A store's driver raises whatever the libraries below it do; here all of it becomes an OSError that says the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+AT_ONCE = 10  # files asked for side by side: as many as botocore keeps connections for (max_pool_connections)
+# What drivers call a digest or a number that changes with the content (s3fs, gcsfs, adlfs and webdav, Hugging Face),
+# and when it was written (s3fs, adlfs, pyarrow and sftp, webdav, gcsfs, memory).
+_TAGS = ("ETag", "etag", "generation", "blob_id")
+_TIMES = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
+
+_refusals = 0
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file that a store lists: its whole URL, its size in bytes, and when it was written, unix s (0: not told).
+
+    `stamp` changes with the content; "" where the store tells neither a digest nor a time.
+    """
+
+    url: str
+    size_bytes: int
+    written_s: float = 0.0
+    stamp: str = ""
+
+
+@contextmanager
+def store_at(url: str) -> Iterator[tuple[Any, str]]:
+    """The driver of a URL, and the path that it knows it by.
+
+    Raises ImportError where a package is missing; what is raised meanwhile becomes an OSError, if it is none.
+    """
+    with reasons():
+        import fsspec  # a tenth of the start-up time of an analysis, for those who read from elsewhere
+
+        yield fsspec.core.url_to_fs(url)
+
+
+@contextmanager
+def reasons() -> Iterator[None]:
+    """Turns what a driver raises into OSErrors of one line."""
+    global _refusals
+    try:
+        yield
+    except Exception as error:
+        _refusals += 1
+        if isinstance(error, OSError | ImportError):
+            raise
+        raise OSError(_reason(error)) from error
+
+
+def refusals() -> int:
+    """How often a store has not given what this process asked for: what was made meanwhile may lack it."""
+    return _refusals
+
+
+def remote_file(system: Any, info: Mapping[str, Any]) -> RemoteFile:
+    """A file, from what its driver lists of it."""
+    tag, written = _first(info, _TAGS), _first(info, _TIMES)
+    size_bytes = int(info.get("size") or 0)
+    stamp = "" if tag is None and written is None else f"{size_bytes} {tag} {written}"
+    return RemoteFile(str(system.unstrip_protocol(info["name"])), size_bytes, _unix_s(written), stamp)
+
+
+def _first(info: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((info[name] for name in names if info.get(name)), None)
+
+
+def _unix_s(written: Any) -> float:
+    """Of a time as drivers tell it: a number, a datetime, or the text of one."""
+    try:
+        if isinstance(written, str):
+            written = datetime.fromisoformat(written.replace("Z", "+00:00"))
+        return float(written.timestamp() if isinstance(written, datetime) else written or 0)
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    if "credential" in f"{type(error).__name__} {text}".lower():
+        return f"{text.rstrip('.')} (the store's own environment variables and files give them)"
+    return text

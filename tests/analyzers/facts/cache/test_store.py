@@ -1,0 +1,121 @@
+"""The store that keeps facts: whole entries, never more than its bound, nothing else touched, OSErrors alone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from ddprof.analyzers.facts.cache import store as store_module
+from ddprof.analyzers.facts.cache.store import Store
+
+KEYS = [f"{number:020x}" for number in range(8)]
+NOBODY: set[int] = set()  # a store tells no owner
+
+
+@pytest.fixture
+def memory() -> Iterator[Store]:
+    """An empty one with room for 400 bytes, in this process."""
+    url = f"memory://facts-{uuid.uuid4().hex}"
+    yield Store(url, 400)
+    files, path = fsspec.core.url_to_fs(url)
+    if files.exists(path):
+        files.rm(path, recursive=True)
+
+
+@pytest.fixture(params=["memory", "s3", "s3 itself"])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Stores of both kinds: a folder, and a bucket without one."""
+    if request.param == "memory":
+        found: Store = request.getfixturevalue("memory")
+        return found
+    bucket = request.getfixturevalue("bucket")
+    return Store(bucket if "itself" in request.param else f"{bucket}/team/facts/", 400)
+
+
+def _entries(store: Store) -> list[str]:
+    files, path = fsspec.core.url_to_fs(store.url)
+    files.invalidate_cache()
+    return sorted(str(name).rpartition("/")[2] for name in files.ls(path, detail=False))
+
+
+def test_what_was_kept_is_found_under_its_key_alone(store: Store) -> None:
+    store.save(KEYS[0], [b"a", memoryview(b"bc")])
+    assert store.load(KEYS[0], NOBODY) == b"abc"
+    assert store.load(KEYS[1], NOBODY) is None
+    assert _entries(store) == [f"{KEYS[0]}.arrow"]
+    store.save(KEYS[0], [b"later"])
+    assert store.load(KEYS[0], NOBODY) == b"later"
+
+
+def test_no_more_is_read_than_an_entry_may_have(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.save(KEYS[0], [b"x" * 100])
+    monkeypatch.setattr(store_module, "MAX_ENTRY_BYTES", 10)
+    assert store.load(KEYS[0], NOBODY) == b"x" * 10
+
+
+def test_what_was_written_first_goes_first_and_no_more_than_must(memory: Store) -> None:
+    for age, key in enumerate(KEYS):
+        memory.save(key, [b"x" * 100])
+        files, path = fsspec.core.url_to_fs(f"{memory.url}/{key}.arrow")
+        files.store[path].created = datetime.now(tz=timezone.utc) - timedelta(hours=age)
+    memory.prune()
+    assert _entries(memory) == sorted(f"{key}.arrow" for key in KEYS[:4])
+
+
+def test_a_bucket_keeps_its_bound(bucket: str) -> None:
+    store = Store(f"{bucket}/facts", 400)
+    for key in KEYS:
+        store.save(key, [b"x" * 100])
+    store.prune()
+    assert len(_entries(store)) == 4
+
+
+def test_objects_of_other_names_are_nobodys_to_remove(store: Store) -> None:
+    names = ["thesis.arrow", f"{KEYS[0]}.parquet", f"deep/{KEYS[1]}.arrow"]
+    for name in names:
+        with fsspec.open(f"{store.url.rstrip('/')}/{name}", "wb") as file:
+            file.write(b"x" * 1000)
+    store.prune()
+    assert _entries(store) == sorted(["deep", *names[:2]])
+
+
+def test_a_store_without_entries_has_nothing_to_prune(store: Store) -> None:
+    store.prune()
+    assert store.load(KEYS[0], NOBODY) is None
+
+
+def test_a_bucket_is_never_made(bucket: str) -> None:
+    store = Store(f"{bucket}-of-nobody/facts")
+    assert store.load(KEYS[0], NOBODY) is None
+    with pytest.raises(OSError, match="bucket does not exist"):
+        store.save(KEYS[0], [b"a"])
+    store.prune()
+    files, path = fsspec.core.url_to_fs(store.url)
+    assert not files.exists(path.partition("/")[0])
+
+
+class _OutOfReach(MemoryFileSystem):
+    """A store whose driver raises errors of its own."""
+
+    protocol = "outofreach"
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("connection reset by peer\nfor the third time")
+
+    open = pipe_file = cat_file = ls = rm_file = _refuse
+
+
+def test_what_a_driver_raises_is_an_oserror() -> None:
+    fsspec.register_implementation("outofreach", _OutOfReach, clobber=True)
+    store = Store("outofreach://facts")
+    with pytest.raises(OSError, match="connection reset"):
+        store.load(KEYS[0], NOBODY)
+    with pytest.raises(OSError, match="connection reset"):
+        store.save(KEYS[0], [b"a"])
+    store.prune()

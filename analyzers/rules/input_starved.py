@@ -114,8 +114,16 @@ def _are_starved(measures: Measures, positions: Array, busy_us: float) -> bool:
 
 def rank_demand(measures: Measures, busy_us: float, position: int | None = None) -> Demand | None:
     """Workers that a rank's loader needs (None: the slowest), by the planner's own model."""
+    if _has_unknown_workers(measures):
+        return None
     had, cores = measures.settings.loader.num_workers or 0, measures.settings.processors.usable or 0
     return demand(measures, busy_us, had, cores, position)
+
+
+def _has_unknown_workers(measures: Measures) -> bool:
+    """Whether worker processes made the batches, and nothing says how many."""
+    ranks = measures.job.ranks
+    return measures.settings.loader.num_workers is None and any(takes_from_workers(facts) for facts in ranks)
 
 
 def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = None) -> Fix:
@@ -124,7 +132,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     workers = measures.settings.loader.num_workers
     why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches while the device computes"
     arguments = execution_of(measures.job).loader_arguments
-    if needs is None and workers is None and any(takes_from_workers(facts) for facts in measures.job.ranks):
+    if _has_unknown_workers(measures):
         return Fix(
             setting="num_workers",
             suggested="twice as many as now, while there are cores for them",

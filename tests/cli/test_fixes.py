@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -17,9 +18,12 @@ Invoke = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A sample as a run folder."""
+    """A sample as a run folder; its training thread makes the batches, so that their cost is known."""
     folder = tmp_path / "run"
     shutil.copytree(Path(__file__).resolve().parents[2] / "sample_traces" / "starved_loader" / "traces", folder)
+    for trace in folder.glob("*.json.gz"):
+        text = gzip.decompress(trace.read_bytes()).replace(b"_MultiProcessing", b"_SingleProcess")
+        trace.write_bytes(gzip.compress(text, 1))
     if not (folder / "manifest.json").exists():
         (folder / "manifest.json").write_text("{}")
     return folder
@@ -71,3 +75,9 @@ def test_fixes_become_a_patch_that_git_applies(ddprof: Invoke, tmp_path: Path) -
     assert "DataLoader(data, batch_size=8, num_workers=4)" in script.read_text()
     code, out, err = ddprof("patch", str(fixes), "--root", str(tmp_path))
     assert code == 4 and out == "" and "none of its 2 fixes changes a script" in err
+
+
+def test_fixes_beside_the_traces_are_no_trace(ddprof: Invoke, run: Path) -> None:
+    for _ in range(2):
+        code, out, _ = ddprof("analyze", str(run), "--no-cache", "--format", "json")
+    assert code == 0 and (run / "FIXES.toml").exists() and "FIXES.toml: " not in out

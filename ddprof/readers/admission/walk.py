@@ -13,8 +13,11 @@ from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.source import Source
 
-# Written by capture while it runs, or by people: no traces, and not worth a note each.
-SKIPPED_SUFFIXES = (".tmp", ".ring", ".bin", ".py", ".md", ".txt", ".log", ".html", ".csv", ".yaml", ".yml", ".sh")
+# Written by capture while it runs, by analysis (fixes), or by people: no traces, and not worth a note each.
+SKIPPED_SUFFIXES = (
+    *(".tmp", ".ring", ".bin", ".py", ".md", ".txt", ".log", ".html", ".csv", ".yaml", ".yml", ".sh"),
+    *(".toml", ".patch", ".diff"),
+)
 _LEFT_OUT = "left out"
 _LOCAL = "file://"
 

@@ -104,8 +104,6 @@ def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
     start, end = intervals.union(*facts.spans_of("dataloader").bounds)
     if not len(start) or workers is None:
         return None
-    if workers == 0 and takes_from_workers(facts):
-        return None
     if workers == 0:
         return FetchCosts((end - start).astype(float), "inline")
     waited = np.maximum(end - start - BLOCKED_FETCH_NS, 0)

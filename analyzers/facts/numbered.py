@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
@@ -56,4 +58,10 @@ def sequence_ranges(facts: RankFacts) -> dict[str, tuple[int, int]]:
 
 
 def _group_key(group: ProcessGroup) -> str:
-    return ",".join(map(str, sorted(group.ranks))) if group.ranks else f"{group.name} of {group.size}"
+    return _members_key(group.ranks) if group.ranks else f"{group.name} of {group.size}"
+
+
+@lru_cache(maxsize=256)
+def _members_key(members: tuple[int, ...]) -> str:
+    """One text for all ranks and collectives of a group: a thousand ranks name the same thousand members."""
+    return ",".join(map(str, sorted(members)))

@@ -11,7 +11,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import LEDGER
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
-from ddprof.causes import CAUSES
+from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.intervals import Intervals
 from ddprof.tables import Array, Table, concat
 
@@ -28,9 +28,12 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
         "comm_wait": intervals.subtract(exposed, moving),
         "comm_transfer": intervals.intersect(exposed, moving),
     }
-    for cause in CAUSES:
-        if cause not in sets and cause != "pipeline_bubble":
-            sets[cause] = facts.gaps_of(cause).bounds
+    idle = [cause for cause in CAUSES if cause not in sets and cause != "pipeline_bubble"]
+    gaps = facts.gaps_of(*idle)
+    start, end = gaps.bounds
+    for cause in idle:
+        mine = gaps["cause"] == CAUSE_CODE[cause]
+        sets[cause] = start[mine], end[mine]
     return sets
 
 

@@ -49,8 +49,14 @@ class Sample:
         """A list, or an object with events or with a list of them."""
         return self.is_list or (self.is_object and (self.has(_EVENT_LIST) or self.has_events))
 
-    def has(self, mark: re.Pattern[bytes]) -> bool:
-        """Whether a mark occurs anywhere in the text."""
+    def has(self, mark: re.Pattern[bytes], literals: tuple[bytes, ...] = ()) -> bool:
+        """Whether a mark occurs anywhere in the text.
+
+        `literals`: what stands, one or the other, in every such mark. Most files hold none, which is seen a hundred
+        times as fast as by the expression.
+        """
+        if literals and not any(literal in self.text for literal in literals):
+            return False
         return mark.search(self.text) is not None
 
 

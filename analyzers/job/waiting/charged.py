@@ -17,9 +17,8 @@ def waited_us(measures: Measures, causes: Sequence[str], culprits: Array) -> Arr
     mine = np.isin(blame["culprit"], culprits)
     if causes:
         mine &= np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes])
-    ranks = measures.job.ranks
-    charged = np.bincount(blame["victim"][mine], weights=blame["dur_ns"][mine], minlength=len(ranks))
-    return np.asarray(charged / 1e3 / np.array([max(1, len(facts.steps)) for facts in ranks]))
+    charged = np.bincount(blame["victim"][mine], weights=blame["dur_ns"][mine], minlength=len(measures.job.ranks))
+    return np.asarray(charged / 1e3 / _steps(measures))
 
 
 def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> Array:
@@ -30,7 +29,15 @@ def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> A
     """
     every = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
     share = np.divide(part_us, every, out=np.zeros_like(part_us), where=every > 0)
-    waits = np.zeros(len(part_us))
-    for position in culprits.tolist():
-        waits += share[position] * waited_us(measures, ("host_launch",), np.array([position]))
-    return waits
+    blame, ranks = measures.job.blame, measures.job.ranks
+    mine = np.isin(blame["culprit"], culprits) & (blame["cause"] == CAUSE_CODE["host_launch"])
+    pairs, of_pair = np.unique(blame["culprit"][mine] * len(ranks) + blame["victim"][mine], return_inverse=True)
+    culprit, victim = np.divmod(pairs, len(ranks))
+    charged_us = np.bincount(of_pair, weights=blame["dur_ns"][mine], minlength=len(pairs)) / 1e3
+    waits = share[culprit] * (charged_us / _steps(measures)[victim])
+    return np.asarray(np.bincount(victim, weights=waits, minlength=len(part_us)), float)
+
+
+def _steps(measures: Measures) -> Array:
+    """How many steps each rank has, one at least."""
+    return np.array([max(1, len(facts.steps)) for facts in measures.job.ranks])

@@ -83,7 +83,7 @@ def _spokesmen(job: Sequence[int]) -> Sequence[int]:
 def _contradict(a: Recording, b: Recording) -> bool:
     worlds = {r.identity.world_size for r in (a, b) if r.identity.world_size}
     shared = a.numbered.keys() & b.numbered.keys()
-    different = sum(_differ(a, b, key) for key in shared)
+    different = 0 if a.numbered == b.numbered else sum(_differ(a, b, key) for key in shared)
     return (
         len(worlds) > 1
         or different > _DIFFERENT * max(1, len(shared))
@@ -102,7 +102,7 @@ def _met_never(a: Recording, b: Recording) -> bool:
 def _members_without_a_group(a: Recording, b: Recording) -> bool:
     """Whether each knows the members of its groups, and both ranks are in a group of one file but in none of both."""
     ranks = {a.identity.rank, b.identity.rank}
-    if None in ranks or not (a.group_ranks and b.group_ranks):
+    if None in ranks or not (a.group_ranks and b.group_ranks) or a.group_ranks == b.group_ranks:
         return False
     of_both = [{group for group in r.group_ranks if ranks <= set(group)} for r in (a, b)]
     return bool(of_both[0] | of_both[1]) and not of_both[0] & of_both[1]

@@ -52,7 +52,7 @@ def sniff(sample: Sample) -> Sniffed:
     ours = _OURS.search(sample.text[:400]) if sample.is_object else None
     if ours:
         return Sniffed("run_file", f"a {ours['what'].decode()} file of ddprof")
-    if sample.is_object and sample.has(_EXECUTION_TRACE) and not sample.has_events:
+    if sample.is_object and sample.has(_EXECUTION_TRACE, (b'"nodes"', b'"workload_graph"')) and not sample.has_events:
         return Sniffed("execution_trace", "an execution trace (Chakra)")
     for name, candidate in FORMATS.items():
         if candidate.recognise(sample):

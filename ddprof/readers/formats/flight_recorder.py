@@ -31,6 +31,7 @@ from ddprof.sidecar import Whole
 from ddprof.tables import NULL
 
 _MARKS = re.compile(rb'"(?:pg_status|comm_lib_version|nccl_comm_state)"\s*:|"collective_seq_id"\s*:')
+_WORDS = (b"pg_status", b"comm_lib_version", b"nccl_comm_state", b"collective_seq_id")
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _RANKS = msgspec.json.Decoder(tuple[Whole, ...])
 MAX_BYTES = 2**60  # of one collective: a million times the memory of a GPU
@@ -155,7 +156,7 @@ def _members(dump: Dump) -> dict[str, tuple[int, ...]]:
 def _recognise(sample: Sample) -> bool:
     if _PICKLE.match(sample.head):
         return any(mark in sample.head for mark in _PICKLED_MARKS)
-    return sample.is_object and sample.has(_MARKS) and not sample.has_events
+    return sample.is_object and sample.has(_MARKS, _WORDS) and not sample.has_events
 
 
 FORMAT = Format("flight_recorder", "a flight-recorder dump", _recognise, read_dump, is_run=False)

@@ -206,7 +206,7 @@ def _once_note(source: Source, negotiations: tuple[Negotiation, ...]) -> list[He
 
 
 def _recognise(sample: Sample) -> bool:
-    return sample.may_hold_events and sample.has(_MARKS)
+    return sample.may_hold_events and sample.has(_MARKS, (b'"NEGOTIATE_', b'"CYCLE_START"'))
 
 
 FORMAT = Format("horovod", "a Horovod timeline", _recognise, read_horovod, rank_parts)

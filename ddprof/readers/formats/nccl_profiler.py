@@ -190,7 +190,7 @@ def _demangled(name: str) -> str:
 
 
 def _recognise(sample: Sample) -> bool:
-    return sample.is_object and sample.has(_RECORD)
+    return sample.is_object and sample.has(_RECORD, (b'"commId"', b'"eventAddr"', b'"gpuUuid"'))
 
 
 FORMAT = Format("nccl_profiler", "an NCCL profiler log", _recognise, read_nccl_profiler, rank_parts)

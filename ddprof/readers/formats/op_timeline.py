@@ -330,7 +330,7 @@ def _chosen(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
 def _recognise(sample: Sample) -> bool:
     if sample.tail:
         return all(name.encode() in sample.tail for name in _PARQUET_COLUMNS)
-    return sample.may_hold_events and sample.has(_MARKS)
+    return sample.may_hold_events and sample.has(_MARKS, (b"ward-compute", b"ward-send", b"ward-recv"))
 
 
 FORMAT = Format(

@@ -9,10 +9,11 @@ from ddprof.readers.formats.chrome import read_chrome
 from ddprof.readers.formats.kineto import MARKS as KINETO_MARKS
 
 _MARKS = re.compile(rb'"/(?:device|host|job):|"highres-ticks"')
+_WORDS = (b'"/device:', b'"/host:', b'"/job:', b'"highres-ticks"')
 
 
 def _recognise(sample: Sample) -> bool:
-    return sample.is_object and sample.may_hold_events and sample.has(_MARKS) and not sample.has(KINETO_MARKS)
+    return sample.is_object and sample.may_hold_events and sample.has(_MARKS, _WORDS) and not sample.has(KINETO_MARKS)
 
 
 FORMAT = Format("tensorflow", "a TensorFlow trace", _recognise, read_chrome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from shared_formats import FORMATS
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
+from ddprof.readers.format import Sample
 
 
 def test_an_execution_trace_is_recognised(shared_dir: Path) -> None:
@@ -25,3 +27,10 @@ def test_what_is_no_trace_is_one_true_line(shared_dir: Path, name: str, reason: 
     with pytest.raises(NoUsableInput, match=f"{name}: {reason}") as caught:
         discover([shared_dir / FOLDER / name])
     assert "\n" not in str(caught.value)
+
+
+def test_a_literal_of_a_mark_alone_is_no_mark() -> None:
+    mark, literals = re.compile(rb'"CYCLE_START"|"NEGOTIATE_[A-Z]+'), (b'"CYCLE_START"', b'"NEGOTIATE_')
+    assert Sample(b'[{"name": "NEGOTIATE_ALLREDUCE"}]').has(mark, literals)
+    assert not Sample(b'[{"name": "NEGOTIATE_2"}]').has(mark, literals)
+    assert not Sample(b'[{"name": "aten::add"}]').has(mark, literals)

@@ -12,8 +12,11 @@ from kineto_run import Script, meet
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.script.alone import Alone, runs_alone
+from ddprof.analyzers.job.model import BLAME
+from ddprof.analyzers.job.script import paths
+from ddprof.analyzers.job.script.alone import Alone, alone_by_rank, runs_alone
 from ddprof.analyzers.job.script.idle import ScriptTime
+from ddprof.intervals import Intervals
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
 from ddprof.tables import NULL
 
@@ -82,6 +85,24 @@ def test_the_finding_on_the_late_rank_says_the_line(tmp_path: Path) -> None:
     assert "train.py:88 report_samples()" in report.verdict.headline
     assert "do not run it" in first.evidence[0].text
     assert first.fixes[0].setting == "train.py:88 report_samples()"
+
+
+def test_what_late_ranks_are_compared_with_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    ranks, each_ns = made.job.ranks, 8_000_000 * 5
+    # Ranks 0 and 1 keep the others waiting for 4 ms per step; one wait is charged to nobody.
+    table = {"culprit": [0, 1, NULL], "victim": [2, 2, 2], "dur_ns": [each_ns] * 3}
+    blame = BLAME.table({column.name: table.get(column.name, [0] * 3) for column in BLAME.columns})
+    alone = runs_alone(ranks, 0, 4_000.0, 10_000.0)
+    walked, walk = [], paths.in_windows
+
+    def counted(facts: RankFacts, without: Intervals) -> dict[paths.Path, float]:
+        walked.append(facts)
+        return walk(facts, without)
+
+    monkeypatch.setattr(paths, "in_windows", counted)
+    assert alone_by_rank(ranks, blame, 10_000.0) == {0: alone} and alone is not None
+    assert len(walked) == len(ranks)
 
 
 def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_path: Path) -> None:

@@ -55,6 +55,18 @@ FAULTS = (
     Fault("uneven_shards.py", ("straggler.imbalance",), (1,)),
     Fault("longer_sequences.py", ("straggler.imbalance",), (0,)),
     Fault("busy_core.py", SLOW_CORE, (1,)),
+    Fault("meet_every_step.py 150", ("comm.barrier",), (), "line_up()"),
+    Fault("gather_objects.py 150", ("comm.barrier",), (), "after()"),
+    Fault("probe_on_first.py 150", ON_ONE_RANK, (0,), "epoch()"),
+    Fault("save_every_second_step.py 150", ("host.checkpoint",), (0,)),
+    Fault("moving_average.py 150", ("host.script",), (), "trail()"),
+    Fault("tokenize_in_loop.py 150", ("input.starved",), (), "featurize()"),
+    Fault("parameter_norms.py 150", ("host.script",), (), "report()"),
+    Fault("log_to_disk.py 150", ("host.script", "host.checkpoint"), (), "emit()"),
+    Fault("audit_on_second.py 150", ON_ONE_RANK, (1,), "audit()"),
+    Fault("lock_of_workers.py 120", ("input.starved",), (), "read()"),
+    Fault("workers_each_epoch.py 150", ("input.starved",), (), "persistent_workers"),
+    Fault("reduce_each_micro_batch.py 600", ("comm.bandwidth_bound", "comm.latency_bound"), (), "no_sync"),
 )
 # Script -> package that it needs.
 HEALTHY = {

@@ -77,7 +77,10 @@ static PyObject *stacks_beside(StackCollector *self, PyObject *frames) {
 
 /* Keep what answers the sample that is due: (unix ns, covers ns, late ns, phase, step, stack, stacks of other threads). */
 static void keep(StackCollector *self, PyObject *frame, PyObject *frames) {
-    int64_t now_ns = ticker_now_ns(), late_ns = now_ns - self->asked_at_ns;
+    /* The training thread that answers itself loses what that takes on a CPU: a busy machine would have stopped it in its own code as
+       well. While our thread answers, with the GIL, it waits for as long as that lasts. */
+    clockid_t clock = frames ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
+    int64_t began_ns = ticker_read(clock), now_ns = ticker_now_ns(), late_ns = now_ns - self->asked_at_ns;
     /* It stands for the time that has passed, not for the one that was planned: of that no more than the longest pause, because
        nobody knows what ran in a longer one. */
     int64_t since_ns = self->asked_at_ns - self->covered_until_ns, pause_ns = ticker_longest_ns(self->period_ns);
@@ -105,7 +108,7 @@ static void keep(StackCollector *self, PyObject *frame, PyObject *frames) {
     Py_XDECREF(beside);
     Py_XDECREF(own);
     PyErr_Clear(); /* out of memory: the job has other worries than this sample */
-    self->spent_ns += ticker_now_ns() - now_ns;
+    self->spent_ns += ticker_read(clock) - began_ns;
 }
 
 /* The pending call, in the main thread. It is made between two bytecodes, when no exception is set, and raises none. */

@@ -84,9 +84,10 @@ def _pace(pool: Pool) -> Array:
     pace = np.ones(len(pool.dur_ns))
     group = pool.rank * (int(pool.step.max(initial=0)) + 1) + pool.step
     usual_ns = np.maximum(pool.usual_ns, 1)
-    for each in np.unique(group):
-        own = group == each
-        pace[own] = averages.weighted_median((pool.dur_ns / usual_ns)[own], usual_ns[own].astype(float))
+    order = np.argsort(group, kind="stable")
+    for own in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        if len(own):
+            pace[own] = averages.weighted_median(pool.dur_ns[own] / usual_ns[own], usual_ns[own].astype(float))
     return pace
 
 

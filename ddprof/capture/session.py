@@ -234,13 +234,11 @@ class Session:
                 step_ended(next_index - 1)
         if window.is_open and self.plan.closes_at(next_index):
             self._close_window(next_index - 1, between_steps=True)
-        request = self.control.take()
-        if request is not None and self._requested(request):
+        if (request := self.control.take()) is not None and self._requested(request):
             return True
-        if self._windows_allowed and not window.is_open:
-            reason = self.plan.opens_at(next_index)
-            if reason is not None:
-                self._open_window(next_index, reason)
+        may_open = self._windows_allowed and not window.is_open
+        if may_open and (reason := self.plan.opens_at(next_index)) is not None:
+            self._open_window(next_index, reason)
         if window.is_open:
             window.mark_step(next_index)
         self.clock.step_boundary(self.identity)
@@ -249,12 +247,15 @@ class Session:
         if next_index >= self.own_cost.next_step:
             self.own_cost.step_begins(next_index, not (heavy or beside_window or window.is_open or tracker.disturbed))
         self._rest(next_index)
+        for step_begins in self._listeners.step_begins:
+            step_begins(next_index)
         return heavy
 
     def _rest(self, index: int) -> None:
         """Until when there is nothing to do between two steps, as step `index` begins."""
         calm = self.plan.idle and not self.window.is_open and self.clock.settled and index >= _SETTLED_STEP
-        self.tracker.calm_until = self.own_cost.next_step if calm and not self.tracker.disturbed else 0
+        calm = calm and not self.tracker.disturbed and not self._listeners.step_begins
+        self.tracker.calm_until = self.own_cost.next_step if calm else 0
         if self.control.waiting is not None:  # asked last: it may have come while this was worked out
             self._attend()
 
@@ -373,9 +374,8 @@ class Session:
 
     def restart_in_child(self) -> None:
         """After a fork: the child shares nothing with its parent's capture, and may become a rank of its own."""
-        inherited = self.window.is_open
+        inherited, torch = self.window.is_open, sys.modules.get("torch")
         self.window.abandon()
-        torch = sys.modules.get("torch")
         if inherited and torch is not None:
             # A forked DataLoader worker would record every operator into memory nobody ever reads.
             torch.autograd._enable_record_function(False)

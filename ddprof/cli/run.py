@@ -63,6 +63,13 @@ from ddprof.outside.plain_text import clean
     metavar="NAME=VALUE",
     help="Apply one setting, everywhere or (NAME=VALUE@FILE:LINE) to what one line makes. See docs/tuning.md.",
 )
+@click.option(
+    "--end-after",
+    default=0,
+    type=click.IntRange(0),
+    metavar="STEPS",
+    help="End the script on all ranks after so many steps, by SystemExit between two of them (0: it ends by itself).",
+)
 @click.option("--allow-numerics", is_flag=True, help="Also apply settings that change the precision of the training.")
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(

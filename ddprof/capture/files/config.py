@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 _WHOLE = {"skip_steps", "window_steps", "every_steps"}
+_OPTIONAL = {"apply": "", "end_after": 0}  # the shim takes their presence for a reason to import what obeys them
 _SWITCHES = ("record_shapes", "stacks")
 _SAFE = ","  # besides what is never quoted: it splits neither PYTHONPATH nor the settings
 
@@ -30,13 +31,15 @@ class CaptureConfig:
     stacks: bool = True  # sample Python stacks
     clock: str = "auto"  # "auto": ping only between hosts; "always": also within one (tests); "off"
     apply: str = ""  # the fixes that the ranks apply (settings/wanted.py)
+    end_after: int = 0  # steps after which every rank ends the script; 0: the script ends by itself
 
     def as_path(self) -> str:
         """`skip_steps=5/.../run_dir=/shared/runs/r1`, without anything that would split PYTHONPATH."""
         fields = dataclasses.asdict(self) | {name: int(getattr(self, name)) for name in _SWITCHES}
         run_dir = _quoted(fields.pop("run_dir"), _SAFE + "/")
-        if not self.apply:
-            del fields["apply"]  # the shim takes its presence for a reason to import what applies them
+        for name, unset in _OPTIONAL.items():
+            if fields[name] == unset:
+                del fields[name]
         return "/".join([*(f"{key}={_quoted(str(value))}" for key, value in fields.items()), f"run_dir={run_dir}"])
 
     @classmethod
@@ -44,11 +47,12 @@ class CaptureConfig:
         """What `as_path` made. Raises ValueError."""
         head, found, run_dir = text.partition("/run_dir=")
         pairs = dict(pair.partition("=")[::2] for pair in head.split("/"))
-        names = {field.name for field in dataclasses.fields(cls)} - {"run_dir", "apply"}
-        if not found or set(pairs) - {"apply"} != names or not all(pairs[key].isdigit() for key in _WHOLE):
+        names = {field.name for field in dataclasses.fields(cls)} - {"run_dir", *_OPTIONAL}
+        whole = _WHOLE | ({"end_after"} & set(pairs))
+        if not found or set(pairs) - set(_OPTIONAL) != names or not all(pairs[key].isdigit() for key in whole):
             raise ValueError(f"the settings of ddprof run are damaged: {text[:200]}")
         values: dict[str, Any] = {key: _unquoted(value) for key, value in pairs.items()}
-        values.update({key: int(pairs[key]) for key in _WHOLE})
+        values.update({key: int(pairs[key]) for key in whole})
         values.update({key: pairs[key] == "1" for key in _SWITCHES})
         return cls(run_dir=_unquoted(run_dir), **values)
 

@@ -56,6 +56,10 @@ class Instrumentor(ABC):
     def step_ended(self, number: int) -> None:  # noqa: B027
         """Step `number` has ended. Told of the first two steps, and of every step in a window; of no other."""
 
+    def step_begins(self, number: int) -> None:  # noqa: B027
+        """Step `number` is about to begin. Who overrides it is called between all steps, and may end the script by
+        SystemExit: every collective of the steps before has been called by then."""
+
     def optimizer_stepped(self) -> bool:
         """An optimizer has stepped. Returns whether the next time matters too: it is called on the step path."""
         return False
@@ -75,6 +79,7 @@ class Listeners:
         self.window_closed = [i.window_closed for i in told if type(i).window_closed is not base.window_closed]
         self.window_written = [i.window_written for i in told if type(i).window_written is not base.window_written]
         self.step_ended = [i.step_ended for i in told if type(i).step_ended is not base.step_ended]
+        self.step_begins = [i.step_begins for i in told if type(i).step_begins is not base.step_begins]
         self.optimizer_stepped = [
             i.optimizer_stepped for i in told if type(i).optimizer_stepped is not base.optimizer_stepped
         ]

@@ -44,6 +44,7 @@ class RunOptions:
     stacks: bool = True
     on_hang: str = "dump"
     to_apply: ToApply | None = None
+    end_after: int = 0
 
 
 class CapturedRun:
@@ -58,6 +59,8 @@ class CapturedRun:
         self.environment = child_environment(_config(self._folder.path, options), os.environ)
         self.environment |= options.to_apply.variables if options.to_apply else {}
         given = {key: getattr(options, key) for key in ("skip", "steps", "every", "ranks", "mode", "stacks")}
+        if options.end_after:
+            given["end_after"] = options.end_after
         if options.to_apply:
             given["apply"] = list(options.to_apply.words)
         self._begun = manifest.begin(command_line, given, started_ns)
@@ -175,6 +178,7 @@ def _config(path: Path, options: RunOptions) -> CaptureConfig:
         stacks=options.stacks,
         clock=os.environ.get("DDPROF_CLOCK", "auto"),
         apply=options.to_apply.packed if options.to_apply else "",
+        end_after=options.end_after,
     )
 
 

@@ -35,8 +35,9 @@ def _start() -> None:
     package.__path__ = [_PACKAGE]
     sys.modules["_ddprof"] = package
     hook = _ours("_ddprof.capture.import_hook").ImportHook()
-    applies = "/apply=" in settings.partition("/run_dir=")[0]
-    torch_start = "_ddprof.capture.applying.start" if applies else "_ddprof.capture.bootstrap"
+    stated = settings.partition("/run_dir=")[0]
+    is_plain = "/apply=" not in stated and "/end_after=" not in stated
+    torch_start = "_ddprof.capture.bootstrap" if is_plain else "_ddprof.capture.trial.start"
     for framework, module in (("torch", torch_start), ("tensorflow", "_ddprof.capture.tensorflow.job")):
         hook.when_imported(framework, _starter(module, settings))
 

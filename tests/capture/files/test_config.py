@@ -45,7 +45,9 @@ def test_fixes_travel_with_the_settings_and_leave_no_trace_where_there_are_none(
     config = CaptureConfig("/r", apply='[[{"num_workers":4},"a b/tr:ain.py:57","x"]]')
     text = config.as_path()
     assert CaptureConfig.from_path(text) == config and "/apply=" in text and ":" not in text
-    assert "apply" not in _WHOLE
+    assert "apply" not in _WHOLE and "end_after" not in _WHOLE
+    ended = CaptureConfig("/r", end_after=55)
+    assert CaptureConfig.from_path(ended.as_path()) == ended
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
-"""Starts capture in a process that is to apply fixes. Called by the shim's sitecustomize in place of bootstrap."""
+"""What applies the fixes of a run."""
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ddprof.capture import bootstrap
 from ddprof.capture.applying.loaders import LoaderSettingsApplier
 from ddprof.capture.applying.optimizers import OptimizerSettingsApplier, ZeroGradApplier
 from ddprof.capture.applying.outcomes import Outcomes
@@ -18,7 +16,6 @@ from ddprof.capture.applying.wrappers import (
     Fsdp2SettingsApplier,
 )
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.session import Session
 from ddprof.settings.wanted import unpacked
 
 if TYPE_CHECKING:
@@ -34,13 +31,9 @@ _APPLIERS = (
 )
 
 
-def start(settings: str, torch: ModuleType) -> Session:
-    """As `bootstrap.start`, with what applies the fixes. Raises ValueError on damaged settings."""
-    return bootstrap.start(settings, torch, appliers)
-
-
 def appliers(hub: Hub) -> list[Instrumentor]:
-    """Those whose kind of object a fix is for, and the one that records what became of all."""
+    """Those whose kind of object a fix is for, and the one that records what became of all. Raises ValueError on
+    damaged settings."""
     outcomes = Outcomes(unpacked(hub.config.apply))
     wanted = {target for fix in outcomes.fixes for target in fix.targets}
     found: list[Instrumentor] = [applier(hub, outcomes) for applier in _APPLIERS if applier.target in wanted]

@@ -274,8 +274,9 @@ class Session:
         return False
 
     def _open_window(self, first_step: int, reason: str) -> None:
-        if not self.window.open(first_step, reason):
-            return
+        with self.stacks.paused():
+            if not self.window.open(first_step, reason):
+                return
         self._profiles(True)
         self.stacks.window(True)
         for window_opened in self._listeners.window_opened:
@@ -286,7 +287,8 @@ class Session:
         for window_closed in self._listeners.window_closed:
             window_closed()
         index = len(self.journal.windows)
-        record = self.window.close(self.path("", index), last_step, same_thread)
+        with self.stacks.paused():
+            record = self.window.close(self.path("", index), last_step, same_thread)
         self._profiles(self.window.is_open)
         self.stacks.window(self.window.is_open)
         if record is None:

@@ -73,8 +73,8 @@ def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone |
         return None
     others = [rank for position, rank in enumerate(ranks) if position != late]
     if all(rank.has_frames for rank in ranks):
-        mine = _often_enough(ranks[late], in_windows(ranks[late].facts, blocked(ranks[late].facts)))
-        found = _apart(mine, [rank.in_windows for rank in others], lateness_us)
+        seen = in_windows(ranks[late].facts, blocked(ranks[late].facts))
+        found = _apart(_often_enough(ranks[late], seen), [rank.in_windows for rank in others], lateness_us, seen)
         # A frame that was not traced did not run; one that no sample fell into may have.
         if found is not None and all(not rank.is_sampled or rank.is_known for rank in others):
             return found
@@ -122,7 +122,7 @@ def _apart(
     mine: dict[Path, float],
     peers: Sequence[dict[Path, float]],
     lateness_us: float,
-    seen: dict[Path, float] | None = None,
+    seen: dict[Path, float],
 ) -> Alone | None:
     """The path of `mine` that makes the rank late; its line is chosen from all that was `seen`, however rarely."""
     theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in mine}
@@ -140,8 +140,8 @@ def _outermost(mine: dict[Path, float], theirs: dict[Path, float], lateness_us: 
     return min(apart, key=lambda p: (len(p), -mine[p]), default=None)
 
 
-def _told(mine: dict[Path, float], outer: Path, peers_us: float, seen: dict[Path, float] | None = None) -> Alone:
-    line, inside = _words(seen or mine, outer), _words(seen or mine, _hottest(mine, outer))
+def _told(mine: dict[Path, float], outer: Path, peers_us: float, seen: dict[Path, float]) -> Alone:
+    line, inside = _words(seen, outer), _words(seen, _hottest(mine, outer))
     return Alone(line, "" if inside == line else inside, mine[outer], peers_us)
 
 

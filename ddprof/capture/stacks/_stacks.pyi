@@ -10,6 +10,7 @@ class StackCollector:
 
     period_ns: int
     thread: int
+    paused: bool
     is_main: bool
 
     def __init__(self, tracker: Phases, current_frames: Callable[[], dict[int, FrameType]]) -> None: ...

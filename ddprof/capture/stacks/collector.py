@@ -47,7 +47,8 @@ class Phases(Protocol):
 
 
 class ThreadCollector:
-    """Takes a sample every `period_ns` (0: none) of the thread `thread` while `collect` runs, in its own thread.
+    """Takes a sample every `period_ns` (0: none) of the thread `thread` while `collect` runs, in its own thread; none
+    while it is `paused`.
 
     `spent_ns`: what the samples took of the training thread's time.
     """
@@ -56,6 +57,7 @@ class ThreadCollector:
         self.period_ns = 0
         self.thread = 0
         self.is_main = False
+        self.paused = False
         self.spent_ns = 0
         self.dropped = 0
         self._tracker = tracker
@@ -76,7 +78,9 @@ class ThreadCollector:
             if self._woken.wait(max(until_ns - now_ns, 0) / 1e9):
                 self._woken.clear()
                 return
-            if period_ns and self._due_ns <= time.monotonic_ns():
+            if self.paused:
+                self._due_ns += period_ns
+            elif period_ns and self._due_ns <= time.monotonic_ns():
                 self._sample(period_ns)
 
     def wake(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from statistics import median
+
 WHOLE_RUN_HZ = 10.0
 START_UP_HZ = 1.0  # until the third step
 WINDOW_HZ = 200.0
@@ -10,7 +13,8 @@ WHOLE_RUN_SHARE = 0.001  # what sampling may cost of the time that passes
 WINDOW_SHARE = 0.01
 _SLOWEST_HZ = 0.2  # however dear a sample is: a rank that hangs is still seen
 _FIRST_COST_NS = 100_000.0  # of a sample, until some have been taken (benchmarks/README.md)
-_MEMORY = 0.7  # weight of what samples cost before, in each new measurement
+_MEMORY = 9  # measurements of what a sample costs; their median, because in some the machine kept us waiting
+_FEW = 3  # measurements: with fewer, one that was disturbed is the median
 WHOLE_RUN_AHEAD_NS = 5e9  # what was spent beyond the share is saved within so long
 WINDOW_AHEAD_NS = 1e9  # windows are short
 
@@ -22,34 +26,36 @@ class SampleRate:
         self._hz = hz
         self._ahead_ns = ahead_ns
         self._share = share
-        self._each_ns = _FIRST_COST_NS
+        self._each_ns = deque([_FIRST_COST_NS] * (_FEW - 1), _MEMORY)
+        self._measured = 0
         self.samples = 0
         self.cost_ns = 0
         self.lasted_ns = 0
 
     def measured(self, samples: int, taking_ns: int, booking_ns: int, lasted_ns: int) -> None:
         """In the time that has passed so many samples were taken and booked, at these costs."""
-        memory = _MEMORY if self.samples else 0.0  # what was assumed before the first is none
         self.samples += samples
         self.cost_ns += taking_ns + booking_ns
         self.lasted_ns += lasted_ns
         if samples:
-            self._each_ns = memory * self._each_ns + (1 - memory) * taking_ns / samples
+            self._each_ns.append(taking_ns / samples)
+            self._measured += 1
 
     def expect(self, other: SampleRate) -> None:
-        """A sample costs at least what it costs there, on the same machine."""
-        self._each_ns = max(self._each_ns, other._each_ns)
+        """Until some have been taken, a sample costs what it costs there, on the same machine."""
+        if not self._measured and other._measured:
+            self._each_ns = deque([median(other._each_ns)] * (_FEW - 1), _MEMORY)
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing is known yet of what its samples cost."""
-        return not self.samples
+        """Whether little is known yet of what its samples cost."""
+        return self._measured < _FEW
 
     @property
     def period_ns(self) -> int:
         """From one sample to the next."""
         left_ns = self._share * (self.lasted_ns + self._ahead_ns) - self.cost_ns
-        affordable_hz = min(left_ns / self._ahead_ns, self._share) * 1e9 / max(self._each_ns, 1.0)
+        affordable_hz = min(left_ns / self._ahead_ns, self._share) * 1e9 / max(median(self._each_ns), 1.0)
         return int(1e9 / max(min(self._hz, affordable_hz), _SLOWEST_HZ))
 
     @property

@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,11 +34,10 @@ from ddprof.capture.stacks.table import StackTable
 from ddprof.capture.stacks.threads import TRAINING, ThreadNames
 from ddprof.capture.stacks.totals import STEADY_STEP, Totals
 
-_WINDOW_TURN_NS = 200_000_000  # between two looks at what was sampled, while a window is open
+_WINDOW_TURN_NS = 200_000_000  # between two looks at what samples cost, while a window is open
 _TURN_NS = 2_000_000_000  # the same outside windows: also how often the other threads are looked at
-_WINDOW_FLUSH_NS = (
-    1_000_000_000  # from one line of counts to the next in a window: half of what a turn costs is the line
-)
+# Samples of a window wait so long until they are booked: most windows have closed by then, and are not slowed by it.
+_WINDOW_FLUSH_NS = 2_000_000_000
 _FIRST_SAMPLES = 2  # in the first turn at a rate: what they cost on this machine is learnt before more are taken
 _FIRST_FLUSH_NS = 2_000_000_000  # from one line of counts to the next, in the first minutes
 _LAST_FLUSH_NS = 60_000_000_000
@@ -82,6 +82,7 @@ class StackSampler:
         self._stopping = self._in_window = False
         self._lock = threading.Lock()  # of what is counted: the last flush may come from another thread
         self._began_ns = self._cpu_ns = 0
+        self._held: list[Sample] = []  # of the window that is open, not booked yet
         self._intervals_s: tuple[float, float] | None = None  # before a window, and in it
 
     # ------------------------------------------------------------------ from the training thread
@@ -116,6 +117,20 @@ class StackSampler:
         self._shorten_interval(is_open)
         self._collector.wake()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take no samples meanwhile: what the profiler does as it starts, stops and writes is not the script's, and it
+        keeps the GIL, for which each sample would wait."""
+        collector = self._collector if self._thread is not None else None
+        if collector is None:
+            yield
+            return
+        collector.paused = True
+        try:
+            yield
+        finally:
+            collector.paused = False
+
     def stop(self, reason: str) -> None:
         """Write what has not been written, and end. Idempotent; `reason` as in the sidecar."""
         thread, self._thread = self._thread, None
@@ -131,6 +146,7 @@ class StackSampler:
             try:
                 if reason in ("watchdog", "signal"):
                     self._write_last(reason)
+                self._book_held()
                 self._flush()
                 self._file.write({"kind": "end", "at_ns": time.time_ns(), "reason": reason})
                 self._file.close()
@@ -198,8 +214,15 @@ class StackSampler:
         taken_cpu_ns, taking_ns = time.thread_time_ns(), collector.spent_ns - began_spent_ns
         with self._lock:
             samples = collector.take()
-            self._count(samples, in_window)
-            if in_window != self._in_window or time.monotonic_ns() - self._flushed_ns >= flush_ns - _FLUSH_SLACK_NS:
+            is_due = time.monotonic_ns() - self._flushed_ns >= flush_ns - _FLUSH_SLACK_NS
+            is_other = in_window != self._in_window  # a window has opened or closed
+            if in_window:
+                self._held += samples
+                if is_due or is_other:
+                    self._book_held()
+            else:
+                self._count(samples, in_window)
+            if is_due or is_other:
                 self._flush()
         taking_ns += taken_cpu_ns - began_cpu_ns
         self._cpu_ns += time.thread_time_ns() - began_cpu_ns
@@ -211,8 +234,6 @@ class StackSampler:
             return self._windows
         if self._tracker.index < STEADY_STEP:
             return self._starting
-        if self._whole_run.is_new:
-            self._whole_run.expect(self._starting)
         return self._whole_run
 
     def _flush_period_ns(self) -> int:
@@ -223,6 +244,12 @@ class StackSampler:
         main = threading.main_thread().ident or 0
         self._collector.thread = self._tracker.thread or main
         self._collector.is_main = self._collector.thread == main
+
+    def _book_held(self) -> None:
+        """Book the samples of the window that have not been booked yet."""
+        held, self._held = self._held, []
+        if held:
+            self._count(held, True)
 
     def _count(self, samples: list[Sample], in_window: bool) -> None:
         file = self._file

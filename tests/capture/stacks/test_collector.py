@@ -205,6 +205,21 @@ def test_no_period_no_samples(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_paused_collector_takes_none_and_goes_on(kind: str) -> None:
+    collector = make(kind)
+    collector.paused = True
+    with sampled(collector) as samples:
+        time.sleep(0.05)
+    assert samples == [] and collector.spent_ns == 0
+    collector.paused = False
+    with sampled(collector) as samples:
+        until = time.monotonic() + 30
+        while not (found := collector.take()) and time.monotonic() < until:
+            time.sleep(0.01)
+    assert found
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_late_answer_names_the_other_threads(kind: str) -> None:
     """Something held the GIL: the thread that did is among those that are named."""
     number = 7**120_000  # printing it holds the GIL for tens of milliseconds

@@ -47,3 +47,10 @@ def test_windows_begin_with_what_samples_cost_before() -> None:
     play(rate, 1_000_000, 0, 60)
     window.expect(rate)
     assert window.period_ns > SECOND_NS // 20
+
+
+def test_what_disturbed_one_measurement_does_not_silence_the_rest() -> None:
+    rate = SampleRate(10, 0.001, 5e9)
+    for taking_ns in (80_000, 2_400_000, 90_000):
+        rate.measured(1, taking_ns, 0, SECOND_NS // 5)
+    assert rate.period_ns <= SECOND_NS // 5

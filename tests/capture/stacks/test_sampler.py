@@ -233,7 +233,8 @@ def test_a_process_ends_as_it_would(tmp_path: Path, end: str, native: str) -> No
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert "samples" in lines(path)
+    # What a window holds that was not closed is lost with its trace.
+    assert ("begin" if end == "os._exit" else "samples") in lines(path)
 
 
 @pytest.mark.parametrize("native", ["1", "0"], ids=["in C", "in Python"])

@@ -26,6 +26,7 @@ typedef struct {
     unsigned long thread; /* whose stack is wanted */
     unsigned long hurried_from_us; /* the switch interval that our thread has just shortened; 0: it has not */
     char is_main;         /* that thread makes the pending calls */
+    char paused;          /* no sample is taken */
     PyObject *tracker, *current_frames, *samples, *f_back, *phase, *index;
 } StackCollector;
 
@@ -181,6 +182,10 @@ static PyObject *StackCollector_collect(StackCollector *self, PyObject *duration
             if (ticker_sleep(&self->ticker, until_ns)) break;
             continue;
         }
+        if (__atomic_load_n(&self->paused, __ATOMIC_SEQ_CST)) {
+            due_ns = now_ns + ticker_pause_ns(&self->ticker, period_ns);
+            continue;
+        }
         ask(self);
         if (__atomic_load_n(&self->asked, __ATOMIC_SEQ_CST)) state = ask_by_hand(self, state);
         int64_t pause_ns = ticker_pause_ns(&self->ticker, period_ns), covered_ns = ticker_now_ns();
@@ -266,6 +271,7 @@ static PyMemberDef members[] = {{"period_ns", T_LONGLONG, offsetof(StackCollecto
                                 {"spent_ns", T_LONGLONG, offsetof(StackCollector, spent_ns), READONLY, NULL},
                                 {"dropped", T_LONGLONG, offsetof(StackCollector, dropped), READONLY, NULL},
                                 {"thread", T_ULONG, offsetof(StackCollector, thread), 0, NULL},
+                                {"paused", T_BOOL, offsetof(StackCollector, paused), 0, NULL},
                                 {"is_main", T_BOOL, offsetof(StackCollector, is_main), 0, NULL},
                                 {NULL, 0, 0, 0, NULL}};
 

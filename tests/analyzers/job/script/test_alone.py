@@ -18,7 +18,7 @@ from ddprof.analyzers.job.script.alone import Alone, alone_by_rank, runs_alone
 from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.intervals import Intervals
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
-from ddprof.tables import NULL
+from ddprof.tables import NULL, concat
 
 MODULE = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
 
@@ -228,3 +228,29 @@ def test_few_samples_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: P
     found = runs_alone(ranks, 0, 4_000.0, 7_000.0, [own, *_of(others, 300.0)])
     assert found is not None
     assert found.words.startswith("train.py:3") and "report()" in found.words
+
+
+def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: Path) -> None:
+    """The same where the window's samples tell the function: none of its lines was seen as often as it."""
+    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    late, *others = made.job.ranks
+    function = _stack_of(late, "report_samples")
+    inside = np.flatnonzero(late.script_stacks["outer"] == function)
+    of_it = np.flatnonzero(np.isin(late.script_spans["stack"], [function, *inside]))
+    frame, count = int(late.script_stacks["frame"][function]), len(of_it)
+    frames, stacks = late.script_frames, late.script_stacks
+    row = frames.take(np.full(count, frame)).replace(line=np.arange(90, 90 + count))
+    outer = stacks.take(np.full(count, function)).replace(frame=np.arange(len(frames), len(frames) + count))
+    stack = late.script_spans["stack"].copy()
+    stack[of_it] = np.arange(len(stacks), len(stacks) + count)
+    each_ns = 4_000_000 * 5 // 4
+    sampled = late.script_spans.replace(stack=stack, resolution_ns=np.full(len(stack), each_ns))
+    late = replace(
+        late,
+        script_frames=concat(SCRIPT_FRAMES, [frames, row]),
+        script_stacks=concat(SCRIPT_STACKS, [stacks, outer]),
+        script_spans=sampled,
+    )
+    found = runs_alone([late, *others], 0, 4_000.0)
+    assert found is not None
+    assert found.words.startswith("train.py:9") and "report_samples()" in found.words

@@ -127,10 +127,9 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
     worst, seen = max(found, key=lambda one: one[1].share)
     rank, lost_us = measures.job.rank_ids[worst], seen.share * measures.step_us
     what = f"evaluating in {seen.line}" if seen.is_evaluation else _doing(seen.line)
-    where = "" if seen.is_evaluation else ", outside the traced steps"
     yield Candidate(
         id=RULE.id,
-        summary=f"{what} takes {format_share(seen.share)} of the run on rank {rank} alone{where}",
+        summary=f"{what} takes {format_share(seen.share)} of the run on rank {rank} alone",
         ranks=(rank,),
         lost_us=lost_us,
         changes=(),

@@ -38,6 +38,7 @@ FIX = Fix(
     why="collections at different moments make every rank wait for each of them in turn",
     source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
 )
+FEWEST_TIMES = 2  # over the run: one collection says nothing of how often more come
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -45,7 +46,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     pauses = measures.host_spans_us["gc"]
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.gc)
     if not pauses.any():
-        if outside is not None and outside.share >= MIN_SHARE:
+        if outside is not None and outside.share >= MIN_SHARE and outside.count >= FEWEST_TIMES:
             yield _over_the_run(measures, outside)
         return
     worst = int(np.argmax(pauses))

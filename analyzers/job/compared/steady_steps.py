@@ -18,7 +18,8 @@ stops. Five kinds of step are told apart from the others:
 
 Steps that some ranks recorded whole and others lack are steps to compare with as well.
 
-A cost in one step that is neither, a checkpoint every few steps say, is part of the rhythm.
+A cost in one step that is neither, a checkpoint every few steps say, is part of the rhythm. So is a long step that the
+timers of the steps outside the recording know to come again as often (`recurring`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.facts.model import Once, RankFacts, Work, of_cause
 from ddprof.analyzers.facts.stepping.once import WORTH_SAYING
 from ddprof.analyzers.facts.work import compute_work
+from ddprof.analyzers.job.compared.recurring import recurring
 from ddprof.analyzers.job.model import Clock, LeftOut
 from ddprof.analyzers.job.slowdown import COUNT_TOLERANCE
 from ddprof.causes import CAUSES
@@ -104,6 +106,7 @@ def steady_steps(
         return unchanged, ()
     walls = _walls(ranks, held, every, clock)
     found = _occurring_once(walls)
+    found &= ~(recurring(ranks, walls.job_wall, found) & ~_starts_up(walls, found))
     is_common = np.isin(every, numbers)
     is_once = found[is_common]
     if not is_once.any():
@@ -196,6 +199,12 @@ def _occurring_once(walls: _Walls) -> Array:
             ):
                 left_out[step] = found = True
     return left_out
+
+
+def _starts_up(walls: _Walls, is_once: Array) -> Array:
+    """Which steps that are left out hold a cost that occurs once, and mostly that; bool, shape (steps,)."""
+    others = ~is_once
+    return np.array([once and _holds_start(walls, step, others) for step, once in enumerate(is_once.tolist())], bool)
 
 
 def _holds_start(walls: _Walls, step: int, others: Array) -> bool:

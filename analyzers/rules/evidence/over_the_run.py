@@ -5,7 +5,7 @@ from __future__ import annotations
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.analyzers.rules.evidence.spans import run_evidence
-from ddprof.findings import Basis, Candidate, Fix
+from ddprof.findings import Basis, Candidate, Doubt, Fix
 
 MIN_SHARE = 0.01  # of the run's time, before pauses outside the trace are worth a finding
 
@@ -32,4 +32,5 @@ def over_the_run(
         evidence=(run_evidence(measures, pauses, what),),
         fixes=(fix,),
         ceiling_us=lost_us,
+        doubts=(Doubt.ONE_EVENT,) if pauses.count == 1 else (),
     )

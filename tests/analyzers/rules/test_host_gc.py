@@ -46,3 +46,13 @@ def test_short_runs_and_their_start_are_not_judged(labelled: Runs) -> None:
 def test_rare_collections_are_not_worth_a_finding(labelled: Runs) -> None:
     sidecar = {"steps": steps(100, 1_000_000), "gc": [{"start_ns": 5_000_000, "dur_ns": 600_000, "generation": 2}]}
     assert list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar))) == []
+
+
+def test_one_long_collection_of_the_whole_run_is_no_rate(labelled: Runs) -> None:
+    def said(*starts_ns: int) -> list[object]:
+        pauses = [{"start_ns": start_ns, "dur_ns": 4_000_000, "generation": 2} for start_ns in starts_ns]
+        sidecar = {"steps": steps(100, 1_000_000), "gc": pauses}
+        return list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar)))
+
+    assert said(50_000_000) == []
+    assert len(said(50_000_000, 70_000_000)) == 1

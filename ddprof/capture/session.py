@@ -202,8 +202,7 @@ class Session:
             self.stacks.start(path, sidecar.who(identity))
 
     def _remove_early_files(self) -> None:
-        """The rank was guessed from the environment before the process group told it: the guess leaves no file
-        behind."""
+        """The rank was guessed from the environment before its process group told it: that guess leaves no file."""
         self.tracker.write_to(None)
         if self.ring is not None:
             self.ring.close()
@@ -278,7 +277,6 @@ class Session:
             if not self.window.open(first_step, reason):
                 return
         self._profiles(True)
-        self.stacks.window(True)
         for window_opened in self._listeners.window_opened:
             window_opened(first_step, self.plan.last_step)
 
@@ -290,7 +288,6 @@ class Session:
         with self.stacks.paused():
             record = self.window.close(self.path("", index), last_step, same_thread)
         self._profiles(self.window.is_open)
-        self.stacks.window(self.window.is_open)
         if record is None:
             return
         self.journal.window_closed(record)
@@ -314,6 +311,7 @@ class Session:
     def _profiles(self, profiled: bool) -> None:
         self.tracker.profiled = profiled
         self.tracker.listening = self.annotator.listening
+        self.stacks.window(profiled)
 
     def _user_profiler_starts(self) -> None:
         """The script starts its own profiler: ours ends first, or neither would record."""

@@ -11,6 +11,7 @@ from ddprof.analyzers.coverage import left_out
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.order import in_order
+from ddprof.analyzers.planning.advised import planned
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.script import with_line
@@ -160,7 +161,7 @@ def _finding(
         recoverable_us=interval,
         confidence=sure.value,
         evidence=candidate.evidence,
-        fixes=tuple(fix for fix in candidate.fixes if is_new(fix)),
+        fixes=planned(tuple(fix for fix in candidate.fixes if is_new(fix)), pricer),
         unprofiled_us=pricer.unprofiled_gain(candidate, interval),
         by_ledger_us=None if by_ledger is None else by_ledger.as_range(),
         basis=candidate.basis.value,

@@ -41,11 +41,12 @@ def summarise(
     `measures` and `prices`: of this job.
     """
     diagnosis = diagnose(measures, prices)
+    steps = _steps(job, measures, prices)
     return Report(
         run=_run(job, name),
-        steps=_steps(job, measures, prices),
+        steps=steps,
         ledger=_ledger(job, measures),
-        verdict=verdict(measures, diagnosis),
+        verdict=verdict(measures, diagnosis, steps),
         findings=tuple(located(finding, job) for finding in diagnosis.findings),
         what_if=diagnosis.what_if,
         replay=Replay(prices.error),

@@ -10,7 +10,7 @@ from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.findings import Basis, Finding, severity
-from ddprof.report.model import Verdict
+from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_ranks, format_share, format_us
 
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
@@ -21,13 +21,18 @@ MAINLY_COMPUTE = (
 )
 
 
-def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
-    """The headline: the first finding above info, else what the ledger says the step consists of."""
+def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
+    """The headline: the first finding above info, else what the ledger says the step consists of.
+
+    `steps`: of the report that it heads: a gain is of a traced step where one without the profiler is clearly another.
+    """
     serious = [f for f in diagnosis.findings if severity(f.recoverable_us.value, measures.step_us) != "info"]
     if serious:
         top = serious[0]
         rule = catalogue().get(top.id)
-        sentence = _sentence(top, measures) + _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
+        sentence = (
+            _sentence(top, measures, steps.noun) + _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
+        )
         modest = severity(top.recoverable_us.value, measures.step_us) != "critical"
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
         if rule and rule.upper_bound and _compute_share(measures) >= least:
@@ -37,7 +42,7 @@ def verdict(measures: Measures, diagnosis: Diagnosis) -> Verdict:
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
 
 
-def _sentence(finding: Finding, measures: Measures) -> str:
+def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
     gain = finding.recoverable_us
     who = (
         f" ({format_ranks(finding.ranks)})"
@@ -46,7 +51,7 @@ def _sentence(finding: Finding, measures: Measures) -> str:
     )
     return (
         f"{finding.summary[0].upper()}{finding.summary[1:]}{who}; fixing it saves {format_us(gain.value)}"
-        f" of each {format_us(measures.step_us)} step ({format_share(gain.value / measures.step_us)})"
+        f" of each {format_us(measures.step_us)} {noun} ({format_share(gain.value / measures.step_us)})"
     )
 
 

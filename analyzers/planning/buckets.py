@@ -58,15 +58,10 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
     gradient_bytes = max(float(p.sizes_bytes.sum()) for p in passes)
     step_us = prices.step_us(())
 
-    def modelled(cap_mb: float, first_mb: float) -> float:
-        return prices.step_us((Change("rebucket", (), (cap_mb * MIB, first_mb * MIB)),))
-
-    # Predictions are ratios to what the same schedule says of the run's own buckets, where those are known.
-    own = now.bucket_cap_mb
-    bias = step_us / modelled(own, now.first_bucket_mb or first_bucket_mb(own)) if own else 1.0
+    bias = schedule_bias(prices, now)
 
     def predicted(cap_mb: float, first_mb: float) -> float:
-        return bias * modelled(cap_mb, first_mb)
+        return bias * prices.step_us((_rebucket(cap_mb, first_mb),))
 
     values = sorted({*_useful(CAPS_MB, gradient_bytes / MIB), *([now.bucket_cap_mb] if now.bucket_cap_mb else [])})
     values = [v for v in values if v <= max(gradient_bytes / MIB * 4, DEFAULT_BUCKET_MIB)]
@@ -96,6 +91,20 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
         is_guess=cost.is_prior,
         source=_source(passes),
     )
+
+
+def schedule_bias(prices: Pricer, now: Present) -> float:
+    """What predictions of other buckets are multiplied with: the measured step over what the schedule says of the
+    run's own buckets; 1 where those are not known. What the schedule gets wrong of both cancels."""
+    own_mb = now.bucket_cap_mb
+    if not own_mb:
+        return 1.0
+    modelled_us = prices.step_us((_rebucket(own_mb, now.first_bucket_mb or first_bucket_mb(own_mb)),))
+    return prices.step_us(()) / modelled_us if modelled_us > 0 else 1.0
+
+
+def _rebucket(cap_mb: float, first_mb: float) -> Change:
+    return Change("rebucket", (), (cap_mb * MIB, first_mb * MIB))
 
 
 def _useful(caps_mb: tuple[float, ...], gradient_mb: float) -> list[float]:

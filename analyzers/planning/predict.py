@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddprof.analyzers.planning.buckets import schedule_bias
 from ddprof.analyzers.planning.facts import Present
 from ddprof.analyzers.planning.knobs import BY_KEY, Setting
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
@@ -61,7 +62,7 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
     for setting in settings:
         knob = BY_KEY[setting.key]
         applied = _with(applied, knob.key, knob.changes(setting, prices.measures, now))
-        step_us = prices.step_us(applied)
+        step_us = prices.step_us(applied) * _bias(applied, prices, now)
         doubt_us += knob.band * abs(reached - step_us)
         ranks = f" @ {','.join(map(str, setting.ranks))}" if setting.ranks else ""
         levels.append(Level(knob.key, f"{knob.key} = {setting.value}{ranks}", knob.assumption, step_us))
@@ -76,6 +77,11 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
         changes=applied,
         replay_error=prices.error,
     )
+
+
+def _bias(changes: tuple[Change, ...], prices: Pricer, now: Present) -> float:
+    """Other buckets are priced against the run's own, as in their plan."""
+    return schedule_bias(prices, now) if any(change.kind == "rebucket" for change in changes) else 1.0
 
 
 # Settings that share one change: which of its values each of them is.

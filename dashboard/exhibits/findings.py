@@ -21,8 +21,7 @@ def exhibits(view: View) -> list[Exhibit]:
     if not rows:
         return [Exhibit("findings", "What do I fix first?", phrases.nothing_found_words(report), sheet(columns, rows))]
     reading = (
-        f"{rows[0][0]} saves most: {rows[0][3]:.3g} ms of each {report.steps.wall_us / 1e3:.4g} ms step. "
-        "Gains overlap: they are not to be added."
+        f"{rows[0][0]} comes first: {phrases.gain_words(report, found[0])}. Gains overlap: they are not to be added."
     )
     low, value, high = ([row[i] for row in rows] for i in (4, 3, 5))
     chart = Ranges([f"{i}. {r[0]} · {r[2]}" for i, r in enumerate(rows, 1)], low, value, high, "ms per step")

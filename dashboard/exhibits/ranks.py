@@ -9,6 +9,7 @@ import numpy as np
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.overview import rank_causes
 from ddprof.dashboard.exhibits.parts import shown
+from ddprof.dashboard.exhibits.parts.blamed import off_the_path, told_beyond, told_of
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     charged_us,
@@ -71,10 +72,12 @@ def _blame(view: View) -> Exhibit:
     most = int(charged.sum(axis=1).argmax())
     cause = CAUSE_IDS[int(charged[most].argmax())]
     reading = (
-        f"{names[most].capitalize()} costs every rank {format_us(charged[most].sum() * 1e3)} of waiting per step "
-        f"on average; most of it: {CAUSES[cause].label}."
+        f"{names[most].capitalize()} costs each other rank {format_us(charged[most].sum() * 1e3)} of waiting per step "
+        f"on average (mostly {CAUSES[cause].label}). {told_of(view.opened, positions[most])}"
     )
-    chart = _largest(names, charged, "ms of waiting per step and rank")
+    beyond = told_beyond(view.opened)
+    reading += f" {beyond}" if beyond else ""
+    chart = _largest(names, charged, "ms of waiting per step and other rank")
     if len(chart.labels) < len(names):
         reading += f" Drawn: {len(chart.labels)} of {len(names)} ranks; the others cost less or nothing."
     return Exhibit("blame", question, reading, table, chart)
@@ -98,6 +101,7 @@ def _critical(view: View) -> Exhibit:
         f"{CAUSES[cause].label}. What is not on it can be removed without shortening the step. All ranks and steps, "
         "whatever the filter."
     )
+    reading += off_the_path(view.opened, job.rank_ids[most], by_rank)
     return Exhibit("critical", question, reading, table, _largest(names, total, "ms per step"))
 
 
@@ -146,10 +150,12 @@ def _slowdown(view: View) -> Exhibit:
         return Exhibit("pace", question, "There is nothing to compare: no two ranks run the same work.", table)
     worst, what = np.unravel_index(int(np.nanargmax(values)), values.shape)
     noun = ("kernels", "host work")[int(what)]
-    reading = (
-        f"{names[int(worst)].capitalize()} needs {values[worst, what]:.0f} % longer than its typical peer for the "
-        f"same {noun}."
-    )
+    reading = "No: all ranks take as long for the same work, to one percent."
+    if values[worst, what] >= 1.0:
+        reading = (
+            f"{names[int(worst)].capitalize()} needs {values[worst, what]:.0f} % longer than its typical peer for the "
+            f"same {noun}."
+        )
     drawn = most_different(values)
     chart = Heat(values[drawn], ["compute", "host"], [names[i] for i in drawn], "% longer", diverging=True)
     return Exhibit("pace", question, reading + shown_words(len(drawn), len(names)), table, chart)

@@ -22,7 +22,6 @@ from ddprof.report import phrases
 from ddprof.report.bar import legend_words, shares, title_words
 from ddprof.report.html.style import colour
 from ddprof.report.model import Report
-from ddprof.units import format_share, format_us
 
 MAX_TABLE_ROWS = 500
 MAX_CELL_COMPONENTS = 120  # each costs Dash milliseconds in the browser; larger tables are built there
@@ -118,7 +117,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     """
     report = view.opened.report
     severity = report.severity_of(finding)
-    rows = [("Who", phrases.who_words(finding)), ("Gain", gain_words(view, finding))]
+    rows = [("Who", phrases.who_words(finding)), ("Gain", phrases.gain_words(report, finding))]
     fixes = finding.fixes if full else finding.fixes[:1]
     rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
     if full:
@@ -158,15 +157,6 @@ def _remark_card(remark: Remark) -> Component:
 def _lines(text: str) -> str:
     """Text of several lines, control characters made visible."""
     return "\n".join(phrases.clean(line) for line in text.splitlines())
-
-
-def gain_words(view: View, finding: Finding) -> str:
-    """The gain in short: time, share and range."""
-    gain, step = finding.recoverable_us, view.opened.report.steps.wall_us
-    if gain.value < phrases.LEAST_SHARE * step:
-        return "none of its own that the replay can see: fixing it alone does not shorten the step"
-    share = f" (−{format_share(gain.value / step)})" if step > 0 else ""
-    return f"−{format_us(gain.value)} per step{share}; range {format_us(gain.low)} to {format_us(gain.high)}"
 
 
 def _links(view: View, number: int, finding: Finding, full: bool) -> list[Component]:

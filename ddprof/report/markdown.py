@@ -56,17 +56,16 @@ def _findings(report: Report) -> str:
     if not ranked:
         return f"**No finding.** {phrases.nothing_found_words(report)}"
     rows = [_row(report, finding) for finding in ranked]
-    head = "| severity | finding | who | recoverable per step (range) | confidence |"
-    return "\n".join([head, "| --- | --- | --- | ---: | ---: |", *rows])
+    head = "| severity | finding | who | gain | confidence |"
+    return "\n".join([head, "| --- | --- | --- | --- | ---: |", *rows])
 
 
 def _row(report: Report, finding: Finding) -> str:
-    gain = finding.recoverable_us
     cells = (
         _SEVERITY_MARK[report.severity_of(finding)],
         f"{_code(finding.id)} {escape(finding.summary)}",
         escape(phrases.who_words(finding)),
-        f"{format_us(gain.value)} ({format_us(gain.low)} to {format_us(gain.high)})",
+        escape(phrases.gain_words(report, finding)),
         format_share(finding.confidence),
     )
     return f"| {' | '.join(cells)} |"

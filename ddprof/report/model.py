@@ -15,6 +15,7 @@ from ddprof.hangs.model import Hang
 from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
+PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,17 @@ class Steps:
     per_step_us: tuple[float, ...] = ()
     unprofiled_us: float | None = None
     left_out: tuple[LeftOutStep, ...] = ()
+
+    @property
+    def differ_unprofiled(self) -> bool:
+        """Whether a step without the profiler is clearly another: then a gain says of which of them it is."""
+        bare_us = self.unprofiled_us
+        return bare_us is not None and abs(bare_us - self.wall_us) >= PROFILED_SHARE * self.wall_us
+
+    @property
+    def noun(self) -> str:
+        """What a time is said to be of: "step", or "traced step" where one without the profiler is clearly another."""
+        return "traced step" if self.differ_unprofiled else "step"
 
 
 @dataclass(frozen=True)

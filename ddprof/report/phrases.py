@@ -14,7 +14,7 @@ from ddprof.units import format_ranks, format_share, format_us
 TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
 LEAST_SHARE = 0.0005  # of the step: a smaller one prints as 0.0 %
-PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
+NO_GAIN = "none of its own that the replay can see: fixing it alone does not shorten the step"
 _EVENT_CHARACTERS = 60
 _HIGH = 0.8
 _MEDIUM = 0.5
@@ -143,7 +143,9 @@ def who_words(finding: Finding) -> str:
 def gain_words(report: Report, finding: Finding) -> str:
     """What fixing it saves, with range, share, and the step time after."""
     gain, step_us = finding.recoverable_us, report.steps.wall_us
-    words = f"{format_us(gain.value)} per step (range {format_us(gain.low)} to {format_us(gain.high)})"
+    if not gain.value >= LEAST_SHARE * step_us:
+        return NO_GAIN
+    words = f"{format_us(gain.value)} per {report.steps.noun} (range {format_us(gain.low)} to {format_us(gain.high)})"
     if not step_us > 0:
         return words
     after_us = report.predicted_step_us(finding)
@@ -169,7 +171,7 @@ def ledger_words(finding: Finding) -> str:
 def unprofiled_words(report: Report, finding: Finding) -> str:
     """The same for a step without the profiler, as the end of a sentence; empty where it is the same or unknown."""
     bare_us, gain = report.steps.unprofiled_us, finding.unprofiled_us
-    if bare_us is None or gain is None or abs(bare_us - report.steps.wall_us) < PROFILED_SHARE * report.steps.wall_us:
+    if bare_us is None or gain is None or not report.steps.differ_unprofiled:
         return ""
     return f"; without the profiler {format_us(bare_us)} -> {format_us(max(0.0, bare_us - gain.value))}"
 

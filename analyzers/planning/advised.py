@@ -1,0 +1,76 @@
+"""Fixes as they are planned: a setting that a plan can work out has one advised value, in the finding as in the plan.
+
+A rule sees the cause and names the setting; what value of it the run would be fastest with only the replay of the run
+knows. Where no value is clearly faster, the setting is no fix, and what helps beside it takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ddprof.analyzers.planning.buckets import plan_buckets
+from ddprof.analyzers.planning.facts import Present, present
+from ddprof.analyzers.planning.loader import plan_loader
+from ddprof.analyzers.replay.price import Pricer
+from ddprof.errors import DdprofError
+from ddprof.findings import Fix
+
+Advice = tuple[float, bool]  # the value, and whether it is the one that the run had
+
+
+def planned(fixes: tuple[Fix, ...], prices: Pricer) -> tuple[Fix, ...]:
+    """The fixes of a finding with the values that `ddprof plan` advises, where the run can be planned."""
+    return tuple(_planned(fix, prices) for fix in fixes)
+
+
+def _planned(fix: Fix, prices: Pricer) -> Fix:
+    plan = _PLANS.get(fix.setting)
+    if plan is None or not fix.applies or prices.error is None:
+        return fix
+    try:
+        value, is_present = plan(prices, present(prices.measures, {}))
+    except DdprofError:
+        return fix  # what a batch or a message costs is not known: the rule's own value stands
+    if is_present:
+        return _BESIDE[fix.setting]
+    return fix if _text(value) == fix.suggested else _with_value(fix, value)
+
+
+def _with_value(fix: Fix, value: float) -> Fix:
+    text, kind = _text(value), type(dict(fix.applies)[fix.setting])
+    patch = fix.patch and fix.patch.replace(f"{fix.setting}={fix.suggested}", f"{fix.setting}={text}")
+    applies = tuple((name, kind(value) if name == fix.setting else given) for name, given in fix.applies)
+    return replace(fix, suggested=text, patch=patch, applies=applies)
+
+
+def _text(value: float) -> str:
+    return f"{value:g}"
+
+
+def _workers(prices: Pricer, now: Present) -> Advice:
+    plan = plan_loader(prices, now)
+    return plan.advised_workers, plan.advised_workers == plan.workers.now
+
+
+def _buckets(prices: Pricer, now: Present) -> Advice:
+    plan = plan_buckets(prices, now)
+    return plan.advised_mb, plan.advised_mb == plan.caps.now
+
+
+_PLANS: Mapping[str, Callable[[Pricer, Present], Advice]] = {"num_workers": _workers, "bucket_cap_mb": _buckets}
+_BESIDE = {
+    "num_workers": Fix(
+        setting="cost of a batch",
+        suggested="cheaper: cache, decode less, augment on the device",
+        why="replayed with other numbers of workers, the step is not clearly shorter",
+        source="ddprof plan loader",
+    ),
+    "bucket_cap_mb": Fix(
+        setting="when gradients are reduced",
+        suggested="during the backward pass, by DDP's hooks; no reduction by hand after it",
+        patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
+        why="replayed with buckets of other sizes, the step is not clearly shorter",
+        source="PyTorch DDP (VLDB'20); ddprof plan buckets",
+    ),
+}

@@ -1,0 +1,321 @@
+"""Where the screens of one run disagree: each check yields a sentence per disagreement, and nothing where all agree."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.planning.buckets import plan_buckets
+from ddprof.analyzers.planning.facts import present
+from ddprof.analyzers.planning.knobs import BY_KEY, Setting
+from ddprof.analyzers.planning.loader import plan_loader
+from ddprof.analyzers.planning.predict import predict
+from ddprof.causes import CAUSES
+from ddprof.errors import DdprofError
+from ddprof.report import phrases
+from ddprof.report.comparison.compare import compare
+from ddprof.units import format_ranks, format_us
+from tests.consistency.screens import Screens, one_line
+from tests.dashboard.onefile_reader import File, equal_tables
+
+Check = Callable[[Screens], Iterator[str]]
+SAME = 1e-6  # relative: what a float loses between two sums of one thing
+TRANSFER = ("comm.bandwidth_bound", "comm.no_overlap", "comm.slow_link")  # findings of moving data, not of waiting
+ROUNDED = 0.011  # relative: a number printed with three digits, or two
+
+
+def headline(s: Screens) -> Iterator[str]:
+    """The headline is that of the first finding, in the same words on every screen."""
+    told = phrases.headline(s.report)
+    for name, text in (("terminal", s.terminal), ("markdown", s.markdown), ("Overview", s.pages["/"])):
+        if one_line(told) not in text:
+            yield f"{name} does not say {told!r}"
+    if one_line(told) not in s.file_text:
+        yield f"the file does not say {told!r}"
+    ranked, lead = s.report.ranked_findings(), s.lead
+    sentence = one_line(s.report.verdict.headline)
+    if lead is None:
+        if "fixing it saves" in sentence:
+            yield f"the headline promises a gain, but no finding is above info: {sentence!r}"
+        return
+    if ranked[0] is not lead:
+        yield f"the first finding is {ranked[0].id}, that of the headline {lead.id}"
+    for part in (one_line(lead.summary[1:]), f"saves {format_us(lead.recoverable_us.value)} of each"):
+        if part not in sentence:
+            yield f"the headline does not say {part!r}: {sentence!r}"
+    if format_ranks(lead.ranks) not in sentence.lower() and lead.ranks:
+        yield f"the headline does not name {format_ranks(lead.ranks)}"
+    rule = catalogue().get(lead.id)
+    if rule and s.report.verdict.bound not in (rule.bound, "compute"):
+        yield f"bound by {s.report.verdict.bound}, but {lead.id} means {rule.bound}"
+
+
+def offered(s: Screens) -> Iterator[str]:
+    """What is offered to explain is the first finding."""
+    explained = [c.rpartition(" ")[2] for c in s.commands if c.startswith("ddprof explain")]
+    wanted = [s.lead.id] if s.lead else []
+    if explained != wanted:
+        yield f"explain is offered for {explained}, the headline is of {wanted}"
+
+
+def gains(s: Screens) -> Iterator[str]:
+    """A finding's gain is one number with one range, in the same words, and in the same regime, on every screen."""
+    rows = s.exhibits["/findings findings"].sheet.rows
+    what_if = {row[0]: row for row in s.exhibits["/what-if what-if"].sheet.rows}
+    step_us = s.report.steps.wall_us
+    for number, finding in enumerate(s.report.ranked_findings()):
+        gain, item = finding.recoverable_us, s.document["findings"][number]
+        if not gain.low * (1 - SAME) <= gain.value <= gain.high * (1 + SAME) + 1e-9:
+            yield f"{finding.id}: {gain} does not lie in its range"
+        of_json = tuple(item["recoverable_us"][k] for k in ("value", "low", "high"))
+        if any(abs(a - b) > 0.001 for a, b in zip(of_json, (gain.value, gain.low, gain.high), strict=True)):
+            yield f"{finding.id}: JSON {of_json}, report {gain}"
+        row = rows[number]
+        if any(
+            abs(a * 1e3 - b) > 1e-6 * max(b, 1)
+            for a, b in zip(row[3:6], (gain.value, gain.low, gain.high), strict=True)
+        ):
+            yield f"{finding.id}: the table of findings says {row}"
+        words = one_line(phrases.gain_words(s.report, finding))
+        places = {"card": s.cards[number], "file": s.file_text}
+        if number < phrases.MAX_FINDINGS:
+            places |= {"terminal": s.terminal, "Markdown": s.markdown, "card of the Overview": s.first_cards[number]}
+        for name, text in places.items():
+            if words not in text:
+                yield f"{finding.id}: the {name} does not say {words!r}"
+        change = (
+            f"{finding.id}: {finding.fixes[0].setting} -> {finding.fixes[0].suggested}" if finding.fixes else finding.id
+        )
+        after = what_if.get(change)
+        if after is None:
+            yield f"{finding.id}: no line {change!r} among the predictions"
+        elif abs(after[1] * 1e3 - (step_us - gain.value)) > SAME * step_us and sum(c == change for c in what_if) == 1:
+            yield f"{finding.id}: predictions say {after[1]:.3f} ms, the finding {(step_us - gain.value) / 1e3:.3f} ms"
+
+
+def regimes(s: Screens) -> Iterator[str]:
+    """Where a step without the profiler is another, the headline says of which the gain is; gains say both."""
+    lead = s.lead
+    if lead and phrases.unprofiled_words(s.report, lead) and "traced step" not in s.report.verdict.headline:
+        yield f"the headline does not say that the gain is of a traced step: {s.report.verdict.headline!r}"
+
+
+def settings(s: Screens) -> Iterator[str]:
+    """A setting that a finding advises is the one that the plan advises, and its replay gives the finding's gain."""
+    if not s.opened.has_traces or s.opened.pricer.error is None:
+        return
+    now = present(s.opened.measures, {})
+    plans = {"num_workers": lambda: plan_loader(s.opened.pricer, now).advised_workers}
+    plans["bucket_cap_mb"] = lambda: plan_buckets(s.opened.pricer, now).advised_mb
+    for finding in s.report.ranked_findings():
+        for fix in finding.fixes:
+            try:
+                wanted = float(fix.suggested)
+            except ValueError:
+                continue
+            if fix.setting in plans:
+                try:
+                    advised = float(plans[fix.setting]())
+                except DdprofError:
+                    advised = math.nan
+                if math.isfinite(advised) and advised != wanted:
+                    yield f"{finding.id}: {fix.setting} {fix.suggested} in the finding, {advised:g} in the plan"
+            if fix.setting in BY_KEY and fix is finding.fixes[0]:
+                try:
+                    found = predict(s.opened.pricer, [Setting(fix.setting, fix.suggested)], now)
+                except DdprofError:
+                    continue
+                gain = finding.recoverable_us
+                if found.gain_us > gain.high * (1 + ROUNDED) or found.gain_us < gain.low * (1 - ROUNDED):
+                    yield (
+                        f"{finding.id}: {fix.setting}={fix.suggested} gains {format_us(found.gain_us)} by what-if, "
+                        f"{format_us(gain.value)} ({format_us(gain.low)} to {format_us(gain.high)}) by the finding; "
+                        f"fix: {phrases.fix_words(fix)}"
+                    )
+
+
+def plans(s: Screens) -> Iterator[str]:
+    """What a plan promises of its advice is what the what-if says of that value."""
+    if not s.opened.has_traces or s.opened.pricer.error is None:
+        return
+    prices, now = s.opened.pricer, present(s.opened.measures, {})
+    for key, made in (("num_workers", plan_loader), ("bucket_cap_mb", plan_buckets)):
+        try:
+            plan: Any = made(prices, now)
+            advised = plan.advised_workers if key == "num_workers" else plan.advised_mb
+            found = predict(prices, [Setting(key, f"{advised:g}")], now)
+        except DdprofError:
+            continue
+        if abs(found.after_us - plan.advised_us) > SAME * plan.step_us:
+            yield f"{key}={advised:g}: {found.after_us:.1f} us by what-if, {plan.advised_us:.1f} us by the plan"
+
+
+def promises(s: Screens) -> Iterator[str]:
+    """The step within reach is the best prediction, and a what-if that changes nothing is the report's step."""
+    step_us, after = s.report.steps.wall_us, [w.predicted_step_us for w in s.report.what_if]
+    if after and min(after) < step_us and f"best step within reach {format_us(min(after))}" not in s.pages["/"]:
+        yield f"Overview: no step of {format_us(min(after))} within reach"
+    if s.opened.has_traces and s.opened.pricer.error is not None:
+        before = predict(s.opened.pricer, [], present(s.opened.measures, {})).before_us
+        if abs(before - step_us) > SAME * step_us:
+            yield f"the what-if begins at {before:.1f} us, the report's step is {step_us:.1f} us"
+
+
+def compared(s: Screens) -> Iterator[str]:
+    """Compared with itself a run has not changed, and its numbers are those of the report."""
+    if not s.report.steps.wall_us > 0:
+        return
+    comparison = compare(s.report, s.report)
+    if comparison.gone or comparison.new or comparison.differences or comparison.step.outcome not in ("same", "noise"):
+        yield f"compared with itself: {comparison.step.outcome}, gone {comparison.gone}, new {comparison.new}"
+    for delta in (comparison.step, *comparison.causes):
+        wanted = s.report.steps.wall_us if delta is comparison.step else s.report.ledger.job[delta.name]
+        if delta.before_us != wanted:
+            yield f"{delta.name} is {delta.before_us:.1f} us on Compare, {wanted:.1f} us in the report"
+
+
+def onefile(s: Screens) -> Iterator[str]:
+    """The file has the tables of the dashboard and the JSON document."""
+    try:
+        equal_tables(File(s.file), s.view)
+    except AssertionError as different:
+        yield f"the file's tables: {str(different).splitlines()[0] if str(different) else 'not the same'}"
+    if json.loads(File(s.file).scripts["report"]) != json.loads(json.dumps(s.document)):
+        yield "the document in the file is not that of --format json"
+
+
+def blame(s: Screens) -> Iterator[str]:
+    """What a rank costs the others is no less than what fixing it saves; who costs much is named, or words say why."""
+    found = s.exhibits.get("/ranks blame")
+    if found is None:
+        return
+    step_us = s.report.steps.wall_us
+    charged = {row[0]: row[-1] * 1e3 for row in found.sheet.rows}
+    for finding in s.report.ranked_findings():
+        if not finding.ranks or s.report.severity_of(finding) == "info":
+            continue
+        mine = sum(charged.get(f"rank {rank}", 0.0) for rank in finding.ranks)
+        if mine < finding.recoverable_us.low * (1 - ROUNDED) and finding.id not in found.reading:
+            yield (
+                f"{finding.id} of {format_ranks(finding.ranks)} saves {format_us(finding.recoverable_us.value)} "
+                f"(from {format_us(finding.recoverable_us.low)}), the Ranks page charges them {format_us(mine)}"
+            )
+    match = re.match(r"Rank (\d+) costs each other rank", found.reading)
+    if match is None:
+        return
+    rank, named = int(match[1]), {r for f in s.report.ranked_findings() for r in f.ranks}
+    if ("No finding names it" in found.reading) == (rank in named):
+        cost = format_us(charged[f"rank {rank}"])
+        yield f"rank {rank} costs {cost} of {format_us(step_us)}, named: {rank in named}: {found.reading}"
+
+
+def critical(s: Screens) -> Iterator[str]:
+    """The critical path lies on the rank that the leading finding names, or the page says why not."""
+    found = s.exhibits.get("/ranks critical")
+    match = re.search(r"runs (\S+) % of the time on rank (\d+)", found.reading) if found else None
+    if found is None or match is None or s.lead is None or not s.lead.ranks:
+        return
+    if int(match[2]) not in s.lead.ranks and s.lead.id not in found.reading:
+        yield f"the path lies on rank {match[2]} ({match[1]} %), {s.lead.id} names {format_ranks(s.lead.ranks)}"
+
+
+def sums(s: Screens) -> Iterator[str]:
+    """The parts of each table sum to its total."""
+    ledger = s.report.ledger
+    for name, row in (("job", ledger.job), *ledger.per_rank.items()):
+        parts, wall = sum(row.get(c, 0.0) for c in CAUSES), row.get("wall_us", 0.0)
+        if abs(parts - wall) > 1e-3 * max(wall, 1e-9):
+            yield f"ledger of {name}: parts {parts:.1f} us, step {wall:.1f} us"
+    if ledger.job and s.report.steps.count:
+        wall = ledger.job["wall_us"]
+        if abs(wall - s.report.steps.wall_us) > ROUNDED * wall and format_us(wall) != format_us(s.report.steps.wall_us):
+            yield f"the ledger's step is {format_us(wall)}, the report's {format_us(s.report.steps.wall_us)}"
+    for name, exhibit in s.exhibits.items():
+        columns = exhibit.sheet.columns
+        total = next((i for i, c in enumerate(columns) if c.startswith("all (")), None)
+        if total is None:
+            continue
+        parts_at = [i for i in range(1, len(columns)) if i != total]
+        for row in exhibit.sheet.rows:
+            if abs(sum(row[i] or 0.0 for i in parts_at) - row[total]) > 1e-6 * max(1.0, row[total]):
+                yield f"{name}: row {row[0]} does not sum to its total"
+    mix = s.exhibits.get("/ rank-causes")
+    for row in mix.sheet.rows if mix else ():
+        if abs(sum(row[1:]) - 100) > 0.1:
+            yield f"shares of rank {row[0]} sum to {sum(row[1:]):.2f} %"
+
+
+def steps(s: Screens) -> Iterator[str]:
+    """All pages count the same steps and the same typical step."""
+    if s.opened.has_traces and s.opened.step_count != s.report.steps.count:
+        yield f"pages number {s.opened.step_count} steps, the report has {s.report.steps.count}"
+    dots, causes = s.exhibits.get("/ steps"), s.exhibits.get("/ranks step-causes")
+    medians = [re.search(r"[Mm]edian(?: of \d+ steps is)? ([\d.]+ \S?s)", e.reading) for e in (dots, causes) if e]
+    said = {m[1] for m in medians if m}
+    if len(said) > 1:
+        yield f"median step: {' and '.join(sorted(said))}"
+
+
+def inputs(s: Screens) -> Iterator[str]:
+    """Pages of a cause do not deny what the findings say of it."""
+    serious = [f for f in s.report.ranked_findings() if s.report.severity_of(f) != "info"]
+    loader = s.exhibits.get("/host loader")
+    if loader and loader.reading.startswith("No:"):
+        for f in serious:
+            if f.id in ("input.starved", "input.straggler"):
+                yield f"{f.id} leads to {format_us(f.recoverable_us.value)}; Input & host: {loader.reading}"
+    groups = s.exhibits.get("/communication groups")
+    if groups and s.lead and s.lead.id in TRANSFER and "mostly the peers" in groups.reading:
+        yield f"headline {s.lead.id}; Communication: {groups.reading}"
+    memory = s.exhibits.get("/memory memory")
+    if memory and "Not known" in memory.reading and any(f.id == "memory.headroom" for f in serious):
+        yield f"memory.headroom found; Memory: {memory.reading}"
+    pipeline = s.exhibits.get("/pipeline pipeline")
+    if pipeline and not pipeline.sheet.rows and any(f.id.startswith("pipeline") for f in serious):
+        yield f"{s.lead and s.lead.id}; Pipeline: {pipeline.reading}"
+
+
+def outcomes(s: Screens) -> Iterator[str]:
+    """A cause is found, not found or not judged, and one of them only."""
+    found, checked = {f.id for f in s.report.findings}, set(s.report.checked)
+    judged = {a.id for a in s.report.abstentions}
+    for a, b, words in ((found, checked, "found and not found"), (checked, judged, "not found and not judged")):
+        if a & b:
+            yield f"{words}: {', '.join(sorted(a & b))}"
+
+
+def pace(s: Screens) -> Iterator[str]:
+    """The rank that is named slow for the same work is the one that a finding of that names."""
+    found = s.exhibits.get("/ranks pace")
+    match = (
+        re.search(r"Rank (\d+) needs (\d+) % longer than its typical peer for the same (.+)\.", found.reading)
+        if found
+        else None
+    )
+    for f in s.report.ranked_findings():
+        wanted = {"straggler.compute": "kernels", "straggler.host": "host work"}.get(f.id)
+        if (
+            match
+            and wanted == match[3]
+            and f.ranks
+            and int(match[1]) not in f.ranks
+            and s.report.severity_of(f) != "info"
+        ):
+            yield f"{f.id} names {format_ranks(f.ranks)}; Ranks: {found.reading if found else ''}"
+
+
+def unknowns(s: Screens) -> Iterator[str]:
+    """What was not recorded is never shown as an amount."""
+    for path, text in {**s.pages, "terminal": s.terminal, "markdown": s.markdown}.items():
+        for wrong in (r"gain 0 µs", r"\bnan\b", r"\binf\b", r"(?<!\()None\b(?! of)"):
+            if re.search(wrong, text):
+                at = re.search(wrong, text)
+                yield f"{path}: {text[max(0, at.start() - 50) : at.end() + 30] if at else ''!r}"
+
+
+_ALL = (headline, offered, gains, regimes, settings, blame, critical, plans, promises, compared, onefile, sums, steps)
+CHECKS: dict[str, Check] = {check.__name__: check for check in (*_ALL, inputs, outcomes, pace, unknowns)}

@@ -1,0 +1,34 @@
+"""Runs whose screens are compared: the shipped samples, real traces, generated runs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
+
+from ddprof.dashboard.runs.open_run import load
+from ddprof.errors import DdprofError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ and tests/ are not installed
+
+from tests.consistency.screens import Screens
+
+
+@pytest.fixture
+def screens_of(tmp_path: Path) -> Callable[[Path], Iterator[Screens]]:
+    """`screens_of(folder)`: the runs in a copy of it (facts are kept beside traces); none where there is none."""
+
+    def made(folder: Path) -> Iterator[Screens]:
+        copy = shutil.copytree(folder, tmp_path / folder.name)
+        try:
+            opened = load([str(copy)])
+        except DdprofError:
+            return
+        yield from map(Screens, opened)
+
+    return made

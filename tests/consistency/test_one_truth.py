@@ -1,0 +1,70 @@
+"""One document feeds every screen: no two of them disagree on a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.oracle.generate import main as generate
+from tests.consistency.checks import CHECKS
+from tests.consistency.screens import Screens
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+NAMES = [file.parent.name for file in sorted(SAMPLES.glob("*/truth.json"))]
+SEED, PLAIN, MESSY = 150_000, 36, 24
+ScreensOf = Callable[[Path], Iterator[Screens]]
+
+
+def disagreements(screens: Screens) -> list[str]:
+    """What every check found, with its name."""
+    return [f"{name}: {words}" for name, check in CHECKS.items() for words in check(screens)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sample_reads_alike_everywhere(screens_of: ScreensOf, name: str) -> None:
+    runs = list(screens_of(SAMPLES / name))
+    assert len(runs) == 1 and disagreements(runs[0]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["traces", "oracle_samples"])
+def test_real_traces_read_alike_everywhere(screens_of: ScreensOf, shared_dir: Path, part: str) -> None:
+    folders = sorted(f for f in shared_dir.glob("traces/*/*" if part == "traces" else f"{part}/*") if f.is_dir())
+    found = {f.name: disagreements(screens) for f in folders for screens in screens_of(f)}
+    assert len(found) > 5 and {name: words for name, words in found.items() if words} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "count"), [((), PLAIN), (("--messy",), MESSY)], ids=["plain", "messy"])
+def test_generated_runs_read_alike_everywhere(
+    screens_of: ScreensOf, tmp_path: Path, options: tuple[str, ...], count: int
+) -> None:
+    generate([str(tmp_path / "made"), "--count", str(count), "--seed", str(SEED + len(options) * 500), *options])
+    made = sorted(tmp_path.glob("made/*/traces"))
+    found = {f.parent.name: disagreements(s) for f in made for s in screens_of(f.rename(f.parent / f.parent.name))}
+    assert len(found) > count / 2 and {name: words for name, words in found.items() if words} == {}
+
+
+def test_a_screen_that_says_another_number_is_found(screens_of: ScreensOf) -> None:
+    screens = next(screens_of(SAMPLES / "late_loader"))
+    said = (screens.terminal, screens.markdown, screens.cards, screens.first_cards, screens.file, screens.file_text)
+    assert all(said) and disagreements(screens) == []
+    report = screens.report
+    first = report.findings[0]
+    twice = replace(first.recoverable_us, value=first.recoverable_us.value * 1.5, high=first.recoverable_us.high * 2)
+    other = replace(report, findings=(replace(first, recoverable_us=twice), *report.findings[1:]))
+    screens.opened = replace(screens.opened, report=other)
+    found = "\n".join(disagreements(screens))
+    for screen in ("the terminal", "the Markdown", "the card", "the file", "the headline", "predictions say"):
+        assert screen in found
+
+
+def test_a_headline_of_another_finding_is_found(screens_of: ScreensOf) -> None:
+    screens = next(screens_of(SAMPLES / "late_loader"))
+    report = replace(screens.report, findings=tuple(replace(f, ranks=(0,)) for f in screens.report.findings))
+    screens.opened = replace(screens.opened, report=report)
+    found = "\n".join(disagreements(screens))
+    assert "does not name rank 0" in found

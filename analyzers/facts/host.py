@@ -61,13 +61,25 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
         ("gc", annotated & is_gc(strings)[name]),
         ("checkpoint", annotated & is_checkpoint(strings)[name]),
     )
-    tables = [_spans(trace, [(np.flatnonzero(mask), cause) for cause, mask in selected])]
+    tables = [_without_what_loaders_read(_spans(trace, [(np.flatnonzero(mask), cause) for cause, mask in selected]))]
     tables += [_blocking_copies(ops, threads), script_occupants(trace, threads, marks_ns)]
     tables.append(prepared_batches(trace, threads, ops, marks_ns))
     if not len(ops):  # a CPU rank: its operators are its compute
         tables.append(prepared_in_loop(trace, threads, phase_times(phases(trace)), marks_ns))
     spans = concat(HOST_SPANS, tables)
     return spans.take(np.argsort(spans["start_ns"], kind="stable"))
+
+
+def _without_what_loaders_read(spans: Table) -> Table:
+    """Without the saves and loads inside a loader's fetch: a sample that was pickled is read by `torch.load`."""
+    is_fetch = spans["cause"] == CAUSE_CODE["dataloader"]
+    is_inside = np.zeros(len(spans), bool)
+    for thread in np.unique(spans["thread"][is_fetch]).tolist():
+        mine = spans["thread"] == thread
+        fetches = intervals.union(*spans.take(is_fetch & mine).bounds)
+        length = spans["end_ns"] - spans["start_ns"]
+        is_inside |= mine & (intervals.overlap(fetches, *spans.bounds) == length)
+    return spans.take(~is_inside | (spans["cause"] != CAUSE_CODE["checkpoint"]))
 
 
 def _blocking_copies(ops: Table, threads: Array) -> Table:

@@ -24,6 +24,10 @@ class PhaseTimers(Protocol):
         """The number of the step that is open now."""
 
     @property
+    def phase(self) -> int:
+        """The phase in which the training thread is now: files.step."""
+
+    @property
     def last_end_ns(self) -> int:
         """When the latest phase ended."""
 

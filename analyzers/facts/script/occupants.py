@@ -35,6 +35,7 @@ _DATA_LIBRARY = re.compile(
     r"|feature_extraction|processing|video_process)\w*))(?:/|\.py| )",
 )
 _DATA_METHOD = re.compile(r"^transformers/pipelines/\S+ preprocess$|^<.*(?:ImagingDecoder|Tokenizer)")
+LOADER_FETCH = re.compile(r"^torch/utils/data/dataloader\.py __next__$")
 # Functions of the script that save, evaluate or log, as people name them.
 _SAVES = re.compile(
     r"(?:^|_)(?:evaluat(?:e|ion)|eval|validat(?:e|ion)|val)(?:_(?:one|epoch|loop|step|model|data|dataset|set|loss|metrics"
@@ -73,11 +74,10 @@ def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array) -> Table
     number = {text: row for row, text in enumerate(trace.strings)}
     trains = spans_of(spans, tree.is_backward)
     tables = []
-    for cause, is_frame, is_elsewhere in (
-        ("dataloader", _data_frames(tree), tree.in_phase),
-        ("checkpoint", saving_frames(tree), np.zeros(len(tree), bool)),
+    for cause, outermost, is_elsewhere in (
+        ("dataloader", tree.around(_data_frames(tree)), tree.in_phase),
+        ("checkpoint", saving_around(tree), np.zeros(len(tree), bool)),
     ):
-        outermost = tree.around(is_frame)
         elsewhere = spans_of(spans, is_elsewhere)
         frame = np.where(outermost >= 0, tree.frame[np.maximum(outermost, 0)], -1)[spans["stack"]]
         for what in np.unique(frame[frame >= 0]).tolist():
@@ -103,6 +103,16 @@ def saving_frames(tree: CallTree) -> Array:
     """Which frames save, evaluate or log; bool, by row of the frames table."""
     named = matches(_SAVES, tree.frames["function"].tolist()) & tree.is_user
     return np.asarray(named | tree.matching(_SAVING_LIBRARY))
+
+
+def saving_around(tree: CallTree) -> Array:
+    """The outermost stack (row) around each that saves, evaluates or logs; -1 where none does. Shape (stacks,).
+
+    What a loader's fetch calls reads data, whatever its name: a pickled sample is loaded by torch.load.
+    """
+    outermost = tree.around(saving_frames(tree))
+    is_fetched = tree.within(tree.matching(LOADER_FETCH))[np.maximum(outermost, 0)]
+    return np.where(is_fetched, -1, outermost)
 
 
 def _without_training(found: Intervals, trains: Intervals, marks_ns: Array) -> Intervals:

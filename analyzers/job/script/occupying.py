@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.occupants import saving_frames
+from ddprof.analyzers.facts.script.occupants import LOADER_FETCH, saving_around, saving_frames
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
 from ddprof.analyzers.job.script.beside import REST, run_samples
@@ -31,7 +30,6 @@ class SeenSaving:
         return self.samples / self.of
 
 
-_LOADER = re.compile(r"^torch/utils/data/dataloader\.py __next__$")
 MOST_SHARE = 0.5  # of the time of the cause: what recorded ranges (a loader's, a save's) do not explain
 
 
@@ -66,7 +64,7 @@ def seen_saving(facts: RankFacts) -> SeenSaving | None:
     """By the samples of the whole run; None where it was never seen so."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     seen = run_samples(facts)
-    around = tree.around(saving_frames(tree))
+    around = saving_around(tree)
     by_line: dict[str, float] = {}
     for stack, samples in seen.items():
         if around[stack] >= 0 and tree.folded[stack] >= 0:
@@ -134,7 +132,7 @@ def function_of(facts: RankFacts, words: str) -> tuple[str, str] | None:
 def loads_for_evaluation(facts: RankFacts) -> bool:
     """Whether the training thread was seen in a loader mostly where the script evaluates: no batch is awaited then."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
-    loads, evaluates = tree.within(tree.matching(_LOADER)), tree.within(saving_frames(tree))
+    loads, evaluates = tree.within(tree.matching(LOADER_FETCH)), tree.within(saving_frames(tree))
     seen = [(count, evaluates[stack]) for stack, count in run_samples(facts).items() if loads[stack]]
     total = sum(count for count, _ in seen)
     return total >= FEWEST_SAMPLES and sum(count for count, inside in seen if inside) > MOST_SHARE * total

@@ -12,6 +12,7 @@ import time
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.files.step import DATA
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.window.annotate import Range
 
@@ -67,11 +68,14 @@ class _Saving(Instrumentor):
         self._book(name, started_ns, time.time_ns())
 
     def _holds_up_training(self) -> bool:
-        """Whether this is the thread that trains: the main thread, until an optimizer has stepped."""
+        """Whether this is the thread that trains (the main thread, until an optimizer has stepped), and no loader
+        fetches: a sample that was pickled is read by `torch.load`, and its time is the loader's."""
         trains = self.hub.observed.training_thread
-        if trains is not None:
-            return threading.get_ident() == trains
-        return threading.current_thread() is threading.main_thread()
+        if trains is None:
+            is_here = threading.current_thread() is threading.main_thread()
+        else:
+            is_here = threading.get_ident() == trains
+        return is_here and self.hub.tracker.phase != DATA
 
     def _book(self, name: str, started_ns: int, ended_ns: int) -> None:
         """A pause of its own, or the next file of the pause before it: nothing was trained in between, and the break

@@ -15,6 +15,14 @@ _FETCH = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]fetch\.py$")
 # Calls that wait, by the text of the line: what is written in C has no frame of its own.
 _CALLS = (
     ("lock", re.compile(r"\b(flock|lockf|acquire(?:_lock)?|msvcrt\.locking)\s*\(")),
+    # A transaction that lets nobody else in: sqlite.org/lang_transaction, LOCK TABLE and advisory locks of servers.
+    (
+        "lock",
+        re.compile(
+            r"\b(execute)\s*\(.*?\b(?:begin\s+(?:immediate|exclusive)|lock\s+tables?|for\s+update|get_lock|pg_advisory_\w*lock)",
+            re.IGNORECASE,
+        ),
+    ),
     ("network", re.compile(r"\b(recv(?:_into|from|_bytes)?|urlopen|get_object|download_\w+)\s*\(")),
     ("database", re.compile(r"\b(execute(?:many|script)?|fetch(?:one|all|many))\s*\(")),
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ddprof.capture.files.step import DATA, REST
 from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
 from ddprof.capture.journal import Journal
@@ -21,7 +22,7 @@ class Job:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 1_000
         monkeypatch.setattr("ddprof.capture.instruments.checkpoint.time.time_ns", lambda: self.now_ns)
-        self.tracker = SimpleNamespace(last_end_ns=0)
+        self.tracker = SimpleNamespace(last_end_ns=0, phase=REST)
         self.observed = SimpleNamespace(training_thread=None)
         self.hub: Any = SimpleNamespace(
             guard=Guard(),
@@ -83,6 +84,15 @@ def test_a_load_is_no_part_of_a_save(job: Job) -> None:
     assert [what for what, _, _ in job.pauses] == ["torch.save", "torch.load"]
 
 
+def test_what_a_loader_reads_is_no_pause(job: Job) -> None:
+    job.tracker.phase = DATA
+    job.torch.load(5)
+    job.tracker.phase = REST
+    assert job.pauses == []
+    job.torch.load(5)
+    assert job.pauses == [("torch.load", 5, 1)]
+
+
 def test_a_thread_that_saves_beside_the_training_is_no_pause(job: Job) -> None:
     job.observed.training_thread = threading.get_ident()
     other = threading.Thread(target=job.torch.save, args=(100,))
@@ -109,7 +119,7 @@ def test_a_real_distributed_checkpoint_of_many_tensors_is_one_save(tmp_path: Any
     hub: Any = SimpleNamespace(
         guard=Guard(),
         journal=Journal(),
-        tracker=SimpleNamespace(last_end_ns=0),
+        tracker=SimpleNamespace(last_end_ns=0, phase=REST),
         observed=SimpleNamespace(training_thread=None),
         annotator=SimpleNamespace(open=lambda name: None),
     )

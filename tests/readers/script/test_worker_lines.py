@@ -46,6 +46,8 @@ def process(tmp_path: Path, inner: list[str | int] | None, source: str | None, w
         (None, "fcntl.flock(f, fcntl.LOCK_EX)", "flock", "lock"),
         (None, "self.gate.acquire()", "acquire", "lock"),
         (None, "with self.lock:", "acquire", "lock"),
+        (None, 'con.execute("BEGIN EXCLUSIVE")', "execute", "lock"),
+        (None, 'cursor.execute("select x from t where i = 3 for update")', "execute", "lock"),
         (None, "got += c.recv(512 - len(got))", "recv", "network"),
         (None, 'self.db.execute("select 1").fetchone()', "execute", "database"),
         (None, "with open(path) as f: return f.read()", None, None),

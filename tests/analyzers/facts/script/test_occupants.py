@@ -10,6 +10,7 @@ from kineto_run import Script
 from ddprof.analyzers.facts.model import RankFacts
 
 MODULE = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
+LOADER = "torch/utils/data/dataloader.py(733): __next__"
 BACKWARD = "torch/_tensor.py(570): backward"
 
 
@@ -108,3 +109,25 @@ def test_a_loop_over_steps_is_no_evaluation(tmp_path: Path) -> None:
             script.synchronise()
             script.step(number + 1, begin)
     assert held_ms(script.facts(tmp_path), "checkpoint") == 0.0
+
+
+def test_what_a_loader_reads_is_its_own(tmp_path: Path) -> None:
+    """A sample that was pickled is read by torch.load, by its frame and by the range that the capture leaves."""
+
+    def spent_ms(outer: str, inner: str, annotated: str) -> tuple[float, float]:
+        script = Script()
+        for number in range(3):
+            begin = script.now_us
+            with script.frame(outer), script.frame("data.py(9): __getitem__"), script.frame(inner):
+                script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 5_000.0, "user_annotation")
+                script.add(annotated, "user_annotation", script.now_us - 4_000.0, 3_000.0, 1, {})
+            with script.frame(MODULE):
+                script.launch(dur_us=100.0)
+            script.synchronise()
+            script.step(number + 1, begin)
+        facts = script.facts(tmp_path)
+        return held_ms(facts, "checkpoint"), held_ms(facts, "dataloader")
+
+    load = "torch/serialization.py(1300): load"
+    assert spent_ms(LOADER, load, "ddprof::checkpoint")[0] == 0.0
+    assert spent_ms("train.py(20): resume", load, "train")[0] > 0.0

@@ -22,7 +22,7 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.feed import is_fed_more
+from ddprof.analyzers.job.feed import fed_ratio, is_fed_more
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
@@ -119,7 +119,24 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *said,
             *largest_wait(measures, worst),
         ),
-        fixes=(cure,) if cure is not None else (_look(numbers, execution.computes_on_host),),
+        fixes=(cure,) if cure is not None else _looks(measures, numbers),
+    )
+
+
+def _looks(measures: Measures, numbers: tuple[int, ...]) -> tuple[Fix, ...]:
+    """Where to look; at the input too where a CPU rank's was not recorded: operators do not say how much they are
+    given."""
+    on_host = execution_of(measures.job).computes_on_host
+    look = _look(numbers, on_host)
+    return (look,) if not on_host or np.isfinite(fed_ratio(measures.job.ranks)).any() else (look, _fed(numbers))
+
+
+def _fed(numbers: tuple[int, ...]) -> Fix:
+    return Fix(
+        setting="what " + format_ranks(numbers) + (" is fed" if len(numbers) == 1 else " are fed"),
+        suggested="as much as the other ranks: samples of like lengths in each batch",
+        why="how much the ranks are fed was not recorded, and the same operators take longer for longer samples, too",
+        source="torch.utils.data.distributed.DistributedSampler documentation; OSDI'25 section 5",
     )
 
 

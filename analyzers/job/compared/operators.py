@@ -11,6 +11,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.tables import Array
 
+Tensor = tuple[int, ...]  # its shape
 Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how often, ns)
 
 
@@ -31,8 +32,8 @@ def operators_run(facts: RankFacts, steps: int) -> Ran:
 
 
 def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
-    """Elements of what the operators were given in each step, of those operators and shapes that not all ranks have,
-    float, shape (ranks, steps). Weights, which all ranks have alike, count nowhere.
+    """Elements of the tensors that the operators were given in each step, of those tensors that not all ranks give to
+    the operator, float, shape (ranks, steps). Weights, which all ranks have alike, count nowhere.
 
     None where ranks do not run the same operators equally often, or all of them have the same shapes.
     """
@@ -40,7 +41,7 @@ def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
     ran = [operators_run(facts, steps) for facts in ranks]
     if not steps or len(ranks) < 2 or not all(ran) or len({frozenset(_by_name(one).items()) for one in ran}) > 1:
         return None
-    shared = set.intersection(*(set(one) for one in ran))
+    shared = set.intersection(*(_tensors_given(one) for one in ran))
     found = np.array([_elements_by_step(facts, shared, steps) for facts in ranks])
     return found if (found > 0).all() else None
 
@@ -52,23 +53,32 @@ def _by_name(ran: Ran) -> dict[str, float]:
     return total
 
 
-def _elements_by_step(facts: RankFacts, shared: set[tuple[str, str]], steps: int) -> Array:
+def _tensors_given(ran: Ran) -> set[tuple[str, Tensor]]:
+    """Which tensors each operator was given."""
+    return {(name, tensor) for name, shape in ran for tensor in tensors(shape)}
+
+
+def _elements_by_step(facts: RankFacts, shared: set[tuple[str, Tensor]], steps: int) -> Array:
     ops, inside, text = facts.host_operators, _step_of(facts), facts.strings
     mine = np.flatnonzero((inside >= 0) & (inside < steps) & (ops["shape"] != NO_STRING))
-    pairs = zip(ops["name"][mine].tolist(), ops["shape"][mine].tolist(), strict=True)
-    each = [0.0 if (text[name], text[shape]) in shared else elements(text[shape]) for name, shape in pairs]
+    pairs, which = np.unique(np.stack((ops["name"][mine], ops["shape"][mine])), axis=1, return_inverse=True)
+    own = [
+        sum(np.prod(tensor, dtype=float) for tensor in tensors(text[shape]) if (text[name], tensor) not in shared)
+        for name, shape in pairs.T.tolist()
+    ]
+    each = np.array(own, float)[which.ravel()]
     return np.bincount(inside[mine], weights=each, minlength=steps)[:steps]
 
 
 @lru_cache(maxsize=4096)
-def elements(shapes: str) -> float:
-    """Elements of all tensors in a text of shapes ("[[8, 120], []]"); 0 of what is none."""
+def tensors(shapes: str) -> tuple[Tensor, ...]:
+    """The tensors in a text of shapes ("[[8, 120], []]"); none in what is no such text."""
     try:
         dims = json.loads(shapes)
     except ValueError:
-        return 0.0
-    tensors = [one for one in dims if isinstance(one, list) and one] if isinstance(dims, list) else []
-    return float(sum(np.prod([d for d in one if isinstance(d, int)], dtype=float) for one in tensors))
+        return ()
+    found = [one for one in dims if isinstance(one, list) and one] if isinstance(dims, list) else []
+    return tuple(tuple(d for d in one if isinstance(d, int)) for one in found)
 
 
 def _step_of(facts: RankFacts) -> Array:

@@ -66,8 +66,8 @@ def device_kind(name: str) -> Kind:
 
 
 _WITH_SHAPES = re.compile(
-    r"mm$|mm_|addmm|matmul|linear|conv|einsum|attention|sdpa|flash|embedding|optimizer|foreach|fused|lstm|gru|^c10d::|^gloo:|^nccl:|^mpi:"
-    r"|all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast",
+    r"mm$|mm_|addmm|matmul|linear|conv|einsum|attention|sdpa|flash|embedding|optimizer|foreach|fused|lstm|gru|rnn|transformer"
+    r"|^c10d::|^gloo:|^nccl:|^mpi:|all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast",
     re.IGNORECASE,
 )
 

@@ -100,15 +100,22 @@ def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abst
 
 
 def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:
-    """The candidates that are worth a line, with their gains (us): bounds last, else largest first."""
-    priced = sorted(
-        ((pricer.gain_us(c), c) for c in candidates), key=lambda pair: (pair[1].is_bound, -pair[0], pair[1].id)
-    )
-    return [
-        (gain, c)
-        for gain, c in priced
-        if gain >= MIN_SHARE * measures.step_us or not c.changes or _costs_clearly(c, measures)
-    ]
+    """The candidates that are worth a line, with their gains (us): bounds last, else largest first. But one that makes
+    the same change to some ranks only comes before one that makes it to all and wins no more that is worth a warning.
+    """
+    least_us, warning_us = MIN_SHARE * measures.step_us, WARNING_SHARE * measures.step_us
+    priced = [(pricer.gain_us(candidate), candidate) for candidate in candidates]
+
+    def as_large_us(gain_us: float, candidate: Candidate) -> float:
+        wider = [us for us, other in priced if not other.ranks and _kinds(other) == _kinds(candidate)]
+        return max([gain_us, *(us for us in wider if candidate.ranks and us - gain_us < warning_us)])
+
+    ranked = sorted(priced, key=lambda one: (one[1].is_bound, -as_large_us(*one), not one[1].ranks, -one[0], one[1].id))
+    return [(gain, c) for gain, c in ranked if gain >= least_us or not c.changes or _costs_clearly(c, measures)]
+
+
+def _kinds(candidate: Candidate) -> list[str]:
+    return [change.kind for change in candidate.changes]
 
 
 def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:

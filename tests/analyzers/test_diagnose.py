@@ -40,6 +40,25 @@ def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch:
     assert found("larger", "same time") == ["larger"]
 
 
+@pytest.mark.parametrize(("name", "first"), [("input.straggler", "late loader"), ("input.starved", "every loader")])
+def test_what_some_ranks_explain_is_not_said_of_all(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch, name: str, first: str
+) -> None:
+    """A change to all ranks always wins a little more than the same change to the late one, which is the cause."""
+    run = labelled(name)
+    late = (run.label["faults"][0]["culprit_ranks"] or [0])[0]
+    parts: dict[str, tuple[int, ...]] = {"late loader": (late,), "every loader": ()}
+
+    def rule(title: str, ranks: tuple[int, ...]) -> Rule:
+        change = Change("instant_loader", ranks)
+        said = Candidate(title, title, ranks, 0.9 * run.measures.step_us, (change,), Basis.RECORDED)
+        return Rule(title, title, lambda _: iter([said]))
+
+    rules = {title: rule(title, ranks) for title, ranks in parts.items()}
+    monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
+    assert diagnose(run.measures, run.pricer).findings[0].id == first
+
+
 def test_every_rule_either_speaks_abstains_or_was_checked(labelled: Runs) -> None:
     run = labelled("clean.ddp")
     said = diagnose(run.measures, run.pricer)

@@ -55,18 +55,22 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
 
 def lost_marks_note(trace: RankTrace, marked: Table, steps: Table, ops: Table) -> list[HealthNote]:
     """A note where marks of steps are missing from the file: most device work was launched outside of those there are,
-    or work was launched where the numbers of the steps leave one out.
+    work was launched where the numbers of the steps leave one out, or these leave some out and one step is left.
 
     The profiler marks every step that it records. `marked`: all steps, by their marks; `steps`: the complete ones in
     device time; `ops`: DEVICE_OPS. Where no launch is known, the time counts at which work started; else work without
     a launch was launched before the recording.
     """
+    is_skipped = np.diff(marked["index"]) > 1
+    if len(steps) == 1 and is_skipped.any():
+        issue = f"{trace.path}: the numbers of its step marks leave some out, and one step is left"
+        return [HealthNote(issue, "events are missing: whether the step is like others is unknown", "error")]
     known = ops["launch_ns"] != NULL
     start, end = intervals.merge(marked.bounds, intervals.EMPTY if known.any() else steps.bounds)
     at = np.sort(ops["launch_ns"][known] if known.any() else ops["start_ns"])
     inside = np.searchsorted(at, end) - np.searchsorted(at, start)
     between = np.searchsorted(at, marked["start_ns"][1:]) - np.searchsorted(at, marked["end_ns"][:-1])
-    is_left_out = bool((known.any() & (between >= MIN_LOST) & (np.diff(marked["index"]) > 1)).any())
+    is_left_out = bool((known.any() & (between >= MIN_LOST) & is_skipped).any())
     most = len(at) >= MIN_LOST and int(inside.sum()) < OUTSIDE_MARKS * len(at)
     if not len(steps) or not (most or is_left_out):
         return []

@@ -68,7 +68,8 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         tables = _host_tables(trace, steps, main)
     lost = lost_marks_note(trace, marked, steps, tables["device_ops"]) if source == "profiler_step" else []
     notes, whole = [*notes, *incomplete, *lost], whole and not lost
-    if (is_device and not (whole and len(tables["device_ops"]))) or trace.top.get("records") == "communication":
+    counts = _counts(trace, tables["device_ops"], whole)
+    if (is_device and not (whole and counts["kernels"])) or trace.top.get("records") == "communication":
         tables["gaps"] = unexplained(tables["gaps"])
     threads = _launching_threads(tables["device_ops"], main)
     tables["once"] = once_spans(trace, steps, tables, threads)
@@ -96,7 +97,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         stream_waits=stream_waits(trace, threads),
         process_groups=trace.process_groups,
         memory=device_memory(trace, tables["device_ops"], steps),
-        counts={"events": len(trace.events), "device_ops": len(tables["device_ops"]), "whole": int(whole)},
+        counts=counts,
         torn_steps=tuple(torn.tolist()),
         sidecar=trace.sidecar,
         top=trace.top,
@@ -111,6 +112,11 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         script_totals=trace.script_totals,
         **tables,
     )
+
+
+def _counts(trace: RankTrace, ops: Table, whole: bool) -> dict[str, int]:
+    kernels = int((trace.events["kind"] == Kind.KERNEL).sum())
+    return {"events": len(trace.events), "device_ops": len(ops), "kernels": kernels, "whole": int(whole)}
 
 
 def _is_damaged(trace: RankTrace) -> bool:

@@ -92,9 +92,11 @@ def knows_launches(facts: RankFacts) -> bool:
 
 
 def lost_device(facts: RankFacts, among: Sequence[RankFacts] = ()) -> bool:
-    """Whether the rank has a device, as the ranks that it is `among` have, but its trace holds no event of it."""
+    """Whether the rank has a device, as the ranks that it is `among` have, but its trace holds no kernel of it. Copies
+    alone are what is left where kernels were not recorded: nobody trains by them.
+    """
     has_device = facts.is_device_rank or any(f.is_device_rank for f in among)
-    return has_device and not len(facts.device_ops)
+    return has_device and not (len(facts.device_ops) and facts.counts.get("kernels", 1))
 
 
 def is_torn_host(facts: RankFacts) -> bool:

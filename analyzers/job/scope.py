@@ -19,8 +19,8 @@ def out_of_scope(job: JobFacts) -> str | None:
     """Why nothing but communication can be judged, in words; None where steps of the job were recorded whole."""
     if all(f.top.get("records") == "communication" for f in job.ranks):
         return COMMUNICATION_ONLY
-    if all(lost_device(f) for f in job.ranks):
-        return f"no device events: what the {job.ranks[0].device.kind} devices did is unknown"
+    if all(lost_device(f, job.ranks) for f in job.ranks):
+        return f"no kernels were recorded: what the {job.ranks[0].device.kind} devices did is unknown"
     if all(map(is_torn_host, job.ranks)):
         return ONE_STEP_LEFT
     return start_up_only(job)
@@ -36,9 +36,10 @@ def start_up_only(job: JobFacts) -> str | None:
     starting = [intervals.length(start_up(f.once, f.steps)) for f in job.ranks]
     walls = [int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks]
     if sum(starting) <= MOST * sum(walls):
-        return None if any(map(may_compute, job.ranks)) else NOTHING_COMPUTED
+        seen = [facts for facts in job.ranks if not lost_device(facts, job.ranks)]
+        return None if any(map(may_compute, seen)) else NOTHING_COMPUTED
     return (
         f"only start-up was recorded: of {format_us(sum(walls) / len(walls) / 1e3)} the first calls took "
-        f"{format_us(sum(starting) / len(starting) / 1e3)} (creating contexts, loading code, the first batch); "
-        "record later steps"
+        f"{format_us(sum(starting) / len(starting) / 1e3)} (creating contexts, loading code, the first batch, "
+        "the profiler); record later steps"
     )

@@ -125,11 +125,12 @@ def _one(start_ns: int, end_ns: int) -> Intervals:
 
 
 def start_up(once: Table, steps: Table) -> Intervals:
-    """When a rank of which one step was recorded was starting up: nothing in such a recording is known to recur.
+    """When a rank of which one step was recorded was starting up, or its profiler started and stopped: nothing in such
+    a recording is known to recur.
 
     Of the allocations those count that take longer than all shorter ones together: what is allocated step by step is
-    not. Batches count where the rest is worth saying: workers start with the process. Nothing where there are several
-    steps: those are compared (job/compared/steady_steps.py).
+    not. Batches count where the rest of start-up is worth saying: workers start with the process. Nothing where there
+    are several steps: those are compared (job/compared/steady_steps.py).
     """
     if len(steps) != 1:
         return intervals.EMPTY
@@ -142,9 +143,9 @@ def start_up(once: Table, steps: Table) -> Intervals:
     starting = np.isin(once["kind"], (Once.CONTEXT, Once.MODULE)) | (memory & heavy)
     begin_ns, end_ns = int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1])
     found = intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
-    if intervals.length(found) < WORTH_SAYING * (end_ns - begin_ns):
-        return found
-    starting |= once["kind"] == Once.BATCH
+    if intervals.length(found) >= WORTH_SAYING * (end_ns - begin_ns):
+        starting |= once["kind"] == Once.BATCH
+    starting |= np.isin(once["kind"], (Once.STARTING, Once.STOPPING))
     return intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
 
 

@@ -126,7 +126,8 @@ def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
         return Comparable(_own_stretches(ranks))
     if len(kept) < 2:
         return Comparable(_own_stretches(ranks), why_not=NOTHING_WHOLE)
-    return Comparable(_own_stretches([ranks[p] for p in kept]), (left_out_ranks_note(ranks, kept),))
+    found = comparable([ranks[p] for p in kept])  # what their steps cannot be paired for may have been the others
+    return replace(found, notes=(left_out_ranks_note(ranks, kept), *found.notes))
 
 
 def _whole(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:

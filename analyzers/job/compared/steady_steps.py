@@ -89,6 +89,7 @@ def steady_steps(
 ) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
     """The ranks with their steady steps alone, and what was left out, in order.
 
+    Ranks whose steps have no number in common are each judged by their own.
     `clock`: None where nothing connects those of several ranks. `recorded`: STEPS of each rank with those that not all
     ranks recorded; its own steps if None. Of several stretches of steady steps the longest is kept. Where the ranks
     have no steady step in common, all are left out, and kept nevertheless: nothing that they hold is known to recur,
@@ -100,6 +101,8 @@ def steady_steps(
     numbers = ranks[0].steps["index"]
     for facts in ranks[1:]:
         numbers = np.intersect1d(numbers, facts.steps["index"])
+    if not len(numbers) and len(ranks) > 1:
+        return own_steady_steps(ranks)
     held = recorded or [facts.steps for facts in ranks]
     every = np.unique(np.concatenate([numbers, *(steps["index"] for steps in held)]))
     if not len(numbers) or len(every) < 2:

@@ -112,6 +112,26 @@ def test_a_file_whose_marks_are_missing_shows_no_whole_step(trace: RankTrace) ->
         assert any("marks are missing" in note.effect for note in facts.health) == (not whole)
 
 
+def test_the_only_step_left_where_numbers_leave_some_out_is_not_known_to_be_like_others(trace: RankTrace) -> None:
+    """A hole takes all between the first mark and the last step: that mark says that there was more."""
+    steps, events = find_steps(trace)[0], trace.events
+    is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[events["name"]]
+    number = np.searchsorted(steps["start_ns"], events["ts_ns"], side="right") - 1
+    last = without(trace, (number < STEPS - 1) & ~(is_mark & (number == 0)))
+    assert [len(rank_facts(each).steps) for each in (last, without(trace, number < STEPS - 1))] == [1, 1]
+    assert rank_facts(without(trace, number < STEPS - 1)).counts["whole"] == 1
+    found = rank_facts(last)
+    assert not found.counts["whole"] and not len(found.gaps_of("host_sync"))
+    assert any("leave some out" in note.issue for note in found.health)
+
+
+def test_copies_alone_do_not_show_an_idle_device(trace: RankTrace) -> None:
+    """Neither kernels nor the calls that launched them were recorded."""
+    facts = rank_facts(without(trace, np.isin(trace.events["kind"], (Kind.KERNEL, Kind.RUNTIME))))
+    assert len(facts.device_ops) and not facts.counts["kernels"]
+    assert len(facts.gaps) and not len(facts.gaps_of("host_sync", "host_launch", "dataloader"))
+
+
 def test_kernels_that_are_all_missing_are_missed_where_copies_are_linked_to_their_calls(trace: RankTrace) -> None:
     of_kind = {kind: trace.events["kind"] == kind for kind in DEVICE_KINDS}
     assert of_kind[Kind.MEMCPY].any()

@@ -55,3 +55,19 @@ def test_a_step_in_which_no_device_computes_is_start_up(tmp_path: Path) -> None:
     gemm = span("kernel", "ampere_sgemm_128x64_tn", 10_000, 8_000)
     trained = report_of(json.dumps({"traceEvents": [step, gemm, send]}), tmp_path / "trained")
     assert NOTHING_COMPUTED not in {abstention.reason for abstention in trained.abstentions}
+
+
+def test_what_is_left_of_a_rank_beside_ranks_with_devices_computes_nothing(tmp_path: Path) -> None:
+    """Its file ends before its device's first work, the other holds that and no kernel of the calls that follow: it is
+    no rank that computes on its host.
+    """
+    step = span("user_annotation", "ProfilerStep#1", 0, STEP_US)
+    send = span("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20_000, 70_000)
+    calls = [span("cuda_runtime", "cudaLaunchKernel", 10_000 + 100 * call, 5) for call in range(50)]
+    called = [event | {"args": {"correlation": max(1, at)}} for at, event in enumerate([send, *calls])]
+    for rank, recorded in enumerate(([step, *called], [step])):
+        text = json.dumps({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": recorded})
+        (tmp_path / f"rank{rank}.json").write_text(text, encoding="utf-8")
+    found = analyze([tmp_path])[0]
+    assert not found.findings
+    assert NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}

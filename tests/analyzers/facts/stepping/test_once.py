@@ -81,3 +81,25 @@ def test_without_marks_and_start_up_a_window_is_judged_as_before(labelled: Runs,
     run = cold(labelled, tmp_path)
     assert run.report.ledger.job["other"] < 100
     assert run.report.verdict.bound == "compute"
+
+
+@pytest.mark.parametrize("where", ["open", "close"])
+def test_what_a_profiler_may_have_held_the_only_step_for_is_nobodys_cost(
+    labelled: Runs, tmp_path: Path, where: str
+) -> None:
+    """Before the first work of the step, and after its last, with nothing else to compare the step with."""
+    step = labelled("clean.ddp").job.ranks[0].steps
+
+    def lone(ranks: Sequence[Events]) -> None:
+        retold.held_up(0, 4e3, where)(ranks)
+        for events in ranks:
+            marks = sorted((e for e in events if retold.is_mark(e)), key=lambda e: float(e["ts"]))
+            limit = float(marks[0]["ts"]) + float(marks[0]["dur"])
+            events[:] = [e for e in events if "dur" not in e or float(e["ts"]) < limit]
+
+    source = labelled("clean.ddp")
+    run = Labelled("lone", source.label, retold.retell(source.traces, tmp_path / "traces", lone))
+    facts = run.job.ranks[0]
+    assert len(step) > len(facts.steps) == 1
+    assert intervals.length(start_up(facts.once, facts.steps)) / 1e6 == pytest.approx(4.0, rel=0.3)
+    assert not [f.id for f in run.report.findings if run.report.severity_of(f) != "info"]

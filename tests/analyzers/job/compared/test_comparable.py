@@ -157,3 +157,30 @@ def test_a_rank_without_a_device_among_ranks_that_have_one_is_left_out(labelled:
     ranks = list(labelled("straggler.imbalance").job.ranks)
     ranks[0] = replace(ranks[0], is_device_rank=False, device_ops=ranks[0].device_ops.take(np.arange(0)))
     assert [rank for rank, _ in kept(comparable(ranks))] == [1, 2, 3]
+
+
+def test_a_rank_of_which_copies_alone_were_recorded_is_left_out(labelled: Runs) -> None:
+    """Its device computed what its peers' did: waiting for those that have kernels is no rank's lateness."""
+    ranks = list(labelled("straggler.imbalance").job.ranks)
+    copies = np.flatnonzero(ranks[0].device_ops["work"] == Work.COPY)
+    assert len(copies)
+    blind = {**ranks[0].counts, "kernels": 0}
+    left = ranks[0].device_ops.take(copies)
+    ranks[:3] = [replace(f, device_ops=left, counts=blind, comms=f.comms.take(copies[:0])) for f in ranks[:3]]
+    found = comparable(ranks)
+    assert [rank for rank, _ in kept(found)] == [3] and found.why_not == NOTHING_WHOLE
+
+
+def test_ranks_that_count_their_steps_themselves_are_paired_once_a_rank_without_steps_is_left_out(
+    labelled: Runs,
+) -> None:
+    """Some files lost their marks, one of them shows no step at all."""
+    a, b, c, d = labelled("straggler.imbalance").job.ranks
+    start, end = (bound[[0, -1]][[i]] for i, bound in enumerate(a.steps.bounds))
+    window = a.steps.take(np.array([0])).replace(index=np.zeros(1, np.int64), start_ns=start, end_ns=end)
+    blind = replace(a, step_source="inferred", steps=window)
+    first = int(b.steps["index"][0])
+    alone = replace(d, step_source="inferred", steps=d.steps.replace(index=d.steps["index"] - first + 900))
+    found = comparable([blind, b, c, alone])
+    assert kept(found) == [(rank, [0, 1, 2, 3, 4]) for rank in (1, 2, 3)]
+    assert "recorded too little" in found.notes[0].issue

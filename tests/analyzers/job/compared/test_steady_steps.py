@@ -16,8 +16,10 @@ from retold import Events
 from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.small_runs import fault, small_run
 from benchmarks.oracle.write import write
+from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.compared.steady_steps import steady_steps
+from ddprof.readers import discover, read
 
 STEP_US = 23_000.0  # about the step of clean.ddp, which has three
 
@@ -240,3 +242,17 @@ def test_a_save_that_outweighs_the_only_other_step_is_left_out(labelled: Runs, t
     run = told(labelled, tmp_path, *changes)
     assert left_out(run) == [1]
     assert not loud(run)
+
+
+def test_ranks_that_number_their_steps_apart_keep_the_steady_ones_of_their_own(labelled: Runs, tmp_path: Path) -> None:
+    """A start-up that all of them recorded is in no step that they have in common; it occurred once all the same."""
+    run = told(labelled, tmp_path, retold.held_up(0, 40 * STEP_US, "launch"))
+    ranks = [rank_facts(read(source)) for source in discover([str(run.traces)]).sources]
+    assert len({len(facts.steps) for facts in ranks}) == 1
+    apart = [
+        replace(facts, steps=facts.steps.replace(index=facts.steps["index"] + 100 * position))
+        for position, facts in enumerate(ranks)
+    ]
+    kept, once = steady_steps(apart)
+    assert [len(facts.steps) for facts in kept] == [len(facts.steps) - 1 for facts in ranks]
+    assert len(once) == len(ranks)

@@ -1,7 +1,8 @@
 """Slowdown of a rank against its peers: its time for work that they do too, over theirs, per step.
 
-Compute compares the same kernels (same name and shapes) on ranks that run the same program, so that more work is not
-mistaken for slow hardware. Host compares the time per step in which the host is free to run (`free_host`).
+Compute compares the same kernels (same name, shapes and place in the step) on ranks that run the same program, so that
+more work is not mistaken for slow hardware. Host compares the time per step in which the host is free to run
+(`free_host`).
 """
 
 from __future__ import annotations
@@ -14,15 +15,12 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import beside_comm, free_host, host_work, step_compute_ns, step_of_launch
+from ddprof.analyzers.facts.work import free_host, host_work, step_compute_ns, step_of_launch
 from ddprof.analyzers.job.compared.operators import operators_run
+from ddprof.analyzers.job.compared.same_kernels import compared, kernels_by_place
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.tables import Array
 
-# Kernels that ran alone are compared with such, kernels beside communication with such, and those between not at all.
-ALONE = 0.05  # of a kernel's time beside communication: below it the kernel ran alone
-BESIDE = 0.8  # of a kernel's time beside communication: above it the kernel ran beside it
-BESIDE_MARK = "beside comm: "
 MIN_KERNELS_BOTH_WAYS = 4  # that ran both ways, before their interference means anything
 MAX_INTERFERENCE = 0.5  # relative; the same name taking longer by more is doing other work, as a backward pass does
 MORE_WORK_SHARE = 0.1  # of a rank's time, in work that its peers do not have: it runs another program
@@ -65,22 +63,17 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
         return replace(_from_times(busy, groups), more_work=_more_operators(ranks, steps, groups))
     factor_steps = np.full((len(ranks), steps), np.nan)
     time_us, coverage, more = np.zeros((3, len(ranks)))
-    tables = [_kernel_table(f, steps) for f in ranks]
+    kernels = [kernels_by_place(f, steps) for f in ranks]
     for group in peers(len(ranks), pipeline):
-        reference = _references(tables, group)
         launches = [_launches(ranks[p], steps) for p in group]
         usual = _usual_launches(launches)
-        for p, own in zip(group, launches, strict=True):
-            table = tables[p]
-            shared = [n for n in table if n in reference]
-            if not shared:
+        against = compared([kernels[p] for p in group], steps)
+        for p, own, found in zip(group, launches, against, strict=True):
+            if not found.took_ns.any():
                 continue
-            counts = np.array([table[n][0] for n in shared])
-            times = np.array([table[n][1] for n in shared], float)
-            expected = counts * np.array([reference[n] for n in shared])[:, None]
-            factor_steps[p] = _weighted_median(times, expected)
-            time_us[p] = times.sum() / steps / 1e3
-            coverage[p] = times.sum() / max(1.0, _compute_ns(ranks[p]))
+            factor_steps[p] = _weighted_median(found.took_ns, found.expected_ns)
+            time_us[p] = found.took_ns.sum() / steps / 1e3
+            coverage[p] = found.took_ns.sum() / max(1.0, _compute_ns(ranks[p]))
             more[p] = _more_work(own, usual)
         factor_steps[group] = _against_each_step(factor_steps[group])
     return Slowdown(_median(factor_steps), factor_steps, time_us, coverage, more)
@@ -92,27 +85,6 @@ def unknown_slowdown(count: int, steps: int = 1) -> Slowdown:
     return Slowdown(np.full(count, np.nan), np.full((count, steps), np.nan), time_us, coverage, more)
 
 
-def _kernel_table(facts: RankFacts, steps: int) -> dict[str, tuple[Array, Array]]:
-    """Kernel (name and shapes) -> (launches per step, ns per step), each shape (steps,).
-
-    A kernel belongs to the step it was launched in.
-    """
-    ops = facts.device_ops
-    step = step_of_launch(facts)
-    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
-    share = beside_comm(facts, mine)
-    pure = (share < ALONE) | (share > BESIDE)
-    mine, beside = mine[pure], (share > BESIDE)[pure].astype(np.int64)
-    shape = ops["shape"][mine].astype(np.int64)
-    named = ops["name"][mine].astype(np.int64) * 2**32 + np.where(shape == NO_STRING, 2**31, shape)
-    names, local = np.unique(named * 2 + beside, return_inverse=True)
-    key = local * steps + step[mine]
-    count = np.bincount(key, minlength=len(names) * steps).reshape(len(names), steps)
-    time = np.bincount(key, weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=len(names) * steps)
-    time = time.reshape(len(names), steps)
-    return {_kernel_key(facts, int(n)): (count[i], time[i]) for i, n in enumerate(names)}
-
-
 def _compute_ns(facts: RankFacts) -> float:
     ops = facts.device_ops
     mine = (
@@ -121,12 +93,6 @@ def _compute_ns(facts: RankFacts) -> float:
         & (ops["start_ns"] < facts.steps["end_ns"][-1])
     )
     return float((ops["end_ns"] - ops["start_ns"])[mine].sum())
-
-
-def _kernel_key(facts: RankFacts, code: int) -> str:
-    named, contended = divmod(code, 2)
-    name, shape = divmod(named, 2**32)
-    return (BESIDE_MARK if contended else "") + facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
 
 
 def _weighted_median(times: Array, expected: Array) -> Array:
@@ -153,20 +119,6 @@ def _against_each_step(factor: Array) -> Array:
         if len(known) > 1:
             result[:, step] /= averages.typical(known)
     return result
-
-
-def _references(tables: Sequence[dict[str, tuple[Array, Array]]], group: Sequence[int]) -> dict[str, float]:
-    """Per kernel on most ranks: the typical (lower median) mean duration.
-
-    Most: kernels that only the late ranks ran alone, their peers already waiting beside them, compare late with late.
-    """
-    durations: dict[str, list[float]] = defaultdict(list)
-    for p in group:
-        for name, (count, time) in tables[p].items():
-            total = float(count.sum())
-            if total:
-                durations[name].append(float(time.sum()) / total)
-    return {n: averages.typical(values) for n, values in durations.items() if len(values) > max(1, len(group) // 2)}
 
 
 def _more_operators(ranks: Sequence[RankFacts], steps: int, groups: Sequence[Sequence[int]]) -> Array:
@@ -296,17 +248,17 @@ def interference(ranks: Sequence[RankFacts]) -> float:
     for facts in ranks:
         if not len(facts.steps):
             continue
-        table = _kernel_table(facts, len(facts.steps))
-        for name, (count, time) in table.items():
-            other = table.get(BESIDE_MARK + name)
-            if other is None or not time.sum() or not other[0].sum():  # what takes no time has no ratio
+        own = kernels_by_place(facts, len(facts.steps))
+        way = np.where(own.is_either, 2 * own.name + own.is_beside, 2 * len(own.names))
+        count = np.bincount(way, minlength=2 * len(own.names) + 1)[:-1].reshape(-1, 2)
+        time_ns = np.bincount(way, weights=own.dur_ns, minlength=2 * len(own.names) + 1)[:-1].reshape(-1, 2)
+        for name in np.flatnonzero((count > 0).all(axis=1) & (time_ns[:, 0] > 0)).tolist():  # no time has no ratio
+            alone_ns, beside_ns = time_ns[name] / count[name]
+            if beside_ns > alone_ns * (1 + MAX_INTERFERENCE):
                 continue
-            ratio = float(other[1].sum() / other[0].sum()) / float(time.sum() / count.sum())
-            if ratio > 1 + MAX_INTERFERENCE:
-                continue
-            ratios.append(ratio)
-            weights.append(float(other[1].sum()))
-            kernels.add(name)
+            ratios.append(float(beside_ns / alone_ns))
+            weights.append(float(time_ns[name, 1]))
+            kernels.add(own.names[name])
     if len(kernels) < MIN_KERNELS_BOTH_WAYS:
         return 0.0
     return max(0.0, averages.weighted_median(np.array(ratios), np.array(weights)) - 1.0)

@@ -10,7 +10,8 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import NO_STRING, Work
 from ddprof.analyzers.facts.work import beside_comm, step_of_launch
-from ddprof.analyzers.job.slowdown import BESIDE, compute_slowdown, interference
+from ddprof.analyzers.job.compared.same_kernels import BESIDE
+from ddprof.analyzers.job.slowdown import compute_slowdown, interference
 
 
 def test_slowdown_measures_the_slow_device_and_nobody_else(labelled: Runs) -> None:

@@ -1,0 +1,142 @@
+"""The same kernels on ranks that run one program: paired by their places in it.
+
+Kernels of one name do other work at other places: the matrix products of a block differ in size, and where shapes were
+not recorded nothing else tells them apart. So the third launch of a kernel in a step is compared with the third of the
+peers. Kernels that ran alone are compared with such, kernels beside communication with such, and those between not at
+all. A late rank runs alone what its peers run beside the communication in which they wait for it: compared by name, its
+backward pass would be set against parts of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.work import beside_comm, issued_ns, step_of_launch
+from ddprof.tables import Array
+
+ALONE = 0.05  # of a kernel's time beside communication: below it the kernel ran alone
+BESIDE = 0.8  # of a kernel's time beside communication: above it the kernel ran beside it
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """A rank's compute kernels by name and shapes, each launch in the order of its step; arrays of shape (launches,).
+
+    A kernel belongs to the step that launched it.
+    """
+
+    names: tuple[str, ...]
+    name: Array  # row of `names`
+    step: Array
+    place: Array  # the how many-th of its name in its step, from 0
+    dur_ns: Array
+    is_beside: Array  # ran beside communication, else alone
+    is_either: Array  # ran one way or the other, not partly
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a rank's kernels took, and what those of its typical peer take at the same places; ns per step.
+
+    Rows: names, those beside communication apart; both arrays of shape (rows, steps), 0 where nothing was compared.
+    """
+
+    took_ns: Array
+    expected_ns: Array
+
+
+def kernels_by_place(facts: RankFacts, steps: int) -> Kernels:
+    """The compute kernels that the first `steps` steps of a rank launched."""
+    ops = facts.device_ops
+    step = step_of_launch(facts)
+    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    shape = ops["shape"][mine].astype(np.int64)
+    named = ops["name"][mine].astype(np.int64) * 2**32 + np.where(shape == NO_STRING, 2**31, shape)
+    found, name = np.unique(named, return_inverse=True)
+    share = beside_comm(facts, mine)
+    return Kernels(
+        names=tuple(_words(facts, code) for code in found.tolist()),
+        name=name,
+        step=step[mine],
+        place=_places(name * steps + step[mine], issued_ns(ops)[mine]),
+        dur_ns=(ops["end_ns"] - ops["start_ns"])[mine].astype(float),
+        is_beside=share > BESIDE,
+        is_either=(share < ALONE) | (share > BESIDE),
+    )
+
+
+def _words(facts: RankFacts, code: int) -> str:
+    name, shape = divmod(code, 2**32)
+    return facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
+
+
+def _places(part: Array, at_ns: Array) -> Array:
+    """The how many-th of its part each row is, by time; from 0."""
+    order = np.lexsort((at_ns, part))
+    ordered = part[order]
+    place = np.empty(len(part), np.int64)
+    place[order] = np.arange(len(part)) - np.searchsorted(ordered, ordered)
+    return place
+
+
+def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
+    """Each rank's kernels against those of its typical peer (lower median over ranks of the mean over steps), where
+    most ranks, and two at least, ran them in the same way.
+
+    Where a rank launches a kernel more or less often than most do in a step, its places are not theirs: there it is
+    compared by name alone.
+    """
+    numbers = {name: at for at, name in enumerate(dict.fromkeys(name for own in ranks for name in own.names))}
+    names = [np.array([numbers[name] for name in own.names], np.int64)[own.name] for own in ranks]
+    launches = np.zeros((len(ranks), len(numbers), steps), np.int64)
+    for count, name, own in zip(launches, names, ranks, strict=True):
+        np.add.at(count, (name, own.step), 1)
+    usual = _median_of_those_with_any(launches)
+    most = launches.max(axis=(0, 2), initial=0)
+    first = np.cumsum(most) - most  # of a name's places
+    places = int(most.sum())
+    by_place, by_name = [], []
+    for count, name, own in zip(launches, names, ranks, strict=True):
+        is_usual = (count == usual)[name, own.step]
+        by_name.append(np.where(own.is_either, 2 * name + own.is_beside, -1))
+        by_place.append(np.where(own.is_either & is_usual, 2 * (first[name] + own.place) + own.is_beside, -1))
+    at_place = _typical(by_place, ranks, 2 * places)
+    of_name = _typical(by_name, ranks, 2 * len(numbers))
+    found = []
+    for place, row, own in zip(by_place, by_name, ranks, strict=True):
+        is_odd = (place < 0) & (row >= 0)
+        expected = np.where(is_odd, of_name[row], at_place[place])
+        keep = (row >= 0) & np.isfinite(expected)
+        key = (row * steps + own.step)[keep]
+        took, due = (
+            np.bincount(key, weights=weights[keep], minlength=2 * len(numbers) * steps).reshape(-1, steps)
+            for weights in (own.dur_ns, expected)
+        )
+        found.append(Compared(took, due))
+    return found
+
+
+def _median_of_those_with_any(launches: Array) -> Array:
+    """Lower median over the ranks that launch a kernel at all, of how often in each step; shape (names, steps)."""
+    runs = launches.any(axis=2, keepdims=True)
+    ordered = np.sort(np.where(runs, launches, np.iinfo(np.int64).max), axis=0)
+    middle = np.maximum(runs.sum(axis=0, keepdims=True) - 1, 0) // 2
+    return np.asarray(np.take_along_axis(ordered, np.broadcast_to(middle, (1, *ordered.shape[1:])), axis=0)[0])
+
+
+def _typical(cells: Sequence[Array], ranks: Sequence[Kernels], count: int) -> Array:
+    """Of each cell the lower median over ranks of a kernel's mean time, ns; NaN where not most ranks have it."""
+    mean = np.full((count, len(ranks)), np.nan, np.float32)
+    for position, (cell, own) in enumerate(zip(cells, ranks, strict=True)):
+        known = cell >= 0
+        times = np.bincount(cell[known], minlength=count)
+        total = np.bincount(cell[known], weights=own.dur_ns[known], minlength=count)
+        mean[times > 0, position] = (total / np.maximum(times, 1))[times > 0]
+    mean.sort(axis=1)  # what is not known comes last
+    known = np.isfinite(mean).sum(axis=1)
+    middle = mean[np.arange(count), np.maximum(known - 1, 0) // 2].astype(float)
+    return np.asarray(np.where(known > max(1, len(ranks) // 2), middle, np.nan))

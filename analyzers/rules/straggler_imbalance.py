@@ -235,7 +235,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         summary=summary + ", and the other ranks wait",
         ranks=numbers,
         lost_us=lost_us,
-        changes=(Change("level_compute", numbers, target="fed" if is_fed and shard is None else ""),),
+        changes=(_without(measures, heavy, numbers, "fed" if is_fed and shard is None else ""),),
         basis=Basis.COMPARED,
         evidence=(
             *(hot_evidence(shard, numbers[heavy.tolist().index(worst)]) if shard else fed_evidence(measures)),
@@ -250,6 +250,13 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         # Tokens and lookups that are spread go to the others: of few ranks each gets a good part of them.
         band=0.25 if shard is None else max(0.25, 1 / len(measures.job.ranks)),
     )
+
+
+def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target: str) -> Change:
+    """What the ranks do more is done elsewhere, with the Python around it where lines say that they alone run it."""
+    if all(position in measures.alone for position in heavy.tolist()):
+        return Change("on_time", numbers)
+    return Change("level_compute", numbers, target=target)
 
 
 def _elsewhere(numbers: tuple[int, ...]) -> Fix:

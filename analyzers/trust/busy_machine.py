@@ -40,6 +40,8 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         return None
     traced, run = traced_shares(job.ranks), run_shares(job.ranks)
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
+    if positions and all(p in measures.alone for p in positions):  # chance picks a rank, and not what it runs alone
+        return None
     if not np.isfinite(traced.waited).all():
         return _explained_by_stops(candidate, positions, measures)
     lost = candidate.lost_us / max(measures.step_us, 1e-9)

@@ -121,6 +121,23 @@ def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) 
     assert finding.recoverable_us.value == pytest.approx(20 * 180.0 / 5, rel=0.15)
 
 
+def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Path) -> None:
+    def work(script: Script, rank: int, step: int) -> None:
+        with script.frame("train.py(3): main"):
+            layers(script, 200.0)
+            if rank == 0:
+                with script.frame("train.py(40): histograms"):
+                    layers(script, 400.0, "histogram", 5)
+                    script.synchronise()
+                    script.idle(3_000.0)
+
+    made = unequal(tmp_path, work)
+    assert serious(made)[ID] == (0,)
+    (finding,) = [f for f in made.report.findings if f.id == ID]
+    assert "histograms()" in finding.summary
+    assert finding.recoverable_us.value == pytest.approx(5 * 400.0 + 3_000.0, rel=0.05)
+
+
 def test_a_larger_batch_is_more_work_and_no_slow_device(tmp_path: Path) -> None:
     def work(script: Script, rank: int, step: int) -> None:
         script.copy(1_500_000 if rank == 1 else 1_000_000)

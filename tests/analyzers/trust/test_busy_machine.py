@@ -13,6 +13,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.engine import Options, analyze
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.findings import Basis, Candidate, Change
@@ -59,6 +60,16 @@ def test_waits_for_a_cpu_that_peers_share_explain_a_late_rank(
     reason = explained_by_a_busy_machine(accusation(measures, 1), measures)
     assert (reason is not None) == withdrawn
     assert reason is None or "rank 1 had no CPU for 60 % of the traced time, the other ranks for 20 %" in reason
+
+
+def test_what_a_late_rank_runs_alone_is_no_chance(labelled: Runs) -> None:
+    """Waiting for a CPU makes any rank late; it makes none run a function that its peers do not."""
+    busy = waits(0.3, 0.4)
+    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), busy, busy, busy))
+    assert explained_by_a_busy_machine(accusation(measures, 1), measures) is not None
+    named = replace(measures, alone={1: Alone("train.py:9 heartbeat()", "", 3_000.0, 0.0)})
+    assert explained_by_a_busy_machine(accusation(named, 1), named) is None
+    assert explained_by_a_busy_machine(accusation(named, 0), named) is not None
 
 
 def test_ranks_that_take_turns_are_explained_by_what_all_wait(labelled: Runs) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ddprof.analyzers.admit import jobs_among
+from ddprof.analyzers.facts.alike import Alike
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.failure import failure_of
@@ -209,12 +210,15 @@ def _in_order(
     """The result of every source: as it was kept, else read, and kept by this process, which has the user's cache."""
     keys = recall.keys_of(sources) if recall else [None] * len(sources)
     kept = recall.all_of(sources, keys) if recall else [None] * len(sources)
-    results = {at: RankResult(sources[at], facts) for at, facts in enumerate(kept) if facts is not None}
+    alike = Alike()
+    results = {at: RankResult(sources[at], alike.shared(facts)) for at, facts in enumerate(kept) if facts is not None}
     unknown = [at for at in range(len(sources)) if at not in results]
     with Keeping(recall) as keeping:
         for number, result in read_all([sources[at] for at in unknown]) if unknown else ():
             at = unknown[number]
             results[at] = result
+            if result.facts is not None:
+                results[at] = replace(result, facts=alike.shared(result.facts))
             if result.facts is not None and result.is_lasting and not _changed(result.source):
                 keeping.take(keys[at], result.facts)
             if options.progress:

@@ -98,7 +98,10 @@ def covered(a: Intervals, at_ns: Int64) -> Int64:
 
 def overlap(a: Intervals, lo_ns: Int64, hi_ns: Int64) -> Int64:
     """Length of `a` inside each window [lo_ns[i], hi_ns[i])."""
-    return covered(a, hi_ns) - covered(a, lo_ns)
+    if not len(a[0]):
+        return np.zeros(len(lo_ns), np.int64)
+    at_ns = covered(a, np.concatenate((lo_ns, hi_ns)))
+    return at_ns[len(lo_ns) :] - at_ns[: len(lo_ns)]
 
 
 def contains(a: Intervals, at_ns: Int64) -> npt.NDArray[np.bool_]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+_FEW = 16
 NULL = int(np.iinfo(np.int64).min)
 
 
@@ -28,6 +30,13 @@ class Column:
     nullable: bool = False
 
 
+_SCHEMAS: dict[str, Schema] = {}  # of this process, the first of each name
+
+
+def _schema(name: str) -> Schema:
+    return _SCHEMAS[name]
+
+
 @dataclass(frozen=True)
 class Schema:
     """The columns of a table, in order. Drives empty tables, validation, parquet and the columns page of the docs."""
@@ -35,20 +44,33 @@ class Schema:
     name: str
     columns: tuple[Column, ...]
 
+    def __post_init__(self) -> None:
+        _SCHEMAS.setdefault(self.name, self)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """By name where it is known: the tables that come from another process share the schemas of this one."""
+        is_known = _SCHEMAS.get(self.name) is self
+        return (_schema, (self.name,)) if is_known else (Schema, (self.name, self.columns))
+
     def empty(self) -> Table:
         """A table with these columns and no rows."""
-        return self.table({c.name: np.empty(0, dtype=_numpy_dtype(c)) for c in self.columns})
+        return Table(self, {name: np.empty(0, dtype) for name, dtype in self._dtypes.items()})
+
+    @cached_property
+    def _dtypes(self) -> dict[str, np.dtype[Any]]:
+        """By name, in order."""
+        return {c.name: np.dtype(object if c.dtype == "str" else c.dtype) for c in self.columns}
 
     def table(self, columns: Mapping[str, Any]) -> Table:
         """A table of this schema from one array-like per column, cast to the schema's types.
 
         Raises ValueError where a column is missing, unknown, or of another length.
         """
-        wanted = {c.name for c in self.columns}
-        if wanted != set(columns):
-            raise ValueError(f"{self.name}: columns differ from the schema: {sorted(wanted ^ set(columns))}")
-        arrays = {c.name: np.asarray(columns[c.name], dtype=_numpy_dtype(c)) for c in self.columns}
-        if len({len(a) for a in arrays.values()}) > 1:
+        dtypes = self._dtypes
+        if dtypes.keys() != columns.keys():
+            raise ValueError(f"{self.name}: columns differ from the schema: {sorted(dtypes.keys() ^ columns.keys())}")
+        arrays = {name: np.asarray(columns[name], dtype) for name, dtype in dtypes.items()}
+        if len(set(map(len, arrays.values()))) > 1:
             raise ValueError(f"{self.name}: columns of unequal length")
         return Table(self, arrays)
 
@@ -61,7 +83,9 @@ class Table:
     columns: Mapping[str, Array]
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values()))) if self.columns else 0
+        for column in self.columns.values():
+            return len(column)
+        return 0
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
@@ -119,6 +143,16 @@ def of_kinds(kind: Array, wanted: Iterable[int]) -> Array:
     return np.asarray(is_wanted[kind])
 
 
+def among(values: Array, few: Array) -> Array:
+    """Which values are among a few, the threads of a rank say; bool. np.isin asks more before it compares."""
+    if len(few) > _FEW:
+        return np.isin(values, few)
+    found = np.zeros(len(values), bool)
+    for one in few.tolist():
+        found |= values == one
+    return found
+
+
 def to_parquet(table: Table) -> bytes:
     """One table as zstd parquet."""
     import pyarrow.parquet as pq
@@ -139,10 +173,6 @@ def from_arrow(schema: Schema, arrow: Any) -> Table:
             data = data.fill_null(float("nan"))
         columns[column.name] = data.to_numpy()
     return schema.table(columns)
-
-
-def _numpy_dtype(column: Column) -> Any:
-    return object if column.dtype == "str" else column.dtype
 
 
 def _python_values(data: Array) -> list[Any]:

@@ -24,6 +24,7 @@ MAX_FUNCTION_LINES = 60
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"} | {
     "flight_recorder",
     "outside",
+    "remembered",
 }
 VOCABULARY = BASIS | {"findings", "hangs"}
 FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING = (
@@ -40,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "hangs": set(),
     "model": {"tables", "sidecar", "outside", "flight_recorder"},
     "tables": set(),
+    "remembered": set(),
     "averages": set(),
     "causes": set(),
     "intervals": set(),

@@ -14,7 +14,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.names import is_launch, matches
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, of_kinds
 from ddprof.units import format_share
 
 _GRAPH = re.compile(r"^(?:cuda|hip|cu)GraphLaunch", re.IGNORECASE)
@@ -118,7 +118,7 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]
     calls = calls[(launches_one | matches(_GRAPH, trace.strings))[events["name"][calls]]]
     if not count or not len(calls):
         return none, none, none
-    done = events["correlation"][np.isin(events["kind"], DEVICE_KINDS) & given]
+    done = events["correlation"][of_kinds(events["kind"], DEVICE_KINDS) & given]
     linked = np.isin(events["correlation"][calls], done)
     called = np.isin(done, events["correlation"][(events["kind"] == Kind.RUNTIME) & given])
     if called.sum() <= LINKED_SHARE * len(done):

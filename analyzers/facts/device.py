@@ -10,7 +10,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import DEVICE_OPS, NO_STRING, Work
 from ddprof.analyzers.facts.names import is_comm_kernel, matches
 from ddprof.model import DEVICE_KINDS, Device, Kind, RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, of_kinds
 
 # Prefixes of the runtimes' calls: CUDA and its driver API, HIP, Ascend's ACL, Level Zero.
 _CALLS_OF = {
@@ -25,7 +25,7 @@ _PEER_COPY = re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)
 
 def accelerator(trace: RankTrace) -> Device:
     """The rank's device; of which kind by the calls of its runtime, where the header names none but it left events."""
-    if trace.device.kind != "cpu" or not bool(np.isin(trace.events["kind"], DEVICE_KINDS).any()):
+    if trace.device.kind != "cpu" or not bool(of_kinds(trace.events["kind"], DEVICE_KINDS).any()):
         return trace.device
     called = np.unique(trace.events["name"][trace.events["kind"] == Kind.RUNTIME])
     counts = {kind: int(matches(calls, trace.strings)[called].sum()) for kind, calls in _CALLS_OF.items()}
@@ -39,7 +39,7 @@ def device_ops(trace: RankTrace) -> tuple[Table, Array]:
     Memsets and copies inside the device count as compute; copies between devices as communication.
     """
     events = trace.events
-    rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS) & (events["dur_ns"] >= 0))
+    rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS) & (events["dur_ns"] >= 0))
     launch = launch_rows(trace, rows)
     found = launch >= 0
     size_bytes = np.full(len(rows), NULL, np.int64)

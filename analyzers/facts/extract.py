@@ -46,7 +46,7 @@ from ddprof.analyzers.facts.stops.stalls import host_stalls
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import HealthNote, Kind, RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, among
 from ddprof.units import format_share, format_us
 
 OUTSIDE_SHARE = 0.05  # of the device's work; less of it outside every step is not worth a note
@@ -105,7 +105,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         meetings=meeting_calls(trace, threads),
         script_calls=script_calls(trace, threads),
         unused_searches=unused_searches(trace),
-        script_spans=trace.script_spans.take(np.isin(trace.script_spans["track"], threads)),
+        script_spans=trace.script_spans.take(among(trace.script_spans["track"], threads)),
         script_stacks=trace.script_stacks,
         script_frames=trace.script_frames,
         script_operators=_operators(trace, main, marked, steps),
@@ -135,6 +135,8 @@ def _operators(trace: RankTrace, main: int | None, ranges: Table, steps: Table) 
 
 def _recurring(spans: Table, starting: Intervals) -> Table:
     """HOST_SPANS without the allocations and the batches of a rank that was starting up."""
+    if not len(starting[0]):
+        return spans
     at_start = np.isin(spans["cause"], [CAUSE_CODE["allocator"], CAUSE_CODE["dataloader"]])
     return spans.take(~(at_start & intervals.contains(starting, spans["start_ns"])))
 

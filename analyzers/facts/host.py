@@ -26,7 +26,7 @@ from ddprof.analyzers.facts.script.prepared import prepared_in_loop
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, concat, of_kinds
+from ddprof.tables import NULL, Array, Table, among, concat, of_kinds
 
 _PHASES = (
     (
@@ -50,7 +50,7 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
     """
     events, strings = trace.events, trace.strings
     kind, name = events["kind"], events["name"]
-    here = np.isin(events["track"], threads, kind="table")
+    here = among(events["track"], threads)
     ranges = here & of_kinds(kind, (Kind.ANNOTATION, Kind.CPU_OP))
     annotated = here & of_kinds(kind, (Kind.ANNOTATION, Kind.PYTHON))
     calls = here & (kind == Kind.RUNTIME)
@@ -84,7 +84,7 @@ def _without_what_loaders_read(spans: Table) -> Table:
 
 def _blocking_copies(ops: Table, threads: Array) -> Table:
     """Copy calls that blocked: even an asynchronous copy of pageable memory returns only when it is done."""
-    blocked = (ops["work"] == Work.COPY) & (ops["launch_ns"] != NULL) & np.isin(ops["thread"], threads)
+    blocked = (ops["work"] == Work.COPY) & (ops["launch_ns"] != NULL) & among(ops["thread"], threads)
     blocked &= ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS
     rows = np.flatnonzero(blocked)
     return HOST_SPANS.table(
@@ -145,7 +145,7 @@ def stream_waits(trace: RankTrace, threads: Array) -> Table:
     """cudaStreamWaitEvent calls of the training threads, without those that are part of launching a collective."""
     events = trace.events
     rows = np.flatnonzero((events["kind"] == Kind.RUNTIME) & is_wait_event(trace.strings)[events["name"]])
-    rows = rows[np.isin(events["track"][rows], threads)]
+    rows = rows[among(events["track"][rows], threads)]
     launching = np.zeros(len(rows), bool)
     comm = np.flatnonzero((events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]])
     comm = np.union1d(comm, trace.collectives["row"][events["kind"][trace.collectives["row"]] == Kind.CPU_OP])

@@ -340,7 +340,7 @@ class RankFacts:
 
     def _in_steps(self, table: Table, start: str, end: str) -> Table:
         """The rows of a table of spans that touch the time from the first step's start to the last one's end."""
-        if not len(self.steps):
+        if not len(self.steps) or not len(table):
             return table
         first, last = self.steps[start][0], self.steps[end][-1]
         return table.take((table["end_ns"] > first) & (table["start_ns"] < last))

@@ -37,6 +37,7 @@ POINT_TO_POINT = tuple(OP_CODE[name] for name in ("send", "recv", "send_recv"))
 ROOTED = tuple(OP_CODE[name] for name in ("broadcast", "reduce", "gather", "scatter"))
 
 REMEMBERED = 2**14  # answers about names: those of a trace to all patterns, in 2 MB
+RANKS_NAMES = 2**6  # answers about all names of a rank: to all patterns, as the next rank mostly has the same names
 
 # Order matters: the first pattern that matches wins.
 _OP_PATTERNS: tuple[tuple[str, str], ...] = (
@@ -102,7 +103,14 @@ _GEMM = re.compile(
 
 def matches(regex: re.Pattern[str], strings: Sequence[str]) -> Array:
     """In which strings the pattern occurs; bool, shape (strings,)."""
-    return np.fromiter((_occurs(regex, s) for s in strings), bool, len(strings))
+    return _occurrences(regex, tuple(strings))
+
+
+@lru_cache(maxsize=RANKS_NAMES)
+def _occurrences(regex: re.Pattern[str], strings: tuple[str, ...]) -> Array:
+    found = np.fromiter((_occurs(regex, s) for s in strings), bool, len(strings))
+    found.flags.writeable = False
+    return found
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -171,6 +179,7 @@ def is_gemm(strings: Sequence[str]) -> Array:
     return matches(_GEMM, strings)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def collective_op(name: str) -> int:
     """The canonical operation (index into COLLECTIVE_OPS) of a collective, kernel or annotation name."""
     for code, regex in _OP_REGEX:

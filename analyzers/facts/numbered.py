@@ -32,15 +32,18 @@ def numbered_collectives(facts: RankFacts) -> dict[tuple[str, int], tuple[str, i
     rows = np.flatnonzero(
         (comms["seq"] != NULL) & (comms["group"] != NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
     )
-    _, first, counts = np.unique(
-        np.stack((comms["group"][rows], comms["seq"][rows])), axis=1, return_index=True, return_counts=True
-    )
-    alone = np.flatnonzero(counts == 1)[:MAX_NUMBERED]
+    rows = rows[np.lexsort((comms["seq"][rows], comms["group"][rows]))]
+    group, seq = comms["group"][rows], comms["seq"][rows]
+    is_shared = (group[1:] == group[:-1]) & (seq[1:] == seq[:-1])
+    alone = np.ones(len(rows), bool)
+    alone[1:] &= ~is_shared
+    alone[:-1] &= ~is_shared
     found: dict[tuple[str, int], tuple[str, int | None]] = {}
-    for at in rows[first[alone]].tolist():
-        group, op, size = int(comms["group"][at]), int(comms["op"][at]), int(comms["size_bytes"][at])
-        if group < len(facts.process_groups):
-            key = _group_key(facts.process_groups[group]), int(comms["seq"][at])
+    keys = list(map(_group_key, facts.process_groups))
+    for at in rows[np.flatnonzero(alone)[:MAX_NUMBERED]].tolist():
+        of_group, op, size = int(comms["group"][at]), int(comms["op"][at]), int(comms["size_bytes"][at])
+        if of_group < len(keys):
+            key = keys[of_group], int(comms["seq"][at])
             found[key] = COLLECTIVE_OPS[op], size if op in _EQUAL_BYTES and size != NULL else None
     return found
 

@@ -11,6 +11,7 @@ from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS, busy
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.intervals import Intervals
+from ddprof.remembered import remembered
 from ddprof.tables import NULL, Array, Table
 
 FULL_QUEUE_NS = (
@@ -43,6 +44,7 @@ def running(facts: RankFacts) -> Intervals:
     return intervals.merge(host_work(facts), free_host(facts), facts.spans_of("gc").bounds)
 
 
+@remembered
 def compute_work(facts: RankFacts) -> Intervals:
     """When the rank computes: kernels of its device, or the operators of a CPU rank."""
     return busy(facts.device_ops, Work.COMPUTE) if facts.is_device_rank else host_work(facts)
@@ -67,6 +69,7 @@ def step_compute_ns(facts: RankFacts) -> Array:
     return np.bincount(step[mine], weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=count)
 
 
+@remembered
 def step_of_launch(facts: RankFacts) -> Array:
     """Position of the step that launched each device operation; -1 outside of all. The rank has one at least.
 

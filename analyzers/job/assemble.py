@@ -20,7 +20,7 @@ from ddprof.analyzers.job.compared.agreement import (
 )
 from ddprof.analyzers.job.compared.comparable import Comparable, comparable, left_out_ranks_note
 from ddprof.analyzers.job.compared.steady_steps import left_out_note, none_is_steady, own_steady_steps, steady_steps
-from ddprof.analyzers.job.ledger import build_ledger
+from ddprof.analyzers.job.ledger import build_ledger, cause_intervals
 from ddprof.analyzers.job.matching import Matched, match
 from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut
 from ddprof.analyzers.job.oversubscription import oversubscription_note
@@ -30,7 +30,7 @@ from ddprof.analyzers.job.rendezvous.meetings import find_meetings
 from ddprof.analyzers.job.rendezvous.record import inferred_note, with_meetings
 from ddprof.analyzers.job.traffic.groups import GroupKey, comm_group_ids, groups_table
 from ddprof.analyzers.job.waiting.blame import charge
-from ddprof.analyzers.job.waiting.waits import split_waits
+from ddprof.analyzers.job.waiting.waits import ready_by_comm, split_waits
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
 from ddprof.analyzers.job.whole_run.fetch_turns import with_turns
 from ddprof.model import HealthNote
@@ -62,7 +62,8 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     else:
         ranks, left_out = steady_steps(ranks, clock, [compared.recorded(facts) for facts in ranks])
     pipeline = find_pipeline(ranks, matched)
-    ledger = build_ledger(ranks, members, bubble_allowance(ranks, pipeline))
+    causes = [cause_intervals(facts, ready_by_comm(members, p, facts)) for p, facts in enumerate(ranks)]
+    ledger = build_ledger(ranks, members, causes, bubble_allowance(ranks, pipeline))
     per_step = _per_step(ranks)
     step_ns = round(float(np.mean(per_step))) if per_step else 0
     return JobFacts(
@@ -75,7 +76,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         instances=instances,
         members=members,
         ledger=ledger,
-        blame=charge(ranks, instances, members, clock),
+        blame=charge(ranks, instances, members, clock, causes),
         pipeline=pipeline,
         health=(
             *met.notes,

@@ -12,6 +12,7 @@ from ddprof.analyzers.facts.names import is_to_device
 from ddprof.analyzers.job.compared.operators import tensor_elements
 from ddprof.analyzers.job.compared.optimizer_pace import passes_over_optimizer
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
+from ddprof.remembered import remembered
 from ddprof.tables import NULL, Array
 
 EXPLAINING_SHARE = 0.5  # of what a rank computes longer; batches that are larger by as much as that are why
@@ -79,6 +80,7 @@ def _elements(ranks: Sequence[RankFacts]) -> Array | None:
     return tensor_elements(ranks) if counted is None else counted
 
 
+@remembered
 def _copied_bytes(facts: RankFacts) -> float:
     ops = facts.device_ops
     if not len(ops) or not len(facts.steps):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -21,43 +21,56 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
 
     `ready_ns`, shape (comms,): when each communication had all its members.
     """
-    moving = intervals.union(ready_ns, facts.comms["end_ns"])  # in a communication whose members have all arrived
-    exposed = facts.exposed.bounds
     sets = {
         "compute": compute_work(facts),
-        "comm_wait": intervals.subtract(exposed, moving),
-        "comm_transfer": intervals.intersect(exposed, moving),
+        "comm_wait": intervals.subtract(facts.exposed.bounds, _moving(facts, ready_ns)),
+        "comm_transfer": exposed_transfer(facts, ready_ns),
     }
     idle = [cause for cause in CAUSES if cause not in sets and cause != "pipeline_bubble"]
     gaps = facts.gaps_of(*idle)
-    start, end = gaps.bounds
+    by_cause = np.argsort(gaps["cause"], kind="stable")
+    begins = np.searchsorted(gaps["cause"][by_cause], np.arange(len(CAUSES) + 1)).tolist()
+    start, end = gaps["start_ns"][by_cause], gaps["end_ns"][by_cause]
     for cause in idle:
-        mine = gaps["cause"] == CAUSE_CODE[cause]
+        mine = slice(*begins[CAUSE_CODE[cause] : CAUSE_CODE[cause] + 2])
         sets[cause] = start[mine], end[mine]
     return sets
 
 
-def build_ledger(ranks: Sequence[RankFacts], members: Table, bubble_ns: Array) -> Table:
+def exposed_transfer(facts: RankFacts, ready_ns: Array) -> Intervals:
+    """Of a rank the time of "comm_transfer": it does not compute, and waits for nobody."""
+    return intervals.intersect(facts.exposed.bounds, _moving(facts, ready_ns))
+
+
+def _moving(facts: RankFacts, ready_ns: Array) -> Intervals:
+    """When the rank is in a communication whose members have all arrived."""
+    return intervals.union(ready_ns, facts.comms["end_ns"])
+
+
+def build_ledger(
+    ranks: Sequence[RankFacts], members: Table, causes: Sequence[Mapping[str, Intervals]], bubble_ns: Array
+) -> Table:
     """LEDGER: one row per rank, step and cause.
 
-    `bubble_ns`, shape (ranks,): pipeline wait per step that the schedule makes unavoidable. Waiting for another stage
-    is booked to pipeline_bubble up to that allowance, and to comm_wait beyond it.
+    `causes`: the intervals of each rank by cause. `bubble_ns`, shape (ranks,): pipeline wait per step that the
+    schedule makes unavoidable. Waiting for another stage is booked to pipeline_bubble up to that allowance, and to
+    comm_wait beyond it.
     """
     tables = [LEDGER.empty()]
     for position, facts in enumerate(ranks):
         if not len(facts.steps):
             continue
-        booked = rank_ledger(facts, ready_by_comm(members, position, facts))
+        booked = rank_ledger(facts, causes[position])
         if bubble_ns[position] > 0:
             _book_bubble(booked, stage_waits(facts, members, position), int(bubble_ns[position]))
         tables.append(_rows(position, booked))
     return concat(LEDGER, tables)
 
 
-def rank_ledger(facts: RankFacts, ready_ns: Array) -> dict[str, Array]:
+def rank_ledger(facts: RankFacts, causes: Mapping[str, Intervals]) -> dict[str, Array]:
     """Nanoseconds per step for each cause, shape (steps,)."""
     lo, hi = facts.steps.bounds
-    booked = {cause: intervals.overlap(a, lo, hi) for cause, a in cause_intervals(facts, ready_ns).items()}
+    booked = {cause: intervals.overlap(a, lo, hi) for cause, a in causes.items()}
     booked["pipeline_bubble"] = np.zeros(len(lo), np.int64)
     return booked
 

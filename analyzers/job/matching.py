@@ -39,6 +39,11 @@ class Matched:
     # Rank number of the other end of a message, like `rank`; NULL where it is not known, and of collectives.
     peer: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
+    def rows_by_rank(self, count: int) -> list[Array]:
+        """The entries of each of `count` ranks, in order."""
+        ends = np.cumsum(np.bincount(self.rank, minlength=count))
+        return np.split(np.argsort(self.rank, kind="stable"), ends[:-1])
+
 
 def step_of(facts: RankFacts, at_ns: Array) -> Array:
     """Position of the step that contains each instant; -1 before the first, len(steps) after the last."""

@@ -7,6 +7,7 @@ from ddprof.analyzers.facts.stepping.once import start_up
 from ddprof.analyzers.facts.work import is_torn_host, lost_device, may_compute
 from ddprof.analyzers.job.compared.steady_steps import none_is_steady
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.remembered import remembered
 from ddprof.units import format_us
 
 MOST = 0.5  # of the recording: what is left is the smaller part, and start-up goes on between its calls
@@ -15,6 +16,7 @@ NOTHING_COMPUTED = "only start-up was recorded: nothing is computed in the one s
 ONE_STEP_LEFT = "one step is left of a damaged recording: whether what it holds recurs, a first batch say, is not known"
 
 
+@remembered
 def out_of_scope(job: JobFacts) -> str | None:
     """Why nothing but communication can be judged, in words; None where steps of the job were recorded whole."""
     if all(f.top.get("records") == "communication" for f in job.ranks):

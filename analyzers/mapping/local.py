@@ -14,6 +14,8 @@ from ddprof.readers import Source
 
 R = TypeVar("R")
 WORKER_BYTES = 100 * 2**20  # a process that reads 250k events peaks near 100 MB (benchmarks/README.md)
+CHUNK_BYTES = 1_000_000  # packed: a fifth of a second's work
+CHUNKS = 8  # of each process at least, so that none works on long after the others
 SMALL_BYTES = 3_000_000  # below this in all, starting processes costs more than it saves
 
 
@@ -33,10 +35,16 @@ def in_processes(count: int, work: Callable[[Source], R], sources: Sequence[Sour
         return
     try:
         with _pool(count, any(is_networked(source.path) for source in sources)) as pool:
-            yield from enumerate(pool.map(work, sources))
+            yield from enumerate(pool.map(work, sources, chunksize=chunk(sources, count)))
     except BrokenProcessPool as error:
         words = "a process that reads traces was ended from outside, as for want of memory: try fewer workers"
         raise DdprofError(words) from error
+
+
+def chunk(sources: Sequence[Source], count: int) -> int:
+    """How many sources a process is handed at a time: small files cost less than handing them over, one by one."""
+    mean_bytes = sum(source.size_bytes for source in sources) / len(sources)
+    return max(1, min(int(CHUNK_BYTES // max(mean_bytes, 1)), len(sources) // (count * CHUNKS)))
 
 
 def is_networked(path: str) -> bool:

@@ -16,6 +16,7 @@ from ddprof import intervals
 from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph
 from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
 from ddprof.tables import NULL, Array, Column, Schema, Table, concat
@@ -137,7 +138,7 @@ class _Lane:
     def _comms(self, rank: RankGraph, job: JobFacts, shift: int) -> None:
         """For each operation the instance it completed last with, when that was ready, and back from comm to op."""
         members = job.members
-        mine = np.flatnonzero(members["rank"] == rank.position)
+        mine = members_of(members, rank.position)
         mine = mine[np.argsort(members["ready_ns"][mine], kind="stable")]
         count = len(rank.facts.comms)
         instance, ready = np.full(count + 1, -1, np.int64), np.zeros(count + 1, np.int64)

@@ -66,7 +66,9 @@ class Format:
 
     `parts` names the workers of a file that holds several, each of which is read on its own. `is_run`: a file is a
     whole run, not one rank of one. `generality`: those with marks of their own (0) are asked before those that take
-    whatever others left. `chosen`: of several files of the format, those to read, and notes on the others.
+    whatever others left. `is_sure`: a file begins as no other program's does, whatever else is in it, which spares the
+    search for the marks of all others. `chosen`: of several files of the format, those to read, with notes on the
+    others.
     """
 
     name: str
@@ -76,4 +78,5 @@ class Format:
     parts: Callable[[Source], list[str]] | None = None
     is_run: bool = True
     generality: int = 0
+    is_sure: Callable[[Sample], bool] | None = None
     chosen: Callable[[list[Source]], tuple[list[Source], list[HealthNote]]] | None = None

@@ -23,7 +23,7 @@ from ddprof.analyzers.facts.stepping.steps import step_marks
 from ddprof.causes import HOST_OCCUPANTS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, among
 
 _CALL = re.compile(r"^c10d::(?!.*wait)", re.IGNORECASE)
 # A backend that builds one collective of another records the other's name (gloo runs reduce_scatter as all_reduce).
@@ -94,7 +94,7 @@ def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
     spans = (events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]]
     executed = np.flatnonzero(spans & (code[events["name"]] > 0))
     called = (events["kind"] == Kind.CPU_OP) & matches(_CALL, trace.strings)[events["name"]]
-    called = np.flatnonzero(called & np.isin(events["track"], threads) & (code[events["name"]] > 0))
+    called = np.flatnonzero(called & among(events["track"], threads) & (code[events["name"]] > 0))
     call = _pair(events["ts_ns"], code[events["name"]], called, executed)
     known = call >= 0
     start = (

@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.model import SCRIPT_CALLS
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.script.tree import CallTree, spans_of
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import Array, Table, concat
+from ddprof.tables import Array, Table, among, concat
 
 CALLS = (
     *("all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "broadcast", "gather"),
@@ -42,9 +42,7 @@ def script_calls(trace: RankTrace, threads: Array) -> Table:
 def _from_ranges(trace: RankTrace, threads: Array) -> Table:
     named = matches(_RANGE, trace.strings)
     events = trace.events
-    rows = np.flatnonzero(
-        named[events["name"]] & (events["kind"] == Kind.ANNOTATION) & np.isin(events["track"], threads)
-    )
+    rows = np.flatnonzero(named[events["name"]] & (events["kind"] == Kind.ANNOTATION) & among(events["track"], threads))
     code = np.array([_code(_RANGE, text) for text in trace.strings], np.int64)
     columns = {
         "start_ns": events["ts_ns"][rows],
@@ -57,7 +55,7 @@ def _from_ranges(trace: RankTrace, threads: Array) -> Table:
 
 def _from_frames(trace: RankTrace, threads: Array) -> Table:
     traced = trace.script_spans.take(
-        (trace.script_spans["resolution_ns"] == 0) & np.isin(trace.script_spans["track"], threads)
+        (trace.script_spans["resolution_ns"] == 0) & among(trace.script_spans["track"], threads)
     )
     tables = [SCRIPT_CALLS.empty()]
     tree = CallTree(trace.script_stacks, trace.script_frames)

@@ -14,7 +14,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import MEETINGS, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE, matches
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import Array, Table
+from ddprof.tables import Array, Table, among, of_kinds
 
 _CALLS = (
     *("barrier", "monitored_barrier", "all_gather_object", "gather_object"),
@@ -30,7 +30,7 @@ def meeting_calls(trace: RankTrace, threads: Array) -> Table:
     if not named.any():
         return MEETINGS.empty()
     kinds = (Kind.ANNOTATION, Kind.CPU_OP)
-    rows = np.flatnonzero(named[events["name"]] & np.isin(events["kind"], kinds) & np.isin(events["track"], threads))
+    rows = np.flatnonzero(named[events["name"]] & of_kinds(events["kind"], kinds) & among(events["track"], threads))
     start = events["ts_ns"][rows]
     end = start + events["dur_ns"][rows]
     order = np.lexsort((-end, start))

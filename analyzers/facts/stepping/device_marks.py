@@ -14,7 +14,7 @@ from ddprof.analyzers.facts.device import launch_rows
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.stepping.marks import OPTIMIZER, PROFILER_STEP, host_steps, numbers_of
 from ddprof.model import DEVICE_KINDS, Kind, RankTrace
-from ddprof.tables import Array, Table
+from ddprof.tables import Array, Table, of_kinds
 
 LONGER = 3  # times the usual pause before a step: beyond it calls are missing in the file, not in the program
 NEVER = np.iinfo(np.int64).max
@@ -32,7 +32,7 @@ def steps_of_device_marks(trace: RankTrace) -> Table | None:
     start, end = np.full(len(index), NEVER), np.zeros(len(index), np.int64)
     np.minimum.at(start, of_step, events["ts_ns"][marks])
     np.maximum.at(end, of_step, events["ts_ns"][marks] + events["dur_ns"][marks])
-    rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS))
+    rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS))
     calls = launch_rows(trace, rows)
     rows, calls = rows[calls >= 0], calls[calls >= 0]
     at, launch = events["ts_ns"][rows], events["ts_ns"][calls]
@@ -60,7 +60,7 @@ def _after_what_precedes(trace: RankTrace, called: Array, calls: Array) -> Array
     before it. The first step begins with the recording of the threads that launch.
     """
     events = trace.events
-    host = np.isin(events["kind"], (Kind.ANNOTATION, Kind.CPU_OP))
+    host = of_kinds(events["kind"], (Kind.ANNOTATION, Kind.CPU_OP))
     optimizer = np.flatnonzero(host & matches(OPTIMIZER, trace.strings)[events["name"]])
     rows = np.concatenate((np.unique(calls), optimizer))
     rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]

@@ -21,7 +21,7 @@ from ddprof.analyzers.facts.work import FULL_QUEUE_NS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, concat, of_kinds
+from ddprof.tables import NULL, Array, Table, among, concat, of_kinds
 
 # Calls of the CUDA and HIP runtime and driver API that create, load or register; none belongs to a steady step.
 _CREATION = re.compile(
@@ -105,7 +105,7 @@ def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads:
     events, ops, spans = trace.events, tables["device_ops"], tables["host_spans"]
     waits = matches(_DEVICE_SYNC, trace.strings)[events["name"]]
     does = of_kinds(events["kind"], (Kind.CPU_OP, Kind.RUNTIME)) & ~waits
-    does &= np.isin(events["track"], threads, kind="table")
+    does &= among(events["track"], threads)
     if not len(steps) or not does.any():
         return ONCE.empty()
     start, end = events["ts_ns"][does], events["ts_ns"][does] + events["dur_ns"][does]

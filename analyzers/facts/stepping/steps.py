@@ -142,7 +142,7 @@ def _steps_from_boundaries(boundaries: Array) -> Table:
 def _window(trace: RankTrace) -> tuple[int, int]:
     """First start and last end of host and device work (ns), without the profiler's own."""
     events = trace.events
-    keep = ~np.isin(events["kind"], (Kind.OVERHEAD, Kind.OTHER, Kind.GPU_ANNOTATION))
+    keep = ~of_kinds(events["kind"], (Kind.OVERHEAD, Kind.OTHER, Kind.GPU_ANNOTATION))
     if not keep.any():
         keep = np.ones(len(events), bool)
     start = events["ts_ns"][keep]
@@ -174,7 +174,7 @@ def _main_thread(trace: RankTrace, host: Array) -> int | None:
     """The host track that launches most device work, else the one with most host time."""
     events = trace.events
     runtime = events["kind"] == Kind.RUNTIME
-    device = np.isin(events["kind"], DEVICE_KINDS)
+    device = of_kinds(events["kind"], DEVICE_KINDS)
     chosen = runtime if runtime.any() and device.any() else host
     if not chosen.any():
         return None

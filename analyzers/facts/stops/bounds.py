@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import Array, of_kinds
+from ddprof.tables import Array, among, of_kinds
 
 # A thread that sleeps and is woken, or that reads a page from a solid-state disk, is away for about 100 us; a launch
 # takes about 5. Shorter stops are the scatter of ordinary calls.
@@ -39,7 +39,7 @@ def host_bounds(trace: RankTrace, threads: Array) -> HostBounds:
     """Bounds of the events of some threads (`threads`: host tracks)."""
     events = trace.events
     rows = np.flatnonzero(of_kinds(events["kind"], _HOST))
-    rows = rows[np.isin(events["track"][rows], threads, kind="table") & (events["dur_ns"][rows] >= 0)]
+    rows = rows[among(events["track"][rows], threads) & (events["dur_ns"][rows] >= 0)]
     start = events["ts_ns"][rows]
     at_ns = np.concatenate((start, start + events["dur_ns"][rows]))
     order = np.argsort(at_ns, kind="stable")

@@ -121,7 +121,7 @@ def _is_placed(kind: Array, before: Array, after: Array, around: Array) -> Array
     Between two launches without operators any part of the script may run, so that those stretches are not alike.
     `before`, `after`: event rows of the bounds; `around`: of the innermost event around, -1 for none.
     """
-    inside = (around >= 0) & np.isin(kind[around], CALLS)
+    inside = (around >= 0) & of_kinds(kind[around], CALLS)
     return np.asarray(inside | (kind[before] != Kind.RUNTIME) | (kind[after] != Kind.RUNTIME))
 
 

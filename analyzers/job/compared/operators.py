@@ -9,15 +9,20 @@ from functools import lru_cache
 import numpy as np
 
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.remembered import remembered
 from ddprof.tables import Array
 
 Tensor = tuple[int, ...]  # its shape
 Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how often, ns)
 
 
+@remembered
 def operators_run(facts: RankFacts, steps: int) -> Ran:
     """What a rank ran in its first `steps` steps. Shapes are "" where they were not recorded."""
-    ops, inside = facts.host_operators, _step_of(facts)
+    ops = facts.host_operators
+    if not len(ops):
+        return {}
+    inside = _step_of(facts)
     mine = np.flatnonzero((inside >= 0) & (inside < steps))
     pairs = (ops["name"][mine].astype(np.int64) << 32) + np.where(
         ops["shape"][mine] == NO_STRING, 2**31, ops["shape"][mine].astype(np.int64)

@@ -172,9 +172,10 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
         saving[position, at] = intervals.overlap(intervals.union(*saves.bounds), lo, hi)
         at_ns = np.sort(facts.device_ops["start_ns"][facts.device_ops["work"] == Work.COMPUTE])
         kernels[position, at] = np.searchsorted(at_ns, hi) - np.searchsorted(at_ns, lo)
-        for kind in Once:
-            spans = facts.once.take(facts.once["kind"] == kind)
-            costs = intervals.union(*spans.bounds)
+        once[:, position, at] = 0
+        for kind in np.unique(facts.once["kind"]).tolist():
+            mine = facts.once["kind"] == kind
+            costs = intervals.union(facts.once["start_ns"][mine], facts.once["end_ns"][mine])
             once[kind, position, at] = intervals.overlap(costs, steps["mark_ns"], steps["mark_end_ns"])
     errors = [domain.error_ns for domain in clock.domains.values()] if clock else [None]
     known = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf

@@ -34,7 +34,10 @@ _MAY_BE_METRICS = ("accelerate", "lightning", "pytorch_lightning", "lightning_fa
 
 def gathered_values(facts: RankFacts) -> Array:
     """Which rows of the rank's script_calls bring values that no pass needs; bool, shape (script_calls,)."""
-    calls, place = facts.script_calls, _places(facts)
+    calls = facts.script_calls
+    if not len(calls):
+        return np.zeros(0, bool)
+    place = _places(facts)
     size, through = _bytes(facts), through_of(facts)
     package = np.array([text.partition(" ")[0] for text in through], dtype=object)
     surely = np.isin(package, METRIC_PACKAGES) | np.isin(np.array(through, dtype=object), METRIC_FUNCTIONS)
@@ -52,6 +55,8 @@ def one_by_one(facts: RankFacts) -> Array:
     where there are FEWEST and more in a step; bool, shape (script_calls,). The last one of each step is not among them.
     """
     calls, none = facts.script_calls, np.zeros(len(facts.script_calls), bool)
+    if not len(calls):
+        return none
     size = _bytes(facts)
     mine = (_places(facts) == _BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
     found = mine & (size >= 0) & (size <= ONE_BY_ONE_BYTES)

@@ -12,6 +12,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, PIPELINE_GROUP, POINT_TO_POINT
 from ddprof.analyzers.job.model import GROUPS
 from ddprof.analyzers.job.traffic.channels import nameless_groups
+from ddprof.model import ProcessGroup
 from ddprof.tables import Table
 
 GroupKey = tuple[tuple[int, ...], str]
@@ -34,24 +35,30 @@ def group_keys(ranks: Sequence[RankFacts]) -> list[list[GroupKey]]:
     agree on it.
     """
     everyone = tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None))
+    alike = {id(f.process_groups): f.process_groups for f in ranks}  # ranks of the same groups hold one tuple of them
+    times = Counter(id(f.process_groups) for f in ranks)
     names: dict[tuple[int, ...], Counter[str]] = defaultdict(Counter)
-    for facts in ranks:
-        for group in facts.process_groups:
-            names[group.ranks or ()][group.name] += 1
-    keys = []
-    for facts in ranks:
-        own: list[GroupKey] = []
-        position: Counter[tuple[int, ...]] = Counter()
-        for group in facts.process_groups:
-            members = tuple(sorted(group.ranks))
-            if not members:
-                own.append((everyone if group.size in (None, len(everyone)) else (), group.name))
-                continue
-            shared = names[group.ranks][group.name] > 1 or len(members) == 1
-            own.append((members, group.name if shared else f"#{position[members]}"))
-            position[members] += 1
-        keys.append(own)
-    return keys
+    for which, groups in alike.items():
+        for group in groups:
+            names[group.ranks or ()][group.name] += times[which]
+    keys = {which: _keys_of(groups, names, everyone) for which, groups in alike.items()}
+    return [keys[id(f.process_groups)] for f in ranks]
+
+
+def _keys_of(
+    groups: Sequence[ProcessGroup], names: Mapping[tuple[int, ...], Counter[str]], everyone: tuple[int, ...]
+) -> list[GroupKey]:
+    own: list[GroupKey] = []
+    position: Counter[tuple[int, ...]] = Counter()
+    for group in groups:
+        members = tuple(sorted(group.ranks))
+        if not members:
+            own.append((everyone if group.size in (None, len(everyone)) else (), group.name))
+            continue
+        shared = names[group.ranks][group.name] > 1 or len(members) == 1
+        own.append((members, group.name if shared else f"#{position[members]}"))
+        position[members] += 1
+    return own
 
 
 def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[GroupKey]]:
@@ -62,6 +69,7 @@ def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[G
     keys = group_keys(ranks)
     everyone: GroupKey = (tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None)), "world")
     ids: dict[GroupKey, int] = {}
+    id_of: dict[tuple[int, int], int] = {}  # by the list of keys, which ranks of the same groups share, and the group
     inferred = nameless_groups(ranks)
     result = []
     for position, (facts, own) in enumerate(zip(ranks, keys, strict=True)):
@@ -72,7 +80,10 @@ def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[G
             if group == NO_STRING or group >= len(own):
                 mapped[mine] = _nameless(position, facts, np.flatnonzero(mine), inferred, everyone, ids)
             else:
-                mapped[mine] = ids.setdefault(own[int(group)], len(ids))
+                which = id(own), int(group)
+                if which not in id_of:
+                    id_of[which] = ids.setdefault(own[int(group)], len(ids))
+                mapped[mine] = id_of[which]
         result.append(mapped)
     return result, list(ids)
 
@@ -103,7 +114,8 @@ def groups_table(
     for facts, column in zip(ranks, ids, strict=True):
         for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
             used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += 1
-    described = {(tuple(sorted(g.ranks)), g.name): g.description for f in ranks for g in f.process_groups}
+    alike = {id(f.process_groups): f.process_groups for f in reversed(ranks)}  # the last rank's word counts
+    described = {(tuple(sorted(g.ranks)), g.name): g.description for groups in reversed(alike.values()) for g in groups}
     # Parameters are gathered and gradients scattered where something is trained. Without a sign of training the same
     # calls may serve any parallelism: then only the size of the group is known.
     trains = any(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.tables import Array
 
 
@@ -14,7 +15,8 @@ def roles_by_comm(job: JobFacts, position: int, told: Array) -> Array:
     `told`, shape (instances,): of which instances they can (explained.with_known_transfer).
     """
     role = np.full(len(job.ranks[position].comms), "unmatched", dtype=object)
-    mine = (job.members["rank"] == position) & told[job.members["instance"]]
+    mine = members_of(job.members, position)
+    mine = mine[told[job.members["instance"][mine]]]
     group = job.instances["group"][job.members["instance"][mine]]
     role[job.members["comm"][mine]] = job.groups["role"][group]
     return role

@@ -10,11 +10,12 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
-from ddprof.analyzers.job.ledger import cause_intervals
+from ddprof.analyzers.job.ledger import exposed_transfer
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.needless.model import Needless
 from ddprof.analyzers.job.traffic.explained import with_known_transfer
 from ddprof.analyzers.job.traffic.roles import roles_by_comm
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
 
@@ -71,7 +72,7 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
         if not len(facts.steps):
             continue
         ready = ready_by_comm(job.members, position, facts)
-        exposed = cause_intervals(facts, ready)["comm_transfer"]
+        exposed = exposed_transfer(facts, ready)
         held = intervals.overlap(exposed, ready, facts.comms["end_ns"])
         role, why = roles_by_comm(job, position, told), _reasons(facts, position, needless)
         inside = (facts.comms["end_ns"] > facts.steps["start_ns"][0]) & (
@@ -107,8 +108,10 @@ def _reasons(facts: RankFacts, position: int, needless: Mapping[str, Needless]) 
 def _instance_reasons(job: JobFacts, needless: Mapping[str, Needless]) -> Array:
     """The same of each instance, as one of its members tells it; shape (instances,)."""
     why = np.full(len(job.instances), "", dtype=object)
+    if not needless:
+        return why
     for position, facts in enumerate(job.ranks):
-        mine = job.members["rank"] == position
+        mine = members_of(job.members, position)
         reasons = _reasons(facts, position, needless)[job.members["comm"][mine]]
         told = reasons != ""
         why[job.members["instance"][mine][told]] = reasons[told]

@@ -18,6 +18,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.facts.work import compute_work, issued_ns
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
 
@@ -132,7 +133,8 @@ def _like_before(compute: Array, shape: Array) -> Array:
 
 
 def _sharded_rows(job: JobFacts, position: int) -> Array:
-    mine = (job.members["rank"] == position) & (job.instances["members"][job.members["instance"]] > 1)
+    mine = members_of(job.members, position)
+    mine = mine[job.instances["members"][job.members["instance"][mine]] > 1]
     instance = job.members["instance"][mine]
     sharded = (job.groups["role"][job.instances["group"][instance]] == ROLE) & np.isin(
         job.instances["op"][instance], [OP_CODE["all_gather"], OP_CODE["reduce_scatter"]]

@@ -9,17 +9,16 @@ and so on to the first cause. Charged time summed over culprits and causes equal
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.matching import step_of
 from ddprof.analyzers.job.model import BLAME, Clock
-from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
@@ -34,7 +33,7 @@ class _Rank:
     """One rank, prepared for window queries (own clock)."""
 
     facts: RankFacts
-    causes: dict[str, Intervals]
+    causes: Mapping[str, Intervals]
     instance: Array  # of each membership, sorted by end
     end_ns: Array
     released: Array  # bool: no compute runs when the operation ends, so that what follows waited for it
@@ -54,9 +53,15 @@ class _Waits:
     until_ns: Array  # victim's own clock: end of the piece
 
 
-def charge(ranks: Sequence[RankFacts], instances: Table, members: Table, clock: Clock) -> Table:
-    """BLAME for all exposed waits of the job."""
-    prepared = [_prepare(p, facts, members) for p, facts in enumerate(ranks)]
+def charge(
+    ranks: Sequence[RankFacts],
+    instances: Table,
+    members: Table,
+    clock: Clock,
+    causes: Sequence[Mapping[str, Intervals]],
+) -> Table:
+    """BLAME for all exposed waits of the job. `causes`: the intervals of each rank by cause."""
+    prepared = [_prepare(p, facts, members, causes[p]) for p, facts in enumerate(ranks)]
     waits = _waits(ranks, instances, members, clock, prepared)
     if not len(waits.victim):
         return BLAME.empty()
@@ -74,9 +79,8 @@ def charge(ranks: Sequence[RankFacts], instances: Table, members: Table, clock: 
     return _table(waits, mixes)
 
 
-def _prepare(position: int, facts: RankFacts, members: Table) -> _Rank:
-    causes = cause_intervals(facts, ready_by_comm(members, position, facts))
-    mine = np.flatnonzero(members["rank"] == position)
+def _prepare(position: int, facts: RankFacts, members: Table, causes: Mapping[str, Intervals]) -> _Rank:
+    mine = members_of(members, position)
     mine = mine[np.argsort(members["end_ns"][mine], kind="stable")]
     end = members["end_ns"][mine]
     released = intervals.overlap(causes["compute"], end - 1, end) == 0
@@ -95,7 +99,7 @@ def _waits(
             (owner["start_ns"], owner["end_ns"]), prepared[position].causes["comm_wait"]
         )
         # A kernel may serve several instances (coalesced messages): it waited for the one whose partner came last.
-        mine = np.flatnonzero(members["rank"] == position)
+        mine = members_of(members, position)
         order = mine[np.lexsort((members["ready_ns"][mine], members["comm"][mine]))]
         at = np.searchsorted(members["comm"][order], owner["comm"][row], side="right") - 1
         member = order[at]
@@ -147,9 +151,10 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
     origin = max(
         int(r.facts.steps["start_ns"][0]) - clock.offset_ns(p) for p, r in enumerate(prepared) if len(r.facts.steps)
     )
-    pairs = np.stack((waits.victim, np.where(waits.late == NULL, waits.victim, waits.late)))
-    for v, late in np.unique(pairs, axis=1).T.tolist():
-        mine = np.flatnonzero((pairs[0] == v) & (pairs[1] == late))
+    pair = waits.victim * len(prepared) + np.where(waits.late == NULL, waits.victim, waits.late)
+    by_pair = np.argsort(pair, kind="stable")
+    for mine in np.split(by_pair, np.flatnonzero(np.diff(pair[by_pair])) + 1):
+        v, late = divmod(int(pair[mine[0]]), len(prepared))
         a, b = prepared[v], prepared[late]
         _, at_a, at_b = np.intersect1d(a.instance, b.instance, return_indices=True)
         both = a.released[at_a] & b.released[at_b]
@@ -176,9 +181,9 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
         for rank, first, end in zip(prepared, limits[:-1].tolist(), limits[1:].tolist(), strict=True):
             rows = by_rank[first:end]
             for cause, spans in rank.causes.items() if len(rows) else ():
-                total[rows, CAUSE_CODE[cause]] += sign * intervals.overlap(
-                    spans, lo[rows], np.maximum(hi[rows], lo[rows])
-                )
+                if len(spans[0]):
+                    spent = intervals.overlap(spans, lo[rows], np.maximum(hi[rows], lo[rows]))
+                    total[rows, CAUSE_CODE[cause]] += sign * spent
     return np.maximum(total, 0.0)
 
 

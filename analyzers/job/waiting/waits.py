@@ -19,6 +19,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE, ROOTED
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import INSTANCES, MEMBERS, Clock
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.tables import NULL, Array, Table
 
 # A communication that some member did not record waited for that member if it lasts longer than complete ones of its
@@ -99,8 +100,7 @@ def _typical_transfer(matched: Matched, transfer_ns: Array) -> Array:
 def _times(ranks: Sequence[RankFacts], matched: Matched, clock: Clock) -> tuple[Array, Array, Array]:
     start, end = np.zeros(len(matched.rank), np.int64), np.zeros(len(matched.rank), np.int64)
     offset = np.zeros(len(matched.rank), np.int64)
-    for position, facts in enumerate(ranks):
-        mine = matched.rank == position
+    for position, (facts, mine) in enumerate(zip(ranks, matched.rows_by_rank(len(ranks)), strict=True)):
         start[mine] = facts.comms["start_ns"][matched.comm[mine]]
         end[mine] = facts.comms["end_ns"][matched.comm[mine]]
         offset[mine] = clock.offset_ns(position)
@@ -121,6 +121,6 @@ def ready_by_comm(members: Table, position: int, facts: RankFacts) -> Array:
     A communication that is a member of several instances (coalesced messages) is ready with the last of them.
     """
     ready = facts.comms["start_ns"].copy()
-    mine = members["rank"] == position
+    mine = members_of(members, position)
     np.maximum.at(ready, members["comm"][mine], members["ready_ns"][mine])
     return ready

@@ -13,6 +13,7 @@ from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.replay.contract import contract
 from ddprof.analyzers.replay.graph.anchors import find_anchors
 from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
@@ -27,8 +28,8 @@ NO_LIMIT = np.iinfo(np.int64).max
 
 def build_graph(job: JobFacts) -> Graph:
     """The reduced graph of the whole job. Ranks without steps are left out of the rendezvous."""
-    arrived = _last_arrivals(job)
-    ranks = tuple(_rank_graph(job, p, arrived) for p, facts in enumerate(job.ranks) if len(facts.steps))
+    arrived, shortest = _last_arrivals(job), _shortest(job)
+    ranks = tuple(_rank_graph(job, p, arrived, shortest) for p, facts in enumerate(job.ranks) if len(facts.steps))
     met = [instance for rank in ranks for instances in rank.links.values() for instance in instances]
     members = np.bincount(np.array(met, np.int64), minlength=len(job.instances))
     spans = [measured_span_ns(rank) for rank in ranks]
@@ -69,11 +70,11 @@ def _last_arrivals(job: JobFacts) -> Array:
     return latest
 
 
-def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
+def _rank_graph(job: JobFacts, position: int, arrived_ns: Array, shortest_ns: Array) -> RankGraph:
     facts = job.ranks[position]
     execution = rank_execution(facts)
     moved = execution.operations(facts)
-    mine = job.members["rank"] == position
+    mine = members_of(job.members, position)
     arrived = np.full(len(facts.comms), NEVER)
     np.maximum.at(arrived, job.members["comm"][mine], arrived_ns[mine])
     anchors = find_anchors(facts, moved, execution, arrived)
@@ -89,7 +90,7 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array) -> RankGraph:
         launch_lag_ns=launch_lag,
         queue_lag_ns=queue_lag,
         dep_lag_ns=dep_lag,
-        transfer_ns=_transfers(job, position, moved, anchors),
+        transfer_ns=_transfers(job, position, moved, anchors, shortest_ns),
         section=section,
         node=node,
     )
@@ -143,19 +144,24 @@ def _typical(lag: Array, where: Array, default: int) -> int:
     return int(np.median(values)) if len(values) >= 8 else default
 
 
-def _transfers(job: JobFacts, position: int, ops: Operations, anchors: Anchors) -> Array:
+def _shortest(job: JobFacts) -> Array:
+    """How long the member of each instance took that came last; ns, shape (instances,)."""
+    shortest = np.full(len(job.instances), NO_LIMIT)
+    np.minimum.at(shortest, job.members["instance"], job.members["end_ns"] - job.members["start_ns"])
+    return shortest
+
+
+def _transfers(job: JobFacts, position: int, ops: Operations, anchors: Anchors, shortest_ns: Array) -> Array:
     """From the last arrival to the end, per operation; its whole duration where it has no partner.
 
     Where all waited for a rank that was not recorded, from the last arrival of those that were.
     """
     members = job.members
-    mine = np.flatnonzero(members["rank"] == position)
+    mine = members_of(members, position)
     ready = np.full(len(job.ranks[position].comms), NULL)
-    shortest = np.full(len(job.instances), NO_LIMIT)
-    np.minimum.at(shortest, members["instance"], members["end_ns"] - members["start_ns"])
     instance = members["instance"][mine]
     unseen = (job.instances["late"][instance] == NULL) & (job.instances["members"][instance] > 1)
-    since = np.where(unseen, members["end_ns"][mine] - shortest[instance], members["ready_ns"][mine])
+    since = np.where(unseen, members["end_ns"][mine] - shortest_ns[instance], members["ready_ns"][mine])
     np.maximum.at(ready, members["comm"][mine], since)
     transfer = ops.dur_ns.copy()
     at = ops.comm >= 0
@@ -187,7 +193,7 @@ def _message_transfer(job: JobFacts, position: int) -> Array:
     shows.
     """
     limit = np.full(len(job.ranks[position].comms) + 1, NO_LIMIT)
-    mine = np.flatnonzero(job.members["rank"] == position)
+    mine = members_of(job.members, position)
     instance, comm = job.members["instance"][mine], job.members["comm"][mine]
     message = job.instances["is_message"][instance].astype(bool) & (job.instances["members"][instance] > 1)
     single = message & (np.bincount(comm, minlength=len(limit))[comm] == 1)
@@ -222,7 +228,8 @@ def _chains(ops: Operations, section: Array, dep: Array, anchors: Anchors) -> tu
 def _links(job: JobFacts, position: int, ops: Ops) -> dict[int, tuple[int, ...]]:
     """Instances each communication node takes part in; instances with one member seen are no rendezvous."""
     members = job.members
-    mine = np.flatnonzero((members["rank"] == position) & (job.instances["members"][members["instance"]] > 1))
+    mine = members_of(members, position)
+    mine = mine[job.instances["members"][members["instance"][mine]] > 1]
     node_of = dict(zip(ops.comm[ops.is_comm].tolist(), ops.node[ops.is_comm].tolist(), strict=True))
     links: dict[int, list[int]] = {}
     for comm, instance in zip(members["comm"][mine].tolist(), members["instance"][mine].tolist(), strict=True):

@@ -13,10 +13,11 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.facts.work import launched_in
-from ddprof.analyzers.job.ledger import cause_intervals
+from ddprof.analyzers.job.ledger import exposed_transfer as rank_exposed
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.stage_links import message_ends
 from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.findings import Evidence
@@ -30,13 +31,14 @@ def exposed_transfer(measures: Measures, traffic: Traffic) -> list[Evidence]:
     code = COLLECTIVE_OPS.index(traffic.op)
     of_kind = (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == traffic.role)
     for position, facts in enumerate(job.ranks):
-        comms = job.members["comm"][(job.members["rank"] == position) & of_kind[job.members["instance"]]]
+        mine = members_of(job.members, position)
+        comms = job.members["comm"][mine[of_kind[job.members["instance"][mine]]]]
         comms = comms[_inside(facts, facts.comms["start_ns"][comms])]
         if not len(comms):
             continue
         ready = ready_by_comm(job.members, position, facts)
         end = facts.comms["end_ns"]
-        held = intervals.overlap(cause_intervals(facts, ready)["comm_transfer"], ready, end)[comms]
+        held = intervals.overlap(rank_exposed(facts, ready), ready, end)[comms]
         if not held.any():
             continue
         comm = int(comms[np.argmax(held)])
@@ -69,7 +71,8 @@ def slowest_message(measures: Measures, pairs: Collection[tuple[int, int]]) -> l
 def _slowest(measures: Measures, position: int, wanted: Array) -> list[Evidence]:
     """The longest transfer of a rank among the wanted rows of MEMBERS; bool, shape (members,)."""
     job, members = measures.job, measures.job.members
-    rows = np.flatnonzero((members["rank"] == position) & wanted)
+    rows = members_of(members, position)
+    rows = rows[wanted[rows]]
     rows = rows[_inside(job.ranks[position], members["start_ns"][rows])]
     if not len(rows):
         return []
@@ -86,7 +89,8 @@ def longest_stage_wait(measures: Measures) -> list[Evidence]:
     job, members = measures.job, measures.job.members
     wait = np.where(job.instances["is_message"][members["instance"]], members["ready_ns"] - members["start_ns"], 0)
     for position, facts in enumerate(job.ranks):
-        wait[members["rank"] == position] *= _inside(facts, members["start_ns"][members["rank"] == position])
+        mine = members_of(members, position)
+        wait[mine] *= _inside(facts, members["start_ns"][mine])
     if not len(wait) or wait.max() <= 0:
         return []
     row = int(wait.argmax())

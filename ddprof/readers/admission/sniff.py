@@ -49,6 +49,9 @@ def sniff(sample: Sample) -> Sniffed:
     other = foreign(sample)
     if other:
         return Sniffed(None, other)
+    for name, candidate in FORMATS.items():
+        if candidate.is_sure is not None and candidate.is_sure(sample):
+            return Sniffed(name, candidate.what)
     ours = _OURS.search(sample.text[:400]) if sample.is_object else None
     if ours:
         return Sniffed("run_file", f"a {ours['what'].decode()} file of ddprof")

@@ -24,7 +24,7 @@ from ddprof.model import (
 from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
 from ddprof.readers.columns.numbers import near_each_other
 from ddprof.readers.script.stacks import traced_script
-from ddprof.tables import NULL, Array, Schema, Table
+from ddprof.tables import NULL, Array, Schema, Table, of_kinds
 
 DAY_NS = 86_400 * 10**9
 OVERLAP_TOLERANCE_NS = 1_000  # old profilers round to whole microseconds
@@ -209,7 +209,7 @@ def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
 
 def overlap_note(events: Table, label: str) -> list[HealthNote]:
     """Slices of one stream that overlap in part: kept, as all device time is a union over streams anyway."""
-    rows = np.flatnonzero(np.isin(events["kind"], DEVICE_KINDS))
+    rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS))
     if not len(rows):
         return []
     by_track = rows[np.argsort(events["track"][rows], kind="stable")]
@@ -225,7 +225,7 @@ def overlap_note(events: Table, label: str) -> list[HealthNote]:
 
 def missing_device_note(events: Table, strings: tuple[str, ...], arrows: int, label: str) -> list[HealthNote]:
     """A note where kernels were launched (by calls, or by the `arrows` of flows to a device) but none was recorded."""
-    if np.isin(events["kind"], DEVICE_KINDS).any():
+    if of_kinds(events["kind"], DEVICE_KINDS).any():
         return []
     launches = np.array(["Launch" in s for s in strings] or [False])
     calls = int((launches[events["name"]] & (events["kind"] == Kind.RUNTIME)).sum()) if len(events) else 0

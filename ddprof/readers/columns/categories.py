@@ -32,18 +32,31 @@ class Categories(dict[str, int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kind: Array = np.empty(0, np.uint8)
-        self.dropped: Array = np.empty(0, bool)
-        self.is_python: Array = np.empty(0, bool)
+        self._kinds, self._dropped, self._python = bytearray(), bytearray(), bytearray()
 
     def __missing__(self, category: str) -> int:
         kind = kind_of(category)
         code = int(kind) if kind is not None else int(Kind.OTHER) if category in IGNORED else UNKNOWN
-        self.kind = np.append(self.kind, np.uint8(code))
-        self.is_python = np.append(self.is_python, category in _PYTHON)
-        self.dropped = np.append(self.dropped, category in _DROPPED)
+        self._kinds.append(code)
+        self._python.append(category in _PYTHON)
+        self._dropped.append(category in _DROPPED)
         self[category] = number = len(self)
         return number
+
+    @property
+    def kind(self) -> Array:
+        """The code of each category's kind, or UNKNOWN; uint8."""
+        return np.frombuffer(bytes(self._kinds), np.uint8)
+
+    @property
+    def dropped(self) -> Array:
+        """Which categories are arrows; bool."""
+        return np.frombuffer(bytes(self._dropped), bool)
+
+    @property
+    def is_python(self) -> Array:
+        """Which categories are frames of Python; bool."""
+        return np.frombuffer(bytes(self._python), bool)
 
     def numbers(self, categories: list[str]) -> Array:
         """The number of each category, int32, shape (len(categories),)."""
@@ -51,11 +64,11 @@ class Categories(dict[str, int]):
 
     def route(self, number: int) -> int:
         """What the native scanner does with the spans of a category: a Route."""
-        if self.is_python[number]:
+        if self._python[number]:
             return Route.PYTHON
-        if self.dropped[number]:
+        if self._dropped[number]:
             return Route.DROP
-        return Route.REST if self.kind[number] in (UNKNOWN, Kind.OTHER) else Route.KEEP
+        return Route.REST if self._kinds[number] in (UNKNOWN, Kind.OTHER) else Route.KEEP
 
     def counts(self, numbers: Array) -> dict[str, int]:
         """How often each category occurs among `numbers`, those that do not left out."""

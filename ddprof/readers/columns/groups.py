@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from ddprof.model import ProcessGroup
@@ -15,6 +16,7 @@ from ddprof.readers.json_text.trace_event import Args, as_text
 
 _NUMBER = re.compile(r"-?\d+")
 NO_GROUP = -(2**31)
+REMEMBERED = 2**6  # texts of lists: the groups that one rank is in, with room for those of others
 
 
 class Groups:
@@ -94,10 +96,20 @@ def stated_ranks(args: Args) -> tuple[int, ...]:
 def _members(listed: Any) -> tuple[int, ...]:
     """A list of ranks, or its text; () where it is abbreviated, or where one of them cannot be a rank."""
     if isinstance(listed, str):
-        listed = _NUMBER.findall(listed) if "..." not in listed else []
-    ranks = [one_rank(rank) for rank in listed] if isinstance(listed, list) else []
+        return _members_in(listed)
+    if not isinstance(listed, list) or not listed:
+        return ()
+    if set(map(type, listed)) == {int} and min(listed) >= 0 and max(listed) <= LARGEST_RANK:
+        return tuple(listed)  # nearly all
+    ranks = [one_rank(rank) for rank in listed]
     known = tuple(rank for rank in ranks if rank is not None)
     return known if len(known) == len(ranks) else ()
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _members_in(text: str) -> tuple[int, ...]:
+    """The same of a list's text, which all ranks of a job have in common."""
+    return _members(_NUMBER.findall(text)) if "..." not in text else ()
 
 
 def _from_config(entry: Mapping[str, Any], default_backend: str) -> ProcessGroup:

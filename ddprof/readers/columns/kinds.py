@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ddprof.model import Kind
 
@@ -65,6 +66,7 @@ def device_kind(name: str) -> Kind:
     return Kind.MEMSET if _MEMSET.search(name) else Kind.KERNEL
 
 
+REMEMBERED = 2**12  # names: those of one trace, as the next rank's are mostly the same
 _WITH_SHAPES = re.compile(
     r"mm$|mm_|addmm|matmul|linear|conv|einsum|attention|sdpa|flash|embedding|optimizer|foreach|fused|lstm|gru|rnn|transformer"
     r"|^c10d::|^gloo:|^nccl:|^mpi:|all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast",
@@ -72,6 +74,7 @@ _WITH_SHAPES = re.compile(
 )
 
 
+@lru_cache(maxsize=REMEMBERED)
 def wants_shapes(name: str) -> bool:
     """True for operators whose recorded shapes are used.
 

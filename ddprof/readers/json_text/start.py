@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 import numpy as np
 
-from ddprof.readers.json_text.structure import structure
+from ddprof.readers.json_text.structure import Structure, structure
 
 # Beyond this many bytes a list that has not begun is not waited for: ten times the longest header of a real trace (the
 # groups of ten thousand ranks), and what a damaged header may hide.
@@ -76,13 +77,16 @@ class Beginning:
         while end > self._scanned and self.text[end - 1] == 0x5C:
             end -= 1  # a backslash and what it escapes stay together
         if self._root_end is None and end > self._scanned:
-            opened = b'"' if self._in_string else b""
-            first = self._scanned - len(opened)
-            shape = structure(opened + bytes(self.text[self._scanned : end]))
-            for found in _KEY.finditer(self.text, self._scanned, min(len(self.text), end + _LONGEST_KEY)):
-                at = found.start() - first
-                if found.start() < end and shape.opens_string(at) and self._depth + shape.depth_at(at) == 1:
-                    return Start(TextLayout.IN_OBJECT, found.end())
+            within = self._scanned, min(len(self.text), end + _LONGEST_KEY)
+            key = _KEY.search(self.text, *within)
+            # The first key is nearly always the list's: the events behind it are then not looked at.
+            found = self._list([key], *self._new(key.start() + 1)) if key and key.start() < end else None
+            if found is not None:
+                return found
+            shape, first = self._new(end)
+            found = self._list((k for k in _KEY.finditer(self.text, *within) if k.start() < end), shape, first)
+            if found is not None:
+                return found
             ends = np.flatnonzero(self._depth + shape.depth <= 0)
             if len(ends):
                 self._root_end = first + int(shape.brackets[ends[0]]) + 1
@@ -93,6 +97,19 @@ class Beginning:
             return None
         following = bytes(self.text[self._root_end :]).lstrip(_SPACE)
         return Start(TextLayout.LINES) if following.startswith(b"{") else None
+
+    def _new(self, end: int) -> tuple[Structure, int]:
+        """The skeleton of what is new up to `end`, and where it begins."""
+        opened = b'"' if self._in_string else b""
+        return structure(opened + bytes(self.text[self._scanned : end])), self._scanned - len(opened)
+
+    def _list(self, keys: Iterable[re.Match[bytes]], shape: Structure, first: int) -> Start | None:
+        """The list behind the first of some keys that is one of the root. `shape`: of the text from `first`."""
+        for key in keys:
+            at = key.start() - first
+            if shape.opens_string(at) and self._depth + shape.depth_at(at) == 1:
+                return Start(TextLayout.IN_OBJECT, key.end())
+        return None
 
     def _in_damage(self) -> Start:
         """The list of a file whose header is damaged: behind its key, wherever that is, else at the first event."""

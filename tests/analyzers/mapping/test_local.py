@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ddprof.analyzers.mapping import local
-from ddprof.analyzers.mapping.local import WORKER_BYTES, in_processes, is_networked, processes
+from ddprof.analyzers.mapping.local import WORKER_BYTES, chunk, in_processes, is_networked, processes
 from ddprof.readers import Source
 
 
@@ -15,6 +15,13 @@ def test_memory_bounds_the_processes() -> None:
     assert processes(8, None) == 8
     assert processes(8, 4 * WORKER_BYTES) == 3
     assert processes(8, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "size_bytes", "at_once"), [(1024, 50_000, 20), (1024, 5_000_000, 1), (64, 50_000, 4)]
+)
+def test_small_files_are_handed_over_several_at_a_time(files: int, size_bytes: int, at_once: int) -> None:
+    assert chunk([Source(f"rank{rank}.json", "kineto", size_bytes=size_bytes) for rank in range(files)], 2) == at_once
 
 
 @pytest.mark.parametrize(
@@ -51,6 +58,6 @@ class InThisProcess:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def map(self, work: Any, sources: Any) -> Any:
+    def map(self, work: Any, sources: Any, chunksize: int) -> Any:
         """As `Executor.map`."""
         return map(work, sources)

@@ -11,6 +11,7 @@ from shared_formats import FORMATS
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
+from ddprof.readers.admission.sniff import sniff
 from ddprof.readers.format import Sample
 
 
@@ -34,3 +35,10 @@ def test_a_literal_of_a_mark_alone_is_no_mark() -> None:
     assert Sample(b'[{"name": "NEGOTIATE_ALLREDUCE"}]').has(mark, literals)
     assert not Sample(b'[{"name": "NEGOTIATE_2"}]').has(mark, literals)
     assert not Sample(b'[{"name": "aten::add"}]').has(mark, literals)
+
+
+def test_what_libkineto_begins_is_its_own_whatever_words_its_events_hold() -> None:
+    named_alike = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "NEGOTIATE_ALLREDUCE"}]}'
+    assert sniff(Sample(named_alike)).format == "kineto"
+    assert sniff(Sample(named_alike.replace(b'"schemaVersion": 1, ', b""))).format == "horovod"
+    assert sniff(Sample(b'{"schemaVersion": 1, "notes": []}')).format is None

@@ -19,6 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.replay.graph.backward import Gradients, backward_start_ns, gradients_ready
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.tables import NULL, Array
@@ -83,7 +84,8 @@ def _groups(graph: Graph, measures: Measures, role: str) -> Iterator[list[tuple[
         mine = (job.instances["group"] == group) & (job.instances["op"] == ALL_REDUCE) & (job.instances["members"] > 1)
         members = []
         for rank in graph.ranks:
-            of_rank = (job.members["rank"] == rank.position) & mine[job.members["instance"]]
+            of_rank = members_of(job.members, rank.position)
+            of_rank = of_rank[mine[job.members["instance"][of_rank]]]
             rows = np.flatnonzero(np.isin(rank.ops.comm, job.members["comm"][of_rank]) & rank.ops.is_comm)
             rows = rows[rank.facts.comms["size_bytes"][rank.ops.comm[rows]] >= MIN_BUCKET_BYTES]
             if len(rows):

@@ -9,6 +9,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.script.meetings import is_meeting
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.findings import Change
@@ -47,7 +48,7 @@ def _dropped(
     members = measures.job.members
     for rank, _ in chosen(change, graph, measures):
         ops, gone = rank.ops, gone_by_rank[rank.position]
-        mine = np.flatnonzero(members["rank"] == rank.position)
+        mine = members_of(members, rank.position)
         dissolved |= set(members["instance"][mine[gone[members["comm"][mine]]]].tolist())
         here = ops.is_comm & gone[np.maximum(ops.comm, 0)] if len(gone) else ops.is_comm & False
         transfer[rank.position] = np.where(here, 0, ops.transfer_ns)

@@ -6,6 +6,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.stage_links import message_ends
+from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.findings import Change
 from ddprof.tables import NULL, Array
@@ -28,7 +29,7 @@ def speed_groups(change: Change, graph: Graph, measures: Measures) -> Scenario:
     job, wanted = measures.job, [int(g) for g in change.values[1:]]
     transfer = {}
     for rank in graph.ranks:
-        mine = job.members["rank"] == rank.position
+        mine = members_of(job.members, rank.position)
         chosen = np.isin(job.instances["group"][job.members["instance"][mine]], wanted)
         rows = np.isin(rank.ops.comm, job.members["comm"][mine][chosen]) & rank.ops.is_comm
         scaled = np.round(rank.ops.transfer_ns * change.values[0])
@@ -46,7 +47,8 @@ def speed_links(change: Change, graph: Graph, measures: Measures) -> Scenario:
         wanted |= (low == a) & (high == b)
     transfer = {}
     for rank in graph.ranks:
-        mine = (job.members["rank"] == rank.position) & wanted[job.members["instance"]]
+        mine = members_of(job.members, rank.position)
+        mine = mine[wanted[job.members["instance"][mine]]]
         rows = np.isin(rank.ops.comm, job.members["comm"][mine]) & rank.ops.is_comm
         scaled = np.round(rank.ops.transfer_ns * change.values[0])
         transfer[rank.position] = np.where(rows, scaled, rank.ops.transfer_ns).astype(np.int64)
@@ -58,7 +60,7 @@ def has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
     if not role:
         return np.asarray(rank.ops.is_comm)
     job = measures.job
-    mine = job.members["rank"] == rank.position
+    mine = members_of(job.members, rank.position)
     comm = job.members["comm"][mine]
     serves = job.groups["role"][job.instances["group"][job.members["instance"][mine]]] == role
     flag = np.zeros(len(rank.facts.comms), bool)

@@ -14,9 +14,19 @@ MARKS = re.compile(
 )
 
 
+# libkineto has begun every file with this since 2020.
+_START = re.compile(rb'\{\s*"schemaVersion"\s*:')
+
+
+def _is_sure(sample: Sample) -> bool:
+    return _START.match(sample.text) is not None and sample.may_hold_events
+
+
 def _recognise(sample: Sample) -> bool:
     """Any object with events that nothing else has claimed; a list only by the profiler's own marks."""
     return sample.may_hold_events and (sample.is_object or sample.has(MARKS))
 
 
-FORMAT = Format("kineto", "a PyTorch profiler trace", _recognise, read_kineto, is_run=False, generality=1)
+FORMAT = Format(
+    "kineto", "a PyTorch profiler trace", _recognise, read_kineto, is_run=False, generality=1, is_sure=_is_sure
+)

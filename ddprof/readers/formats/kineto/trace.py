@@ -31,7 +31,7 @@ from ddprof.readers.script.stacks import Script
 from ddprof.readers.script.worker_lines import worker_lines
 from ddprof.readers.source import Source
 from ddprof.sidecar import Sidecar, WorkerLine
-from ddprof.tables import NULL, Table
+from ddprof.tables import NULL, Table, of_kinds
 
 Events: TypeAlias = EventStream[Block | list[Event | None], Event | None]
 UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the header has no base
@@ -90,7 +90,7 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     if not len(events):
         notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
     has_device = device_index is not None or arrows > 0
-    has_device |= bool(np.isin(events["kind"], (*DEVICE_KINDS, Kind.RUNTIME)).any())
+    has_device |= bool(of_kinds(events["kind"], (*DEVICE_KINDS, Kind.RUNTIME)).any())
     # Operators are written first: of a file that lacks events, those of the device that its header states may be it.
     has_device |= any(note.severity == "error" for note in health)
     return RankTrace(
@@ -176,12 +176,12 @@ def _rank_in_arguments(columns: EventColumns, world_size: int | None) -> int | N
 
 
 def _device_column(events: Table, tracks: Table) -> Any:
-    rows = np.isin(events["kind"], DEVICE_KINDS)
+    rows = of_kinds(events["kind"], DEVICE_KINDS)
     return tracks["device"][events["track"][rows]] if rows.any() else np.empty(0, np.int64)
 
 
 def _most_common_pid(events: Table, tracks: Table) -> int | None:
-    rows = np.isin(events["kind"], (Kind.CPU_OP, Kind.RUNTIME, Kind.ANNOTATION))
+    rows = of_kinds(events["kind"], (Kind.CPU_OP, Kind.RUNTIME, Kind.ANNOTATION))
     if not rows.any():
         return None
     track = _most_common(events["track"][rows].astype(np.int64))

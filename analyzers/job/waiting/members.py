@@ -1,0 +1,21 @@
+"""Rows of MEMBERS rank by rank: looked for among all of them, a thousand ranks would cost a thousand passes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.remembered import remembered
+from ddprof.tables import Array, Table
+
+
+def members_of(members: Table, position: int) -> Array:
+    """The rows of a rank, in order."""
+    order, begins = _by_rank(members)
+    return order[begins[position] : begins[position + 1]] if position + 1 < len(begins) else order[:0]
+
+
+@remembered
+def _by_rank(members: Table) -> tuple[Array, Array]:
+    """All rows by rank, and where those of each position begin; shape (positions + 1,)."""
+    rank = members["rank"]
+    return np.argsort(rank, kind="stable"), np.concatenate(([0], np.cumsum(np.bincount(rank))))

@@ -1,0 +1,20 @@
+"""Rows of MEMBERS rank by rank."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.job.model import MEMBERS
+from ddprof.analyzers.job.waiting.members import members_of
+
+
+def test_each_rank_has_its_rows_in_order_and_a_rank_without_any_has_none() -> None:
+    rank = np.array([2, 0, 2, 0, 0])
+    members = MEMBERS.table(
+        {column.name: rank if column.name == "rank" else np.arange(5) for column in MEMBERS.columns}
+    )
+    assert [members_of(members, position).tolist() for position in range(5)] == [[1, 3, 4], [], [0, 2], [], []]
+
+
+def test_without_members_no_rank_has_rows() -> None:
+    assert len(members_of(MEMBERS.empty(), 0)) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddprof.analyzers.trust.doubts import WORDS
+from ddprof.analyzers.trust.doubts import OF_THE_PRICE, WORDS
 from ddprof.analyzers.trust.precision import Precision, measured
 from ddprof.findings import Basis, Doubt
 
@@ -19,7 +19,9 @@ class Confidence:
 
 
 def confidence(identifier: str, basis: Basis, doubts: Sequence[Doubt], table: Precision | None = None) -> Confidence:
-    """The confidence of a finding. `table`: the counts, those that ship with ddprof if None."""
+    """The confidence of a finding: that its cause is real and its ranks are right. Doubts about the price widen the
+    range of the gain instead. `table`: the counts, those that ship with ddprof if None.
+    """
     table = table or measured()
     value = table.of(identifier, basis.value)
     tally = table.tally(identifier, basis.value)
@@ -28,6 +30,8 @@ def confidence(identifier: str, basis: Basis, doubts: Sequence[Doubt], table: Pr
     )
     lowered = []
     for doubt in doubts:
+        if doubt in OF_THE_PRICE:
+            continue
         factor = table.factor(doubt.value)
         value *= factor
         if factor < 1:

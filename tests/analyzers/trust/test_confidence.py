@@ -31,6 +31,12 @@ def test_each_doubt_lowers_it_by_what_was_measured_under_it() -> None:
     assert doubted.grounds.endswith("; less, as only one step was seen and ranks are missing")
 
 
+def test_a_doubt_about_the_price_alone_leaves_the_confidence() -> None:
+    """Which of two gains is true says nothing of the cause; its range is widened (tests/analyzers/test_prices.py)."""
+    sure = confidence("host.gc", Basis.RECORDED, (), TABLE)
+    assert confidence("host.gc", Basis.RECORDED, (Doubt.PRICES_DIFFER,), TABLE) == sure
+
+
 def test_no_rule_states_a_number() -> None:
     """A rule says what it stands on; how often such findings are right is not its to say."""
     for file in Path(rules.__file__).parent.rglob("*.py"):

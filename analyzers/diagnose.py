@@ -84,9 +84,9 @@ class _Heard:
         unseen = out_of_scope(measures.job) if rule.needs_whole_run else None
         if not unseen and measures.job.not_compared and rule.compares_ranks:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
-        said = [Abstention(rule.id, unseen)] if unseen else list(detect(measures)) or left_out(rule, measures)
-        if rule.bound in ("straggler", "host", "communication"):
-            said = [_unless_chance(one, measures) if isinstance(one, Candidate) else one for one in said]
+        heard = [Abstention(rule.id, unseen)] if unseen else detect(measures)
+        said = [_unless_chance(one, measures) if isinstance(one, Candidate) else one for one in heard]
+        said = said or [*left_out(rule, measures)]
         found = [c for c in said if isinstance(c, Candidate)]
         self.candidates += [with_line(measures, c) for c in found] if rule.tells_line else found
         self.abstentions += [a for a in said if isinstance(a, Abstention)]

@@ -29,6 +29,7 @@ from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Array
+from ddprof.units import format_ranks
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,10 @@ class Measures:
     def ranks(self, positions: Array | list[int]) -> tuple[int, ...]:
         """Rank numbers of positions."""
         return tuple(self.job.rank_ids[int(p)] for p in positions)
+
+    def whom(self, numbers: tuple[int, ...]) -> str:
+        """Ranks in words; where none is named "all ranks", or the only one that was traced."""
+        return format_ranks(numbers or (self.job.rank_ids if len(self.job.rank_ids) == 1 else ()))
 
 
 def measure(job: JobFacts) -> Measures:

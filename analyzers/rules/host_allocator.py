@@ -50,10 +50,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax(spent))
     heavy = np.flatnonzero(spent > 0.25 * spent.max())
     numbers = measures.ranks(heavy) if len(heavy) <= len(spent) / 2 else ()
+    whom = measures.whom(numbers)
+    verb = "allocates" if whom.startswith("rank ") else "allocate"
     calls = float(measures.host_counts["allocator"].max())
     yield Candidate(
         id=RULE.id,
-        summary=f"{format_ranks(numbers)} allocate device memory inside steps: {calls:.0f} calls, "
+        summary=f"{whom} {verb} device memory inside steps: {calls:.0f} calls, "
         f"{format_us(float(spent.max()))} per step",
         ranks=numbers,
         lost_us=float(measures.cause_us("allocator").mean()),

@@ -28,7 +28,7 @@ from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidence, Fix, Rule
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_share, format_us
 
 EVALUATES = re.compile(r" _*\w*(?:eval|valid|_val\b|val_)", re.IGNORECASE)  # of a frame in words: its function
 ONE_STEP = "the one recorded step saves state: how often the job does, and what a step takes without it, is not known"
@@ -64,7 +64,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     often = "".join(f" ({said.text})" for said in seen.evidence)
     yield Candidate(
         id=RULE.id,
-        summary=f"{_doing(line)} stops {format_ranks(numbers)} for {format_us(float(spent.max()))} per traced step"
+        summary=f"{_doing(line)} stops {measures.whom(numbers)} for {format_us(float(spent.max()))} per traced step"
         + often
         + ("" if line is not None else _called_by(measures, worst)),
         ranks=numbers,

@@ -50,10 +50,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             yield _over_the_run(measures, outside)
         return
     worst = int(np.argmax(pauses))
+    most = format_us(float(pauses.max()))
+    several = f"the ranks, up to {most} per step on one of them"
     yield Candidate(
         id=RULE.id,
-        summary=f"Python garbage collection stops the ranks, up to {format_us(float(pauses.max()))} per step on one "
-        "of them",
+        summary="Python garbage collection stops "
+        + (several if len(pauses) > 1 else f"{measures.whom(())} for {most} per step"),
         ranks=(),
         lost_us=float(measures.cause_us("gc").mean()),
         changes=(Change("remove_host", target="gc"),),

@@ -150,12 +150,8 @@ def _longest_us(inside: list[Table], stalling: Array) -> float:
 
 
 def _subject(measures: Measures, numbers: tuple[int, ...]) -> str:
-    alone = len(numbers or measures.job.rank_ids) == 1
-    return (
-        f"the host of {format_ranks(numbers or measures.job.rank_ids)} stops"
-        if alone
-        else (f"the hosts of {format_ranks(numbers)} stop")
-    )
+    whom = measures.whom(numbers)
+    return f"the host of {whom} stops" if whom.startswith("rank ") else f"the hosts of {whom} stop"
 
 
 def _range(counts: Array) -> str:

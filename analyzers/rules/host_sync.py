@@ -29,7 +29,7 @@ from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.sidecar import HostWait
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
 CEILING = 1.1  # of the idle stretches that the calls begin: the replay cannot be sure of more (gaps between kernels)
@@ -105,7 +105,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     lines = sync_lines(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
-        summary=f"host and device wait for one another on {format_ranks(numbers)}: "
+        summary=f"host and device wait for one another on {measures.whom(numbers)}: "
         f"{format_share(float(idle.max()) / measures.step_us)}"
         " of each step is idle around blocking calls",
         ranks=numbers,

@@ -231,19 +231,22 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     ledger = measures.cause_us("dataloader")
     worst = int(np.argmax(loader_us))
-    whose = "on the typical rank" if not in_turn else f"on {format_ranks(measures.ranks(np.array([worst])))}"
+    ranks = len(measures.job.ranks)
+    whose = " on the typical rank" if ranks > 1 else ""
+    if in_turn:
+        whose = f" on {format_ranks(measures.ranks(np.array([worst])))}"
     share = float(loader_us[worst] if in_turn else typical) / measures.step_us
     in_loop = occupying_line(measures.job.ranks[worst], "dataloader")
     cost = None if in_loop else fetch_cost(measures.job.ranks[worst])
     cheaper = None if cost is None else cheaper_fix(cost)
-    what = "every rank waits for its data loader"
+    what = f"{'every rank' if ranks > 1 else measures.whom(())} waits for its data loader"
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
     in_loop = in_loop or operators
     if in_loop is not None:
         what = f"the script prepares its batches in the training loop, in {in_loop}"
     yield Candidate(
         id=RULE.id,
-        summary=f"{what}, {format_share(share)} of each step {whose}",
+        summary=f"{what}, {format_share(share)} of each step{whose}",
         ranks=(),
         lost_us=float(ledger.mean()),
         changes=(Change("instant_loader"),),

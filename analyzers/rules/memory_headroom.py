@@ -22,7 +22,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.recompute import FULL, needless_recompute, recompute_words
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import format_bytes, format_ranks, format_share
+from ddprof.units import format_bytes, format_share
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -46,7 +46,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     churn = bool(measures.host_spans_us["allocator"].any())
     yield Candidate(
         id=RULE.id,
-        summary=f"device memory of {format_ranks(numbers)} is {format_share(shares[worst])} full"
+        summary=f"device memory of {measures.whom(numbers)} is {format_share(shares[worst])} full"
         + (" and the allocator frees and maps inside steps" if churn else ""),
         ranks=numbers,
         lost_us=float(np.mean(measures.cause_us("allocator"))),

@@ -94,3 +94,16 @@ def test_rules_say_what_they_bound(rule_id: str) -> None:
 def test_an_unknown_page_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         page("no.such")
+
+
+OF_EACH_RANK = ("host.sync", "host.gc", "host.checkpoint", "host.allocator", "memory.headroom", "input.starved")
+
+
+@pytest.mark.parametrize("name", OF_EACH_RANK)
+def test_of_a_job_with_one_traced_rank_nothing_is_said_of_all_ranks(labelled: Runs, name: str) -> None:
+    alone = labelled(name).only(1)
+    said = [found for found in catalogue()[name].detect(alone) if isinstance(found, Candidate)]
+    assert said
+    for found in said:
+        assert not any(words in found.summary for words in ("all ranks", "every rank", "the ranks", "typical rank"))
+        assert "rank 1" in found.summary

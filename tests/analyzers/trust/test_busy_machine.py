@@ -11,11 +11,13 @@ from busy_ranks import Held, busy_ranks, by_chance, never
 from captured import with_sidecars
 from labelled_runs import Runs
 
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.engine import Options, analyze
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
-from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
+from ddprof.analyzers.trust.busy_machine import ON_HOSTS, explained_by_a_busy_machine
 from ddprof.findings import Basis, Candidate, Change
 
 
@@ -139,3 +141,18 @@ def test_ranks_that_are_stopped_by_chance_are_not_accused(tmp_path: Path) -> Non
 def test_a_rank_that_chance_does_not_make_late_is_named(tmp_path: Path, in_operator: Held, in_python: Held) -> None:
     (report,) = analyze([busy_ranks(tmp_path / "run", in_operator, in_python)], Options(cache=False, workers=1))
     assert {f.ranks for f in report.ranked_findings() if f.ranks} == {(1,)}
+
+
+@pytest.mark.parametrize("identifier", ON_HOSTS)
+def test_every_finding_that_a_busy_machine_explains_is_withdrawn_from_the_report(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch, identifier: str
+) -> None:
+    """A loader in the training process is late as well where that process had no CPU."""
+    run = labelled("clean.ddp")
+    measures = with_sidecars(run, waits(0.3, 0.2), waits(0.3, 0.6), waits(0.3, 0.2))
+    rule = replace(catalogue()[identifier], detect=lambda _: iter([accusation(measures, 1, identifier=identifier)]))
+    rule = replace(rule, detect_rest=None)
+    monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: {identifier: rule})
+    found = diagnose(measures, run.pricer)
+    assert not found.findings
+    assert "the machine is busy" in next(a.reason for a in found.abstentions if a.id == identifier)

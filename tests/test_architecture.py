@@ -65,6 +65,8 @@ ALLOWED: dict[str, set[str]] = {
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
     "patching": {"settings", "errors", "outside"},
+    "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
+    | {PLANNING, RUN_FOLDER},
     "analyzers": VOCABULARY
     | {"settings"}
     | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
@@ -105,6 +107,7 @@ OTHERS: dict[str, set[str]] = {
     "hardware": {"tomli"},  # Python 3.10
     "settings": {"tomli"},
     "patching": {"libcst"},
+    "tune": {"numpy", "msgspec", "rich"},
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},

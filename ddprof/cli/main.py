@@ -23,6 +23,7 @@ from ddprof.outside.plain_text import clean
 COMMANDS = {
     "run": ("ddprof.cli.run", "Run a training job unchanged and keep a trace of every rank."),
     "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it saves."),
+    "tune": ("ddprof.cli.tune", "Try the fixes on the job itself and say which to keep, with the measured gain."),
     "hang": ("ddprof.cli.hang", "Say why a job hangs or has failed: who, which collective, which line."),
     "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
     "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
@@ -68,6 +69,7 @@ def cli() -> None:
     \b
     ddprof run -- torchrun --nproc-per-node=8 train.py
     ddprof analyze ddprof-runs/latest
+    ddprof tune -- torchrun --nproc-per-node=8 train.py
     """
 
 

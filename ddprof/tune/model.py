@@ -1,0 +1,114 @@
+"""What tuning knows: its options, the candidates, every run that was made. Written to tune.json (docs/tuning.md)."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ddprof.settings.catalogue import Value
+from ddprof.settings.wanted import WantedFix
+
+SCHEMA = "ddprof.tune/1"
+DIAGNOSIS, BASELINE = "diagnosis", "baseline"
+
+
+class Predicted(Struct, frozen=True):
+    """A gain as a share of the step, with its range; `by`: "replay" of this very value, or the finding's own price."""
+
+    share: float
+    low: float
+    high: float
+    by: str
+
+
+class TrialCandidate(Struct, frozen=True):
+    """Settings of one object that are tried together. `group`: of those that exclude each other, values of one thing;
+    `is_variant`: another value than the finding suggests; `changes_numbers`: they compute in another precision."""
+
+    name: str
+    group: str
+    values: dict[str, Value]
+    at: str
+    finding: str
+    predicted: Predicted
+    is_variant: bool = False
+    changes_numbers: bool = False
+
+    @property
+    def fix(self) -> WantedFix:
+        """As `ddprof run --apply` takes it."""
+        return WantedFix(self.values, self.at, self.finding)
+
+
+class Held(Struct, frozen=True):
+    """What a rank had trained by the end of a run."""
+
+    digest: str
+    sample: tuple[float, ...] = ()
+    loss: float | None = None
+
+
+class Trial(Struct, frozen=True):
+    """One run of the command. `settings`: names of the candidates applied to it; `failed`: why it tells nothing, ""
+    where it does; `note`: what was odd about it all the same. Times in microseconds per step of the job."""
+
+    label: str
+    settings: tuple[str, ...]
+    folder: str
+    took_s: float
+    steps: int = 0
+    step_us: float | None = None
+    steps_us: tuple[float, ...] = ()
+    failed: str = ""
+    note: str = ""
+    held: dict[str, Held] = {}
+    peak_bytes: int | None = None
+    device_bytes: int | None = None
+
+
+class RunPlan(Struct, frozen=True):
+    """How each run is made: steps left out at the start, steps timed after them. `most`: steps that the job makes by
+    itself, null where it makes more than were asked for."""
+
+    warm_up: int
+    timed: int
+    most: int | None = None
+
+    @property
+    def last(self) -> int:
+        """Steps after which a run is ended."""
+        return self.warm_up + self.timed
+
+
+class TuneOptions(Struct, frozen=True):
+    """What the user asked for."""
+
+    command: tuple[str, ...]
+    budget_s: float
+    steps: int
+    only: tuple[str, ...] = ()
+    allow_numerics: bool = False
+
+    def with_budget(self, budget_s: float) -> TuneOptions:
+        """The same with another budget."""
+        return replace(self, budget_s=budget_s)
+
+
+class TuneState(Struct, kw_only=True):
+    """Everything that has happened, from which whoever resumes goes on. `candidates`: null before the diagnosis."""
+
+    schema: str = SCHEMA
+    options: TuneOptions
+    cwd: str
+    started_utc: str
+    plan: RunPlan | None = None
+    headline: str = ""
+    compute_us: float = 0.0  # per step of the diagnosis
+    candidates: tuple[TrialCandidate, ...] | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
+    trials: list[Trial] = []
+
+    @property
+    def spent_s(self) -> float:
+        """Time that the runs have taken."""
+        return sum(trial.took_s for trial in self.trials)

@@ -1,0 +1,1 @@
+"""One run of the command: made, kept together, ended, read."""

@@ -1,0 +1,74 @@
+"""One `ddprof tune` from its first run to its answer, in one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.errors import NoUsableInput, UsageError
+from ddprof.report import calibration
+from ddprof.tune import handover, search
+from ddprof.tune.candidates import candidates
+from ddprof.tune.handover import Handover
+from ddprof.tune.journal import FILE, TrialJournal
+from ddprof.tune.result import TuningAnswer, result
+
+
+def prepare(journal: TrialJournal) -> None:
+    """The diagnosis and its candidates: from here on the state has a plan. Raises NoUsableInput."""
+    state = journal.state
+    folder = search.diagnose(journal)
+    if state.candidates is not None:
+        return
+    run = _loaded(folder)
+    found = candidates(run, state.options.only, state.options.allow_numerics)
+    assert state.plan is not None
+    state.candidates, state.left_out = found.candidates, found.left_out
+    state.plan = search.with_warm_up(state.plan, found.candidates)
+    state.headline, state.compute_us = run.report.verdict.headline, run.report.ledger.job.get("compute", 0.0)
+    journal.save()
+
+
+def conclude(journal: TrialJournal, record: bool = True) -> tuple[TuningAnswer, Handover]:
+    """Search, and leave the answer in the folder. `record`: add to the calibration files. Raises DdprofError."""
+    state = journal.state
+    found = result(journal, search.search(journal, state.candidates or ()))
+    left = handover.hand_over(found, state, journal.folder)
+    if record:
+        handover.keep(handover.records(found, state, journal.folder, state.compute_us), journal.folder)
+    known = calibration.of_run([journal.folder])
+    ids = dict.fromkeys(tried.finding for tried in found.tried if tried.finding)
+    fared = {name: calibration.like(known, (name,), ()) for name in ids}
+    found = replace(found, calibration={name: one for name, one in fared.items() if one.total})
+    _write(journal, found, left)
+    return found, left
+
+
+def _loaded(folder: Path) -> LoadedRun:
+    runs = list(load_runs([folder], Options()))
+    if len(runs) != 1:
+        raise NoUsableInput(f"{folder}: the diagnosis holds {len(runs)} runs, wanted one")
+    return runs[0]
+
+
+def _write(journal: TrialJournal, found: TuningAnswer, left: Handover) -> None:
+    """The state and, beside it, the answer: one document."""
+    document: dict[str, Any] = msgspec.to_builtins(journal.state)
+    document["result"] = {
+        **msgspec.to_builtins(found),
+        "patch": left.diff,
+        "by_hand": [list(row) for row in left.by_hand],
+    }
+    path = journal.folder / FILE
+    fresh = path.with_name(f".{FILE}.{os.getpid()}")
+    try:
+        fresh.write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise UsageError(f"{path}: not written: {error.strerror}") from error

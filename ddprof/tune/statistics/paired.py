@@ -1,0 +1,94 @@
+"""Is a job faster with a setting? A sequential test on pairs of runs, one with and one without, one after the other.
+
+The unit is the run, not the step: steps of one run share its machine, its moment and its memory layout, and what varies
+from run to run would pass for a gain. Of each pair the logarithm of the ratio of the two step times is kept: what slows
+both runs drops out.
+
+The test may be looked at after any of `LOOKS` pairs and ended there. Each look spends the same part of the error that
+is allowed over all of them (Bonferroni; Jennison and Turnbull, Group Sequential Methods, 2000, chapter 2), so its
+intervals hold at all looks together, whenever it is ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from ddprof.findings import WARNING_SHARE
+from ddprof.tune.statistics.student import quantile
+
+LOOKS = (3, 4, 5, 6, 8, 10)  # pairs
+MOST_PAIRS = LOOKS[-1]
+ERROR = 0.05  # of any look, two-sided
+LEAST_GAIN = WARNING_SHARE  # of the step: below this a finding is "info", and nothing is recommended for it
+_EARLY_PAIRS = 2  # from which on a loser in every pair is not tried again
+_POWER_TAIL = 0.2  # a gain of the smallest size that is told is seen in four of five attempts
+
+WON, LOST, OPEN = "won", "lost", "open"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Share of the step that a setting saves, negative where it costs time; None where too few pairs say so."""
+
+    share: float
+    low: float | None
+    high: float | None
+    pairs: int
+
+
+def gain(logs: Sequence[float], error: float = ERROR) -> Gain | None:
+    """The gain of pairs, each as log(step with / step without). None without a pair."""
+    if not logs:
+        return None
+    half = half_width(logs, error)
+    mean = fmean(logs)
+    if half is None:
+        return Gain(_share(mean), None, None, len(logs))
+    return Gain(_share(mean), _share(mean + half), _share(mean - half), len(logs))
+
+
+def half_width(logs: Sequence[float], error: float = ERROR) -> float | None:
+    """Of the interval of the mean log, which holds at all looks; None before the first look."""
+    if len(logs) < LOOKS[0]:
+        return None
+    return quantile(error / len(LOOKS) / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+
+
+def outcome(logs: Sequence[float], error: float = ERROR, least_share: float = LEAST_GAIN) -> str:
+    """WON: faster for sure, by a gain worth having; LOST: not worth having; OPEN: more pairs may tell.
+
+    A setting that gains too little in every one of its pairs is given up after two. That can only lose a winner, never
+    make one, and a winner whose gain is clearly above the noise of a pair loses no two of them.
+    """
+    found = gain(logs, error)
+    if found is None or found.pairs < _EARLY_PAIRS:
+        return OPEN
+    if all(_share(log) < least_share for log in logs):
+        return LOST
+    if found.low is None or found.high is None:
+        return OPEN
+    if found.low > 0 and found.share >= least_share:
+        return WON
+    return LOST if found.high < least_share or found.pairs >= MOST_PAIRS else OPEN
+
+
+def looks_at(pairs: int) -> bool:
+    """Whether the test is looked at after so many pairs."""
+    return pairs in LOOKS or pairs == _EARLY_PAIRS
+
+
+def smallest_seen(logs: Sequence[float], error: float = ERROR) -> float | None:
+    """The smallest gain (share of the step) that so many pairs of this noise would have shown; None where they do not
+    say."""
+    half = half_width(logs, error)
+    if half is None:
+        return None
+    spare = quantile(_POWER_TAIL, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return _share(-(half + spare))
+
+
+def _share(log: float) -> float:
+    return 1 - math.exp(log)

@@ -1,0 +1,8 @@
+"""Tests of tuning."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # `fake_runs` is a helper of this folder, not a package

@@ -76,13 +76,15 @@ def command(
     Every run is ended after some steps; the script finds the folder of its run in $DDPROF_TRIAL, and can leave out
     there what must not happen many times. See docs/tuning.md.
     """
-    from ddprof.tune.journal import read_state
+    from ddprof.tune.journal import FILE, read_state
     from ddprof.tune.model import TuneOptions
 
     if (resume is None) == (not command_line):
         raise UsageError("tune: want either `-- COMMAND...` or --resume RUN")
     if resume is not None:
         folder, state = resume, read_state(resume)
+        if (resume / FILE).stat().st_uid not in (os.getuid(), 0):
+            raise UsageError(f"--resume {resume}: another user's: the command in it is not run")
         if Path(state.cwd) != Path.cwd():
             raise UsageError(f"--resume {resume}: started in {state.cwd}: go there first")
         stated = ctx.get_parameter_source("budget")

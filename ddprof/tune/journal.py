@@ -125,7 +125,8 @@ class TrialJournal:
         baselines = [trial.took_s for trial in self.made if not trial.settings]
         if not baselines:
             return max(self.state.options.budget_s, _START_UP_S)
-        return _LONGEST_BASELINES * max(baselines) + _START_UP_S
+        # A run that is begun may outlast the budget a little: by what it may take to start, no more.
+        return min(_LONGEST_BASELINES * max(baselines), max(self.left_s, max(baselines))) + _START_UP_S
 
 
 def label_of(settings: Sequence[TrialCandidate]) -> str:

@@ -81,6 +81,7 @@ class TuningAnswer(Struct, frozen=True):
     tried: tuple[Tried, ...]
     untried: tuple[Untried, ...]
     runs: int
+    run_s: float
     spent_s: float
     calibration: dict[str, Calibration] = {}
 
@@ -106,6 +107,7 @@ def result(journal: TrialJournal, found: Search) -> TuningAnswer:
         tried=tuple(_tried(entry, found) for entry in entries),
         untried=(*(Untried(candidate.name, why) for candidate, why in found.untried), *left_out),
         runs=len(journal.made),
+        run_s=round(journal.usual_s, 1),
         spent_s=round(sum(made.took_s for made in journal.made), 1),
     )
 

@@ -11,6 +11,7 @@ from ddprof.tune.handover import Handover
 from ddprof.tune.model import Predicted, RunPlan, TrialCandidate
 from ddprof.tune.result import KEPT, MeasuredGain, Memory, Results, Tried, TuningAnswer
 from ddprof.tune.search import KEEP, UNDECIDED
+from ddprof.tune.statistics.paired import LOOKS
 from ddprof.units import format_bytes, format_share, format_us
 
 WIDTH = 100
@@ -60,7 +61,9 @@ def _headline(result: TuningAnswer) -> list[str]:
         text = f"KEEP: {format_share(gain.share)} of the step saved, {format_us(step_us)} -> {format_us(after_us)}"
         return wrap(f"{text} ({_interval(gain)})", WIDTH)
     if result.verdict == UNDECIDED:
-        return wrap("UNDECIDED: the budget was spent before any gain was certain; --resume with a larger one", WIDTH)
+        text = "UNDECIDED: the budget was spent before any gain was certain"
+        need = f"a run takes about {result.run_s:.0f} s, certainty {LOOKS[0]} to {LOOKS[-1]} pairs of runs"
+        return wrap(f"{text} ({need}); go on by --resume with a larger --budget", WIDTH)
     return ["NOTHING TO CHANGE"]
 
 

@@ -28,6 +28,7 @@ DetectRest = Callable[[Measures, Sequence[Candidate]], Iterator[Candidate | Abst
 
 NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
 LARGE_SHARE = 0.15  # of the step lost to a cause of the whole job
+MOST = 0.5  # of the gain of a change to all ranks
 MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
@@ -101,14 +102,15 @@ def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abst
 
 def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:
     """The candidates that are worth a line, with their gains (us): bounds last, else largest first. But one that makes
-    the same change to some ranks only comes before one that makes it to all and wins no more that is worth a warning.
+    the same change to some ranks comes before one that makes it to all, if it wins most of that: where all ranks are
+    the cause, fewer win nothing.
     """
-    least_us, warning_us = MIN_SHARE * measures.step_us, WARNING_SHARE * measures.step_us
+    least_us = MIN_SHARE * measures.step_us
     priced = [(pricer.gain_us(candidate), candidate) for candidate in candidates]
 
     def as_large_us(gain_us: float, candidate: Candidate) -> float:
         wider = [us for us, other in priced if not other.ranks and _kinds(other) == _kinds(candidate)]
-        return max([gain_us, *(us for us in wider if candidate.ranks and us - gain_us < warning_us)])
+        return max([gain_us, *(us for us in wider if candidate.ranks and gain_us > MOST * us)])
 
     ranked = sorted(priced, key=lambda one: (one[1].is_bound, -as_large_us(*one), not one[1].ranks, -one[0], one[1].id))
     return [(gain, c) for gain, c in ranked if gain >= least_us or not c.changes or _costs_clearly(c, measures)]

@@ -83,7 +83,7 @@ def _alone(measures: Measures, late: Array) -> bool:
     """
     loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
     others = np.setdiff1d(np.arange(len(loader_us)), late)
-    if _are_starved(measures, others, measures.step_us - float(loader_us[late].min())):
+    if _are_starved(measures, late, others, measures.step_us - float(loader_us[late].min())):
         return False
     if _prepare_alike(measures, int(late[np.argmax(loader_us[late])]), others):
         return False
@@ -104,12 +104,18 @@ def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
     return mine is not None and len(known) == len(theirs) and LATE_FACTOR * float(np.median(known)) >= mine > 0
 
 
-def _are_starved(measures: Measures, positions: Array, busy_us: float) -> bool:
-    """Whether the workers of most of these ranks take longer for a batch than the `busy_us` of a step without waiting:
-    a batch per step is more than they deliver, whoever waits at the moment."""
+def _are_starved(measures: Measures, late: Array, others: Array, busy_us: float) -> bool:
+    """Whether the workers of most of the `others` take longer for a batch than the `busy_us` of a step without waiting,
+    and not far less than those of the `late`: a batch per step is more than they deliver, whoever waits at the moment.
+    """
+    mine_us, theirs_us = _every_us(measures, late), _every_us(measures, others)
+    return theirs_us > busy_us and not mine_us > LATE_FACTOR * theirs_us
+
+
+def _every_us(measures: Measures, positions: Array) -> float:
+    """From one batch of a rank's workers to the next, typical of these ranks; NaN where they were not all timed."""
     costs = [fetch_cost(measures.job.ranks[position]) for position in positions]
-    every_us = [cost.fetch_us / max(cost.timed.workers, 1) for cost in costs if cost is not None]
-    return len(every_us) == len(costs) and float(np.median(every_us)) > busy_us
+    return float(np.median([np.nan if cost is None else cost.fetch_us / max(cost.timed.workers, 1) for cost in costs]))
 
 
 def rank_demand(measures: Measures, busy_us: float, position: int | None = None) -> Demand | None:

@@ -32,12 +32,14 @@ SLOW_CORE = ("straggler.host", "straggler.compute", "straggler.unexplained", "ho
 
 @dataclass(frozen=True)
 class Fault:
-    """A script with arguments, and what its first finding must be: one of these ids, these ranks, with this line."""
+    """A script with arguments, and what its first finding must be: one of these ids, these ranks, with this line.
+    `needs`: the package that it imports."""
 
     script: str
     ids: tuple[str, ...]
     ranks: tuple[int, ...]
     line: str = ""
+    needs: str = "torch"
 
     @property
     def name(self) -> str:
@@ -66,6 +68,14 @@ FAULTS = (
     Fault("audit_on_second.py 150", ON_ONE_RANK, (1,), "audit()"),
     Fault("lock_of_workers.py 120", ("input.starved",), (), "read()"),
     Fault("workers_each_epoch.py 150", ("input.starved",), (), "persistent_workers"),
+    Fault("slow_mount.py 120", ("input.straggler",), (0,), "read_tile()"),
+    Fault("one_writer_database.py 120", ("input.starved",), (), "no shared lock"),
+    Fault("embed_long_documents.py 120", ("straggler.imbalance",), (0,)),
+    Fault("histograms_in_callback.py 80", ON_ONE_RANK, (0,), "histograms()", needs="transformers"),
+    Fault("report_on_second.py 100", ON_ONE_RANK, (1,), "write_report()", needs="lightning"),
+    Fault("tracker_in_loop.py 120", ("host.script",), (), "push()"),
+    Fault("clip_each_tensor.py 150", ("host.script",), (), "limit_each()"),
+    Fault("pulse_on_second.py 80", ON_ONE_RANK, (1,), "pulse()"),
     Fault("reduce_each_micro_batch.py 600", ("comm.bandwidth_bound", "comm.latency_bound"), (), "no_sync"),
 )
 # Script -> package that it needs.
@@ -90,6 +100,8 @@ HEALTHY = {
 def test_the_first_finding_is_the_fault(tmp_path: Path, fault: Fault, number: int) -> None:
     if fault.ids == SLOW_CORE and os.getloadavg()[0] >= (os.cpu_count() or 1):
         pytest.skip("no core is free: all ranks wait for one, and the report must name none")
+    if importlib.util.find_spec(fault.needs) is None:
+        pytest.skip(f"{fault.needs} is not installed")
     report = _report(tmp_path, "faults", fault.script)
     assert report["findings"], _said(report)
     first = report["findings"][0]

@@ -26,9 +26,9 @@ def recurring(ranks: Sequence[RankFacts], wall_ns: Array, is_left_out: Array) ->
         return found
     usual_ns = float(np.median(wall_ns[~is_left_out]))
     for step in np.flatnonzero(is_left_out).tolist():
-        # In usual steps, because the profiler makes all of them longer; nearer by ratio to this one than to those.
-        as_long = max(1.0, float(np.sqrt(wall_ns[step] / usual_ns)))
-        times = [int((lengths > as_long * np.median(lengths)).sum()) for lengths in outside]
+        # Nearer by ratio to this one than to the usual ones; both were longer under the profiler, so few are counted.
+        as_long_ns = float(np.sqrt(wall_ns[step] * usual_ns))
+        times = [int((lengths > as_long_ns).sum()) for lengths in outside]
         often = float(np.median([count / len(lengths) for count, lengths in zip(times, outside, strict=True)]))
         found[step] = np.median(times) >= FEWEST_TIMES and often * len(wall_ns) >= EXPECTED
     return found

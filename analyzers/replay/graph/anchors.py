@@ -16,6 +16,7 @@ from ddprof.analyzers.execution.protocol import Execution
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_fetch_from_workers, matches
 from ddprof.analyzers.facts.work import blocked_launches
+from ddprof.analyzers.replay.changes.loader.queue import DEFAULT_PREFETCH
 from ddprof.analyzers.replay.model import Anchor, Anchors
 from ddprof.causes import CAUSE_CODE
 from ddprof.tables import Array
@@ -73,7 +74,20 @@ def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     mine &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
     if facts.sidecar.is_captured and not facts.sidecar.loader.num_workers:
         mine[:] = False  # no workers: the training thread makes the batch itself, which is work, not a wait
+    if _keeps_ahead(facts, step_ns):
+        mine[:] = False  # what such a fetch takes is taking the batch over
     return Anchor.LOADER, *spans.take(mine).bounds
+
+
+def _keeps_ahead(facts: RankFacts, step_ns: float) -> bool:
+    """Whether the rank's workers, as they were timed, have each batch ready before it is asked for: they make more than
+    one per step, and none takes longer than the batches that lie ready last. The rank waits elsewhere, for its peers.
+    """
+    timed, loader = facts.sidecar.fetching, facts.sidecar.loader
+    if timed is None or not timed.workers or timed.fetch_ns > timed.workers * step_ns:
+        return False
+    ready = timed.workers * (loader.prefetch_factor or DEFAULT_PREFETCH) - 1
+    return max(timed.fetch_ns, *timed.fetch_quantiles_ns, 0) <= ready * step_ns
 
 
 def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from captured import with_sidecars
+from captured import sidecar_of, with_sidecars
+from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 from labelled_runs import Runs, abstains, fires
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
+from ddprof.sidecar.loading import TimedFetches
 
 ID = "input.straggler"
 
@@ -47,3 +52,48 @@ def test_memory_is_pinned_only_for_a_device(labelled: Runs) -> None:
     assert "pin_memory=True" in str(workers_fix(measures, 1_000.0).patch)
     on_cpu = replace(measures.job, ranks=tuple(replace(f, is_device_rank=False) for f in measures.job.ranks))
     assert "pin_memory" not in str(workers_fix(replace(measures, job=on_cpu), 1_000.0).patch)
+
+
+FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+def shared_host(folder: Path, late_us: float, usual_us: float, batch_us: tuple[float, float]) -> LoadedRun:
+    """Two CPU ranks with two workers each: rank 0 waits `late_us` for every second batch, rank 1 `usual_us` for each.
+    `batch_us`: what a worker takes for a batch, by rank."""
+    ranks: list[Events] = [[], []]
+    now_us = 0.0
+    for step in range(6):
+        began_us, waited_us = now_us, (late_us if step % 2 else usual_us, usual_us)
+        met_us = began_us + max(waited_us) + 4_000.0
+        for rank, events in enumerate(ranks):
+            ready_us = began_us + waited_us[rank]
+            events += [
+                annotation(rank, f"ProfilerStep#{step}", began_us, met_us + 1_500.0 - began_us),
+                annotation(rank, FETCH, began_us + 10.0, waited_us[rank] - 20.0),
+                operator(rank, "aten::mm", ready_us, 3_900.0, **TENSOR),
+                operator(rank, "c10d::allreduce_", ready_us + 3_950.0, 40.0, **TENSOR),
+                transfer(rank, "gloo:all_reduce", ready_us + 4_000.0, met_us + 1_000.0 - ready_us - 4_000.0, **TENSOR),
+                operator(rank, "aten::add_", met_us + 1_010.0, 400.0, **TENSOR),
+            ]
+        now_us = met_us + 1_500.0
+    (run,) = load_runs([write(folder, ranks)], Options(cache=False, workers=1))
+    timed = [TimedFetches(2, int(us * 1e3), 16, (int(us * 1e3),) * 3, int(us * 1e2)) for us in batch_us]
+    sidecar = sidecar_of({"dataloader": {"num_workers": 2, "prefetch_factor": 2}, "state": "exit"})
+    facts = [
+        replace(one, sidecar=sidecar.with_fetching(fetched)) for one, fetched in zip(run.job.ranks, timed, strict=True)
+    ]
+    return LoadedRun("made", job_facts(facts), ())
+
+
+def test_a_rank_whose_workers_keep_ahead_waits_for_no_batch(tmp_path: Path) -> None:
+    """Taking a batch over takes it some milliseconds: without the late rank its workers still have each batch ready."""
+    run = shared_host(tmp_path, 100_000.0, 4_000.0, (104_000.0, 10_000.0))
+    first = run.report.findings[0]
+    assert (first.id, first.ranks) == (ID, (0,))
+    assert first.recoverable_us.value == pytest.approx(50_000.0 - 2_000.0, rel=0.1)
+
+
+def test_workers_that_are_all_too_slow_are_no_straggler(tmp_path: Path) -> None:
+    run = shared_host(tmp_path, 100_000.0, 4_000.0, (104_000.0, 100_000.0))
+    first = run.report.findings[0]
+    assert (first.id, first.ranks) == ("input.starved", ())

@@ -102,7 +102,7 @@ OTHERS: dict[str, set[str]] = {
     "intervals": {"numpy"},
     "tables": {"numpy", "pyarrow"},
     "sidecar": {"msgspec"},
-    "outside": {"fsspec"},
+    "outside": {"fsspec", "botocore"},
     "flight_recorder": {"msgspec"},
     "hardware": {"tomli"},  # Python 3.10
     "settings": {"tomli"},

@@ -8,17 +8,15 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.cache import cache_options
 from ddprof.cli.fixes import FIXES_HELP, leave_fixes
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
 from ddprof.cli.load import (
-    engine_option,
     load_open_run,
     load_reports,
-    read_ranks_option,
     require_complete,
 )
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
+from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.report import phrases
 from ddprof.report.model import Report
@@ -34,16 +32,13 @@ from ddprof.report.model import Report
 @click.option("--fail-on", multiple=True, metavar="EXPR", help=FAIL_ON_HELP)
 @click.option("--fixes", type=click.Path(path_type=Path, dir_okay=False), help=FIXES_HELP)
 @redact_option
-@click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
-@cache_options
+@reading_options
 @click.option(
     "--max-memory",
     type=click.IntRange(64),
     metavar="MIB",
     help="Bound on the memory of all processes: fewer read at once, one at least.",
 )
-@engine_option
-@read_ranks_option
 def command(
     paths: tuple[str, ...],
     form: str | None,
@@ -52,11 +47,8 @@ def command(
     fail_on: tuple[str, ...],
     fixes: Path | None,
     redact: bool,
-    workers: int | None,
-    cache: bool | str,
+    reading: Reading,
     max_memory: int | None,
-    engine: str,
-    ranks: str,
 ) -> None:
     """Say why a traced job is slow, what to change, and what it will save.
 
@@ -74,7 +66,7 @@ def command(
     max_bytes = max_memory * 2**20 if max_memory else None
     form, key = chosen_format(form, output), key_of_redaction(redact)
     with redacted_errors(key):
-        how = (workers, cache, strict, max_bytes, engine, ranks)
+        how = (reading, strict, max_bytes)
         if form == "html":
             reports = [deliver_pages(load_open_run(paths, *how), output, key)]
         else:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.cache import cache_options
 from ddprof.cli.gates import FAIL_ON_HELP, fail, gates_of
 from ddprof.cli.load import load_one, say, tell
 from ddprof.cli.output import FORMATS, chosen_format, write_file
+from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.comparison.compare import Comparison, compare, to_json
@@ -36,8 +36,7 @@ _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 )
 @click.option("--allow-different", is_flag=True, help="Let gates judge runs of different size, device or backend.")
 @redact_option
-@click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
-@cache_options
+@reading_options
 def command(
     before: str,
     after: str,
@@ -47,8 +46,7 @@ def command(
     fail_on: tuple[str, ...],
     allow_different: bool,
     redact: bool,
-    workers: int | None,
-    cache: bool | str,
+    reading: Reading,
 ) -> None:
     """Say which cause changed from BEFORE to AFTER, by how much, and whether it may be noise.
 
@@ -62,7 +60,7 @@ def command(
     limit = _parse_limit(max_regression) if max_regression else None
     key = key_of_redaction(redact)  # one for both: a host that is in both has one hash
     with redacted_errors(key):
-        first, second = load_one(before, workers, cache), load_one(after, workers, cache)
+        first, second = load_one(before, reading), load_one(after, reading)
         first, second = redacted_reports([first, second], key)
         comparison = compare(first, second)
         _deliver(comparison, chosen_format(form, output), output)

@@ -11,6 +11,7 @@ import click
 
 from ddprof.cli.load import load_open_run, load_reports, say
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
+from ddprof.cli.reading import Reading
 from ddprof.errors import NoUsableInput, UsageError
 
 TRUTH = "truth.json"
@@ -35,9 +36,9 @@ def command(name: str | None, list_only: bool, form: str | None, output: Path | 
     say(f"sample {chosen}: {describe(samples[chosen])}")
     paths, form = [str(root / chosen)], chosen_format(form, output)
     if form == "html":
-        deliver_pages(load_open_run(paths, cache=False), output)
+        deliver_pages(load_open_run(paths, Reading(cache=False)), output)
     else:
-        reports = load_reports(paths, cache=False)
+        reports = load_reports(paths, Reading(cache=False))
         deliver(reports, form, output, [["ddprof demo --list", "ddprof run -- torchrun train.py"]] * len(reports))
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ddprof.cli.lasting import import_lasting
-from ddprof.cli.progress import progress_bar
+from ddprof.cli.progress import Progress, progress_bar
+from ddprof.cli.reading import Reading
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.outside.plain_text import clean, clean_lines
 from ddprof.report.calibration import calibrated, of_run
@@ -18,42 +19,24 @@ from ddprof.report.model import Report
 from ddprof.units import format_ranks
 
 if TYPE_CHECKING:
-    from ddprof.analyzers.engine import LoadedRun
+    from ddprof.analyzers.engine import LoadedRun, Options
     from ddprof.dashboard.runs.open_run import OpenRun
 
 _ENGINE = "ddprof.analyzers.engine"
-engine_option = click.option(
-    "--engine",
-    default="local",
-    show_default=True,
-    metavar="ENGINE",
-    help="Where ranks are read: local (processes), dask (a Dask cluster of them), dask://HOST:PORT (a scheduler's).",
-)
-read_ranks_option = click.option(
-    "--ranks",
-    default="all",
-    show_default=True,
-    help="Ranks to read: all, 0,7, or sample:32 (32 that show every stage, host and tensor-parallel group).",
-)
+_AS_USUAL = Reading()
 
 
 def load_reports(
-    paths: Sequence[str],
-    workers: int | None = None,
-    cache: bool | str = True,
-    strict: bool = False,
-    max_memory: int | None = None,
-    engine: str = "local",
-    ranks: str = "all",
+    paths: Sequence[str], reading: Reading = _AS_USUAL, strict: bool = False, max_memory: int | None = None
 ) -> list[Report]:
     """One report per run found in `paths`. Raises NoUsableInput where there is none."""
     if all(is_saved_report(path) for path in paths):
         return [report for path in paths for report in read_saved(Path(path))]
     import_lasting(_ENGINE)
-    from ddprof.analyzers.engine import Options, analyze
+    from ddprof.analyzers.engine import analyze
 
     with progress_bar() as progress:
-        options = Options(workers, cache, strict, max_memory, progress, engine, ranks)
+        options = _options(reading, progress, strict, max_memory)
         reports = analyze(list(paths), options)
     if not reports:
         raise NoUsableInput(f"{', '.join(paths)}: no trace found")
@@ -61,24 +44,24 @@ def load_reports(
     return [calibrated(report, known) for report in reports]
 
 
-def load_one(path: str, workers: int | None = None, cache: bool | str = True) -> Report:
+def load_one(path: str, reading: Reading = _AS_USUAL) -> Report:
     """The report of the single run in `path`. Raises NoUsableInput where there are several."""
-    reports = load_reports([path], workers=workers, cache=cache)
+    reports = load_reports([path], reading)
     if len(reports) > 1:
         names = ", ".join(r.run.name or "?" for r in reports)
         raise NoUsableInput(f"{path}: holds {len(reports)} runs ({names}); name one of them")
     return reports[0]
 
 
-def load_run(path: str, workers: int | None = None, cache: bool | str = True) -> LoadedRun:
+def load_run(path: str, reading: Reading = _AS_USUAL) -> LoadedRun:
     """The single run in `path`, with what a replay needs. Raises NoUsableInput where there is none or several."""
     import_lasting(_ENGINE)
-    from ddprof.analyzers.engine import Options, load_runs
+    from ddprof.analyzers.engine import load_runs
 
     if is_saved_report(path):
         raise NoUsableInput(f"{path}: a saved report cannot be replayed; name the traces")
     with progress_bar() as progress:
-        runs = list(load_runs([path], Options(workers=workers, cache=cache, progress=progress)))
+        runs = list(load_runs([path], _options(reading, progress)))
     if len(runs) > 1:
         names = ", ".join(run.label for run in runs)
         raise NoUsableInput(f"{path}: holds {len(runs)} runs ({names}); name one of them")
@@ -86,20 +69,14 @@ def load_run(path: str, workers: int | None = None, cache: bool | str = True) ->
 
 
 def load_open_run(
-    paths: Sequence[str],
-    workers: int | None = None,
-    cache: bool | str = True,
-    strict: bool = False,
-    max_memory: int | None = None,
-    engine: str = "local",
-    ranks: str = "all",
+    paths: Sequence[str], reading: Reading = _AS_USUAL, strict: bool = False, max_memory: int | None = None
 ) -> OpenRun:
     """The single run in `paths`, with its traces unless it is a saved report: what an HTML file is made of.
 
     Raises NoUsableInput where there is none, UsageError where there are several.
     """
     import_lasting(_ENGINE)
-    from ddprof.analyzers.engine import Options, load_runs
+    from ddprof.analyzers.engine import load_runs
     from ddprof.dashboard.runs.open_run import OpenRun
 
     if all(is_saved_report(path) for path in paths):
@@ -107,11 +84,19 @@ def load_open_run(
     else:
         known = of_run(paths)
         with progress_bar() as progress:
-            options = Options(workers, cache, strict, max_memory, progress, engine, ranks)
+            options = _options(reading, progress, strict, max_memory)
             found = [OpenRun(calibrated(run.report, known), run) for run in load_runs(list(paths), options)]
     if len(found) > 1:
         raise UsageError(f"an HTML report holds one run, but {len(found)} were found; name one of them")
     return found[0]
+
+
+def _options(
+    reading: Reading, progress: Progress | None, strict: bool = False, max_memory: int | None = None
+) -> Options:
+    from ddprof.analyzers.engine import Options
+
+    return Options(reading.workers, reading.cache, strict, max_memory, progress, reading.engine, reading.ranks)
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

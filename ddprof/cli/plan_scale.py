@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.cache import cache_options
 from ddprof.cli.load import load_run
 from ddprof.cli.plan_text import as_json, format_option, print_plan
+from ddprof.cli.reading import Reading, reading_options
 from ddprof.errors import UsageError
 from ddprof.units import format_bytes, format_share, format_us
 
@@ -49,8 +49,8 @@ def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--world", type=click.IntRange(2), help="Devices, where there is no run.")
 @shape_options
 @format_option
-@cache_options
-def sharding(run: str | None, world: int | None, form: str, cache: bool | str, **given: Any) -> None:
+@reading_options
+def sharding(run: str | None, world: int | None, form: str, reading: Reading, **given: Any) -> None:
     """Choose among DDP, ZeRO-1/2/3, FSDP and HSDP: memory by formula, step time for each.
 
     \b
@@ -64,7 +64,7 @@ def sharding(run: str | None, world: int | None, form: str, cache: bool | str, *
         return
     from ddprof.analyzers.planning.sharding import plan_sharding
 
-    loaded = load_run(run, cache=cache)
+    loaded = load_run(run, reading)
     print_plan("ddprof.plan.sharding/1", loaded.label, plan_sharding(loaded.pricer), form, sharding_text)
 
 
@@ -75,8 +75,8 @@ def sharding(run: str | None, world: int | None, form: str, cache: bool | str, *
               "times slower than its links the network between nodes is.")  # fmt: skip
 @shape_options
 @format_option
-@cache_options
-def scale(run: str | None, world: int, node_factor: float, form: str, cache: bool | str, **given: Any) -> None:
+@reading_options
+def scale(run: str | None, world: int, node_factor: float, form: str, reading: Reading, **given: Any) -> None:
     """Predict a world of N: a run's data parallelism scaled, or the best DP x TP x PP layout of a model's shape.
 
     \b
@@ -89,7 +89,7 @@ def scale(run: str | None, world: int, node_factor: float, form: str, cache: boo
         return
     from ddprof.analyzers.planning.scale_out import WORLDS, scale_out
 
-    loaded = load_run(run, cache=cache)
+    loaded = load_run(run, reading)
     worlds = (*(w for w in WORLDS if w < world), world)
     plan = scale_out(loaded.pricer, worlds, given["per_node"] or 8, node_factor)
     print_plan("ddprof.plan.scale/1", loaded.label, plan, form, scale_text)

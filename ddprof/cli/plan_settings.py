@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.cache import cache_options
 from ddprof.cli.fixes import FIXES_HELP
 from ddprof.cli.load import load_run, pairs, say
 from ddprof.cli.output import write_file
 from ddprof.cli.plan_text import curve_lines, flat_words, format_option, print_plan
+from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import UsageError
 from ddprof.units import format_share, format_us
@@ -41,16 +41,16 @@ def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
     """What every command here takes: a run, what its recording does not say, and the form of the answer."""
     now_option = click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
     fixes_option = click.option("--fixes", type=click.Path(path_type=Path), help=FIXES_HELP)
-    return click.argument("run")(now_option(fixes_option(format_option(cache_options(command)))))
+    return click.argument("run")(now_option(fixes_option(format_option(reading_options(command)))))
 
 
 @click.command("buckets")
 @_of_a_run
-def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, cache: bool | str) -> None:
+def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, reading: Reading) -> None:
     """Plan DDP's bucket_cap_mb and first bucket from the run's gradient times and message costs."""
     from ddprof.analyzers.planning.buckets import plan_buckets
 
-    loaded, present = _loaded(run, now, cache)
+    loaded, present = _loaded(run, now, reading)
     plan = plan_buckets(loaded.pricer, present)
     print_plan("ddprof.plan.buckets/1", loaded.label, plan, form, bucket_text)
     _write(fixes, loaded, {"bucket_cap_mb": plan.advised_mb}, plan.caps.now == plan.advised_mb)
@@ -58,11 +58,11 @@ def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, cache
 
 @click.command("loader")
 @_of_a_run
-def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, cache: bool | str) -> None:
+def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, reading: Reading) -> None:
     """Plan num_workers and prefetch_factor from what a batch costs."""
     from ddprof.analyzers.planning.loader import plan_loader
 
-    loaded, present = _loaded(run, now, cache)
+    loaded, present = _loaded(run, now, reading)
     plan = plan_loader(loaded.pricer, present)
     print_plan("ddprof.plan.loader/1", loaded.label, plan, form, loader_text)
     _write(fixes, loaded, {"num_workers": plan.advised_workers}, plan.workers.now == plan.advised_workers)
@@ -87,11 +87,11 @@ def _write(path: Path | None, loaded: LoadedRun, values: Mapping[str, bool | flo
     say(f"wrote {path}; next: ddprof run --apply {shlex.quote(str(path))} -- COMMAND")
 
 
-def _loaded(run: str, now: tuple[str, ...], cache: bool | str) -> tuple[LoadedRun, Present]:
+def _loaded(run: str, now: tuple[str, ...], reading: Reading) -> tuple[LoadedRun, Present]:
     from ddprof.analyzers.planning.facts import parse_now, present
 
     stated = parse_now(pairs("--now", now))
-    loaded = load_run(run, cache=cache)
+    loaded = load_run(run, reading)
     return loaded, present(loaded.measures, stated)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.cache import cache_options
 from ddprof.cli.load import load_one, load_open_run
 from ddprof.cli.output import chosen_format, render, write_reports
+from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import UsageError
 
@@ -26,9 +26,8 @@ from ddprof.errors import UsageError
 )
 @click.option("--against", metavar="RUN", help="A run from before: adds the page Compare (.html).")
 @redact_option
-@click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
-@cache_options
-def command(path: str, output: Path, against: str | None, redact: bool, workers: int | None, cache: bool | str) -> None:
+@reading_options
+def command(path: str, output: Path, against: str | None, redact: bool, reading: Reading) -> None:
     """Write one self-contained file of RUN: the dashboard's pages, opens offline, makes no request, prints well.
 
     \b
@@ -44,14 +43,14 @@ def command(path: str, output: Path, against: str | None, redact: bool, workers:
         if form == "html":
             from ddprof.dashboard.onefile.document import render as render_pages
 
-            opened = load_open_run([path], workers, cache)
-            before = load_open_run([against], workers, cache) if against else None
+            opened = load_open_run([path], reading)
+            before = load_open_run([against], reading) if against else None
             text, report = render_pages(opened, before, key), opened.report
             (report,) = redacted_reports([report], key)
         elif against:
             raise UsageError(f"--against: {output} is no HTML file; ddprof compare writes the other formats")
         else:
-            report = replace(load_one(path, workers, cache), tables={})
+            report = replace(load_one(path, reading), tables={})
             (report,) = redacted_reports([report], key)
             text = render([report], form)
     write_reports(output, text, [report])

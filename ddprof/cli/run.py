@@ -88,6 +88,7 @@ def command(
 
     The exit code is the command's own (128 + n where signal n ended it).
     """
+    _check_out(given["out"])
     to_apply = _to_apply(fix_files, fix_values, allow_numerics) if fix_files or fix_values else None
     options = RunOptions(**given, to_apply=to_apply)
     _check_ranks(options.ranks)
@@ -128,6 +129,15 @@ def _explained(folder: Path) -> Explained | None:
     except DdprofError:
         return None
     return Explained(hang.kind, clean(hang.sentence), hang.timeout_s)
+
+
+def _check_out(out: str) -> None:
+    """Raises UsageError for a URL under which nothing lasts."""
+    scheme, sign, place = out.partition("://")
+    if sign and scheme == "memory":
+        raise UsageError(f"--out {out}: what is kept in this process's memory ends with it; name a folder or a store")
+    if sign and not place.strip("/"):
+        raise UsageError(f"--out {out}: names no place in the store; want {scheme}://BUCKET/FOLDER")
 
 
 def _check_ranks(ranks: str) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.cache import cache_options
 from ddprof.cli.load import load_one, load_run, pairs, say, tell
+from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.report import calibration
@@ -64,7 +64,7 @@ class CommandAfterDashes(click.Command):
 @click.option("--steps", default=10, show_default=True, type=click.IntRange(3), help="Steps in the trace window.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option("--no-record", is_flag=True, help="Do not append the outcome to the calibration files.")
-@cache_options
+@reading_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -78,7 +78,7 @@ def command(
     steps: int,
     form: str,
     no_record: bool,
-    cache: bool | str,
+    reading: Reading,
 ) -> None:
     """Compare what ddprof predicts for BEFORE with a setting changed to what the changed job measures.
 
@@ -96,10 +96,10 @@ def command(
         raise UsageError("verify: want either AFTER or `-- COMMAND...`")
     if bool(settings) == bool(finding):
         raise UsageError("verify: want either --with KEY=VALUE or --finding ID")
-    loaded = load_run(before, cache=cache)
+    loaded = load_run(before, reading)
     predicted = _of_finding(loaded, finding) if finding else _of_settings(loaded, settings, now)
     folder = after or _run(job, out, skip, steps)
-    measured = load_one(folder, cache=cache)
+    measured = load_one(folder, reading)
     differences = compare(loaded.report, measured).differences
     if differences:
         raise NoUsableInput(f"{folder} is another kind of run: {differences[0]}; nothing verified")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddprof.cli.cache import cache_options
 from ddprof.cli.load import load_run, pairs, tell
+from ddprof.cli.reading import Reading, reading_options
 from ddprof.errors import UsageError
 from ddprof.units import format_share, format_us
 
@@ -27,9 +27,9 @@ NOW_HELP = "A setting of the run itself where it was not captured: num_workers=2
 @click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
 @click.option("--list", "listed", is_flag=True, help="List the settings, their values and what each one assumes.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
-@cache_options
+@reading_options
 def command(
-    run: str | None, settings: tuple[str, ...], now: tuple[str, ...], listed: bool, form: str, cache: bool | str
+    run: str | None, settings: tuple[str, ...], now: tuple[str, ...], listed: bool, form: str, reading: Reading
 ) -> None:
     """Predict the step of RUN with settings changed, and what holds it then.
 
@@ -52,7 +52,7 @@ def command(
         raise UsageError("whatif: want a RUN and at least one --set KEY=VALUE (`ddprof whatif --list` shows them)")
     wanted = [parse_setting(text) for text in settings]
     stated = parse_now(pairs("--now", now))
-    loaded = load_run(run, cache=cache)
+    loaded = load_run(run, reading)
     prediction = predict(loaded.pricer, wanted, present(loaded.measures, stated))
     then = bottleneck(loaded.pricer, prediction.changes)
     if form == "json":

@@ -17,6 +17,10 @@ AT_ONCE = 10  # files asked for side by side: as many as botocore keeps connecti
 _TAGS = ("ETag", "etag", "generation", "blob_id")
 _TIMES = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
 
+_S3 = ("s3://", "s3a://")
+CONNECT_S = 3  # SYN is sent again after one second, and after two more
+ATTEMPTS = 3  # of AWS's own standard mode: https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
+
 _refusals = 0
 
 
@@ -42,7 +46,29 @@ def store_at(url: str) -> Iterator[tuple[Any, str]]:
     with reasons():
         import fsspec  # a tenth of the start-up time of an analysis, for those who read from elsewhere
 
-        yield fsspec.core.url_to_fs(url)
+        yield fsspec.core.url_to_fs(url, **driver_options(url))
+
+
+def driver_options(url: str) -> dict[str, Any]:
+    """What the driver of a URL is to be made with, so that a store which does not answer is told within seconds.
+
+    botocore by itself waits for a minute to be connected, and asks five times. What the user has set for it, in
+    fsspec's configuration, in AWS_MAX_ATTEMPTS and AWS_RETRY_MODE or in ~/.aws/config, stays as it is.
+    """
+    if not url.startswith(_S3):
+        return {}
+    import fsspec
+
+    try:
+        from botocore.session import Session
+    except ImportError:  # told by fsspec, which then has no driver
+        return {}
+    of_user: dict[str, Any] = dict(fsspec.config.conf.get("s3", {}).get("config_kwargs", {}))
+    chosen: dict[str, Any] = {"connect_timeout": CONNECT_S}
+    session = Session()
+    if session.get_config_variable("max_attempts") is None and session.get_config_variable("retry_mode") == "legacy":
+        chosen["retries"] = {"mode": "standard", "total_max_attempts": ATTEMPTS}
+    return {"config_kwargs": chosen | of_user}
 
 
 @contextmanager

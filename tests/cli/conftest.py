@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ Invoke = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def ddprof(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
     """`ddprof("analyze", path)` -> (exit code, stdout, stderr)."""
-    monkeypatch.setattr("sys.excepthook", None)
+    monkeypatch.setattr("sys.excepthook", sys.__excepthook__)
 
     def invoke(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["ddprof", *arguments])

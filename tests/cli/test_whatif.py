@@ -100,3 +100,28 @@ def test_a_run_is_scaled_and_sharded(ddprof: Invoke, repo_root_module: Path) -> 
     assert code == 0 and "now" in out and "assumed:" in out
     code, out, _ = ddprof("plan", "sharding", sample, "--no-cache")
     assert code == 0 and "* DDP" in out and "gradient compression" in out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("whatif", "SAMPLE", "--set", "loader=ready"),
+        ("plan", "loader", "SAMPLE", "--now", "num_workers=2"),
+        ("report", "SAMPLE"),
+        ("compare", "SAMPLE", "SAMPLE"),
+        ("verify", "SAMPLE", "SAMPLE", "--with", "num_workers=4"),
+    ],
+)
+def test_every_command_that_reads_a_run_takes_an_engine_and_ranks(
+    ddprof: Invoke, sample: str, command: tuple[str, ...]
+) -> None:
+    given = [sample if part == "SAMPLE" else part for part in command]
+    for option, value in (("--engine", "elsewhere"), ("--ranks", "sample:none")):
+        code, out, err = ddprof(*given, "--no-cache", option, value)
+        assert (code, out) == (2, "")
+        assert value in err and err.count("\n") == 1
+
+
+def test_a_prediction_from_some_ranks(ddprof: Invoke, sample: str) -> None:
+    code, out, _ = ddprof("whatif", sample, "--no-cache", "--ranks", "0", "--set", "loader=ready")
+    assert code == 0 and "as recorded" in out

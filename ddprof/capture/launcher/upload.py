@@ -14,6 +14,7 @@ from typing import Any
 
 from ddprof.capture.files.layout import CALLS_SUFFIX, CONTROL, MANIFEST, RING_SUFFIX, host_label
 from ddprof.capture.guard import Guard, say
+from ddprof.outside.stores import driver_options
 
 LOOK_S = 10.0  # a file of the same size and time at two looks has been written; one that grows later is sent again
 GIVE_UP = 3  # failures one after another, each of which the driver has repeated: the store does not answer
@@ -128,7 +129,7 @@ class _Store:
         import fsspec  # heavy, and only the launching process needs it
 
         self._files: Any
-        self._files, self._target = fsspec.core.url_to_fs(url)
+        self._files, self._target = fsspec.core.url_to_fs(url, **driver_options(url))
         if "file" in self._files.protocol:  # other drivers make folders as they are needed, where there are any
             self._files.makedirs(self._target, exist_ok=True)
         self._manifest: str | None = None

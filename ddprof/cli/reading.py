@@ -1,0 +1,49 @@
+"""How a command reads its run: `--workers`, `--cache`, `--engine` and `--ranks`, the same for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+
+from ddprof.cli.cache import cache_options
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where ranks are read, which, by how many processes (None: by CPU and memory), and what is kept of them; as
+    `ddprof.analyzers.engine.Options` has it."""
+
+    workers: int | None = None
+    cache: bool | str = True
+    engine: str = "local"
+    ranks: str = "all"
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command these options, and their meaning as `reading`."""
+
+    @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
+    @cache_options
+    @click.option(
+        "--engine",
+        default="local",
+        show_default=True,
+        metavar="ENGINE",
+        help="Where ranks are read: local (processes), dask (a Dask cluster of them), dask://HOST:PORT (a "
+        "scheduler's).",
+    )
+    @click.option(
+        "--ranks",
+        default="all",
+        show_default=True,
+        help="Ranks to read: all, 0,7, or sample:32 (32 that show every stage, host and tensor-parallel group).",
+    )
+    @wraps(command)
+    def with_reading(*args: Any, workers: int | None, cache: bool | str, engine: str, ranks: str, **given: Any) -> Any:
+        return command(*args, reading=Reading(workers, cache, engine, ranks), **given)
+
+    return with_reading

@@ -21,7 +21,8 @@ _KIB = 1024
 class Cost:
     """One run of a command.
 
-    Memory in 10^6 bytes: `rss_mb` counts a page shared by two processes twice, `pss_mb` once.
+    Memory in 10^6 bytes: `rss_mb` counts a page shared by two processes twice, `pss_mb` once; `child_rss_mb` is that of
+    the largest process that the command started, 0 where it starts none.
     """
 
     cpu_s: float
@@ -30,6 +31,7 @@ class Cost:
     pss_mb: float
     exit_code: int
     stdout: str
+    child_rss_mb: float = 0.0
 
 
 def measure(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
@@ -41,26 +43,27 @@ def measure(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cos
     start = time.perf_counter()
     with tempfile.TemporaryFile("w+") as sink:  # a pipe that nobody reads would stop a command that says much
         process = subprocess.Popen(command, stdout=sink, text=True, env=env and {**os.environ, **env})
-        rss, pss = _watch(process)
+        rss, pss, child = _watch(process)
         wall = time.perf_counter() - start
         sink.seek(0)
         output = sink.read()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(cpu, wall, rss / 1e6, pss / 1e6, process.returncode, output)
+    return Cost(cpu, wall, rss / 1e6, pss / 1e6, process.returncode, output, child / 1e6)
 
 
-def _watch(process: subprocess.Popen[str]) -> tuple[int, int]:
-    """Peak RSS and PSS in bytes, summed over the tree, until the process has ended."""
-    rss = pss = samples = 0
+def _watch(process: subprocess.Popen[str]) -> tuple[int, int, int]:
+    """Peak RSS and PSS in bytes, summed over the tree, and of its largest child, until the process has ended."""
+    rss = pss = child = samples = 0
     while process.poll() is None:
         tree = _tree(process.pid)
-        rss = max(rss, sum(map(_rss_bytes, tree)))
+        each = [_rss_bytes(pid) for pid in tree]
+        rss, child = max(rss, sum(each)), max([child, *each[1:]])
         if samples % PSS_EVERY == 0:
             pss = max(pss, sum(map(_pss_bytes, tree)))
         samples += 1
         time.sleep(SAMPLE_S)
-    return rss, pss
+    return rss, pss, child
 
 
 def _tree(root: int) -> list[int]:

@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.names import is_launch, matches
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, of_kinds
@@ -77,6 +78,23 @@ def lost_marks_note(trace: RankTrace, marked: Table, steps: Table, ops: Table) -
     issue = f"{trace.path}: {'most' if most else 'some'} of the device's work is outside of the marks of its "
     issue += f"{len(marked)} steps"
     return [HealthNote(issue, "marks are missing, so events are: what the steps took is unknown", "error")]
+
+
+def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNote]:
+    """A note where calls that launched operations (`ops`: DEVICE_OPS) are missing from a file of one step: complete
+    traces (all at hand) hold them all, or none, but for operations launched before the recording.
+
+    Where there are several steps, those that lack more than others are told by comparing them.
+    """
+    known = ops["launch_ns"] != NULL
+    if len(steps) != 1 or not known.any():
+        return []
+    inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][0])
+    missing = (~known & ~is_early(ops))[inside]
+    if missing.sum() < MIN_LOST or missing.mean() <= LOST_SHARE:
+        return []
+    issue = f"{trace.path}: {format_share(float(missing.mean()))} of the operations in its step have no launch call"
+    return [HealthNote(issue, "calls are missing: nobody is blamed for what the host did meanwhile", "error")]
 
 
 def _ended_early(trace: RankTrace, steps: Table) -> Array:

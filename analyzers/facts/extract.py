@@ -6,7 +6,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.comms import device_comms
-from ddprof.analyzers.facts.completeness import complete_steps, lost_marks_note
+from ddprof.analyzers.facts.completeness import complete_steps, lost_calls_note, lost_marks_note
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import accelerator, device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
@@ -66,7 +66,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         tables, steps = _device_tables(trace, steps, main, source != "inferred" or len(steps) > 1)
     else:
         tables = _host_tables(trace, steps, main)
-    lost = lost_marks_note(trace, marked, steps, tables["device_ops"]) if source == "profiler_step" else []
+    lost = _lost_notes(trace, source, marked, steps, tables["device_ops"])
     notes, whole = [*notes, *incomplete, *lost], whole and not lost
     counts = _counts(trace, tables["device_ops"], whole)
     if (is_device and not (whole and counts["kernels"])) or trace.top.get("records") == "communication":
@@ -117,6 +117,11 @@ def rank_facts(trace: RankTrace) -> RankFacts:
 def _counts(trace: RankTrace, ops: Table, whole: bool) -> dict[str, int]:
     kernels = int((trace.events["kind"] == Kind.KERNEL).sum())
     return {"events": len(trace.events), "device_ops": len(ops), "kernels": kernels, "whole": int(whole)}
+
+
+def _lost_notes(trace: RankTrace, source: str, marked: Table, steps: Table, ops: Table) -> list[HealthNote]:
+    marks = lost_marks_note(trace, marked, steps, ops) if source == "profiler_step" else []
+    return marks + lost_calls_note(trace, steps, ops)
 
 
 def _is_damaged(trace: RankTrace) -> bool:

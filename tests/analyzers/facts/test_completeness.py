@@ -125,6 +125,17 @@ def test_the_only_step_left_where_numbers_leave_some_out_is_not_known_to_be_like
     assert any("leave some out" in note.issue for note in found.health)
 
 
+def test_the_only_step_of_a_file_that_lost_launch_calls_is_not_whole(trace: RankTrace) -> None:
+    """Kernels without their calls, though others have them: in its idle time the host may have launched."""
+    events, (start, end) = trace.events, find_steps(trace)[0].bounds
+    single = without(trace, (events["ts_ns"] < start[0]) | (events["ts_ns"] >= end[0]))
+    calls = np.flatnonzero(is_launch(trace.strings)[events["name"]] & (single.events["kind"] == Kind.RUNTIME))
+    for lost, whole in ((calls[:0], 1), (calls[5::2], 0)):
+        facts = rank_facts(without(single, np.isin(np.arange(len(events)), lost)))
+        assert len(facts.steps) == 1 and facts.counts["whole"] == whole
+        assert any("no launch call" in note.issue for note in facts.health) == (not whole)
+
+
 def test_copies_alone_do_not_show_an_idle_device(trace: RankTrace) -> None:
     """Neither kernels nor the calls that launched them were recorded."""
     facts = rank_facts(without(trace, np.isin(trace.events["kind"], (Kind.KERNEL, Kind.RUNTIME))))

@@ -20,6 +20,7 @@ _LOG_BYTES = 1 << 20  # of the end of a log
 # Of the longest steps of a run this share is left out: what occurs less often than every twentieth step is not judged,
 # and one hiccup of the machine does not decide between two runs.
 LEFT_OUT_SHARE = 1 / 20
+_SAMPLED_RANKS = 8  # whose values are kept of every run; digests are kept of all
 LEAST_STEPS = 8  # timed ones: fewer say little of a run
 _MEMORY = re.compile(r"out of memory|OutOfMemoryError|Cannot allocate memory|MemoryError|oom-kill", re.IGNORECASE)
 _ERROR = re.compile(r"^(?:\[\w+\]:)?(?:E\d{4}.*\] )?\s*([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*)")
@@ -131,10 +132,14 @@ def run_step_us(steps_us: Sequence[float]) -> float | None:
 
 
 def held_by_rank(ranks: Sequence[RankLeft], plan: RunPlan) -> dict[str, Held]:
-    """What each rank had trained as the run was ended after the planned number of steps."""
+    """What each rank had trained as the run was ended after the planned number of steps; values of the first ranks."""
     return {
-        str(rank.rank): Held(rank.trial.parameters.digest, rank.trial.parameters.sample, rank.trial.loss)
-        for rank in ranks
+        str(rank.rank): Held(
+            rank.trial.parameters.digest,
+            rank.trial.parameters.sample if number < _SAMPLED_RANKS else (),
+            rank.trial.loss,
+        )
+        for number, rank in enumerate(ranks)
         if rank.trial is not None and rank.trial.parameters is not None and rank.trial.steps == plan.last
     }
 

@@ -50,6 +50,14 @@ def test_what_ranks_held_counts_only_after_the_planned_steps(tmp_path: Path) -> 
     assert evidence.held_by_rank(ranks, RunPlan(2, 4)) == {}
 
 
+def test_of_many_ranks_every_digest_and_the_values_of_a_few_are_kept(tmp_path: Path) -> None:
+    for rank in range(20):
+        parameters = {"digest": f"d{rank}", "sample": [1.0]}
+        _rank(tmp_path, rank, [1, 2, 3], trial={"steps": 5, "parameters": parameters})
+    held = evidence.held_by_rank(evidence.ranks_left(tmp_path), RunPlan(2, 3))
+    assert len(held) == 20 and held["19"].digest == "d19" and sum(bool(one.sample) for one in held.values()) == 8
+
+
 def test_damaged_sidecars_and_earlier_starts_are_left_out(tmp_path: Path) -> None:
     _rank(tmp_path, 0, [1, 2, 3])
     (tmp_path / "rank1.h.1.0.sidecar.json").write_text("{")

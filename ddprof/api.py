@@ -18,7 +18,7 @@ from ddprof.report.html.parts import render_summary
 from ddprof.report.json.contract import to_contract
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report, Verdict
-from ddprof.report.text import render_text
+from ddprof.report.text import render_text, render_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AnalyzedRun:
     """One analyzed run. `report` is the whole result; the properties are the parts people ask for first."""
 
     report: Report
-    _run: LoadedRun | None = field(default=None, repr=False, compare=False)  # the facts of its ranks; None: a saved one
+    _run: LoadedRun | None = field(default=None, compare=False)  # the facts of its ranks; None: a saved one
 
     @property
     def verdict(self) -> Verdict:
@@ -76,6 +76,13 @@ class AnalyzedRun:
         return file
 
     def __str__(self) -> str:
+        return render_verdict(self.report)
+
+    def __repr__(self) -> str:
+        return f"<AnalyzedRun {self.report}>"
+
+    def to_text(self) -> str:
+        """The whole report as `ddprof analyze` prints it."""
         return render_text(self.report)
 
     def _repr_html_(self) -> str:

@@ -9,6 +9,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
 from ddprof.analyzers.replay.changes.loader.queue import DEFAULT_PREFETCH
 from ddprof.errors import UsageError
+from ddprof.outside.meant import meant
 
 NOW_KEYS = ("num_workers", "prefetch_factor", "bucket_cap_mb", "first_bucket_mb", "cores")
 
@@ -39,7 +40,7 @@ def parse_now(stated: Mapping[str, str]) -> dict[str, float]:
     numbers = {}
     for key, text in stated.items():
         if key not in NOW_KEYS:
-            raise UsageError(f"--now {key}: unknown; known: {', '.join(NOW_KEYS)}")
+            raise UsageError(f"--now {key}: unknown{meant(key, NOW_KEYS) or '; known: ' + ', '.join(NOW_KEYS)}")
         numbers[key] = number(key, text, least=0.0)
     return numbers
 

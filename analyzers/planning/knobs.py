@@ -25,6 +25,7 @@ from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_t
 from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
 from ddprof.errors import UsageError
 from ddprof.findings import Change
+from ddprof.outside.meant import meant
 from ddprof.units import MIB
 
 
@@ -298,7 +299,8 @@ def parse_setting(text: str) -> Setting:
     if not sign or not rest:
         raise UsageError(f"{text}: want KEY=VALUE, for example num_workers=4")
     if key not in BY_KEY:
-        raise UsageError(f"{key}: unknown setting; known: {', '.join(BY_KEY)}")
+        hint = meant(key, BY_KEY) or f"; known: {', '.join(BY_KEY)}"
+        raise UsageError(f"{key}: unknown setting{hint}")
     value, _, ranks = rest.partition("@")
     try:
         chosen = tuple(int(r) for r in ranks.split(",") if r)

@@ -63,16 +63,23 @@ def _check(name: str) -> Component:
     return html.Span(html.Code(name) if words == name else [words, " ", html.Code(name)])
 
 
+def _checked(report: Report) -> list[Component]:
+    """One line; unfolded the identifiers, neutral names that `ddprof explain` takes, with what each looks for."""
+    if not report.checked:
+        return [html.P("Nothing.")]
+    names = [html.Li(html.Code(name, title=check_words(name))) for name in report.checked]
+    return [html.Details([html.Summary(phrases.checked_count(report)), html.Ul(names)], className="checked")]
+
+
 def _limits(view: View) -> list[Component]:
     report = view.opened.report
     judged = [html.Li([_check(a.id), f": {phrases.clean(a.reason)}"]) for a in report.abstentions]
-    checked = [html.Li(_check(name)) for name in report.checked]
     health = [html.Li(f"{severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
     clock = phrases.clock_words(report)
     return [
         html.Section(
             [
-                html.Div([html.H2("Checked and not found"), html.Ul(checked) if checked else html.P("Nothing.")]),
+                html.Div([html.H2("Checked, not found"), *_checked(report)]),
                 html.Div(
                     [html.H2("Could not be judged"), html.Ul(judged) if judged else html.P("Everything was judged.")]
                 ),

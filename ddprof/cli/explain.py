@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ddprof.errors import UsageError
+from ddprof.outside.meant import meant
 
 
 @click.command("explain")
@@ -24,7 +25,7 @@ def command(identifier: str | None) -> None:
             click.echo(f"{name:<28} {title}")
         return
     if identifier not in titles:
-        raise UsageError(f"no finding {identifier!r}; `ddprof explain` lists them")
+        raise UsageError(f"no finding {identifier!r}{meant(identifier, titles)}; `ddprof explain` lists them")
     title = f"{identifier}: {titles[identifier]}"
     text = page(identifier) if identifier in rules else training_page(identifier)
     click.echo(f"{title}\n{'=' * len(title)}\n\n{text}")

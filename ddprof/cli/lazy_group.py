@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from ddprof.cli.lasting import import_lasting
+from ddprof.errors import UsageError
+from ddprof.outside.meant import meant
 
 Commands = Mapping[str, tuple[str, str]]  # name -> (module that holds the click command as `command`, one line of help)
 
@@ -31,6 +33,15 @@ class LazyGroup(click.Group):
         found = import_lasting(self._modules[cmd_name]).command
         assert isinstance(found, click.Command)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; a command that there is none of is answered with the one that was meant."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in self._modules and not ctx.resilient_parsing:
+            raise UsageError(f"no command {name!r}{meant(name, self._modules)}; `ddprof --help` lists them")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The command list of `--help`, from the table: nothing is imported."""

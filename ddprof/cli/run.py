@@ -102,10 +102,15 @@ def command(
 
 def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: bool) -> ToApply | None:
     """What is to be applied. Raises UsageError on what no run could apply; what may not be is left out, and said."""
+    from ddprof.outside.meant import meant
+    from ddprof.settings.catalogue import CATALOGUE
     from ddprof.settings.environment import variables
     from ddprof.settings.fixes_file import read_fixes
     from ddprof.settings.wanted import changes_numbers, checked_together, packed, parse_set
 
+    for name in (value.partition("=")[0].strip() for value in values):
+        if name not in CATALOGUE and (hint := meant(name, CATALOGUE)):
+            raise UsageError(f"--set {name}: no such setting{hint}")
     try:
         stated = [parse_set(value) for value in values]
         found = checked_together([*(fix for file in files for fix in read_fixes(file)), *stated])

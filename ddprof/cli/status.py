@@ -32,6 +32,8 @@ def command(run: Path, once: bool) -> None:
     from rich.live import Live
 
     ranks = read_ranks(run)
+    if not ranks and not run.exists():
+        raise NoUsableInput(f"{run}: no such folder; `ddprof run` names the one that it writes to")
     if not ranks:
         raise NoUsableInput(f"{run}: no rank of a running job (it has ended, or has made no step yet)")
     console = Console(highlight=False)

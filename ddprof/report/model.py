@@ -190,6 +190,10 @@ class Report:
     failure: Hang | None = None  # why the job failed or hung, if it did: told before anything else
     tables: Mapping[str, Table] = field(default_factory=dict)  # detail for the dashboard; never in the JSON document
 
+    def __str__(self) -> str:
+        """The verdict in one line: the fields hold the tables of a whole run, which nobody reads on a screen."""
+        return f"{self.run.name}: {self.verdict.headline}" if self.run.name else self.verdict.headline
+
     def severity_of(self, finding: Finding) -> str:
         """Severity of a finding from the share of this run's step that it would save."""
         return severity(finding.recoverable_us.value, self.steps.wall_us)

@@ -259,6 +259,11 @@ def checked_words(report: Report) -> str:
     return ", ".join(report.checked)
 
 
+def checked_count(report: Report) -> str:
+    """How many causes were looked for and not found: "17 causes"."""
+    return _count(len(report.checked), "cause")
+
+
 def health_words(report: Report) -> list[tuple[str, str]]:
     """(severity, sentence) of every defect of the input; the same defect of several ranks is said once."""
     return [

@@ -35,6 +35,15 @@ def render_text(report: Report, next_commands: Sequence[str] = (), width: int = 
     return "\n".join(clean(line.plain.rstrip()) for line in lines) + "\n"
 
 
+def render_verdict(report: Report) -> str:
+    """What `print` says of a report: what was looked at, the verdict, how sure it is, and the first thing to do."""
+    lines = _verdict(report, PLAIN_WIDTH)
+    finding = phrases.leading(report)
+    if finding is not None and finding.fixes:
+        lines += _labelled("do", phrases.fix_words(finding.fixes[0]), PLAIN_WIDTH, indent=0, label_width=12)
+    return "\n".join(clean(line.plain.rstrip()) for line in lines)
+
+
 def print_report(console: Console, report: Report, next_commands: Sequence[str] = ()) -> None:
     """The report on a terminal: the verdict in a box, the rest below it."""
     width = min(console.width, _MAX_WIDTH)

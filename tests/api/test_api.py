@@ -38,7 +38,9 @@ def test_json_html_and_notebook(saved: Path, tmp_path: Path) -> None:
     assert json.loads(run.to_json()) == json.loads(saved.read_text())
     assert run.save_html(tmp_path / "x.html").read_text().startswith("<!doctype html>")
     assert "STRAGGLER-BOUND" in run._repr_html_()
-    assert "STRAGGLER-BOUND" in str(run)
+    assert "STRAGGLER-BOUND" in str(run) and len(str(run)) < 1_000
+    assert run.to_text().startswith(str(run)[:40]) and len(run.to_text()) > len(str(run))
+    assert max(len(repr(run)), len(str(run.report))) < 500
 
 
 def test_several_runs_need_analyze_all(saved: Path) -> None:
@@ -69,4 +71,4 @@ def test_real_traces_through_every_rendering(shared_dir: Path, tmp_path: Path, s
     assert 'id="timeline"' in page
     assert "A saved report does not hold" not in page
     assert len(page.encode()) < 3_000_000
-    assert document["findings"][0]["id"] in str(run)
+    assert document["findings"][0]["id"] in run.to_text()

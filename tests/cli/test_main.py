@@ -45,11 +45,34 @@ def test_every_command_exists_and_has_help(ddprof, name: str) -> None:
     assert ddprof(name, "--help")[0] == 0
 
 
-@pytest.mark.parametrize("arguments", [("analyse",), ("analyze",), ("analyze", "x", "--format", "xml"), ("--wrong",)])
+@pytest.mark.parametrize("arguments", [("analyze",), ("analyze", "x", "--format", "xml"), ("--wrong",)])
 def test_usage_errors_exit_with_2(ddprof, arguments: tuple[str, ...]) -> None:
     code, out, err = ddprof(*arguments)
     assert (code, out) == (2, "")
     assert "Error" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("analyse", "x"), "no command 'analyse' (did you mean analyze?)"),
+        (("frobnicate",), "no command 'frobnicate'; `ddprof --help` lists them"),
+        (("explain", "input.stragler"), "(did you mean input.straggler?)"),
+        (("whatif", "x", "--set", "numworkers=4"), "numworkers: unknown setting (did you mean num_workers?)"),
+        (
+            ("run", "--set", "numworkers=4", "--", "true"),
+            "--set numworkers: no such setting (did you mean num_workers?)",
+        ),
+    ],
+)
+def test_a_misspelt_name_is_answered_in_one_line(ddprof, arguments: tuple[str, ...], words: str) -> None:
+    code, out, err = ddprof(*arguments)
+    assert (code, out) == (2, "") and words in err and err.count("\n") == 1
+
+
+def test_status_of_a_folder_that_is_missing(ddprof, tmp_path: Path) -> None:
+    code, _, err = ddprof("status", str(tmp_path / "nosuch"))
+    assert code == 4 and "nosuch: no such folder" in err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

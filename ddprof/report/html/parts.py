@@ -113,15 +113,12 @@ def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:
     items += [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
     if clock := phrases.clock_words(report):
         items.append(join(clock))
-    checked = [tag("li", _check(name, check_words(name))) for name in report.checked]
+    names = [tag("li", tag("code", name, title=check_words(name))) for name in report.checked]
+    checked = tag("details", tag("summary", phrases.checked_count(report)), tag("ul", *names), class_="checked")
     return tag(
         "section",
-        tag("h2", "What was checked and not found"),
-        tag("ul", *checked) if checked else tag("p", "Nothing."),
+        tag("h2", "Checked, not found"),
+        checked if names else tag("p", "Nothing."),
         tag("h2", "What could not be judged, and the quality of the data"),
         tag("ul", *(tag("li", item) for item in items)) if items else tag("p", "Nothing to report."),
     )
-
-
-def _check(name: str, words: str) -> Markup:
-    return tag("code", name) if words == name else join(f"{words} ", tag("code", name))

@@ -33,7 +33,7 @@ from ddprof.analyzers.summarise import summarise
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
 from ddprof.outside.stores import refusals
-from ddprof.readers import Inventory, Source, discover, read, resolve_identities
+from ddprof.readers import Inventory, Source, discover, notes_by_run, read, resolve_identities
 from ddprof.readers.companions.manifests import read_step_times
 from ddprof.report.model import Report
 
@@ -121,7 +121,7 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
     found = 0
     failures: list[str] = []
     with _mapping(options) as mapped:
-        for label, sources in inventory.runs:
+        for (label, sources), found_notes in zip(inventory.runs, notes_by_run(inventory), strict=True):
             sampled = sample(sources, wanted)
             results, keeping_notes = mapped(sampled.sources, label)
             usable = [r for r in results if r.is_usable]
@@ -131,7 +131,7 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
                 found += 1
                 unusable = [] if number else [r for r in results if not r.is_usable]  # told once
                 members = [*(usable[at] for at in job.members), *unusable]
-                run = _load(job.label, members, [*inventory.health, *job.notes], options)
+                run = _load(job.label, members, [*found_notes, *job.notes], options)
                 yield replace(run, notes=(*run.notes, *sample_notes(sampled, run.job), *keeping_notes))
     if not found:
         raise _without_traces(paths, "; ".join(failures[:3]) or "no trace found")

@@ -167,13 +167,10 @@ def or_notice(content: Callable[[], list[Component]]) -> list[Component]:
 
 def _top(view: View, runs: Runs) -> list[Component]:
     report = view.opened.report
-    options = [
-        {"label": phrases.clean(s.report.run.name) or f"run {i}", "value": str(i)} for i, s in enumerate(runs.open_runs)
-    ]
     # Links, not Dash's dropdown: that one hides an input which the keyboard can reach.
     links = [
-        dcc.Link(option["label"], href=f"?run={option['value']}", className="current" if i == view.run else "")
-        for i, option in enumerate(options)
+        dcc.Link(name, href=f"?run={view.ids[i]}", className="current" if i == view.run else "")
+        for i, name in enumerate(view.names)
     ]
     choose = html.Div(links if len(links) > 1 else [], className="runs")
     ranks = dcc.Input(id="filter-ranks", value=view.query.get("ranks", ""), placeholder="all, or 0-3,7", debounce=True)
@@ -184,7 +181,7 @@ def _top(view: View, runs: Runs) -> list[Component]:
             html.Label(["Ranks ", ranks]),
             html.Label(["Steps ", steps]),
             html.Button("Apply", id="filter-apply", type="button"),
-            html.A("Report JSON", href=f"data/report.json?run={view.run}", download="ddprof-report.json"),
+            html.A("Report JSON", href=f"data/report.json?run={view.ids[view.run]}", download="ddprof-report.json"),
             html.Button("Light / dark", id="theme", type="button", className="theme-button"),
         ],
         className="filters no-print",

@@ -175,12 +175,16 @@ SCRIPT_TOTALS = Schema(
 
 @dataclass(frozen=True)
 class HealthNote:
-    """A defect of the input: which rank (None: the run), what is wrong, and what cannot be concluded because of it."""
+    """A defect of the input: which rank (None: the run), what is wrong, and what cannot be concluded because of it.
+
+    `where`: the file or folder that a note about what was given is of; "" for a note of one run, or of all.
+    """
 
     issue: str
     effect: str
     severity: str = "warning"  # "info" | "warning" | "error"
     rank: int | None = None
+    where: str = ""
 
     def __post_init__(self) -> None:
         """Both texts hold names from outside: they become one line that can be written anywhere."""

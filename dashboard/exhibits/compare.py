@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.charts import Dumbbells
-from ddprof.dashboard.runs.numbers import place
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, Delta, compare
@@ -34,7 +33,7 @@ def comparison_of(view: View) -> Comparison:
 
 def against(view: View) -> int:
     """Number of the run that is compared against: the address's, else the next."""
-    other = place(view.query.get("against", ""), len(view.runs))
+    other = view.number(view.query.get("against", ""))
     return other if other is not None and other != view.run else (view.run + 1) % len(view.runs)
 
 

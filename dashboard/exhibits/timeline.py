@@ -37,7 +37,7 @@ def configuration(view: View) -> dict[str, Any]:
     report = view.opened.report
     shown = [r for r in report.run.ranks if view.shows(r)]
     return {
-        "run": view.run,
+        "run": view.ids[view.run] if view.runs else "",
         "ranks": view.query.get("ranks", ""),
         "kinds": ["causes", "steps", "phases", "host", "stream", "comm"],
         "open": shown if len(shown) <= FEW_RANKS else [],

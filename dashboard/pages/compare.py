@@ -27,9 +27,9 @@ def content(view: View) -> list[Component]:
 
 
 def _choice(view: View, number: int) -> Component | str:
-    name = phrases.clean(view.runs[number].report.run.name) or f"run {number}"
+    name = view.names[number]
     if number == view.run:
         return f"{name}: before (chosen above)"
     if number == against(view):
         return f"{name}: after"
-    return dcc.Link(f"{name}: take as after", href=view.link("/compare", against=str(number)))
+    return dcc.Link(f"{name}: take as after", href=view.link("/compare", against=view.ids[number]))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import parse_qsl, urlencode
 
-from ddprof.dashboard.runs.numbers import Numbers, parse_numbers, place
+from ddprof.dashboard.runs.names import named_run, run_ids, run_names
+from ddprof.dashboard.runs.numbers import Numbers, parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
 from ddprof.units import format_ranks
@@ -32,7 +33,21 @@ class View:
     @property
     def run(self) -> int:
         """Number of the run among those served."""
-        return place(self.query.get("run", ""), len(self.runs) or 1) or 0
+        return self.number(self.query.get("run", "")) or 0
+
+    def number(self, text: str) -> int | None:
+        """The place of the served run that a text names, by identifier or number; None where there is none."""
+        return named_run(text, [run.report for run in self.runs])
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The identifiers of the served runs, as addresses name them."""
+        return run_ids([run.report for run in self.runs])
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the served runs, which tell them apart."""
+        return run_names([run.report for run in self.runs])
 
     @cached_property
     def ranks(self) -> Numbers | None:
@@ -61,7 +76,10 @@ class View:
     @property
     def kept(self) -> dict[str, str]:
         """What of the query other addresses of the same view have too."""
-        return {k: v for k, v in self.query.items() if k in ("run", "ranks", "steps", "against")}
+        kept = {k: v for k, v in self.query.items() if k in ("run", "ranks", "steps", "against")}
+        if len(self.runs) > 1:
+            kept |= {k: self.ids[at] for k in ("run", "against") if (at := self.number(kept.get(k, ""))) is not None}
+        return kept
 
     def link(self, path: str, **changes: str) -> str:
         """Address of another page with the same run and filters."""
@@ -71,7 +89,7 @@ class View:
 
 def view_of(runs: Sequence[OpenRun], query: Mapping[str, str], dark: bool = False, upload_bytes: int = 0) -> View:
     """What an address asks for of the served runs: the first run where it asks for none that exists."""
-    number = place(query.get("run", ""), len(runs)) or 0
+    number = named_run(query.get("run", ""), [run.report for run in runs]) or 0
     return View(runs[number], query, tuple(runs), dark, upload_bytes)
 
 

@@ -41,7 +41,7 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     used = {s.flight_recorder_path for s in attached}
     alone = _one_per_rank([d for d in dumps if _folder(d) not in folders])
     notes = [
-        HealthNote(f"{d.label}: a flight-recorder dump of a rank without a trace", "not used", "info")
+        HealthNote(f"{d.label}: a flight-recorder dump of a rank without a trace", "not used", "info", where=d.path)
         for d in dumps
         if _folder(d) in folders and d.path not in used
     ]
@@ -53,7 +53,7 @@ def _packed_notes(ours: list[Source]) -> list[HealthNote]:
     counts = Counter(file.path for file in ours if file.member is not None)
     effect = "not used: unpack the archive, and settings, step timers and machines are known"
     return [
-        HealthNote(f"{path}: {count} files of ddprof beside the traces, inside an archive", effect)
+        HealthNote(f"{path}: {count} files of ddprof beside the traces, inside an archive", effect, where=path)
         for path, count in counts.items()
     ]
 

@@ -96,7 +96,7 @@ def _look(candidate: Source, root: str, notes: list[HealthNote]) -> Iterator[Fou
         if packed:
             yield from _look_inside(candidate, root, notes)
     except (DdprofError, OSError) as error:
-        notes.append(HealthNote(_named(candidate, error), "this file is left out"))
+        notes.append(HealthNote(_named(candidate, error), "this file is left out", where=candidate.path))
 
 
 def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterator[Found]:
@@ -112,7 +112,7 @@ def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterato
                     with opened.open(member) as stored:
                         found = _sniffed(inside, stored, root, min(spare_bytes, LATE_EVENTS_BYTES))
                 except (DdprofError, OSError, *ARCHIVE_DAMAGE) as error:
-                    notes.append(HealthNote(_named(inside, error), "this file is left out"))
+                    notes.append(HealthNote(_named(inside, error), "this file is left out", where=inside.path))
                     continue
                 spare_bytes = max(0, spare_bytes - max(0, found.looked_bytes - HEAD_BYTES))
                 yield found
@@ -154,22 +154,29 @@ def _named(source: Source, error: Exception) -> str:
 def _ignored_notes(found: list[Found]) -> list[HealthNote]:
     """One note per file that looks like a failed trace; one line for all the JSON that simply is something else."""
     notes = []
-    other: Counter[str] = Counter()
+    other: Counter[tuple[str, str]] = Counter()
     for item in found:
+        where = item.source.path
         if item.source.member and item.sniffed.what in (TAR, ZIP):
             issue = f"{item.source.label}: an archive inside an archive"
-            notes.append(HealthNote(issue, "left out: unpack the outer one"))
+            notes.append(HealthNote(issue, "left out: unpack the outer one", where=where))
         elif item.sniffed.format == "execution_trace":
             issue = f"{item.source.label}: an execution trace, which has no timeline"
             effect = "left out: capture one with torch.profiler or `ddprof run`"
-            notes.append(HealthNote(issue, effect))
+            notes.append(HealthNote(issue, effect, where=where))
         elif item.sniffed.format is None and item.sniffed.what in UNREMARKABLE:
-            other[item.sniffed.what] += 1
+            other[item.sniffed.what, item.root] += 1
         elif item.sniffed.format is None:
-            notes.append(HealthNote(f"{item.source.label}: {item.sniffed.what}", "left out"))
-    for what, count in other.items():
-        notes.append(HealthNote(f"{count} other {'file' if count == 1 else 'files'} ({what})", "left out", "info"))
+            notes.append(HealthNote(f"{item.source.label}: {item.sniffed.what}", "left out", where=where))
+    for (what, root), count in other.items():
+        issue = f"{count} other {'file' if count == 1 else 'files'} ({what})"
+        notes.append(HealthNote(issue, "left out", "info", where=f"{_absolute(root)}/"))
     return notes
+
+
+def _absolute(root: str) -> str:
+    """What was given, as the paths of the files below it begin."""
+    return root.rstrip("/") if is_url(root) else os.path.abspath(os.path.expanduser(root))
 
 
 def _nothing(paths: Sequence[str | os.PathLike[str]], found: list[Found], notes: list[HealthNote]) -> str:

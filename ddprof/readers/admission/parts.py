@@ -23,7 +23,7 @@ def split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
         try:
             parts = names(source) if names else parts
         except NoUsableInput as error:
-            notes.append(HealthNote(str(error), "left out", "error"))
+            notes.append(HealthNote(str(error), "left out", "error", where=source.path))
             continue
         result += [replace(source, part=part) for part in parts]
     return result, notes

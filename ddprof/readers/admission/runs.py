@@ -81,7 +81,14 @@ def _last_windows(members: list[Source], notes: list[HealthNote]) -> list[Source
         dropped += len(written) - 1
     if dropped:
         issue = f"{os.path.dirname(members[0].path)}: {dropped} earlier windows or restarts of the same ranks"
-        notes.append(HealthNote(issue, "only the last is analyzed; give the files of another one to see it", "info"))
+        notes.append(
+            HealthNote(
+                issue,
+                "only the last is analyzed; give the files of another one to see it",
+                "info",
+                where=members[0].path,
+            )
+        )
     return kept
 
 

@@ -36,7 +36,11 @@ def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
         return
 
     def unreadable(error: OSError) -> None:
-        notes.append(HealthNote(f"{error.filename}: this folder cannot be read: {one_line(error)}", _LEFT_OUT))
+        notes.append(
+            HealthNote(
+                f"{error.filename}: this folder cannot be read: {one_line(error)}", _LEFT_OUT, where=str(error.filename)
+            )
+        )
 
     for folder, folders, names in os.walk(path, onerror=unreadable):
         folders[:] = sorted(f for f in folders if not f.startswith((".", "__")))
@@ -73,10 +77,12 @@ def _stated(path: str, notes: list[HealthNote]) -> Iterator[Source]:
     except OSError as error:
         gone = isinstance(error, FileNotFoundError)
         why = ("a link to nothing" if is_link else "vanished") if gone else f"cannot be read: {one_line(error)}"
-        notes.append(HealthNote(f"{path}: {why}", _LEFT_OUT, "info" if gone else "warning"))
+        notes.append(HealthNote(f"{path}: {why}", _LEFT_OUT, "info" if gone else "warning", where=path))
         return
     if not stat.S_ISREG(status.st_mode):
-        notes.append(HealthNote(f"{path}: {kind_words(status.st_mode)}, not a regular file", _LEFT_OUT, "info"))
+        notes.append(
+            HealthNote(f"{path}: {kind_words(status.st_mode)}, not a regular file", _LEFT_OUT, "info", where=path)
+        )
     elif not path.endswith(SKIPPED_SUFFIXES):
         yield _source(path, status)
 

@@ -1,0 +1,68 @@
+"""What served runs are called: names that tell them apart, and identifiers that hold whatever the arguments' order."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from ddprof.dashboard.runs.numbers import place
+from ddprof.report.model import Report
+from ddprof.report.phrases import clean
+
+_DIGITS = 8  # of the hash in an identifier: one in four thousand million
+
+
+def run_ids(reports: Sequence[Report]) -> list[str]:
+    """The identifiers of served runs in addresses, "mnist-1f0c22ab": made of the name and the folder that it was read
+    from, so that a link holds in every server and while the job still writes. Of several readings of one folder the
+    later by step time have a number behind.
+    """
+    found = [_run_id(report) for report in reports]
+    order = sorted(range(len(found)), key=lambda at: (found[at], reports[at].steps.wall_us, at))
+    taken: Counter[str] = Counter()
+    ids = list(found)
+    for at in order:
+        taken[found[at]] += 1
+        if taken[found[at]] > 1:
+            ids[at] = f"{found[at]}-{taken[found[at]]}"
+    return ids
+
+
+def _run_id(report: Report) -> str:
+    digest = hashlib.sha256(repr((report.run.name, _folder(report))).encode("utf-8", "surrogatepass")).hexdigest()
+    words = re.sub(r"[^A-Za-z0-9]+", "-", report.run.name).strip("-")[:40].strip("-")
+    return f"{words or 'run'}-{digest[:_DIGITS]}"
+
+
+def named_run(text: str, reports: Sequence[Report]) -> int | None:
+    """The place of the run that an address names, by its identifier or by its number; None where there is none."""
+    ids = run_ids(reports)
+    return ids.index(text) if text in ids else place(text, len(reports))
+
+
+def run_names(reports: Sequence[Report]) -> list[str]:
+    """The names of served runs, with as much of their folders in front as tells them apart, else a number behind."""
+    names = [clean(report.run.name) or "run" for report in reports]
+    folders = [_folder(report) for report in reports]
+    for depth in range(1, max(map(len, folders), default=0) + 1):
+        if not _alike(names):
+            break
+        again = _alike(names)
+        names = [
+            clean("/".join(folder[-depth:])) if name in again and folder else name
+            for name, folder in zip(names, folders, strict=True)
+        ]
+    again = _alike(names)
+    return [f"{name} ({names[:at].count(name) + 1})" if name in again else name for at, name in enumerate(names)]
+
+
+def _alike(names: Sequence[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def _folder(report: Report) -> list[str]:
+    """The parts of the folder of a run's first file."""
+    first = min(report.run.paths, default="")
+    return [part for part in re.split(r"[/\\]", first)[:-1] if part]

@@ -28,6 +28,8 @@ from ddprof.report.model import (
     Steps,
 )
 
+_OF_DEVICES = ("nccl", "rccl", "hccl", "xccl")  # backends that no CPU rank can use
+
 
 def summarise(
     job: JobFacts,
@@ -76,13 +78,18 @@ def _run(job: JobFacts, name: str) -> RunInfo:
         missing_ranks=job.missing_ranks,
         hosts={r: f.identity.host for r, f in zip(job.rank_ids, job.ranks, strict=True) if f.identity.host},
         backend=backends[0] if backends else None,
-        device=first.device.kind,
+        device=_device(first.device.kind, backends),
         device_name=first.device.name,
         framework=_framework(job),
         source=first.format,
         name=name,
         paths=tuple(f.path for f in job.ranks),
     )
+
+
+def _device(kind: str, backends: Sequence[str]) -> str:
+    """The kind of accelerator; "unknown" where none left a record and the collectives are those of one."""
+    return "unknown" if kind == "cpu" and backends and backends[0] in _OF_DEVICES else kind
 
 
 def _framework(job: JobFacts) -> tuple[str, ...]:

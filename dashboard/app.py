@@ -13,7 +13,7 @@ from dash.exceptions import PreventUpdate
 from ddprof.dashboard.assets import FOLDER as ASSETS_FOLDER
 from ddprof.dashboard.pages import live, what_if
 from ddprof.dashboard.pages.cards import aria, notice
-from ddprof.dashboard.pages.catalogue import PAGES, page_at
+from ddprof.dashboard.pages.catalogue import PAGES, Page, page_at
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View, parse_query, view_of
 from ddprof.dashboard.server.boundary import bound
@@ -192,6 +192,20 @@ def _top(view: View, runs: Runs) -> list[Component]:
 
 def _navigation(view: View, path: str) -> list[Component]:
     return [
-        dcc.Link(page.title, href=view.link(page.path), className="current" if page.path == path else "")
+        dcc.Link(
+            page.title,
+            href=view.link(page.path),
+            className=_link_class(page, view, path),
+            title=_empty_words(page, view),
+        )
         for page in PAGES
     ]
+
+
+def _link_class(page: Page, view: View, path: str) -> str:
+    names = {"current": page.path == path, "empty": page.subject.is_empty(view)}
+    return " ".join(name for name, holds in names.items() if holds)
+
+
+def _empty_words(page: Page, view: View) -> str:
+    return "Nothing of this was recorded" if page.subject.is_empty(view) else ""

@@ -24,12 +24,17 @@ from ddprof.dashboard.runs.view import View
 
 @dataclass(frozen=True)
 class Subject:
-    """What a page shows. `needs_traces`: a saved report cannot show it."""
+    """What a page shows. `needs_traces`: a saved report cannot show it; `has_data`: whether a traced run has any."""
 
     path: str
     title: str
     exhibits: Callable[[View], Iterable[Exhibit]]
     needs_traces: bool = False
+    has_data: Callable[[View], bool] = lambda view: True
+
+    def is_empty(self, view: View) -> bool:
+        """Whether the page could only say that nothing of it was recorded."""
+        return (self.needs_traces and not view.opened.has_traces) or not self.has_data(view)
 
     @property
     def anchor(self) -> str:
@@ -47,13 +52,13 @@ SUBJECTS = (
     Subject("/findings", "Findings", findings.exhibits),
     Subject("/timeline", "Timeline", _none, needs_traces=True),
     Subject("/ranks", "Ranks & steps", ranks.exhibits),
-    Subject("/communication", "Communication", communication.exhibits, needs_traces=True),
+    Subject("/communication", "Communication", communication.exhibits, True, communication.has_data),
     Subject("/host", "Input & host", host.exhibits, needs_traces=True),
-    Subject("/memory", "Memory", memory.exhibits, needs_traces=True),
-    Subject("/pipeline", "Pipeline", pipeline.exhibits, needs_traces=True),
+    Subject("/memory", "Memory", memory.exhibits, True, memory.has_data),
+    Subject("/pipeline", "Pipeline", pipeline.exhibits, True, pipeline.has_data),
     Subject("/what-if", "What-if", what_if.exhibits),
-    Subject("/compare", "Compare", compare.exhibits),
+    Subject("/compare", "Compare", compare.exhibits, has_data=compare.has_data),
     Subject("/data", "Data", data.exhibits),
 )
 # A file cannot show what is written at the moment: only the dashboard has this page.
-LIVE = Subject("/live", "Live", live.exhibits)
+LIVE = Subject("/live", "Live", live.exhibits, has_data=live.has_data)

@@ -15,6 +15,12 @@ from ddprof.report.phrases import clean
 from ddprof.units import format_bytes, format_share, format_us
 
 MAX_GROUPS = 40
+NOT_RECORDED = "not recorded"
+
+
+def has_data(view: View) -> bool:
+    """Whether any communication was seen."""
+    return len(view.opened.job.instances) > 0 or len(view.opened.measures.comm.traffic) > 0
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
@@ -25,7 +31,9 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 def _groups(view: View) -> Exhibit:
     groups = group_times(view.opened.job)[:MAX_GROUPS]
     columns = ("process group", "ranks", "calls/step", "waiting (ms/step)", "moving data (ms/step)", "bytes/step")
-    rows = [(clean(g.name), g.size, g.calls, g.wait_us / 1e3, g.transfer_us / 1e3, g.total_bytes) for g in groups]
+    rows = [
+        (clean(g.name), g.size, g.calls, g.wait_us / 1e3, g.transfer_us / 1e3, _recorded(g.total_bytes)) for g in groups
+    ]
     question = "Is the network slow, or does a peer come late?"
     if not groups:
         return Exhibit("groups", question, "No collective was matched between two ranks.", sheet(columns, rows))
@@ -79,7 +87,12 @@ def _overlap(view: View) -> Exhibit:
 
 def _traffic_row(name: str, t: Traffic) -> tuple[object, ...]:
     times = (t.transfer_us / 1e3, t.exposed_us / 1e3, t.hidden_share * 100)
-    return (name, t.group_size, t.count, t.total_bytes, t.mean_bytes, *times, "yes" if t.crosses_hosts else "no")
+    sizes = (_recorded(t.total_bytes or None), _recorded(t.mean_bytes or None))  # 0: no size was recorded
+    return (name, t.group_size, t.count, *sizes, *times, "yes" if t.crosses_hosts else "no")
+
+
+def _recorded(size_bytes: float | None) -> float | str:
+    return NOT_RECORDED if size_bytes is None else size_bytes
 
 
 def _bandwidth(view: View) -> Exhibit:

@@ -12,6 +12,11 @@ from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, Delta, compare
 
 
+def has_data(view: View) -> bool:
+    """Whether there are two runs to compare."""
+    return len(view.runs) > 1
+
+
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The causes before and after, and the findings that went or came."""
     if len(view.runs) < 2:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.exhibits.parts import shown
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, matrix, sheet
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     cause_by_step_us,
     decade_words,
@@ -27,7 +27,8 @@ LOADER_SETTINGS = "loader-settings"
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
-    yield from (_loader(view), _host_spans(view), _gaps(view), _launches(view))
+    yield following(_loader(view), "ranks", "steps")
+    yield from (following(exhibit, "ranks") for exhibit in (_host_spans(view), _gaps(view), _launches(view)))
     settings = _settings(view)
     if settings:
         yield settings

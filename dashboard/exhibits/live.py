@@ -19,6 +19,11 @@ SILENT_STEPS, SILENT_NS = 10, 2_000_000_000  # a rank this long without a step i
 _PHASES = {"data": "dataloader", "forward": "compute", "backward": "checkpoint", "optimizer": "gc"}
 
 
+def has_data(view: View) -> bool:
+    """Whether the run was read from a folder that a job writes to."""
+    return bool(running_ranks(view.opened.folder))
+
+
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page; none where no rank runs."""
     ranks = [r for r in running_ranks(view.opened.folder) if view.shows(r.rank)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
 from ddprof.dashboard.runs.view import View
@@ -31,6 +31,11 @@ class Peak:
         return self.allocated / self.total if self.total else float(self.allocated)
 
 
+def has_data(view: View) -> bool:
+    """Whether any rank recorded how full its memory was."""
+    return any(facts.memory.get("peak_allocated_bytes") for facts in view.opened.job.ranks)
+
+
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
     peaks = _peaks(view)
@@ -41,13 +46,13 @@ def exhibits(view: View) -> Iterator[Exhibit]:
             "Not known: the traces hold no memory events, so nothing is said of headroom. Record them with "
             "torch.profiler's profile_memory=True."
         )
-        yield Exhibit("memory", _QUESTION, reading, table)
+        yield Exhibit("memory", _QUESTION, reading, table, follows=("ranks",))
         return
     worst = max(peaks, key=lambda p: p.share)
     drawn = sorted(sorted(peaks, key=lambda p: -p.share)[:MAX_LINES], key=lambda p: p.rank)
     more = f" Drawn: the {len(drawn)} fullest of {len(peaks)} ranks." if len(drawn) < len(peaks) else ""
-    yield Exhibit("memory", _QUESTION, _reading(worst) + more, table, _chart(drawn))
-    yield _curve(view, worst)
+    yield Exhibit("memory", _QUESTION, _reading(worst) + more, table, _chart(drawn), ("ranks",))
+    yield following(_curve(view, worst), "ranks")
 
 
 def _peaks(view: View) -> list[Peak]:

@@ -33,7 +33,7 @@ def rank_causes(view: View) -> Exhibit | None:
     chart = Heat(np.array(found.percent), heads, names, "%", True, shade=points, full_shade=found.scale_points)
     rows = [(r, *_percent(row)) for r, row in sorted(view.opened.report.ledger.per_rank.items()) if view.shows(r)]
     table = sheet(("rank", *(f"{CAUSES[c].label} (%)" for c in CAUSES)), rows)
-    return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart)
+    return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart, ("ranks",))
 
 
 def _percent(row: Mapping[str, float]) -> list[float]:

@@ -27,6 +27,11 @@ class Stage:
     wait_us: float
 
 
+def has_data(view: View) -> bool:
+    """Whether the job has a pipeline."""
+    return view.opened.job.pipeline is not None
+
+
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
     pipeline = view.opened.job.pipeline

@@ -10,7 +10,7 @@ from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.overview import rank_causes
 from ddprof.dashboard.exhibits.parts import shown
 from ddprof.dashboard.exhibits.parts.blamed import off_the_path, told_beyond, told_of
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, matrix, sheet
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     charged_us,
     lateness_us,
@@ -31,7 +31,11 @@ MAX_BLAMED = 16
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
     if view.opened.has_traces:
-        yield from (_lateness(view), _blame(view), _critical(view), _steps(view), _slowdown(view))
+        yield following(_lateness(view), "ranks", "steps")
+        yield following(_blame(view), "ranks")
+        yield _critical(view)
+        yield following(_steps(view), "ranks", "steps")
+        yield following(_slowdown(view), "ranks")
     causes = rank_causes(view)
     if causes:
         yield causes
@@ -98,8 +102,7 @@ def _critical(view: View) -> Exhibit:
     reading = (
         f"The critical path, the longest chain of work that waits for nothing but itself, runs "
         f"{format_share(by_rank[most] / by_rank.sum())} of the time on {names[most]}; most of it is "
-        f"{CAUSES[cause].label}. What is not on it can be removed without shortening the step. All ranks and steps, "
-        "whatever the filter."
+        f"{CAUSES[cause].label}. What is not on it can be removed without shortening the step."
     )
     reading += off_the_path(view.opened, job.rank_ids[most], by_rank)
     return Exhibit("critical", question, reading, table, _largest(names, total, "ms per step"))

@@ -13,7 +13,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, cell, column_kind
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, cell, column_kind, unfiltered_words
 from ddprof.dashboard.figures.plotly.base import palette
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
@@ -47,8 +47,11 @@ def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
         )
         # The place is kept while plotly.js is on its way, so that nothing jumps.
         picture = html.Div(graph, style={"minHeight": height, **_most_width(figure)})
+    scope = unfiltered_words([name for name in view.filtered if name not in exhibit.follows])
+    label = [html.Span(scope, className="scope")] if scope else []
+    reading = html.P([exhibit.reading, *([" "] if label else []), *label], className="reading")
     return html.Section(
-        [html.H2(exhibit.question), html.P(exhibit.reading, className="reading"), picture, fold(exhibit, page, view)],
+        [html.H2(exhibit.question), reading, picture, fold(exhibit, page, view)],
         className="exhibit",
         id=f"exhibit-{exhibit.id}",
     )
@@ -168,6 +171,12 @@ def _links(view: View, number: int, finding: Finding, full: bool) -> list[Compon
     if view.opened.has_traces:
         links.append(dcc.Link("What if it were fixed", href=view.link("/what-if")))
     return links
+
+
+def whole_run(view: View, what: str) -> list[Component]:
+    """A line over what no filter changes, where one is set; nothing where none is."""
+    words = unfiltered_words(view.filtered)
+    return [notice(f"{what}: {words[0].lower()}{words[1:]}")] if words else []
 
 
 def notice(text: str, kind: str = "info") -> Component:

@@ -7,7 +7,7 @@ from dash.development.base_component import Component
 
 from ddprof.dashboard.exhibits.overview import exhibits
 from ddprof.dashboard.exhibits.parts.checks import check_words
-from ddprof.dashboard.pages.cards import exhibit_card, finding_card, remark_cards, step_bar
+from ddprof.dashboard.pages.cards import exhibit_card, finding_card, remark_cards, step_bar, whole_run
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.model import Report
@@ -17,7 +17,13 @@ from ddprof.units import format_us
 def content(view: View) -> list[Component]:
     """The page."""
     report = view.opened.report
-    left = [*_verdict(report), _step(report), *_findings(view), *remark_cards(report)]
+    left = [
+        *whole_run(view, "Verdict and findings"),
+        *_verdict(report),
+        _step(report),
+        *_findings(view),
+        *remark_cards(report),
+    ]
     right = [exhibit_card(exhibit, "/", view) for exhibit in exhibits(view)]
     columns = html.Div(
         [html.Div(left, className="main-column"), html.Div(right, className="side-column")], className="columns"

@@ -17,7 +17,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import sheet
 from ddprof.dashboard.exhibits.what_if import CONTROLS, exhibits
 from ddprof.dashboard.figures.plotly.bars import waterfall
 from ddprof.dashboard.figures.plotly.base import palette
-from ddprof.dashboard.pages.cards import aria, exhibit_card, notice, table
+from ddprof.dashboard.pages.cards import aria, exhibit_card, notice, table, whole_run
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
@@ -28,7 +28,7 @@ SLIDER_STEP = 0.25  # times faster; 1 is as recorded
 
 def content(view: View) -> list[Component]:
     """The page."""
-    head = [html.H1("What if?")]
+    head = [html.H1("What if?"), *whole_run(view, "The replay")]
     stored = [exhibit_card(e, "/what-if", view) for e in exhibits(view)]
     if not view.opened.has_traces:
         return [*head, notice("A saved report cannot be replayed: these are the predictions it holds."), *stored]

@@ -74,6 +74,11 @@ class View:
         return self.steps is None or step in self.steps
 
     @property
+    def filtered(self) -> tuple[str, ...]:
+        """The filters that the address sets."""
+        return tuple(name for name, chosen in (("ranks", self.ranks), ("steps", self.steps)) if chosen is not None)
+
+    @property
     def kept(self) -> dict[str, str]:
         """What of the query other addresses of the same view have too."""
         kept = {k: v for k, v in self.query.items() if k in ("run", "ranks", "steps", "against")}

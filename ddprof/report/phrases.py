@@ -14,6 +14,7 @@ from ddprof.units import format_ranks, format_share, format_us
 TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
 LEAST_SHARE = 0.0005  # of the step: a smaller one prints as 0.0 %
+NOT_RECORDED_DEVICE = "device not recorded"
 NO_GAIN = "none of its own that the replay can see: fixing it alone does not shorten the step"
 _EVENT_CHARACTERS = 60
 _HIGH = 0.8
@@ -99,7 +100,7 @@ def run_words(report: Report) -> str:
     parts = [
         run.name,
         ranks + (f" on {hosts} hosts" if hosts > 1 else ""),
-        run.device_name or run.device.replace("unknown", ""),
+        run.device_name or (NOT_RECORDED_DEVICE if run.device == "unknown" else run.device),
         " over ".join(filter(None, (" + ".join(run.framework), run.backend))),
         f"{_count(steps.count, 'step')} of {time_words(steps.wall_us)}" if steps.count else "no steps",
     ]

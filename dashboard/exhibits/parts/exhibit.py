@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ddprof.dashboard.figures.charts import Chart
@@ -34,13 +34,27 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One chart. `id` names it in addresses; without a chart the sheet is the exhibit."""
+    """One chart. `id` names it in addresses; without a chart the sheet is the exhibit.
+
+    `follows`: which of the filters ("ranks", "steps") choose what it shows; under any other it says that it does not.
+    """
 
     id: str
     question: str
     reading: str
     sheet: Sheet
     chart: Chart | None = None
+    follows: tuple[str, ...] = ()
+
+
+def following(exhibit: Exhibit, *filters: str) -> Exhibit:
+    """The exhibit as one that these filters choose the contents of."""
+    return replace(exhibit, follows=filters)
+
+
+def unfiltered_words(ignored: Sequence[str]) -> str:
+    """Says which filters change nothing of what is shown: "All steps, whatever the filter."; "" where all do."""
+    return f"All {' and '.join(ignored)}, whatever the filter." if ignored else ""
 
 
 def sheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Sheet:

@@ -113,7 +113,7 @@ def charged_us(job: JobFacts) -> Array:
 class GroupTime:
     """Communication of one group inside the steps, per step and member: waiting for the last, and moving data.
 
-    Both hold what compute hides.
+    Both hold what compute hides. `total_bytes`: None where no size was recorded.
     """
 
     name: str
@@ -121,7 +121,7 @@ class GroupTime:
     calls: float
     wait_us: float
     transfer_us: float
-    total_bytes: float
+    total_bytes: float | None
 
 
 def group_times(job: JobFacts) -> list[GroupTime]:
@@ -146,7 +146,7 @@ def group_times(job: JobFacts) -> list[GroupTime]:
                 len(of_group) / steps,
                 float((members["ready_ns"] - members["start_ns"])[mine].sum()) / scale,
                 float((members["end_ns"] - members["ready_ns"])[mine].sum()) / scale,
-                float(np.where(size == NULL, 0, size).sum()) / steps,
+                float(size[size != NULL].sum()) / steps if (size != NULL).any() else None,
             )
         )
     return sorted(found, key=lambda g: -(g.wait_us + g.transfer_us))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.dashboard.exhibits.parts import shown
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, sheet
 from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us
 from ddprof.dashboard.figures.charts import Dots
 from ddprof.dashboard.runs.view import View
@@ -28,7 +28,11 @@ def step_dots(view: View) -> Exhibit | None:
     job_us = view.opened.report.steps.per_step_us
     if not job_us:
         return None
-    return _by_rank(view, job_us) if view.opened.has_traces else _of_job(view, job_us)
+    if not view.opened.has_traces:
+        dots = _of_job(view, job_us)
+        return dots and following(dots, "steps")
+    dots = _by_rank(view, job_us)
+    return dots and following(dots, "ranks", "steps")
 
 
 def _of_job(view: View, job_us: tuple[float, ...]) -> Exhibit | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ def command(run: Path, once: bool) -> None:
     from rich.live import Live
 
     ranks = read_ranks(run)
-    if not ranks and not run.exists():
+    if not ranks and not os.path.lexists(run):  # raises nothing, whatever the name
         raise NoUsableInput(f"{run}: no such folder; `ddprof run` names the one that it writes to")
     if not ranks:
         raise NoUsableInput(f"{run}: no rank of a running job (it has ended, or has made no step yet)")

@@ -170,7 +170,10 @@ static PyObject *StackCollector_collect(StackCollector *self, PyObject *duration
     if (duration_ns == -1 && PyErr_Occurred()) return NULL;
     int64_t began_ns = ticker_now_ns(), end_ns = began_ns + duration_ns, due_ns = self->due_ns;
     if (!due_ns || due_ns > began_ns + self->period_ns) due_ns = began_ns + ticker_pause_ns(&self->ticker, self->period_ns) / 2;
-    if (!self->covered_until_ns) self->covered_until_ns = began_ns;
+    if (!self->covered_until_ns) {
+        self->covered_until_ns = began_ns;
+        ticker_run_at_once(); /* once: the first call in this thread */
+    }
     __atomic_store_n(&self->collecting, 1, __ATOMIC_SEQ_CST);
     PyThreadState *state = PyEval_SaveThread();
     while (!__atomic_load_n(&self->ended, __ATOMIC_SEQ_CST)) {

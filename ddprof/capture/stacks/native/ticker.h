@@ -5,7 +5,10 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct {
     pthread_mutex_t lock;
@@ -32,6 +35,27 @@ static int ticker_init(Ticker *ticker) {
     ticker->wanted = 0;
     ticker->noise = 2463534242u;
     return failed;
+}
+
+/* Let this thread run as soon as it wakes, also on the core of a thread that computes: with a slice as short as the kernel has
+   them it is the first whose turn it is (EEVDF; Linux 6.12 and later, no privilege is needed). A sampler that runs only once that
+   thread sleeps sees it nowhere else. Elsewhere nothing changes. */
+static void ticker_run_at_once(void) {
+#if defined(SYS_sched_setattr) && defined(SYS_sched_getattr)
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } own;
+    enum { SHORTEST_SLICE_NS = 100000, NORMAL = 0 };
+    memset(&own, 0, sizeof own);
+    if (syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) || own.policy != NORMAL) return;
+    own.size = sizeof own;
+    own.runtime_ns = SHORTEST_SLICE_NS;
+    (void)!syscall(SYS_sched_setattr, 0, &own, 0);
+#endif
 }
 
 /* Sleep until a time of the monotonic clock. 1: woken before, 0: not. */

@@ -67,6 +67,8 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     _run(program, _contracted(graph, scenario, program), state)
     begins = [rank.begin_ns - rank.offset_ns for rank in graph.ranks]
     counted = tuple(rank.position not in scenario.on_time for rank in graph.ranks)
+    # Nobody waits for ranks that are on time: not for the beginning of their windows, either.
+    latest = max((begin for begin, counts in zip(begins, counted, strict=True) if counts), default=max(begins))
     marks, spans, busy = [], [], []
     for at, rank in enumerate(graph.ranks):
         marks.append(_marks(rank, scenario, state.sections(at)))
@@ -78,7 +80,7 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         counted if any(counted) else (True,) * len(counted),
         tuple(marks),
         tuple(busy),
-        tuple(max(begins) - begin for begin in begins),
+        tuple(max(0, latest - begin) for begin in begins),
         tuple(state.sections(at) for at in range(len(graph.ranks))),
         tuple(state.nodes(at) for at in range(len(graph.ranks))),
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import numpy as np
 
 from ddprof import intervals
@@ -27,7 +30,7 @@ def outermost_operators(trace: RankTrace, threads: Array, occupied: Intervals) -
             "start_ns": events["ts_ns"][row],
             "dur_ns": events["dur_ns"][row],
             "name": events["name"][row],
-            "shape": _shapes(trace, row),
+            "shape": shapes_of(trace, row),
         }
     )
 
@@ -42,7 +45,18 @@ def _outermost(events: Table, rows: Array) -> Array:
     return np.asarray(rows[order[start[order] >= before]])
 
 
-def _shapes(trace: RankTrace, rows: Array) -> Array:
+def first_elements(shapes: str) -> int | None:
+    """Elements of the first argument in a text of shapes, a tensor ("[[35, 2], []]") or a list of them ("[[[70]]]")."""
+    try:
+        dims = json.loads(shapes)
+        first = dims[0]
+        tensors = first if first and isinstance(first[0], list) else [first]
+        return int(sum(math.prod(tensor) for tensor in tensors))
+    except (ValueError, TypeError, IndexError, KeyError):
+        return None
+
+
+def shapes_of(trace: RankTrace, rows: Array) -> Array:
     """The recorded shapes of some events, as a number of a string."""
     operators = trace.operators
     if not len(operators):

@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
-from ddprof.analyzers.facts.cpu.operators import outermost_operators
+from ddprof.analyzers.facts.cpu.operators import first_elements, outermost_operators, shapes_of
 from ddprof.analyzers.facts.cpu.waits import LIBRARY, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
@@ -95,7 +95,8 @@ def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
     executed = np.flatnonzero(spans & (code[events["name"]] > 0))
     called = (events["kind"] == Kind.CPU_OP) & matches(_CALL, trace.strings)[events["name"]]
     called = np.flatnonzero(called & among(events["track"], threads) & (code[events["name"]] > 0))
-    call = _pair(events["ts_ns"], code[events["name"]], called, executed)
+    elements = _elements(trace, called), _elements(trace, executed)
+    call = _pair(events["ts_ns"], code[events["name"]], called, executed, *elements)
     known = call >= 0
     start = (
         np.where(known, events["ts_ns"][call], events["ts_ns"][executed]) if len(executed) else np.empty(0, np.int64)
@@ -140,22 +141,45 @@ def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) 
     return queued
 
 
-def _pair(ts_ns: Array, code: Array, called: Array, executed: Array) -> Array:
-    """For each execution the event row of its call, first in, first out per operation; -1 where there is none."""
+def _pair(ts_ns: Array, code: Array, called: Array, executed: Array, of_called: Array, of_executed: Array) -> Array:
+    """For each execution the event row of its call, first in, first out per operation; -1 where there is none.
+
+    `of_called`, `of_executed`: elements of their tensors, NULL where these are not recorded. A backend with several
+    threads may begin a small collective before a large one that was called earlier: where all are known, what is first
+    in and first out is told among those of one size.
+    """
     result = np.full(len(executed), -1, np.int64)
     shown = set(np.unique(code[executed]).tolist())
     for op in np.unique(code[executed]).tolist():
         accepted = [op, *(o for o, names in _SHOWN_AS.items() if op in names and o not in shown)]
-        calls = called[np.isin(code[called], accepted)]
-        calls = calls[np.argsort(ts_ns[calls], kind="stable")]
-        mine = np.flatnonzero(code[executed] == op)
-        mine = mine[np.argsort(ts_ns[executed[mine]], kind="stable")]
-        following = 0
-        for row in mine.tolist():
-            if following < len(calls) and ts_ns[calls[following]] <= ts_ns[executed[row]] + EARLY_NS:
-                result[row] = calls[following]
-                following += 1
+        calls, mine = np.flatnonzero(np.isin(code[called], accepted)), np.flatnonzero(code[executed] == op)
+        sizes = np.unique(of_executed[mine])
+        if NULL in sizes or not np.array_equal(sizes, np.unique(of_called[calls])):
+            _in_turn(result, ts_ns, called[calls], executed, mine)
+            continue
+        for size in sizes.tolist():
+            _in_turn(result, ts_ns, called[calls[of_called[calls] == size]], executed, mine[of_executed[mine] == size])
     return result
+
+
+def _in_turn(result: Array, ts_ns: Array, calls: Array, executed: Array, mine: Array) -> None:
+    """Pair some executions (`mine`: rows of `result`) with calls (event rows), first in, first out."""
+    calls = calls[np.argsort(ts_ns[calls], kind="stable")]
+    following = 0
+    for row in mine[np.argsort(ts_ns[executed[mine]], kind="stable")].tolist():
+        if following < len(calls) and ts_ns[calls[following]] <= ts_ns[executed[row]] + EARLY_NS:
+            result[row] = calls[following]
+            following += 1
+
+
+def _elements(trace: RankTrace, rows: Array) -> Array:
+    """Elements of the first tensors that some events were given; NULL where shapes were not recorded."""
+    shape = shapes_of(trace, rows)
+    found = np.full(len(rows), NULL)
+    for number in np.unique(shape[shape != NO_STRING]).tolist():
+        count = first_elements(trace.strings[number])
+        found[shape == number] = NULL if count is None else count
+    return found
 
 
 def _bytes(trace: RankTrace, executed: Array) -> Array:

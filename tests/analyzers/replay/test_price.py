@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kineto_run import Script, meet
 from labelled_runs import Runs
 
+from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.job.assemble import job_facts
 from ddprof.findings import Basis, Candidate, Change
 
 RELAXED = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -55,3 +60,20 @@ def test_a_range_grows_with_the_doubt_of_the_change_and_never_goes_below_nothing
     assert narrow[0] < step_us / 2 < narrow[1]
     assert (narrow[0] - wide[0], wide[1] - narrow[1]) == pytest.approx((100.0, 100.0))
     assert prices.range_us(step_us / 2, step_us)[0] == 0.0
+
+
+def test_a_window_that_opens_late_on_a_rank_that_nobody_waits_for_costs_nothing(tmp_path: Path) -> None:
+    """Each step of rank 0 is marked later by what it alone does at its end; its peer waits for it from the start."""
+    scripts = [Script() for _ in range(2)]
+    scripts[0].idle(30_000.0)
+    for step in range(5):
+        begins = [script.now_us for script in scripts]
+        for script in scripts:
+            script.launch(dur_us=400.0)
+        meet(scripts)
+        for script, begin in zip(scripts, begins, strict=True):
+            script.synchronise()
+            script.idle(30_000.0 if script is scripts[0] else 0.0)
+            script.step(step + 1, begin)
+    made = LoadedRun("made", job_facts([s.facts(tmp_path, n, 2) for n, s in enumerate(scripts)]), ())
+    assert 400.0 <= made.pricer.step_us((Change("on_time", (0,)),)) <= 600.0

@@ -21,8 +21,10 @@ def recurring(ranks: Sequence[RankFacts], wall_ns: Array, is_left_out: Array) ->
     of as many steps holds one of them by expectation. False throughout where the job's steps were not timed.
     """
     found = np.zeros(len(wall_ns), bool)
+    if is_left_out.all() or not is_left_out.any():
+        return found
     outside = [np.array([step.length_ns for step in unprofiled_steps(facts)], float) for facts in ranks]
-    if is_left_out.all() or not is_left_out.any() or any(len(lengths) < MIN_STEPS for lengths in outside):
+    if any(len(lengths) < MIN_STEPS for lengths in outside):
         return found
     usual_ns = float(np.median(wall_ns[~is_left_out]))
     for step in np.flatnonzero(is_left_out).tolist():

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ _MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
 _FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
 _MOST_DIMENSIONS = 64  # of a tensor (TensorImpl allows any number, operators at most 64)
 _MOST_ELEMENTS = 2**58  # of a tensor: with 16 bytes each its size still fits int64
+# All that a collective states but its number, which alone differs from call to call.
+_STATED = attrgetter(
+    *("collective", "dtype", "in_nelems", "out_nelems", "group_size", "rank", "src", "dst"),
+    *("group_name", "group_description", "group_ranks", "rank_start", "rank_stride"),
+)
 _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
 
 
@@ -73,6 +79,7 @@ class ArgumentTables:
         self.syncs: list[tuple[int, int, int]] = []
         self.memory: list[Array] = []
         self._texts = _JsonTexts(strings)
+        self._stated: dict[tuple[Any, ...], tuple[int, ...]] = {}
         self.ranks_seen: set[tuple[int, int]] = set()  # ("Rank", "Group size") as collectives state them
 
     def add(
@@ -125,24 +132,38 @@ class ArgumentTables:
         )
 
     def _collective(self, row: int, given: Args) -> None:
+        """One collective. A rank calls the same few again and again: all but its number is made once."""
+        values = _STATED(given)
+        try:
+            key = (*values, *map(type, values))  # 1, 1.0 and true are equal keys, and not the same statement
+            stated = self._stated.get(key) or self._first(key, given)
+        except TypeError:  # a list among the values
+            stated = self._made(given)
+        self.collectives.append((row, *stated[:2], _not_negative(given.seq), *stated[2:]))
+
+    def _first(self, key: tuple[Any, ...], given: Args) -> tuple[int, ...]:
+        unnamed = self.groups.unnamed
+        stated = self._made(given)
+        if self.groups.unnamed == unnamed:  # each collective whose group has no name is counted
+            self._stated[key] = stated
+        return stated
+
+    def _made(self, given: Args) -> tuple[int, ...]:
+        """The columns of a collective but for its row and its number."""
         dtype = as_text(given.dtype) or ""
         size = element_bytes(dtype)
         group_size, rank = one_rank(given.group_size), one_rank(given.rank)
         if rank is not None and group_size:
             self.ranks_seen.add((rank, group_size))
-        self.collectives.append(
-            (
-                row,
-                self.strings[as_text(given.collective) or ""],
-                self.groups.number(given),
-                _not_negative(given.seq),
-                _times(one_int(given.in_nelems), size),
-                _times(one_int(given.out_nelems), size),
-                self.strings[dtype],
-                NULL if group_size is None else group_size,
-                _not_negative(given.src),
-                _not_negative(given.dst),
-            )
+        return (
+            self.strings[as_text(given.collective) or ""],
+            self.groups.number(given),
+            _times(one_int(given.in_nelems), size),
+            _times(one_int(given.out_nelems), size),
+            self.strings[dtype],
+            NULL if group_size is None else group_size,
+            _not_negative(given.src),
+            _not_negative(given.dst),
         )
 
     def add_memory(self, ts_ns: Array, args: list[Args]) -> None:

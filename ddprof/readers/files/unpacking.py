@@ -16,7 +16,10 @@ from ddprof.errors import NoUsableInput
 # Three times as fast as the standard library's, and optional.
 _ZLIB: Any = import_module("isal.isal_zlib") if find_spec("isal") else zlib
 
-BLOCK_BYTES = 1 << 18  # text and the objects made of it stay within a core's cache: a tenth faster than 1 MB
+# Each block costs some 100 numpy calls, so that large ones are cheaper while text and columns stay within a core's
+# cache (2 MB; blocks of 2 MB are dearer again). A file begins with small ones: a small file's cost is fresh memory.
+BLOCK_BYTES = 1 << 18
+MOST_BLOCK_BYTES = 1 << 20
 _RAW_BYTES = 1 << 18
 _LAST_BYTES = 1 << 8  # at a time, just before damage: no more than an event is lost
 # Traces pack 10 to 60 times (xz); zeros 1,000 times by gzip and 100,000 times by bzip2. What packs better than this is
@@ -41,7 +44,7 @@ def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
 
 
 class ByteStream:
-    """Iterates over the unpacked content in blocks of about 256 KB.
+    """Iterates over the unpacked content in blocks of 256 KB to 1 MB.
 
     `damage` is set when the packing ends early or breaks; everything unpacked before that has then been yielded.
     """
@@ -82,8 +85,10 @@ class ByteStream:
 
     def _plain(self, head: bytes) -> Iterator[bytes]:
         yield head
-        while block := self._raw.read(BLOCK_BYTES):
+        block_bytes = BLOCK_BYTES
+        while block := self._raw.read(block_bytes):
             yield block
+            block_bytes = min(2 * block_bytes, MOST_BLOCK_BYTES)
         self.damage = self._stored_damage()
 
     def _stored_damage(self) -> str | None:
@@ -95,9 +100,10 @@ class ByteStream:
         """Every member of a compressed file, as far as it is sound."""
         unpacker, data, packed_bytes, unpacked_bytes = make(), head, len(head), 0
         member_at, member_bytes = 0, 0  # where it begins in the stored bytes, and how much of it has been unpacked
+        block_bytes = BLOCK_BYTES
         while True:
             try:
-                block = unpacker.decompress(data, BLOCK_BYTES)
+                block = unpacker.decompress(data, block_bytes)
             except (OSError, zlib.error, _ZLIB.error, lzma.LZMAError, EOFError) as error:
                 self.damage = f"the compressed data is damaged ({error})"
                 if magic == _GZIP:
@@ -105,6 +111,7 @@ class ByteStream:
                 return
             if block:
                 yield block
+                block_bytes = min(2 * block_bytes, MOST_BLOCK_BYTES)
                 unpacked_bytes += len(block)
                 member_bytes += len(block)
                 if is_bomb(packed_bytes, unpacked_bytes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ddprof.analyzers.catalogue import catalogue
@@ -140,6 +140,8 @@ def _explain(
         # What a larger fix leaves of a gain is not in the ledger, and what has no price needs no second one.
         by_ledger = ledger_price(measures, candidate.changes) if own and candidate.ceiling_us != 0 else None
         finding = _finding(candidate, price_us, by_ledger, measures, pricer)
+        if not own:
+            finding = replace(finding, alone_us=pricer.interval(candidate, gain))
         if (
             not own
             and finding.recoverable_us.value < MIN_SHARE * measures.step_us
@@ -190,11 +192,12 @@ def _what_if(
     rows = [
         WhatIf(
             change=f"{f.id}: {f.fixes[0].setting} -> {f.fixes[0].suggested}" if f.fixes else f.id,
-            predicted_step_us=step - f.recoverable_us.value,
-            low_us=step - f.recoverable_us.high,
-            high_us=step - f.recoverable_us.low,
+            predicted_step_us=step - gain.value,
+            low_us=step - gain.high,
+            high_us=step - gain.low,
         )
         for f in sorted(findings, key=lambda f: -f.recoverable_us.value)
+        for gain in (f.alone_us or f.recoverable_us,)
     ]
     for words, change, band in ((w, c, candidate.band) for candidate in worth for w, c in candidate.also):
         predicted = pricer.step_us((change,))

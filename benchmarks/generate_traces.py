@@ -21,6 +21,7 @@ from typing import IO
 
 BASE_TIME_NS = 1_760_000_000_000_000_000
 START_US = 4_458_676_000_000.0
+LISTED_RANKS = 30  # PyTorch writes no more members of a group than these (torch/csrc/profiler/util.cpp)
 OP_US = 42.0  # one kernel of the healthy ranks
 OPS_PER_COLLECTIVE = 20
 TRANSFER_US = 180.0  # of a collective once everybody has arrived
@@ -91,6 +92,8 @@ class RankWriter:
 
     def __init__(self, rank: int, ranks: int, stack: bool) -> None:
         self.rank, self.ranks, self.stack = rank, ranks, stack
+        listed = ", ".join(map(str, range(min(ranks, LISTED_RANKS))))
+        self.members = f"[{listed}, ...]" if ranks > LISTED_RANKS else f"[{listed}]"
         self.pid, self.device = 4000 + 13 * rank, rank % 8
         self.events = 0
         self.correlation = 1000
@@ -157,12 +160,11 @@ class RankWriter:
         name, kernel = (("_allgather_base", "AllGather"), ("_reduce_scatter_base", "ReduceScatter"))[seq % 2]
         nelems = 33_570_816
         inward, outward = (nelems // self.ranks, nelems) if seq % 2 == 0 else (nelems, nelems // self.ranks)
-        members = list(range(self.ranks))
         args = (
             f'"Collective name": "{name}", "In msg nelems": {inward}, "Out msg nelems": {outward}, '
             f'"Group size": {self.ranks}, "dtype": "BFloat16", "In split size": "[]", "Out split size": "[]", '
             f'"Process Group Name": "{WORLD_GROUP}", "Process Group Description": "default_pg", '
-            f'"Process Group Ranks": "{members}", "Seq": {seq}'
+            f'"Process Group Ranks": "{self.members}", "Global rank start": 0, "Global rank stride": 1, "Seq": {seq}'
         )
         self.external += 1
         head = f'"External id": {self.external},"Record function id": {self.external - 1}, '
@@ -177,14 +179,13 @@ class RankWriter:
 
     def header(self) -> str:
         """Everything before the first event."""
-        members = list(range(self.ranks))
         config = [
             {
                 "pg_name": WORLD_GROUP,
                 "pg_desc": "default_pg",
                 "backend_config": "cuda:nccl",
                 "pg_size": self.ranks,
-                "ranks": members,
+                "ranks": [],  # as PyTorch writes the group of all ranks
             }
         ]
         info = {"backend": "nccl", "rank": self.rank, "world_size": self.ranks, "pg_count": 1, "pg_config": config}

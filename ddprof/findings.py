@@ -118,7 +118,8 @@ class Finding:
     """A cause of lost time, as a rule states it (units: microseconds per step).
 
     `unprofiled_us`: what is recoverable of a step without the profiler; None where no such step was timed.
-    `by_ledger_us`: what ledger and blame alone say is recoverable; None where they say nothing. `basis` and
+    `by_ledger_us`: what ledger and blame alone say is recoverable; None where they say nothing. `alone_us`: what is
+    recoverable where larger findings stay as they are; None where that is `recoverable_us` itself. `basis` and
     `doubts`: values of Basis and Doubt; `grounds`: what the confidence was made of, in words. All are empty where a
     saved report does not say.
     """
@@ -133,6 +134,7 @@ class Finding:
     fixes: tuple[Fix, ...] = ()
     unprofiled_us: Recoverable | None = None
     by_ledger_us: Recoverable | None = None
+    alone_us: Recoverable | None = None
     basis: str = ""
     doubts: tuple[str, ...] = ()
     grounds: str = ""

@@ -96,7 +96,8 @@ def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[Hea
     names = list(dict.fromkeys(domain))
     if len(names) == 1:
         return Clock({names[0]: HostClock()}, tuple(domain), "one host: one clock"), notes
-    code = np.array([names.index(d) for d in domain])
+    number = {name: at for at, name in enumerate(names)}
+    code = np.array([number[name] for name in domain])
     clocks = _propagate(names, _connected_pairs(code[matched.rank], matched, len(names)), code, members)
     lost = [n for n in names if n not in clocks]
     if lost:
@@ -119,8 +120,10 @@ def _split_domains(
 ) -> tuple[list[str], list[HealthNote]]:
     """Give a rank its own domain where its end times contradict the clock its host is said to share."""
     notes, result = [], list(domain)
-    for name in dict.fromkeys(domain):
-        sharing = [p for p, d in enumerate(domain) if d == name]
+    on_host: dict[str, list[int]] = {}
+    for p, name in enumerate(domain):
+        on_host.setdefault(name, []).append(p)
+    for name, sharing in on_host.items():
         offsets: dict[int, float] = {sharing[0]: 0.0}
         for p in sharing[1:]:
             found = members.compare(sharing[0], p)

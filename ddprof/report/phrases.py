@@ -6,7 +6,7 @@ import math
 import statistics
 
 from ddprof.causes import CAUSES
-from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Remark
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Recoverable, Remark
 from ddprof.outside.plain_text import clean as clean
 from ddprof.report.model import AppliedSetting, Calibration, Report
 from ddprof.units import format_ranks, format_share, format_us
@@ -145,7 +145,8 @@ def gain_words(report: Report, finding: Finding) -> str:
     """What fixing it saves, with range, share, and the step time after."""
     gain, step_us = finding.recoverable_us, report.steps.wall_us
     if not gain.value >= LEAST_SHARE * step_us:
-        return NO_GAIN
+        alone = finding.alone_us
+        return f"none once the larger findings are fixed; alone {_share_words(alone, step_us)}" if alone else NO_GAIN
     words = f"{format_us(gain.value)} per {report.steps.noun} (range {format_us(gain.low)} to {format_us(gain.high)})"
     if not step_us > 0:
         return words
@@ -156,6 +157,11 @@ def gain_words(report: Report, finding: Finding) -> str:
     bare = unprofiled_words(report, finding)
     ledger = f"; {ledger_words(finding)}" if Doubt.PRICES_DIFFER.value in finding.doubts else ""
     return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{ledger}{past}"
+
+
+def _share_words(gain: Recoverable, step_us: float) -> str:
+    share = f" ({format_share(gain.value / step_us)} of the step)" if step_us > 0 else ""
+    return format_us(gain.value) + share
 
 
 def ledger_words(finding: Finding) -> str:

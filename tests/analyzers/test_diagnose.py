@@ -7,6 +7,8 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.findings import Basis, Candidate, Change, Rule
+from ddprof.report.phrases import gain_words
+from ddprof.units import format_us
 
 
 def test_the_larger_finding_explains_the_waiting_away(labelled: Runs) -> None:
@@ -38,6 +40,31 @@ def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch:
     assert found("larger") == ["larger"]
     assert found("same time") == ["same time"]
     assert found("larger", "same time") == ["larger"]
+
+
+def test_what_a_larger_fix_leaves_nothing_of_keeps_the_price_it_has_alone(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clear cost stays in the list at a price of nothing, and neither its words nor the what-if deny what it is worth
+    alone.
+    """
+    run = labelled("straggler.compute")
+    changes = {"larger": Change("scale_compute", (2,), (1.3,)), "shared": Change("scale_compute", (2,), (1.25,))}
+
+    def rule(name: str, change: Change) -> Rule:
+        said = Candidate(name, name, (2,), run.measures.step_us, (change,), Basis.COMPARED)
+        return Rule(name, name, lambda _: iter([said]))
+
+    rules = {name: rule(name, change) for name, change in changes.items()}
+    monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
+    found = diagnose(run.measures, run.pricer)
+    larger, shared = found.findings
+    alone_us = run.measures.step_us - run.pricer.step_us((changes["shared"],))
+    assert larger.alone_us is None and shared.alone_us is not None
+    assert shared.alone_us.value == pytest.approx(alone_us) and shared.recoverable_us.value < 0.1 * alone_us
+    rows = {row.change: row.predicted_step_us for row in found.what_if}
+    assert rows["shared"] == pytest.approx(run.measures.step_us - alone_us)
+    assert f"alone {format_us(alone_us)}" in gain_words(run.report, shared)
 
 
 @pytest.mark.parametrize(("name", "first"), [("input.straggler", "late loader"), ("input.starved", "every loader")])

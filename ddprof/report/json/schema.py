@@ -136,6 +136,7 @@ class FindingDocument(Struct):
     summary: str | None = None
     recoverable_untraced_us: GainDocument | None = None
     recoverable_by_ledger_us: GainDocument | None = None
+    recoverable_alone_us: GainDocument | None = None
     calibration: CalibrationDocument | None = None
     basis: str = ""
     doubts: tuple[str, ...] = ()

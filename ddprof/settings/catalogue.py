@@ -19,6 +19,14 @@ FSDP2 = "fully_shard"
 OPTIMIZER = "optimizer"
 ZERO_GRAD = "zero_grad"  # a call, not an object: its own line is the place
 DEEPSPEED = "DeepSpeed"
+# These are set on a finished wrapper, not by its constructor: each apart, as each becomes known at another moment.
+COMM_HOOK = "communication hook of DDP"
+PREFETCHING = "prefetching of fully_shard"
+AUTOCAST = "call of a wrapped model"
+COMPILE = "compilation of a wrapped model"
+# What the script makes for them, in words.
+_WRAPPER = f"{DDP}, {FSDP1} or {FSDP2}"
+MADE_FOR = {COMM_HOOK: DDP, PREFETCHING: FSDP2, AUTOCAST: _WRAPPER, COMPILE: _WRAPPER}
 PROCESS = "process"  # of a rank: made by nobody, so no line of the script is its own
 
 
@@ -44,6 +52,12 @@ class ApplicableSetting:
 def _switch(value: Value) -> Value:
     if not isinstance(value, bool):
         raise ValueError("true or false")
+    return value
+
+
+def _only_on(value: Value) -> Value:
+    if value is not True:
+        raise ValueError("true")
     return value
 
 
@@ -112,6 +126,13 @@ _SETTINGS = (
     # DDPOptimizer of torch.compile takes no bucket below 1 MB.
     ApplicableSetting("bucket_cap_mb", (DDP,), _size(1, 65536), Effect.ROUNDING, _FEW),
     ApplicableSetting(
+        "first_bucket_mb",
+        (DDP,),
+        _size(0.001, 25),
+        Effect.ROUNDING,
+        "only where bucket_cap_mb is the default, or torch takes that for the first bucket too; " + _FEW,
+    ),
+    ApplicableSetting(
         "gradient_as_bucket_view", (DDP,), _switch, Effect.SAME, "gradients cannot be detached in place by the script"
     ),
     ApplicableSetting(
@@ -141,6 +162,20 @@ _SETTINGS = (
     ApplicableSetting("forward_prefetch", (FSDP1,), _switch, Effect.SAME),
     ApplicableSetting("backward_prefetch", (FSDP1,), _word("pre", "post", "none"), Effect.SAME),
     ApplicableSetting("limit_all_gathers", (FSDP1,), _switch, Effect.SAME),
+    ApplicableSetting(
+        "forward_prefetch_units",
+        (PREFETCHING,),
+        _whole(1, 64),
+        Effect.SAME,
+        "the parameters of so many units more are in memory; in the order of the model's modules",
+    ),
+    ApplicableSetting(
+        "backward_prefetch_units",
+        (PREFETCHING,),
+        _whole(1, 64),
+        Effect.SAME,
+        "the parameters of so many units more are in memory; against the order of the model's modules",
+    ),
     ApplicableSetting("fused", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
     ApplicableSetting("foreach", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
     ApplicableSetting(
@@ -169,6 +204,27 @@ _SETTINGS = (
     ApplicableSetting("expandable_segments", (PROCESS,), _switch, Effect.SAME),
     ApplicableSetting(
         "tf32", (PROCESS,), _switch, Effect.NUMBERS, "float32 products of CUDA devices keep 10 bits of the mantissa"
+    ),
+    ApplicableSetting(
+        "gradient_compression",
+        (COMM_HOOK,),
+        _word("bf16"),
+        Effect.NUMBERS,
+        "gradients are summed with 8 bits of the mantissa; DDP wants NCCL for it",
+    ),
+    ApplicableSetting(
+        "autocast",
+        (AUTOCAST,),
+        _word("bf16"),
+        Effect.NUMBERS,
+        "products in the forward pass keep 8 bits of the mantissa; its results are float32",
+    ),
+    ApplicableSetting(
+        "compile",
+        (COMPILE,),
+        _only_on,
+        Effect.NUMBERS,
+        "fused kernels round otherwise, random numbers are drawn otherwise; the first steps compile",
     ),
 )
 # NCCL's own settings that are known to change speed alone. None loads a library, opens a file or names a network.

@@ -88,6 +88,10 @@ def checked_together(fixes: Sequence[WantedFix]) -> tuple[WantedFix, ...]:
             raise ValueError(f"num_workers=0 and {names[0]}={shown(together[names[0]])} exclude each other")
         if together.get("fused") is True and together.get("foreach") is True:
             raise ValueError("fused=true and foreach=true exclude each other")
+        if "first_bucket_mb" in together and "bucket_cap_mb" in together:
+            raise ValueError(
+                "first_bucket_mb and bucket_cap_mb exclude each other: DDP takes the latter for all buckets"
+            )
     return tuple(fixes)
 
 

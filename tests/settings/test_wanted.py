@@ -39,6 +39,8 @@ def test_a_setting_as_it_is_typed(text: str, name: str, value: Value, at: str) -
         ("NCCL_PROTO=/tmp/x", "letters, digits"),
         ("num_workers=4@train.py", "FILE:LINE"),
         ("gc_interval=5@train.py:3", "of the whole process"),
+        ("compile=false", "wants true"),
+        ("autocast=fp16", "wants bf16"),
     ],
 )
 def test_what_no_run_could_apply_is_refused_with_what_is_wanted(text: str, words: str) -> None:
@@ -49,6 +51,9 @@ def test_what_no_run_could_apply_is_refused_with_what_is_wanted(text: str, words
 def test_a_fix_is_of_one_kind_of_object() -> None:
     with pytest.raises(ValueError, match="one fix each"):
         WantedFix({"num_workers": 4, "fused": True})
+    for name in ("gradient_compression", "autocast"):  # each becomes known at another moment: no fix is half of both
+        with pytest.raises(ValueError, match="one fix each"):
+            WantedFix({name: "bf16", "compile": True})
     assert WantedFix({"reshard_after_forward": False}).targets == ("FullyShardedDataParallel", "fully_shard")
     both = WantedFix({"reshard_after_forward": False, "forward_prefetch": True})
     assert both.targets == ("FullyShardedDataParallel",)
@@ -80,6 +85,7 @@ def test_a_place_is_meant_by_its_line_and_as_much_of_its_path_as_is_stated(
         (["num_workers=0", "persistent_workers=true"], "exclude each other"),
         (["num_workers=0@a.py:1", "prefetch_factor=2"], "exclude each other"),
         (["fused=true", "foreach=true"], "exclude each other"),
+        (["first_bucket_mb=1", "bucket_cap_mb=50"], "exclude each other"),
         (["gc_interval=5"] * 65, "at most 64"),
     ],
 )
@@ -103,5 +109,7 @@ def test_the_way_to_the_ranks_loses_nothing() -> None:
 
 def test_settings_that_change_precision_are_told_from_the_others() -> None:
     assert changes_numbers(parse_set("tf32=true")) and not changes_numbers(parse_set("num_workers=4"))
-    assert [name for name, setting in CATALOGUE.items() if setting.effect is Effect.NUMBERS] == ["tf32"]
+    assert [name for name, setting in CATALOGUE.items() if setting.effect is Effect.NUMBERS] == [
+        *("tf32", "gradient_compression", "autocast", "compile")
+    ]
     assert all(setting.caution for setting in CATALOGUE.values() if setting.effect is not Effect.SAME)

@@ -7,6 +7,7 @@ import inspect
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ddprof.capture.applying.construction import ConstructorCall, first_that_works
@@ -94,7 +95,8 @@ class Applier(Instrumentor):
                 self.outcomes.applied(fix, self.target, place, before)
 
         guard = self.outcomes.guard
-        return Prepared(call.with_values(values), call, guard.wrap(failed), guard.wrap(worked))
+        around = self.around({name: value for fix in chosen for name, value in fix.values.items()})
+        return Prepared(call.with_values(values), call, around, guard.wrap(failed), guard.wrap(worked))
 
     def _agreed(
         self, call: ConstructorCall, arguments: Values, fixes: list[WantedFix], place: Place
@@ -121,6 +123,10 @@ class Applier(Instrumentor):
         """The arguments of the constructor that make the settings: usually of the same names."""
         return wanted
 
+    def around(self, wanted: Values) -> AbstractContextManager[object]:
+        """What holds while the changed call is made: settings that the constructor reads elsewhere."""
+        return nullcontext()
+
     def present(self, arguments: Values, name: str) -> Any:
         """The value that a setting has as the script calls."""
         return arguments.get(name)
@@ -137,10 +143,12 @@ class Prepared:
         self,
         changed: ConstructorCall,
         original: ConstructorCall,
+        around: AbstractContextManager[object],
         failed: Callable[[Exception], object],
         worked: Callable[[], object],
     ) -> None:
-        self._changed, self._original, self._failed, self._worked = changed, original, failed, worked
+        self._changed, self._original, self._around = changed, original, around
+        self._failed, self._worked = failed, worked
 
     def made_by(self, function: Callable[..., Any]) -> Any:
         """The result of the call."""
@@ -150,7 +158,7 @@ class Prepared:
             errors.append(error)
             self._failed(error)
 
-        result = first_that_works(function, self._changed, self._original, failed)
+        result = first_that_works(function, self._changed, self._original, failed, self._around)
         if not errors:
             self._worked()
         return result

@@ -8,6 +8,10 @@ from ddprof.capture.applying.loaders import LoaderSettingsApplier
 from ddprof.capture.applying.optimizers import OptimizerSettingsApplier, ZeroGradApplier
 from ddprof.capture.applying.outcomes import Outcomes
 from ddprof.capture.applying.process import ProcessSettings
+from ddprof.capture.applying.wrapped.autocasting import AutocastApplier
+from ddprof.capture.applying.wrapped.compiling import CompileApplier
+from ddprof.capture.applying.wrapped.compression import GradientCompressionApplier
+from ddprof.capture.applying.wrapped.prefetching import PrefetchApplier
 from ddprof.capture.applying.wrappers import (
     FSDP2_MODULES,
     DdpSettingsApplier,
@@ -28,6 +32,13 @@ _APPLIERS = (
     OptimizerSettingsApplier,
     ZeroGradApplier,
     DeepSpeedSettingsApplier,
+    GradientCompressionApplier,
+)
+# The module that has a wrapper, its class ("": a function) and what makes it.
+_WRAPPERS = (
+    ("torch.nn.parallel.distributed", "DistributedDataParallel", "__init__"),
+    ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel", "__init__"),
+    *((module, "", "fully_shard") for module in FSDP2_MODULES),
 )
 
 
@@ -39,4 +50,9 @@ def appliers(hub: Hub) -> list[Instrumentor]:
     found: list[Instrumentor] = [applier(hub, outcomes) for applier in _APPLIERS if applier.target in wanted]
     if Fsdp2SettingsApplier.target in wanted:
         found += [Fsdp2SettingsApplier(hub, outcomes, module) for module in FSDP2_MODULES]
+    if PrefetchApplier.target in wanted:
+        found += [PrefetchApplier(hub, outcomes, module) for module in FSDP2_MODULES]
+    for applier in (CompileApplier, AutocastApplier):  # in this order: what is compiled is called under autocast
+        if applier.target in wanted:
+            found += [applier(hub, outcomes, *wrapper) for wrapper in _WRAPPERS]
     return [*found, ProcessSettings(hub, outcomes)]

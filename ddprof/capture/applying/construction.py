@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,13 +48,15 @@ def first_that_works(
     changed: ConstructorCall,
     original: ConstructorCall,
     failed: Callable[[Exception], object],
+    around: AbstractContextManager[object] | None = None,
 ) -> Any:
-    """The changed call's result or, after telling `failed`, the original one's with its errors.
+    """The changed call's result, made within `around`, or, after telling `failed`, the original one's with its errors.
 
     The one broad guard around a call of the user's beside capture's own: the arguments are ours.
     """
     try:
-        return function(*changed.args, **changed.kwargs)
+        with around or nullcontext():
+            return function(*changed.args, **changed.kwargs)
     except Exception as error:
         failed(error)
     return function(*original.args, **original.kwargs)

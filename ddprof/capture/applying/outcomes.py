@@ -7,7 +7,7 @@ from typing import Any
 
 from ddprof.capture.guard import Guard, say
 from ddprof.capture.identity import identify
-from ddprof.settings.catalogue import PROCESS, Value
+from ddprof.settings.catalogue import MADE_FOR, PROCESS, Value
 from ddprof.settings.wanted import WantedFix
 
 _MAX_ROWS = 256  # a script may make loaders without end
@@ -27,6 +27,7 @@ class Outcomes:
         self._rows: dict[tuple[Any, ...], int] = {}
         self._places: dict[str, list[str]] = {}  # target -> where its objects were made
         self._told: set[int] = set()  # fixes that something is known about
+        self._awaited: dict[int, str] = {}  # fixes of a finished object that wait for an occasion -> what has not been
         self._said: set[str] = set()
 
     def meant_for(self, target: str, place: Mapping[str, Any] | None) -> list[WantedFix]:
@@ -54,6 +55,10 @@ class Outcomes:
             self._said.add(line)
             say(line)
 
+    def awaited(self, fix: WantedFix, why: str) -> None:
+        """A fix will be applied to an object once something has happened; `why`: the reason where it never does."""
+        self._awaited[self.fixes.index(fix)] = why
+
     def _add(self, fix: WantedFix, row: tuple[Any, ...]) -> None:
         self._told.add(self.fixes.index(fix))
         if row in self._rows or len(self._rows) < _MAX_ROWS:
@@ -64,7 +69,7 @@ class Outcomes:
         rows = [{**dict(zip(ROW, row, strict=True)), "objects": count} for row, count in self._rows.items()]
         for number, fix in enumerate(self.fixes):
             if number not in self._told and PROCESS not in fix.targets:
-                why = self._why_never(fix)
+                why = self._awaited.get(number) or self._why_never(fix)
                 rows += [row_of(name, value, fix.at, fix.targets[0], why) for name, value in fix.values.items()]
         return rows
 
@@ -72,7 +77,7 @@ class Outcomes:
         if self.guard.faults:
             return f"applying failed: {self.guard.faults[0]}"
         made = [place for target in fix.targets for place in self._places.get(target, [])]
-        what = " or ".join(fix.targets)
+        what = " or ".join(MADE_FOR.get(target, target) for target in fix.targets)
         if not made:
             return f"the script made no {what}"
         return f"the script made no {what} there, but at {', '.join(sorted(set(made)))}"

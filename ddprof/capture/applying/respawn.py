@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 import pickle
 import resource
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from multiprocessing import forkserver
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 from ddprof.capture.describe.stacks import is_library
@@ -54,7 +55,7 @@ def unsendable(parts: Iterable[tuple[str, Any]], context: str) -> str:
     sent = _Sent()
     for name, value in parts:
         try:
-            sent.dump(value)
+            _dump(sent, value)
         except (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError, RecursionError) as error:
             reason = " ".join(str(error).split())[:120] or type(error).__name__
             return f"{name} cannot be sent to workers that are not forked: {reason}"
@@ -68,6 +69,11 @@ def unsendable(parts: Iterable[tuple[str, Any]], context: str) -> str:
     if free is not None and wanted > free:
         return f"the data set's tensors ({wanted >> 20} MiB) go to shared memory, of which {free >> 20} MiB are free"
     return ""
+
+
+# pickle finds classes by the import of whoever calls it. Capture's import knows ddprof by a private name, under which
+# it finds no class of the script's `ddprof`.
+_dump = FunctionType((lambda sent, value: sent.dump(value)).__code__, {"__builtins__": builtins})
 
 
 class _Nowhere:

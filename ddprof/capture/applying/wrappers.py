@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +19,52 @@ if TYPE_CHECKING:
     from ddprof.capture.hub import Hub
 
 
+_FIRST_BUCKET, _FIRST_BUCKET_BYTES = "first_bucket_mb", "_DEFAULT_FIRST_BUCKET_BYTES"
+_MIB = 2**20
+
+
 class DdpSettingsApplier(Applier):
     """Changes `DistributedDataParallel.__init__`."""
 
     target = DDP
 
     def _install(self, module: ModuleType) -> None:
+        self._dist: Any = module.distributed
         self.watch(module.nn.parallel.DistributedDataParallel, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
         """Only what would be without effect: DDP refuses the rest itself."""
-        if "bucket_cap_mb" in wanted and arguments.get("bucket_cap_mb_list"):
-            return "bucket_cap_mb", "the script sets the size of each bucket (bucket_cap_mb_list)"
-        return lacking(call, wanted)
+        for name in ("bucket_cap_mb", _FIRST_BUCKET):
+            if name in wanted and arguments.get("bucket_cap_mb_list"):
+                return name, "the script sets the size of each bucket (bucket_cap_mb_list)"
+        if _FIRST_BUCKET in wanted:
+            if not hasattr(self._dist, _FIRST_BUCKET_BYTES):
+                return _FIRST_BUCKET, "this torch has no such default"
+            if arguments.get("bucket_cap_mb") is not None:
+                return _FIRST_BUCKET, "the script sets bucket_cap_mb, which DDP takes for the first bucket too"
+        return lacking(call, self.arguments_for(arguments, wanted))
+
+    def arguments_for(self, arguments: Values, wanted: Values) -> Values:
+        """The first bucket's size is no argument."""
+        return {name: value for name, value in wanted.items() if name != _FIRST_BUCKET}
+
+    @contextmanager
+    def around(self, wanted: Values) -> Iterator[None]:
+        """DDP reads the first bucket's size from a constant of torch's as it is made."""
+        before = getattr(self._dist, _FIRST_BUCKET_BYTES, None)
+        if _FIRST_BUCKET in wanted:
+            setattr(self._dist, _FIRST_BUCKET_BYTES, int(wanted[_FIRST_BUCKET] * _MIB))
+        try:
+            yield
+        finally:
+            if _FIRST_BUCKET in wanted:
+                setattr(self._dist, _FIRST_BUCKET_BYTES, before)
+
+    def present(self, arguments: Values, name: str) -> Any:
+        """The argument, or torch's constant."""
+        if name != _FIRST_BUCKET:
+            return arguments.get(name)
+        return getattr(self._dist, _FIRST_BUCKET_BYTES, 0) / _MIB
 
 
 class Fsdp2SettingsApplier(Applier):

@@ -9,7 +9,21 @@ from pathlib import Path
 import pytest
 from runs import REPO, SCRIPTS, TWO_RANKS, Captured, ddprof_run
 
-from ddprof.settings.catalogue import DDP, DEEPSPEED, FSDP2, LOADER, OPTIMIZER, PROCESS, ZERO_GRAD
+from ddprof.settings.catalogue import (
+    AUTOCAST,
+    CATALOGUE,
+    COMM_HOOK,
+    COMPILE,
+    DDP,
+    DEEPSPEED,
+    FSDP2,
+    LOADER,
+    OPTIMIZER,
+    PREFETCHING,
+    PROCESS,
+    ZERO_GRAD,
+    Effect,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 STEPS = "20"
@@ -19,26 +33,37 @@ VALUES = {
         *("multiprocessing_context=spawn", "multiprocessing_context=fork", "multiprocessing_context=forkserver"),
     ),
     DDP: (
-        *("bucket_cap_mb=1", "bucket_cap_mb=100", "gradient_as_bucket_view=true", "static_graph=true"),
+        *(
+            "bucket_cap_mb=1",
+            "bucket_cap_mb=100",
+            "first_bucket_mb=0.05",
+            "gradient_as_bucket_view=true",
+            "static_graph=true",
+        ),
         *("broadcast_buffers=false", "find_unused_parameters=false"),
     ),
     FSDP2: ("reshard_after_forward=true", "reshard_after_forward=false"),
+    PREFETCHING: ("forward_prefetch_units=2", "backward_prefetch_units=2"),
+    COMM_HOOK: ("gradient_compression=bf16",),
+    AUTOCAST: ("autocast=bf16",),
+    COMPILE: ("compile=true",),
     OPTIMIZER: ("fused=true", "foreach=true", "foreach=false"),
     ZERO_GRAD: ("set_to_none=true",),
     DEEPSPEED: ("overlap_comm=true", "reduce_bucket_size=100000", "allgather_bucket_size=100000"),
     PROCESS: (
-        *("gc_interval=5", "omp_num_threads=2", "cpu_affinity=per-rank", "expandable_segments=true"),
+        *("gc_interval=5", "omp_num_threads=2", "cpu_affinity=per-rank", "expandable_segments=true", "tf32=true"),
         *("NCCL_PROTO=Simple", "NCCL_MAX_NCHANNELS=8", "NCCL_NVLS_ENABLE=0"),
     ),
 }
 # Another kernel may round the last bit otherwise: said in the catalogue.
-ROUNDED = {"fused", "foreach"}
+ROUNDED = {"fused", "foreach", *(name for name, setting in CATALOGUE.items() if setting.effect is Effect.NUMBERS)}
 ALL = (LOADER, OPTIMIZER, ZERO_GRAD, PROCESS)
+WRAPPED = (AUTOCAST, COMPILE)
 WORKLOADS = {
-    "mnist_ddp": (*ALL, DDP),
-    "resnet50_ddp": (*ALL, DDP),
-    "gpt_fsdp2": (*ALL, FSDP2),
-    "bert_accelerate": (*ALL, DDP),
+    "mnist_ddp": (*ALL, DDP, COMM_HOOK, *WRAPPED),
+    "resnet50_ddp": (*ALL, DDP, COMM_HOOK, *WRAPPED),
+    "gpt_fsdp2": (*ALL, FSDP2, PREFETCHING, *WRAPPED),
+    "bert_accelerate": (*ALL, DDP, COMM_HOOK, *WRAPPED),
     "deepspeed_zero": (*ALL, DEEPSPEED),
 }
 # Workers and their settings on a loader that has some.
@@ -78,7 +103,7 @@ def test_a_setting_changes_no_number_or_is_refused_with_a_reason(
     tmp_path: Path, workload: str, value: str, workers: int
 ) -> None:
     expected = unchanged(tmp_path / "unchanged", workload, workers)
-    run, sums = trained(tmp_path / "changed", workload, workers, "--set", value)
+    run, sums = trained(tmp_path / "changed", workload, workers, "--allow-numerics", "--set", value)
     assert run.code == 0, run.output
     rows = [row for sidecar in run.sidecars for row in sidecar["applied"]]
     assert {row["setting"] for row in rows} == {value.partition("=")[0]}

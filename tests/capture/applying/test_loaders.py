@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from appliers import applying, told  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402
 
+from ddprof.capture.applying import respawn  # noqa: E402
 from ddprof.capture.applying.loaders import LoaderSettingsApplier  # noqa: E402
 from ddprof.capture.applying.respawn import unsendable  # noqa: E402
 
@@ -161,3 +163,13 @@ def test_views_of_one_tensor_are_not_copied_to_see_whether_they_can_be_sent() ->
     assert "300 tensors of their own" in unsendable([("dataset", Held(own))], "forkserver")
     assert unsendable([("dataset", Held(own))], "spawn") == ""
     assert "cannot be sent" in unsendable([("dataset", lambda: 0)], "spawn")
+
+
+def test_classes_are_found_by_the_import_that_the_script_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Capture imports ddprof's modules by a private name, which is no business of a data set's."""
+
+    def private(name: str, *arguments: Any) -> Any:
+        raise ModuleNotFoundError(f"No module named '_{name}'")
+
+    monkeypatch.setitem(vars(respawn), "__builtins__", {**vars(builtins), "__import__": private})
+    assert unsendable([("dataset", torch.utils.data.TensorDataset(torch.ones(3)))], "spawn") == ""

@@ -28,14 +28,6 @@ from ddprof.settings.wanted import parse_set  # noqa: E402
 pytestmark = pytest.mark.torch
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> Any:
-    """A process group of this process only."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
-
-
 def test_ddp_takes_all_its_settings_at_once(alone: None) -> None:
     stated = ("bucket_cap_mb=12.5", "gradient_as_bucket_view=true", "static_graph=true", "broadcast_buffers=false")
     wrap = torch.nn.parallel.DistributedDataParallel
@@ -46,6 +38,31 @@ def test_ddp_takes_all_its_settings_at_once(alone: None) -> None:
     assert [row["applied"] for row in outcomes.recorded()] == [True] * 5
     assert ("find_unused_parameters", True, True, "") in told(outcomes)
     model(torch.ones(1, 3)).sum().backward()
+
+
+def test_the_first_bucket_of_ddp_is_that_of_one_object(alone: None) -> None:
+    wrap, default = torch.nn.parallel.DistributedDataParallel, torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+    with applying(DdpSettingsApplier, "first_bucket_mb=0.25", "static_graph=true") as outcomes:
+        model, stated = wrap(torch.nn.Linear(3, 2)), wrap(torch.nn.Linear(3, 2), bucket_cap_mb=7)
+    assert model._bucket_config.first_bucket_bytes_cap == 1 << 18 and model.static_graph
+    assert default == torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+    assert ("first_bucket_mb", True, 1.0, "") in told(outcomes) and stated.bucket_bytes_cap == 7 << 20
+    assert "for the first bucket too" in next(why for name, done, _, why in told(outcomes) if not done)
+
+
+def test_a_constructor_that_raises_leaves_torchs_constant(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    class Refusing:
+        def __init__(self, module: Any) -> None:
+            seen.append(torch.distributed._DEFAULT_FIRST_BUCKET_BYTES)
+            if len(seen) == 1:
+                raise ValueError("no")
+
+    monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", Refusing)
+    with applying(DdpSettingsApplier, "first_bucket_mb=2") as outcomes:
+        Refusing(None)
+    assert seen == [2 << 20, 1 << 20] and "ValueError: no; made as the script has it" in told(outcomes)[0][3]
 
 
 def test_a_setting_that_this_torch_lacks_is_told(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:

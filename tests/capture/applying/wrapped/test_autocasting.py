@@ -1,0 +1,75 @@
+"""Wrapped models called under autocast."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from appliers import applying, told  # noqa: E402
+
+from ddprof.capture.applying.wrapped.autocasting import AutocastApplier  # noqa: E402
+
+pytestmark = pytest.mark.torch
+DDP = ("torch.nn.parallel.distributed", "DistributedDataParallel", "__init__")
+
+
+class Seeing(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Keeps the type that its product has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 2)
+        self.seen: list[Any] = []
+
+    def forward(self, x: Any) -> Any:
+        """The product beside something that is no tensor."""
+        y = self.layer(x)
+        self.seen.append(y.dtype)
+        return {"y": y, "count": 1}
+
+
+def test_a_forward_pass_is_made_in_bfloat16_and_gives_float32(alone: None) -> None:
+    network = Seeing()
+    with applying(AutocastApplier, "autocast=bf16", of=DDP) as outcomes:
+        model = torch.nn.parallel.DistributedDataParallel(network)
+    assert told(outcomes) == [("autocast", False, None, "no call of the model was seen")]
+    result = model(torch.ones(1, 3))
+    assert network.seen == [torch.bfloat16] and result["y"].dtype == torch.float32 and result["count"] == 1
+    result["y"].sum().backward()
+    assert network.layer.weight.grad.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    assert told(outcomes) == [("autocast", True, None, "")]
+    assert pickle.loads(pickle.dumps(vars(model)["_compiled_call_impl"])) is None
+    assert vars(copy.deepcopy(network)).get("_compiled_call_impl") is None
+
+
+def test_a_script_with_autocast_of_its_own_keeps_it(alone: None) -> None:
+    with applying(AutocastApplier, "autocast=bf16", of=DDP) as outcomes:
+        model = torch.nn.parallel.DistributedDataParallel(Seeing())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert model(torch.ones(1, 3))["y"].dtype == torch.bfloat16
+    assert told(outcomes) == [("autocast", False, None, "the script calls the model under autocast itself")]
+
+
+def test_a_model_of_another_precision_is_let_be(alone: None) -> None:
+    with applying(AutocastApplier, "autocast=bf16", of=DDP) as outcomes:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2, dtype=torch.bfloat16))
+    assert "another precision" in told(outcomes)[0][3] and vars(model).get("_compiled_call_impl") is None
+
+
+def test_of_units_inside_units_the_outermost_enters_it(alone: None) -> None:
+    source: Any = pytest.importorskip("torch.distributed.fsdp._fully_shard._fully_shard")
+    network = torch.nn.Sequential(Seeing())
+    with applying(AutocastApplier, "autocast=bf16", of=(source.__name__, "", "fully_shard"), module=source) as outcomes:
+        source.fully_shard(network[0])
+        source.fully_shard(network)
+    assert network(torch.ones(1, 3))["y"].dtype == torch.float32
+    assert network[0].seen == [torch.bfloat16] and vars(network[0]).get("_compiled_call_impl") is None
+    assert [row["objects"] for row in outcomes.recorded()] == [1]

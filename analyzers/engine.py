@@ -209,9 +209,9 @@ def _in_order(
 ) -> Results:
     """The result of every source: as it was kept, else read, and kept by this process, which has the user's cache."""
     keys = recall.keys_of(sources) if recall else [None] * len(sources)
-    kept = recall.all_of(sources, keys) if recall else [None] * len(sources)
     alike = Alike()
-    results = {at: RankResult(sources[at], alike.shared(facts)) for at, facts in enumerate(kept) if facts is not None}
+    kept = recall.all_of(sources, keys, alike) if recall else [None] * len(sources)
+    results = {at: RankResult(sources[at], facts) for at, facts in enumerate(kept) if facts is not None}
     unknown = [at for at in range(len(sources)) if at not in results]
     with Keeping(recall) as keeping:
         for number, result in read_all([sources[at] for at in unknown]) if unknown else ():

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
 
+from ddprof.analyzers.facts.alike import Alike
 from ddprof.analyzers.facts.cache.entries import decode, encode
 from ddprof.analyzers.facts.cache.key import cache_key, code_version
 from ddprof.analyzers.facts.cache.place import MAX_ENTRY_BYTES, Folder, Place, users_folder
@@ -44,10 +45,19 @@ class Recall:
         listed = Listed()
         return [self._key(source, listed) for source in sources]
 
-    def all_of(self, sources: Sequence[Source], keys: Sequence[str | None]) -> list[RankFacts | None]:
-        """The facts of each source; None where they were not kept, or are not to be believed."""
+    def all_of(self, sources: Sequence[Source], keys: Sequence[str | None], alike: Alike) -> list[RankFacts | None]:
+        """The facts of each source; None where they were not kept, or are not to be believed.
+
+        `alike` holds what ranks have in common once, from the first: the members of a large job's groups, rank by
+        rank, are more than all the rest.
+        """
+
+        def found(source: Source, key: str | None) -> RankFacts | None:
+            facts = self._facts_of(source, key)
+            return None if facts is None else alike.shared(facts)
+
         with ThreadPoolExecutor(self.place.at_once) as pool:
-            return list(pool.map(self._facts_of, sources, keys))
+            return list(pool.map(found, sources, keys))
 
     def keep(self, key: str, facts: RankFacts) -> bool:
         """Keep facts; False where that cannot be done, and `failure` says why."""

@@ -12,7 +12,7 @@ from ddprof.tune.journal import TrialJournal
 from ddprof.tune.model import DIAGNOSIS, Predicted, Trial, TrialCandidate
 from ddprof.tune.race import Entry
 from ddprof.tune.search import Search
-from ddprof.tune.statistics.paired import LEAST_GAIN, OPEN, WON, smallest_seen
+from ddprof.tune.statistics.paired import LEAST_GAIN, OPEN, WON, outcome, smallest_seen
 
 KEPT, UNDECIDED = "kept", "undecided"
 
@@ -163,6 +163,6 @@ def _memory(trials: Sequence[Trial]) -> Memory | None:
 
 
 def _smallest(entries: Sequence[Entry]) -> float | None:
-    """Of the comparison that could see least."""
-    known = [smallest_seen(entry.pairs, entry.error) for entry in entries]
+    """Of the comparison that could see least, and did not end with a winner."""
+    known = [smallest_seen(entry.pairs, entry.error) for entry in entries if outcome(entry.pairs, entry.error) != WON]
     return max((share for share in known if share is not None), default=None)

@@ -15,6 +15,7 @@ import pytest
 
 from ddprof.analyzers import engine, recall
 from ddprof.analyzers.engine import Options, RankResult, analyze, read_facts
+from ddprof.analyzers.facts.alike import Alike
 from ddprof.analyzers.facts.cache.arrow_file import Chunk
 from ddprof.analyzers.facts.cache.place import Folder
 from ddprof.analyzers.facts.cache.store import Store
@@ -53,7 +54,7 @@ def _keep(source: Source, recall: Recall) -> list[str]:
 
 
 def _facts_of(source: Source, recall: Recall) -> RankFacts | None:
-    return recall.all_of([source], recall.keys_of([source]))[0]
+    return recall.all_of([source], recall.keys_of([source]), Alike())[0]
 
 
 def _sources(folder: Path) -> tuple[Source, ...]:
@@ -222,7 +223,7 @@ def test_a_trace_or_a_companion_in_a_store_that_has_changed_is_read_again(
         found = discover([f"{remote}/run"]).sources
         keys = kept_in.keys_of(found)
         assert None not in keys
-        known = [facts is not None for facts in kept_in.all_of(found, keys)]
+        known = [facts is not None for facts in kept_in.all_of(found, keys, Alike())]
         for source in found:
             _keep(source, kept_in)
         return known
@@ -259,7 +260,7 @@ def test_no_file_is_read_to_tell_whether_it_has_changed(
 def test_a_store_that_tells_neither_a_digest_nor_a_time_is_read_each_time(kept_in: Recall) -> None:
     source = Source("memory://nowhere/rank0.json", "kineto", size_bytes=100)
     assert kept_in.keys_of([source]) == [None]
-    assert kept_in.all_of([source], [None]) == [None]
+    assert kept_in.all_of([source], [None], Alike()) == [None]
 
 
 def test_facts_that_lack_what_a_store_refused_are_not_kept(

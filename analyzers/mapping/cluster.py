@@ -78,12 +78,13 @@ class ConnectedCluster:
             raise DdprofError(f"{self.engine.text}: the cluster has no worker ({self.link})") from error
 
     def _result(self, future: Any, source: Source, failed: Callable[[Source, str], M]) -> M:
-        if future.status == "finished":
+        """What a task returned. One whose worker has ended since is computed again, and waited for."""
+        error = future.exception()
+        if error is None:
             result: M = future.result()
             return result
-        if future.status != "error":
+        if isinstance(error, self._dask.CancelledError):
             raise DdprofError(f"{self.engine.text}: the cluster went away before all ranks were read")
-        error = future.exception()
         if isinstance(error, self._dask.KilledWorker):
             ended = f"{error.allowed_failures + 1} Dask workers ended while they read it, as for want of memory"
             return failed(source, f"{source.label}: {ended}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,22 @@ def test_a_rank_that_fails_is_a_note_and_the_others_are_read(traces: Path, tmp_p
     assert "this rank is missing" in [note.effect for note in there.health]
 
 
+def test_a_result_that_is_lost_with_its_worker_is_waited_for(one_worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask tells that a result is there, then that its worker has ended, then that another has computed it again."""
+    in_order = distributed.as_completed
+
+    def then_lost(futures: Sequence[Any], **options: Any) -> Iterator[Any]:
+        for future in in_order(futures, **options):
+            future._state.lose()
+            future.client.loop.call_later(0.05, future._state.finish)
+            yield future
+
+    monkeypatch.setattr(distributed, "as_completed", then_lost)
+    assert [found.error for found in results(one_worker, damaged, 3)] == [
+        f"memory://none/{n}: damaged" for n in range(3)
+    ]
+
+
 ATTEMPTS: list[str] = []  # what the worker, in this process, was asked for
 
 
@@ -167,8 +183,6 @@ def test_a_defect_on_a_worker_is_told_in_one_line(one_worker: Any) -> None:
 
 def test_a_rank_that_ends_its_workers_is_a_note() -> None:
     class Ended:
-        status = "error"
-
         def exception(self) -> Exception:
             return distributed.KilledWorker("ddprof-read-0", None, 3)
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,20 @@ class AnalyzedRun:
         columns = ["wall_us", *CAUSES]
         rows = [[float(row.get(column, 0.0)) for column in columns] for row in per_rank.values()]
         return pd.DataFrame(rows, index=pd.Index(list(per_rank), name="rank"), columns=columns)
+
+    @cached_property
+    def kernels(self) -> pd.DataFrame:
+        """Kernels of all ranks, on CPU ranks operators: a row per rank, kernel, operator, module and line, microseconds
+        per step. `busy_us` of a rank sums to the busy time of its ledger; docs/dashboard.md describes the columns.
+
+        Raises NoUsableInput for a saved report, which holds no kernels, and where a trace that is needed again is gone.
+        """
+        from ddprof.analyzers.kernel_table.of_run import kernels_of
+
+        if self._run is None:
+            raise NoUsableInput(f"{self.report.run.name}: a saved report holds no kernels; analyze the traces")
+        table: pd.DataFrame = kernels_of(self._run).rows.to_pandas()
+        return table
 
     def to_dict(self) -> dict[str, object]:
         """The document of the report contract as plain values."""

@@ -20,9 +20,18 @@ def _table() -> dict[str, Any]:
 
 def peak_flops(device_name: str | None, fp32: bool = False) -> float | None:
     """Peak FLOP/s of a device by the name its driver gives: dense BF16, or vector FP32; None if not in the table."""
+    return _rate(device_name, "flops_fp32" if fp32 else "flops")
+
+
+def memory_bandwidth(device_name: str | None) -> float | None:
+    """Peak bytes per second of the memory of a device by the name its driver gives; None if not in the table."""
+    return _rate(device_name, "memory_bytes_per_s")
+
+
+def _rate(device_name: str | None, rate: str) -> float | None:
     for row in _table()["device"] if device_name else []:
         if row["match"].lower() in (device_name or "").lower():
-            return float(row["flops_fp32" if fp32 else "flops"])
+            return float(row[rate])
     return None
 
 

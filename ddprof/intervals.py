@@ -31,6 +31,19 @@ def union(start_ns: Int64, end_ns: Int64) -> Intervals:
     return start_ns[first], reach[last]
 
 
+def holders(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
+    """The union of any intervals in pieces, each of the interval that ends last there: start, end, row; sorted."""
+    order = np.argsort(start_ns, kind="stable")
+    start_ns, end_ns = start_ns[order], end_ns[order]
+    if not len(start_ns):
+        return start_ns, end_ns, order
+    reach = np.maximum.accumulate(end_ns)
+    holder = np.maximum.accumulate(np.where(end_ns == reach, np.arange(len(end_ns)), 0))
+    until = np.minimum(np.append(start_ns[1:], reach[-1]), reach)
+    keep = until > start_ns
+    return start_ns[keep], until[keep], order[holder[keep]]
+
+
 def merge(*parts: Intervals) -> Intervals:
     """The instants in any of the parts, which may overlap, within and among themselves, and stand in any order."""
     return union(np.concatenate([start for start, _ in parts]), np.concatenate([end for _, end in parts]))
@@ -111,3 +124,38 @@ def contains(a: Intervals, at_ns: Int64) -> npt.NDArray[np.bool_]:
         return np.zeros(len(at_ns), bool)
     row = np.searchsorted(start, at_ns, side="right") - 1
     return np.asarray((row >= 0) & (at_ns < end[np.maximum(row, 0)]))
+
+
+def nested(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
+    """When each frame of a thread ends, the frame around it (-1: none) and its depth, 1 for the outermost.
+
+    A frame cannot outlive the one that called it. One that does follows on the other, whose end was rounded or stamped
+    late: the other ends where it begins. `start_ns`: sorted, the longest first where they are equal.
+    """
+    end_ns, parent, depth = end_ns.copy(), np.full(len(start_ns), -1), np.zeros(len(start_ns), np.int64)
+    left, level = np.arange(len(start_ns)), 0
+    around = np.full(len(start_ns), -1)
+    while len(left):
+        level += 1
+        reach = np.maximum.accumulate(end_ns[left])
+        is_here = np.append(True, end_ns[left][1:] > reach[:-1])
+        here = left[is_here]
+        parent[here], depth[here] = around[here], level
+        end_ns[here[:-1]] = np.minimum(end_ns[here[:-1]], start_ns[here[1:]])
+        left = left[~is_here]
+        around[left] = here[np.searchsorted(here, left) - 1]
+        end_ns[left] = np.minimum(end_ns[left], end_ns[around[left]])
+    return end_ns, parent, depth
+
+
+def bounds(track: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, npt.NDArray[np.bool_]]:
+    """Starts and ends of nested frames in the order of each thread: when, whose, and whether it is a start.
+
+    At the same moment an end comes before a start, and of ends that of the inner frame first.
+    """
+    at_ns = np.concatenate((start_ns, end_ns))
+    owner = np.tile(np.arange(len(track), dtype=np.int64), 2)
+    is_start = np.arange(len(at_ns)) < len(track)
+    inner_first = np.where(is_start, owner, -owner)
+    order = np.lexsort((inner_first, is_start, at_ns, track[owner]))
+    return at_ns[order], owner[order], is_start[order]

@@ -160,6 +160,25 @@ SCRIPT_SPANS = Schema(
     ),
 )
 
+# Calls of nn.Module, which torch.profiler records beside the Python frames (with_stack=True).
+MODULE_STACKS = Schema(
+    "module_stacks",
+    (
+        Column("name", "str", "class and number of the innermost module: Linear_3"),
+        Column("outer", "int64", "row of module_stacks that called it, an earlier one", nullable=True),
+    ),
+)
+
+MODULE_SPANS = Schema(
+    "module_spans",
+    (
+        Column("start_ns", "int64", "from here the thread is in this module's call"),
+        Column("end_ns", "int64", "to here; the spans of one thread do not overlap"),
+        Column("track", "int32", "host thread, as a row of the tracks table"),
+        Column("stack", "int64", "row of module_stacks"),
+    ),
+)
+
 SCRIPT_TOTALS = Schema(
     "script_totals",
     (
@@ -252,6 +271,8 @@ class RankTrace:
     script_stacks: Table = field(default_factory=SCRIPT_STACKS.empty)
     script_frames: Table = field(default_factory=SCRIPT_FRAMES.empty)
     script_totals: Table = field(default_factory=SCRIPT_TOTALS.empty)
+    module_spans: Table = field(default_factory=MODULE_SPANS.empty)
+    module_stacks: Table = field(default_factory=MODULE_STACKS.empty)
     process_groups: tuple[ProcessGroup, ...] = ()
     sidecar: Sidecar = field(default_factory=Sidecar)  # what our own capture knows; empty elsewhere
     flight_recorder: tuple[Recorded, ...] = ()  # entries of a flight-recorder dump of the same window

@@ -27,8 +27,9 @@ BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors"
     "remembered",
 }
 VOCABULARY = BASIS | {"findings", "hangs"}
-FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING = (
-    f"analyzers.{part}" for part in ("facts", "job", "execution", "rules", "replay", "planning", "trust", "mapping")
+FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE = (
+    f"analyzers.{part}"
+    for part in ("facts", "job", "execution", "rules", "replay", "planning", "trust", "mapping", "kernel_table")
 )
 RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
 PURE_REPORT = "report.model"
@@ -54,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "settings": {"errors", "outside"},
     "capture": {"errors", "_version", "outside", "settings", RUN_FOLDER},  # in the training process: never the launcher
     LAUNCHER: {"errors", "_version", "outside", "settings", RUN_FOLDER, "capture.guard"},
-    "readers": {"model", "sidecar", "tables", "units", "errors", "outside"} | {"flight_recorder", "hangs"},
+    "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "outside"} | {"flight_recorder", "hangs"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},
@@ -63,6 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
+    KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
     "patching": {"settings", "errors", "outside"},
     "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
@@ -72,9 +74,10 @@ ALLOWED: dict[str, set[str]] = {
     | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
-    | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, "readers", "api"}
+    | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, KERNEL_TABLE, "readers", "api"}
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
-    "api": VOCABULARY | {"report", "analyzers", "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
+    "api": VOCABULARY
+    | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
     "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", PLANNING, TRUST, RUN_FOLDER},
     "pytest_plugin": {"api", "errors", "report"},
     "ddprof": {"api", "marks", "_version"},
@@ -113,7 +116,7 @@ OTHERS: dict[str, set[str]] = {
     "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
-    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST)},
+    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas"},
@@ -145,7 +148,7 @@ FILES = dict(SOURCES)
 
 def _unit(name: str) -> str:
     """The unit of the import table that a module belongs to."""
-    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, RUN_FOLDER, LAUNCHER):
+    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE, RUN_FOLDER, LAUNCHER):
         if name == unit or name.startswith(unit + "."):
             return unit
     return name.split(".")[0]

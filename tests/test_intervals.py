@@ -78,3 +78,23 @@ def test_intersection_rows_point_at_their_members(first: list[tuple[int, int]], 
     start, end, of_a, of_b = intervals.intersect_rows(a, b)
     assert (start == np.maximum(a[0][of_a], b[0][of_b])).all()
     assert (end == np.minimum(a[1][of_a], b[1][of_b])).all()
+
+
+@given(PAIRS)
+def test_each_instant_is_held_by_the_interval_that_ends_last(pairs: list[tuple[int, int]]) -> None:
+    table = np.array(pairs, np.int64).reshape(-1, 2)
+    start, end, row = intervals.holders(table[:, 0], table[:, 1])
+    held = {i: r for lo, hi, r in zip(start.tolist(), end.tolist(), row.tolist(), strict=True) for i in range(lo, hi)}
+    around = {i: [hi for lo, hi in pairs if lo <= i < hi] for i in range(TOP)}
+    assert sorted(held) == [i for i in range(TOP) if around[i]]
+    assert int((end - start).sum()) == len(held)
+    assert all(pairs[r][0] <= i and pairs[r][1] == max(around[i]) for i, r in held.items())
+
+
+def test_calls_nest_and_the_bounds_of_inner_ones_lie_inside() -> None:
+    start, end = np.array([0, 10, 20, 60]), np.array([50, 40, 40, 80])
+    end, parent, depth = intervals.nested(start, end)
+    assert end.tolist() == [50, 40, 40, 80] and parent.tolist() == [-1, 0, 1, -1] and depth.tolist() == [1, 2, 3, 1]
+    at, owner, is_start = intervals.bounds(np.zeros(4, np.int64), start, end)
+    assert at.tolist() == [0, 10, 20, 40, 40, 50, 60, 80]
+    assert owner.tolist() == [0, 1, 2, 2, 1, 0, 3, 3] and is_start.tolist() == [1, 1, 1, 0, 0, 0, 1, 0]

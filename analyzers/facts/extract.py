@@ -20,9 +20,6 @@ from ddprof.analyzers.facts.model import (
     DEVICE_OPS,
     EXPOSED,
     GAPS,
-    HOST_OPERATORS,
-    HOST_WORK,
-    KERNEL_GROUPS,
     MESSAGES,
     SCRIPT_OPERATORS,
     SILENCES,
@@ -31,6 +28,7 @@ from ddprof.analyzers.facts.model import (
     Work,
 )
 from ddprof.analyzers.facts.names import is_wait_event
+from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.analyzers.facts.script.calls import script_calls
 from ddprof.analyzers.facts.script.meetings import meeting_calls
 from ddprof.analyzers.facts.script.occupants import with_named_frames
@@ -105,13 +103,22 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         meetings=meeting_calls(trace, threads),
         script_calls=script_calls(trace, threads),
         unused_searches=unused_searches(trace),
-        script_spans=trace.script_spans.take(among(trace.script_spans["track"], threads)),
-        script_stacks=trace.script_stacks,
-        script_frames=trace.script_frames,
         script_operators=_operators(trace, main, marked, steps),
-        script_totals=trace.script_totals,
+        **_stacks(trace, threads),
         **tables,
     )
+
+
+def _stacks(trace: RankTrace, threads: Array) -> dict[str, Table]:
+    """What the threads that launch ran, by the line of the script and by module."""
+    return {
+        "script_spans": trace.script_spans.take(among(trace.script_spans["track"], threads)),
+        "script_stacks": trace.script_stacks,
+        "script_frames": trace.script_frames,
+        "script_totals": trace.script_totals,
+        "module_spans": trace.module_spans.take(among(trace.module_spans["track"], threads)),
+        "module_stacks": trace.module_stacks,
+    }
 
 
 def _counts(trace: RankTrace, ops: Table, whole: bool) -> dict[str, int]:

@@ -25,18 +25,12 @@ def busy(ops: Table, work: Work) -> Intervals:
 
 def exposed_comm(comms: Table, compute: Intervals) -> Table:
     """EXPOSED: when communication runs and compute does not, each instant given to the communication that ends last."""
-    order = np.argsort(comms["start_ns"], kind="stable")
-    start, end = comms["start_ns"][order], comms["end_ns"][order]
+    start, end, holder = intervals.holders(*comms.bounds)
     if not len(start):
         return EXPOSED.empty()
-    reach = np.maximum.accumulate(end)
-    holder = np.maximum.accumulate(np.where(end == reach, np.arange(len(end)), 0))
-    until = np.minimum(np.append(start[1:], reach[-1]), reach)
-    keep = until > start
-    owned = (start[keep], until[keep])
-    hidden_free = intervals.complement(compute, int(start[0]), int(reach[-1]) + 1)
-    piece_start, piece_end, row, _ = intervals.intersect_rows(owned, hidden_free)
-    return EXPOSED.table({"comm": order[holder[keep][row]], "start_ns": piece_start, "end_ns": piece_end})
+    hidden_free = intervals.complement(compute, int(start[0]), int(end[-1]) + 1)
+    piece_start, piece_end, row, _ = intervals.intersect_rows((start, end), hidden_free)
+    return EXPOSED.table({"comm": holder[row], "start_ns": piece_start, "end_ns": piece_end})
 
 
 def find_gaps(

@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
+from ddprof.analyzers.facts.operations.tables import KERNEL_GROUPS
 from ddprof.model import RankTrace
-from ddprof.tables import Array, Table
+from ddprof.tables import NULL, Array, Table
 
 # Names of matrix kernels: marks of operands narrower than single precision (TF32 included), and of single precision.
 _NARROW = ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8")
 _SINGLE = ("sgemm", "scudnn", "f32f32_f32f32", "<float,")
 # Tensile (rocBLAS, hipBLASLt) names its operand type after the index letters: Cijk_Ailk_Bljk_SB_..., ..._HHS_BH_...
 _TENSILE = re.compile(r"^Cijk_[A-Z][a-z]+_[A-Z][a-z]+_([A-Z])")
+_HELPER = re.compile(r"split_?k_?reduce|postgsu", re.IGNORECASE)  # sums parts of a product: cuBLAS, CUTLASS, Tensile
+_QUOTED = re.compile(r'"([\w:]+)')  # the first type in a text of them; of a list of tensors its first
+_BYTES = {
+    **dict.fromkeys(("double", "long", "long int", "complex<float>"), 8),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("Half", "BFloat16", "short", "short int"), 2),
+    **dict.fromkeys(("bool", "unsigned char", "signed char", "Float8_e4m3fn", "Float8_e5m2"), 1),
+}
 _MOST_DIMENSIONS, _MOST_ELEMENTS = 64, 2**58  # of a tensor: operators take no more, and no memory holds more
 
 
@@ -39,6 +49,9 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
     count = np.diff(np.append(first, len(key)))
     dur = ops["end_ns"][mine] - ops["start_ns"][mine]
     operator = ops["operator"][mine][first]
+    total_ns = np.add.reduceat(dur, first)
+    names = [trace.strings[int(n)] for n in ops["name"][mine][first]]
+    does = _does_the_operators_work(operator, shape[first], total_ns, names)
     flops = [_flops(trace, int(o), int(s)) for o, s in zip(operator, shape[first], strict=True)]
     types = _types_by_shape(trace)
     fp32 = [
@@ -49,13 +62,29 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
             "name": ops["name"][mine][first],
             "shape": shape[first],
             "count": count,
-            "total_ns": np.add.reduceat(dur, first),
+            "total_ns": total_ns,
             "median_ns": dur[first + count // 2],
-            "flops": np.array(flops) * count,
-            "is_gemm": is_gemm([trace.strings[int(n)] for n in ops["name"][mine][first]]),
+            "flops": np.where(does | np.isnan(flops), flops, 0.0) * count,
+            "element_bytes": [_element_bytes(types.get(int(s))) for s in shape[first]],
+            "is_gemm": is_gemm(names),
             "is_fp32": fp32,
         }
     )
+
+
+def _does_the_operators_work(operator: Array, shape: Array, total_ns: Array, names: Sequence[str]) -> Array:
+    """Which of the kernels that operators are made of have the operators' FLOPs; bool. One call may launch several:
+    the longest does the work, and so does another matrix kernel for the same operands. What only prepares, or sums the
+    parts of a product, does none.
+    """
+    order = np.lexsort((-total_ns, _key(operator, shape)))
+    key = _key(operator, shape)[order]
+    is_longest = np.append(True, key[1:] != key[:-1])
+    group = np.cumsum(is_longest) - 1
+    multiplies = is_gemm(names) & ~np.array([_HELPER.search(name) is not None for name in names])
+    does = np.empty(len(order), bool)
+    does[order] = is_longest | (multiplies[order] & multiplies[order[is_longest]][group])
+    return does
 
 
 def with_steps(facts: RankFacts, rows: Array) -> RankFacts:
@@ -92,6 +121,12 @@ def _types_by_shape(trace: RankTrace) -> dict[int, str]:
     return {int(d): trace.strings[t] for d, t in zip(dims, operators["types"][first], strict=True)}
 
 
+def _element_bytes(types: str | None) -> int:
+    """Size of an element of the first tensor in a text of types (["c10::BFloat16", "Scalar"]); NULL if unknown."""
+    found = _QUOTED.search(types or "")
+    return _BYTES.get(found[1].removeprefix("c10::"), NULL) if found else NULL
+
+
 def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
     """A matrix kernel on single precision operands: by recorded types, else by the library's own kernel name."""
     text = trace.strings[name]
@@ -111,12 +146,21 @@ def _flops(trace: RankTrace, operator: int, shape: int) -> float:
     """Floating-point operations of a call: 2 m n k for matrix products; NaN where operator or shapes do not tell."""
     if operator == NO_STRING or shape == NO_STRING:
         return math.nan
+    return operator_flops(trace.strings[operator], tensors_of(trace.strings[shape]))
+
+
+def tensors_of(shapes: str) -> list[list[int]]:
+    """The shapes of the tensors in a recorded text; none where it cannot be read."""
     try:
-        dims = json.loads(trace.strings[shape])
+        dims = json.loads(shapes)
     except (ValueError, RecursionError):
-        return math.nan
-    tensors = [d for d in dims if _is_shape(d)] if isinstance(dims, list) else []
-    return _operator_flops(trace.strings[operator], tensors)
+        return []
+    return [d for d in dims if _is_shape(d)] if isinstance(dims, list) else []
+
+
+def is_attention(operator: str) -> bool:
+    """Whether an operator is attention whose first tensors are queries (or their gradient), keys and values."""
+    return "scaled_dot_product" in operator or "flash_attention" in operator
 
 
 def _is_shape(value: Any) -> bool:
@@ -126,7 +170,8 @@ def _is_shape(value: Any) -> bool:
     return len(value) <= _MOST_DIMENSIONS and math.prod(value) < _MOST_ELEMENTS
 
 
-def _operator_flops(operator: str, tensors: list[list[int]]) -> float:
+def operator_flops(operator: str, tensors: list[list[int]]) -> float:
+    """Floating-point operations of an operator on tensors of these shapes; NaN where they do not tell."""
     name = operator.removeprefix("aten::")
     if name in {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}:
         pair = tensors[-2:] if name in {"addmm", "baddbmm"} else tensors[:2]
@@ -135,11 +180,13 @@ def _operator_flops(operator: str, tensors: list[list[int]]) -> float:
         left, right = pair
         columns = right[0] if name == "linear" else right[-1]
         return float(2.0 * math.prod(left) * columns)
-    if "scaled_dot_product" in name or "flash_attention" in name:
-        if len(tensors) < 2 or len(tensors[0]) != 4 or len(tensors[1]) < 3:
+    if is_attention(name):
+        if len(tensors) < 2 or len(tensors[0]) != 4 or len(tensors[1]) != 4:
             return math.nan
-        batch, heads, queries, width = tensors[0]
-        keys = tensors[1][2]
+        # The operators that launch the kernels take (batch, tokens, heads, width); their callers heads before tokens.
+        tokens, heads_at = (2, 1) if "scaled_dot_product" in name else (1, 2)
+        batch, heads, queries, width = (tensors[0][at] for at in (0, heads_at, tokens, 3))
+        keys = tensors[1][tokens]
         factor = 10.0 if "backward" in name else 4.0
         return float(factor * batch * heads * queries * keys * width)
     if (

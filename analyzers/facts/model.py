@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, union
 from ddprof.model import (
+    MODULE_SPANS,
+    MODULE_STACKS,
     SCRIPT_FRAMES,
     SCRIPT_SPANS,
     SCRIPT_STACKS,
@@ -237,24 +240,6 @@ STREAM_WAITS = Schema(
     ),
 )
 
-HOST_WORK = Schema(
-    "host_work",
-    (
-        Column("start_ns", "int64", "start of busy time on the training threads of a CPU rank"),
-        Column("end_ns", "int64", "end"),
-    ),
-)
-
-HOST_OPERATORS = Schema(
-    "host_operators",
-    (
-        Column("start_ns", "int64", "start of an operator of a CPU rank that no other operator called"),
-        Column("dur_ns", "int64", "duration"),
-        Column("name", "int32", "operator"),
-        Column("shape", "int32", "its shapes; -2147483648 if not recorded"),
-    ),
-)
-
 SCRIPT_OPERATORS = Schema(
     "script_operators",
     (
@@ -265,20 +250,6 @@ SCRIPT_OPERATORS = Schema(
         Column("in_optimizer", "bool", "called in the optimizer's step; else outside forward, loss and backward too"),
         Column("count", "int64", "calls inside steps"),
         Column("time_ns", "int64", "their time on the host"),
-    ),
-)
-
-KERNEL_GROUPS = Schema(
-    "kernel_groups",
-    (
-        Column("name", "int32", "kernel"),
-        Column("shape", "int32", "shapes of the operator above it; -2147483648 if not recorded"),
-        Column("count", "int64", "launches inside steps"),
-        Column("total_ns", "int64", "time"),
-        Column("median_ns", "int64", "median duration"),
-        Column("flops", "float64", "floating-point operations, from shapes", nullable=True),
-        Column("is_gemm", "bool", "matrix product or convolution"),
-        Column("is_fp32", "bool", "a gemm whose operands are single precision"),
     ),
 )
 
@@ -322,6 +293,8 @@ class RankFacts:
     script_frames: Table = field(default_factory=SCRIPT_FRAMES.empty)
     script_operators: Table = field(default_factory=SCRIPT_OPERATORS.empty)
     script_totals: Table = field(default_factory=SCRIPT_TOTALS.empty)  # of the whole run; other threads and workers too
+    module_spans: Table = field(default_factory=MODULE_SPANS.empty)  # of the threads that launch
+    module_stacks: Table = field(default_factory=MODULE_STACKS.empty)
     process_groups: tuple[ProcessGroup, ...] = ()
     memory: Mapping[str, Any] = field(default_factory=dict)  # facts/memory/summary.py
     counts: Mapping[str, int] = field(default_factory=dict)  # events seen, kernels per step, ...
@@ -396,5 +369,7 @@ TABLES: dict[str, Schema] = {
         SCRIPT_FRAMES,
         SCRIPT_OPERATORS,
         SCRIPT_TOTALS,
+        MODULE_SPANS,
+        MODULE_STACKS,
     )
 }

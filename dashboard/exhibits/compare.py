@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ddprof.analyzers.kernel_table.merged import by_step_us
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet, sheet
+from ddprof.dashboard.exhibits.parts.short_name import short_name
 from ddprof.dashboard.figures.charts import Dumbbells
 from ddprof.dashboard.runs.view import View
+from ddprof.errors import DdprofError
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, Delta, compare
+from ddprof.report.comparison.kernels import kernel_deltas
+from ddprof.report.phrases import clean
 
 
 def has_data(view: View) -> bool:
@@ -26,6 +31,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     rows = [("gone", f.id, phrases.who_words(f), phrases.clean(f.summary)) for f in comparison.gone]
     rows += [("new", f.id, phrases.who_words(f), phrases.clean(f.summary)) for f in comparison.new]
     reading = f"Findings gone: {len(comparison.gone)}; new: {len(comparison.new)}." if rows else "The same findings."
+    yield _kernels(view)
     yield Exhibit(
         "found", "Which findings went, which came?", reading, sheet(("change", "finding", "who", "what"), rows)
     )
@@ -63,6 +69,27 @@ def _causes(comparison: Comparison) -> Exhibit:
             "ms per step",
         ),
     )
+
+
+def _kernels(view: View) -> Exhibit:
+    """Kernels whose busy time changed, by the largest change; the same tests as for causes."""
+    question = "Which kernels changed?"
+    before, after = view.opened, view.runs[against(view)]
+    if not (before.has_traces and after.has_traces):
+        return Exhibit("compare-kernels", question, "Not known: a saved report holds no kernels.", sheet((), ()))
+    try:
+        first, second = by_step_us(before.kernels), by_step_us(after.kernels)
+    except DdprofError as error:
+        return Exhibit("compare-kernels", question, str(error), sheet((), ()))
+    deltas = kernel_deltas(first, second, before.report.steps.wall_us)
+    columns = ("kernel", "kind", "before (ms)", "after (ms)", "change (ms)", "low (ms)", "high (ms)", "outcome")
+    rows = [(Named(name), kind, *_row(delta)[1:]) for (name, kind), delta in deltas]
+    sure = [(name, d) for (name, _), d in deltas if d.outcome in ("slower", "faster")]
+    reading = "No kernel's time changed beyond the noise of the steps by 1 % of the step or more."
+    if sure:
+        name, delta = sure[0]
+        reading = f"The largest change: {short_name(clean(name))}, {delta.change_us / 1e3:+.3g} ms per step."
+    return Exhibit("compare-kernels", question, reading, Sheet(columns, tuple(rows), is_tool=True))
 
 
 def _row(delta: Delta) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, cell, column_kind
+from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Sheet, cell, column_kind
 from ddprof.dashboard.figures.svg.draw import draw
 from ddprof.report.html.markup import Markup, tag
 
@@ -23,7 +23,9 @@ def _numbers(exhibit: Exhibit) -> Markup | None:
     if not exhibit.sheet.rows:
         return None
     body = (tag("summary", "Numbers"), *sheet_table(exhibit.sheet, exhibit.question))
-    return tag("details", *body, class_="numbers", open=None if exhibit.chart is not None else "open")
+    return tag(
+        "details", *body, class_="numbers", open="open" if exhibit.chart is None or exhibit.sheet.is_tool else None
+    )
 
 
 def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
@@ -32,14 +34,19 @@ def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
     kinds = [column_kind(sheet, i) or None for i in range(len(sheet.columns))]
     head = tag("tr", *(tag("th", c, scope="col", class_=k) for c, k in zip(sheet.columns, kinds, strict=True)))
     body = [
-        tag("tr", *(_cell(value, kind) for value, kind in zip(row, kinds, strict=True))) for row in sheet.rows[:limit]
+        tag(
+            "tr",
+            *(_cell(value, kind) for value, kind in zip(row, kinds, strict=True)),
+            data_command=sheet.command(at) or None,
+        )
+        for at, row in enumerate(sheet.rows[:limit])
     ]
-    table = tag("table", tag("thead", head), tag("tbody", *body))
+    table = tag("table", tag("thead", head), tag("tbody", *body), class_="tool" if sheet.is_tool else None)
     place = tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=f"Numbers: {title}")
-    more = len(sheet.rows) - limit
-    return [place, tag("p", f"{more} more rows: ddprof serve shows them.", class_="quiet")] if more > 0 else [place]
+    rest = sheet.rest(limit)
+    return [place, tag("p", f"{rest}: ddprof serve shows them.", class_="quiet")] if rest else [place]
 
 
 def _cell(value: object, kind: str | None) -> Markup:
     words, own = cell(value)
-    return tag("td", words, class_=own or kind)
+    return tag("td", words, class_=own or kind, title=str(value) if own == NAME and words != value else None)

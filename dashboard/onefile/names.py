@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from ddprof.dashboard.exhibits.host import LOADER_SETTINGS
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.kernels import NAMED_BY_TRACES
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, sheet
+from ddprof.dashboard.figures.charts import Dumbbells, Ranges
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.report.redaction.redact import Redaction
 from ddprof.report.redaction.rewrite import rewritten
@@ -57,4 +59,15 @@ def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
     if exhibit.id == LOADER_SETTINGS:
         rows = [(name, redaction.setting(str(value))) for name, value in exhibit.sheet.rows]
         exhibit = replace(exhibit, sheet=sheet(exhibit.sheet.columns, rows))
+    if exhibit.id in NAMED_BY_TRACES:
+        lines = [[_event(value, redaction) for value in row] for row in exhibit.sheet.rows]
+        exhibit = replace(exhibit, sheet=replace(exhibit.sheet, rows=tuple(map(tuple, lines)), commands=()))
+        if isinstance(exhibit.chart, Ranges | Dumbbells):
+            exhibit = replace(
+                exhibit, chart=replace(exhibit.chart, labels=list(map(redaction.event, exhibit.chart.labels)))
+            )
     return rewritten(exhibit, redaction.text)
+
+
+def _event(value: object, redaction: Redaction) -> object:
+    return type(value)(redaction.event(value)) if isinstance(value, Named) else value

@@ -13,7 +13,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, cell, column_kind, unfiltered_words
+from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Sheet, cell, column_kind, unfiltered_words
 from ddprof.dashboard.figures.plotly.base import palette
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
@@ -68,23 +68,30 @@ def fold(exhibit: Exhibit, page: str, view: View) -> Component:
         return html.Div()
     address = "data/table.csv?" + urlencode({**view.kept, "page": page.lstrip("/"), "id": exhibit.id})
     body = [html.Summary("Numbers"), table(exhibit.sheet), html.A("CSV", href=address, download=f"{exhibit.id}.csv")]
-    return html.Details(body, open=exhibit.chart is None)
+    return html.Details(body, open=exhibit.chart is None or exhibit.sheet.is_tool)
 
 
 def table(sheet: Sheet) -> Component:
     """A sheet as an HTML table; long ones are cut and say so (the CSV has all rows)."""
-    rows = [[cell(value) for value in row] for row in sheet.rows[:MAX_TABLE_ROWS]]
-    more = len(sheet.rows) - len(rows)
-    note = html.P(f"{more} more rows are in the CSV.", className="quiet") if more > 0 else None
-    if len(rows) * len(sheet.columns) > MAX_CELL_COMPONENTS:
-        data: dict[str, Any] = {"data-sheet": json.dumps([sheet.columns, rows])}
+    rows = [[_told(value) for value in row] for row in sheet.rows[:MAX_TABLE_ROWS]]
+    rest = sheet.rest(len(rows))
+    note = html.P(f"{rest}: in the CSV.", className="quiet") if rest else None
+    if sheet.is_tool or len(rows) * len(sheet.columns) > MAX_CELL_COMPONENTS:
+        commands = [sheet.command(row) for row in range(len(rows))] if sheet.commands else []
+        data: dict[str, Any] = {"data-sheet": json.dumps([sheet.columns, rows, sheet.is_tool, commands])}
         place: Any = html.Div(className="scroll sheet", tabIndex="0", **data)  # filled by assets/dashboard/tables.js
         return html.Div([place, note])
     kinds = [column_kind(sheet, i) for i in range(len(sheet.columns))]
     head = [html.Th(c, scope="col", className=kind) for c, kind in zip(sheet.columns, kinds, strict=True)]
-    body = [html.Tr([html.Td(text, className=kind) for text, kind in row]) for row in rows]
+    body = [html.Tr([html.Td(text, className=kind) for text, kind, *_ in row]) for row in rows]
     content = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)])
     return html.Div([html.Div(content, className="scroll", tabIndex="0"), note])
+
+
+def _told(value: Any) -> tuple[str, ...]:
+    """Text and CSS class of a cell, and all of a name that is shortened."""
+    text, kind = cell(value)
+    return (text, kind, str(value)) if kind == NAME and text != value else (text, kind)
 
 
 def step_bar(row: dict[str, float], words: str) -> Component:

@@ -11,7 +11,8 @@ from pathlib import Path
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.replay.critical import critical_path
+from ddprof.analyzers.kernel_table.model import KernelTable
+from ddprof.analyzers.kernel_table.of_run import kernels_of, path_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.dashboard.runs.live import running_ranks, waiting_report
 from ddprof.dashboard.timeline.index import SliceIndex
@@ -38,7 +39,6 @@ class OpenRun:
     folder: str = ""  # run folder it was read from, where it was one: a job may still be writing it
     _number: int = field(default_factory=_NUMBERS.__next__, repr=False)
     _timeline: Timeline | None = field(default=None, repr=False)
-    _critical: Table | None = field(default=None, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
@@ -72,9 +72,13 @@ class OpenRun:
     def critical(self) -> Table:
         """The critical path of the run."""
         with self._lock:
-            if self._critical is None:
-                self._critical = critical_path(self.job, self.pricer.graph)
-            return self._critical
+            return path_of(self._traced())
+
+    @property
+    def kernels(self) -> KernelTable:
+        """Kernels and operators by name. Raises NoUsableInput for a saved report, and where a trace is gone."""
+        with self._lock:
+            return kernels_of(self._traced())
 
     @property
     def step_count(self) -> int:

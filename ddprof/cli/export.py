@@ -65,8 +65,10 @@ def _tables(opened: OpenRun, folder: Path, form: str, redaction: Redaction | Non
     from ddprof.report.export.columns import report_tables, write_tables
 
     tables = report_tables(opened.report)
+    if opened.has_traces:
+        tables["kernels"] = opened.kernels.rows
     if redaction is not None:
-        tables = {name: redaction.table(table) for name, table in tables.items()}
+        tables = {name: redaction.table(table, of_events=name == "kernels") for name, table in tables.items()}
     files = write_tables(folder, tables, form)
     say(f"wrote {len(files) - 1} tables to {folder}; what the columns mean: {folder / 'columns.md'}")
 

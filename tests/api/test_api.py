@@ -72,3 +72,13 @@ def test_real_traces_through_every_rendering(shared_dir: Path, tmp_path: Path, s
     assert "A saved report does not hold" not in page
     assert len(page.encode()) < 3_000_000
     assert document["findings"][0]["id"] in run.to_text()
+
+
+def test_kernels_have_real_names_and_a_saved_report_has_none(repo_root: Path, saved: Path) -> None:
+    run = ddprof.analyze(repo_root / "sample_traces" / "slow_gpu" / "traces", cache=False)
+    assert {"compute", "communication"} <= set(run.kernels["kind"])
+    assert run.kernels["kernel"].str.contains("gemm").any()
+    busy = run.ledger[["compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy"]].sum(axis=1)
+    assert (run.kernels.groupby("rank")["busy_us"].sum() - busy).abs().max() < 1e-3 * busy.max()
+    with pytest.raises(NoUsableInput, match="holds no kernels"):
+        _ = ddprof.analyze(saved).kernels

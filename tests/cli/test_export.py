@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import shutil
@@ -32,3 +33,18 @@ def test_a_saved_report_is_named_where_it_has_no_events_to_write(
     assert (code, len(err.splitlines())) == (4, 1)
     assert str(saved) in err and "holds no events" in err
     assert ddprof("export", str(saved), "--to", "csv", "-o", str(tmp_path / "tables"))[0] == 0
+
+
+def test_the_kernel_table_is_exported_and_sums_to_the_ledger(ddprof: Invoke, repo_root: Path, tmp_path: Path) -> None:
+    shutil.copytree(repo_root / "sample_traces" / "slow_gpu", tmp_path / "run")
+    busy = ("compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy")
+    for extra in ((), ("--redact",)):
+        out = tmp_path / f"tables{len(extra)}"
+        assert ddprof("export", str(tmp_path / "run"), "--to", "csv", "-o", str(out), *extra)[0] == 0
+        kernels = list(csv.DictReader((out / "kernels.csv").open(encoding="utf-8")))
+        causes = list(csv.DictReader((out / "rank_causes.csv").open(encoding="utf-8")))
+        for rank in {row["rank"] for row in causes}:
+            found = sum(float(row["busy_us"]) for row in kernels if row["rank"] == rank)
+            booked = sum(float(row["mean_us"]) for row in causes if row["rank"] == rank and row["cause"] in busy)
+            assert abs(found - booked) < 1e-3 * booked
+        assert "## kernels" in (out / "columns.md").read_text(encoding="utf-8")

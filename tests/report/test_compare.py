@@ -12,6 +12,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.bootstrap import difference_interval
 from ddprof.report.comparison.compare import compare, to_json
 from ddprof.report.comparison.html import render_html
+from ddprof.report.comparison.kernels import kernel_deltas
 from ddprof.report.comparison.text import headline, render_markdown, render_text
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Ledger, Report, Steps, Training
@@ -155,3 +156,15 @@ def test_another_number_of_ranks_says_what_becomes_of_the_batch(
     notes = compare(*reports).notes
     assert any(words in note for note in notes) if words else not any("optimizer step" in note for note in notes)
     assert not any("optimizer step" in note for note in compare(reports[0], reports[0]).notes)
+
+
+def test_kernels_are_compared_by_the_noise_of_their_steps() -> None:
+    before = {
+        ("mm", "compute"): [10.0, 11.0, 10.5],
+        ("gone", "compute"): [5.0, 5.0, 5.0],
+        ("add", "compute"): [1.0] * 3,
+    }
+    after = {("mm", "compute"): [14.0, 15.0, 14.5], ("add", "compute"): [1.1] * 3}
+    found = [(kernel[0], delta.outcome) for kernel, delta in kernel_deltas(before, after, 100.0)]
+    assert found == [("gone", "faster"), ("mm", "slower"), ("add", "same")]
+    assert kernel_deltas({}, {("new", "compute"): [3.0] * 3}, 100.0)[0][1].before_us == 0.0

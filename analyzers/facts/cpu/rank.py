@@ -17,8 +17,9 @@ from ddprof.analyzers.facts.cpu.operators import first_elements, outermost_opera
 from ddprof.analyzers.facts.cpu.waits import LIBRARY, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
-from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, HOST_WORK, NO_STRING, of_cause
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, NO_STRING, of_cause
 from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT, collective_op, is_comm_annotation, matches
+from ddprof.analyzers.facts.operations.tables import HOST_WORK
 from ddprof.analyzers.facts.stepping.steps import step_marks
 from ddprof.causes import HOST_OCCUPANTS
 from ddprof.intervals import Intervals
@@ -36,7 +37,7 @@ BUSY_SHARE = 0.02  # of all operators; a thread that runs fewer is no training t
 
 def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
     """Tables of RankFacts by name: comms, messages, exposed, gaps, host_spans, host_work and host_operators."""
-    threads = _training_threads(trace, main)
+    threads = training_threads(trace, main)
     spans = host_spans(trace, threads, DEVICE_OPS.empty(), step_marks(steps))
     collectives, call = _comms(trace, threads)
     comms, messages = cpu_messages(trace, collectives, call)
@@ -56,7 +57,7 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
     }
 
 
-def _training_threads(trace: RankTrace, main: int) -> Array:
+def training_threads(trace: RankTrace, main: int) -> Array:
     """The thread with the step marks, and every other that runs at least BUSY_SHARE of the operators; no backend's."""
     events = trace.events
     operators = events["kind"] == Kind.CPU_OP

@@ -50,7 +50,7 @@ def _stack_at(spans: Table, tree: CallTree, at_ns: Array, in_optimizer: Array) -
     is_inside = row >= 0
     row = np.maximum(row, 0)
     known = is_inside & (at_ns < spans["end_ns"][row])
-    known &= intervals.contains(_certain(spans, call_of(tree)[spans["stack"]]), at_ns)
+    known &= intervals.contains(certain(spans, call_of(tree)[spans["stack"]]), at_ns)
     known &= in_optimizer | ~tree.in_phase[spans["stack"][row]]  # a sample of a phase that is over
     return np.where(known, spans["stack"][row], NULL)
 
@@ -65,7 +65,7 @@ def call_of(tree: CallTree) -> Array:
     return np.where(tree.aside >= 0, number, -1)
 
 
-def _certain(spans: Table, called: Array) -> Intervals:
+def certain(spans: Table, called: Array) -> Intervals:
     """When it is certain that the thread was in the call to which its span belongs (`called`, shape (spans,))."""
     start, end = spans.bounds
     first = np.flatnonzero(np.append(True, (called[1:] != called[:-1]) | (start[1:] != end[:-1])))

@@ -2,7 +2,7 @@
    Dash needs seconds for a thousand cells as components; the browser needs milliseconds. */
 (function () {
   "use strict";
-  const { element } = window.ddprof;
+  const { element, tableTool } = window.ddprof;
   const cell = (kind, text, className, attributes) =>
     element(kind, text, { ...attributes, ...(className ? { class: className } : {}) });
 
@@ -10,16 +10,19 @@
     const source = place.dataset.sheet;
     if (place.source === source) return;
     place.source = source;
-    const [columns, rows] = JSON.parse(source);
+    const [columns, rows, isTool, commands] = JSON.parse(source);
     const isNumber = (column) => column && !rows.some((row) => row[column][1].startsWith("text"));
     const heads = columns.map((name, i) => cell("th", name, isNumber(i) ? "" : "text", { scope: "col" }));
-    const lines = rows.map((row) =>
+    const lines = rows.map((row, i) =>
       element(
         "tr",
-        row.map(([text, className]) => cell("td", text, className)),
+        row.map(([text, className, title]) => cell("td", text, className, title ? { title } : {})),
+        commands[i] ? { "data-command": commands[i] } : {},
       ),
     );
-    place.replaceChildren(element("table", [element("thead", element("tr", heads)), element("tbody", lines)]));
+    const table = element("table", [element("thead", element("tr", heads)), element("tbody", lines)]);
+    place.replaceChildren(table);
+    if (isTool) tableTool(place, table);
   }
 
   const buildOpen = () => document.querySelectorAll("details[open] .sheet[data-sheet]").forEach(build);

@@ -9,19 +9,42 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ddprof.dashboard.exhibits.parts.short_name import MOST_CHARS, short_name
 from ddprof.dashboard.figures.charts import Chart
 from ddprof.report.export.cells import text_cell
 from ddprof.tables import Array
 
+NAME = "text name"  # CSS class of a cell that holds a shortened name
 SHORT_CHARS = 24  # of a text in a table that is kept in one line
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Numbers behind a picture: column titles with their units, and rows of text, numbers or None."""
+    """Numbers behind a picture: column titles with their units, and rows of text, numbers or None.
+
+    `is_tool`: whoever reads it sorts and filters it. `weight`: the column of which the rows that are not shown state
+    their sum. `commands`: for each row what to run for more of it; "" where nothing does.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    is_tool: bool = False
+    weight: int | None = None
+    commands: tuple[str, ...] = ()
+
+    def rest(self, shown: int) -> str:
+        """What the rows after the first `shown` are: "120 more rows, 1.2 of the step (%)"; "" where there are none."""
+        left = self.rows[shown:]
+        if not left:
+            return ""
+        count = f"{len(left)} more row{'s' if len(left) > 1 else ''}"
+        if self.weight is None:
+            return count
+        return f"{count}, together {sum(row[self.weight] or 0.0 for row in left):.2g} {self.columns[self.weight]}"
+
+    def command(self, row: int) -> str:
+        """What to run for more of a row; "" for nothing."""
+        return self.commands[row] if self.commands else ""
 
     def csv(self) -> str:
         """The sheet as CSV text with a header line; missing values are empty."""
@@ -68,8 +91,32 @@ def matrix(columns: Sequence[str], names: Iterable[Any], values: Array) -> Sheet
     return sheet(columns, ((name, *(v if math.isfinite(v) else None for v in line)) for name, line in lines))
 
 
+class Named(str):
+    """A name that may be long: tables show it in one line, shortened, and all of it on request."""
+
+    __slots__ = ()
+
+    @property
+    def short(self) -> str:
+        """What a table shows of it."""
+        return short_name(self)
+
+
+class Nested(Named):
+    """A name of which the end tells it apart: a path of modules, a line of a file."""
+
+    __slots__ = ()
+
+    @property
+    def short(self) -> str:
+        """Its end."""
+        return self if len(self) <= MOST_CHARS else f"…{self[1 - MOST_CHARS :]}"
+
+
 def cell(value: object) -> tuple[str, str]:
     """Text and CSS class of a value in a table."""
+    if isinstance(value, Named):
+        return value.short, NAME
     if value is None:
         return "–", ""
     if isinstance(value, float):

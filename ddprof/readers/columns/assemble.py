@@ -23,7 +23,7 @@ from ddprof.model import (
 )
 from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
 from ddprof.readers.columns.numbers import near_each_other
-from ddprof.readers.script.stacks import traced_script
+from ddprof.readers.script.stacks import traced_modules, traced_script
 from ddprof.tables import NULL, Array, Schema, Table, of_kinds
 
 DAY_NS = 86_400 * 10**9
@@ -55,7 +55,8 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
     number_of, tracks = _tracks(columns)
     track = number_of[track] if len(tracks) else track
     strings = _clean(list(columns.strings))
-    script = traced_script(number_of[framed[0]], *framed[1:], strings)
+    called = number_of[framed[0]], *framed[1:], strings
+    script, modules = traced_script(*called), traced_modules(*called)
     for number in np.setdiff1d(framed[3], name).tolist():
         strings[number] = ""  # of frames alone: what is looked for among names is not looked for here
     events = EVENTS.table(
@@ -74,6 +75,7 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
         "tracks": tracks,
         **_sparse(columns, order, base_time_ns),
         **{f"script_{what}": table for what, table in script._asdict().items()},
+        **{f"module_{what}": table for what, table in modules._asdict().items()},
     }
     columns.defects["durations beyond a day (overflow)"] += clipped
     columns.defects["collectives whose group has no usable name"] += columns.arguments.groups.unnamed

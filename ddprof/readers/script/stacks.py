@@ -11,12 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS
+from ddprof.intervals import bounds, nested
+from ddprof.model import MODULE_SPANS, MODULE_STACKS, SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS
 from ddprof.readers.script.frames import frame_of
 from ddprof.tables import NULL, Array, Table
 
 # Kineto names the call of each module besides its Python frame, which says the same and where it is written.
 _MODULE = "nn.Module: "
+
+
+class Modules(NamedTuple):
+    """The tables of RankTrace that say which modules called one another."""
+
+    spans: Table
+    stacks: Table
 
 
 class Script(NamedTuple):
@@ -31,7 +39,31 @@ def traced_script(track: Array, start_ns: Array, dur_ns: Array, name: Array, str
     """Stacks from the frames of a trace; one array element each, in any order. `name`: index into `strings`."""
     used, name = np.unique(name, return_inverse=True)
     written = [strings[number] for number in used.tolist()]
-    keep = np.array([not text.startswith(_MODULE) for text in written], bool)[name] & (dur_ns > 0)
+    is_frame = np.array([not text.startswith(_MODULE) for text in written], bool)
+    return _folded(track, start_ns, dur_ns, name, written, is_frame)
+
+
+def traced_modules(track: Array, start_ns: Array, dur_ns: Array, name: Array, strings: Sequence[str]) -> Modules:
+    """The same of the calls of modules, which have an event beside their frame."""
+    used, name = np.unique(name, return_inverse=True)
+    written = [strings[number] for number in used.tolist()]
+    is_module = np.array([text.startswith(_MODULE) for text in written], bool)
+    if not is_module.any():
+        return Modules(MODULE_SPANS.empty(), MODULE_STACKS.empty())
+    names = [text.removeprefix(_MODULE) for text in written]
+    spans, stacks, frames = _folded(track, start_ns, dur_ns, name, names, is_module)
+    called = frames["function"][stacks["frame"]]
+    return Modules(
+        MODULE_SPANS.table({column.name: spans[column.name] for column in MODULE_SPANS.columns}),
+        MODULE_STACKS.table({"name": called, "outer": stacks["outer"]}),
+    )
+
+
+def _folded(
+    track: Array, start_ns: Array, dur_ns: Array, name: Array, written: Sequence[str], is_wanted: Array
+) -> Script:
+    """The wanted calls as stacks over time. `name`: index into `written` and `is_wanted`."""
+    keep = is_wanted[name] & (dur_ns > 0)
     order = np.lexsort((-dur_ns[keep], start_ns[keep], track[keep]))
     track, start_ns, dur_ns, name = (column[keep][order] for column in (track, start_ns, dur_ns, name))
     if not len(track):
@@ -43,40 +75,18 @@ def traced_script(track: Array, start_ns: Array, dur_ns: Array, name: Array, str
     parent = np.where(parent[keep] >= 0, (np.cumsum(keep) - 1)[parent[keep]], -1)
     track, start_ns, end_ns, name, depth = (column[keep] for column in (track, start_ns, end_ns, name, depth))
     frames, frame = _frames(written, name)
-    bound, owner, is_start = _bounds(track, start_ns, end_ns)
+    bound, owner, is_start = bounds(track, start_ns, end_ns)
     stacks, stack = _stacks(frame, parent, depth)
     spans = _spans(track, bound, np.where(is_start, owner, parent[owner]), stack)
     return Script(spans, stacks, frames)
 
 
 def _nested_by_track(track: Array, start_ns: Array, dur_ns: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """`_nested` of the frames of each thread, which stand together."""
+    """`nested` of the frames of each thread, which stand together."""
     for first, count in zip(*np.unique(track, return_index=True, return_counts=True)[1:], strict=True):
         rows = slice(first, first + count)
-        end_ns, parent, depth = _nested(start_ns[rows], start_ns[rows] + dur_ns[rows])
+        end_ns, parent, depth = nested(start_ns[rows], start_ns[rows] + dur_ns[rows])
         yield end_ns, np.where(parent >= 0, parent + first, -1), depth
-
-
-def _nested(start_ns: Array, end_ns: Array) -> tuple[Array, Array, Array]:
-    """When each frame of a thread ends, the frame around it (-1: none) and its depth, 1 for the outermost.
-
-    A frame cannot outlive the one that called it. One that does follows on the other, whose end was rounded or stamped
-    late: the other ends where it begins. `start_ns`: sorted, the longest first where they are equal.
-    """
-    end_ns, parent, depth = end_ns.copy(), np.full(len(start_ns), -1), np.zeros(len(start_ns), np.int64)
-    left, level = np.arange(len(start_ns)), 0
-    around = np.full(len(start_ns), -1)
-    while len(left):
-        level += 1
-        reach = np.maximum.accumulate(end_ns[left])
-        is_here = np.append(True, end_ns[left][1:] > reach[:-1])
-        here = left[is_here]
-        parent[here], depth[here] = around[here], level
-        end_ns[here[:-1]] = np.minimum(end_ns[here[:-1]], start_ns[here[1:]])
-        left = left[~is_here]
-        around[left] = here[np.searchsorted(here, left) - 1]
-        end_ns[left] = np.minimum(end_ns[left], end_ns[around[left]])
-    return end_ns, parent, depth
 
 
 def _frames(written: Sequence[str], name: Array) -> tuple[Table, Array]:
@@ -86,19 +96,6 @@ def _frames(written: Sequence[str], name: Array) -> tuple[Table, Array]:
     number = np.array([known.setdefault(frame, len(known)) for frame in parsed])
     columns = zip(*known, strict=True)
     return SCRIPT_FRAMES.table(dict(zip(("file", "line", "function", "is_user"), columns, strict=True))), number[name]
-
-
-def _bounds(track: Array, start_ns: Array, end_ns: Array) -> tuple[Array, Array, Array]:
-    """Starts and ends of nested frames in the order of each thread: when, whose, and whether it is a start.
-
-    At the same moment an end comes before a start, and of ends that of the inner frame first.
-    """
-    at_ns = np.concatenate((start_ns, end_ns))
-    owner = np.tile(np.arange(len(track)), 2)
-    is_start = np.arange(len(at_ns)) < len(track)
-    inner_first = np.where(is_start, owner, -owner)
-    order = np.lexsort((inner_first, is_start, at_ns, track[owner]))
-    return at_ns[order], owner[order], is_start[order]
 
 
 def _stacks(frame: Array, parent: Array, depth: Array) -> tuple[Table, Array]:

@@ -60,7 +60,7 @@ def compare(before: Report, after: Report) -> Comparison:
         if not (math.isfinite(report.steps.wall_us) and report.steps.wall_us > 0):
             raise NoUsableInput(f"{report.run.name or 'a run'} has no measured step: nothing to compare")
     scale_us = before.steps.wall_us
-    step = _delta("step", scale_us, after.steps.wall_us, before.steps.per_step_us, after.steps.per_step_us, scale_us)
+    step = delta_of("step", scale_us, after.steps.wall_us, before.steps.per_step_us, after.steps.per_step_us, scale_us)
     causes = _cause_deltas(before, after, scale_us)
     old, fresh = _serious(before), _serious(after)
     scaled = scaling(before, after)
@@ -98,15 +98,16 @@ def _cause_deltas(before: Report, after: Report, scale_us: float) -> list[Delta]
     first, second = step_causes(before), step_causes(after)
     old, new = before.ledger.job, after.ledger.job
     return [
-        _delta(c, old.get(c, 0.0), new.get(c, 0.0), first.get(c, ()), second.get(c, ()), scale_us)
+        delta_of(c, old.get(c, 0.0), new.get(c, 0.0), first.get(c, ()), second.get(c, ()), scale_us)
         for c in CAUSES
         if old.get(c, 0.0) > 0 or new.get(c, 0.0) > 0
     ]
 
 
-def _delta(
+def delta_of(
     name: str, before_us: float, after_us: float, first: Sequence[float], second: Sequence[float], scale_us: float
 ) -> Delta:
+    """How a quantity changed, with the interval of its steps; `scale_us`: the step against which it is large or not."""
     interval = difference_interval(first, second)
     change_us = after_us - before_us
     low, high = interval if interval else (None, None)

@@ -89,10 +89,11 @@ class Redaction:
             ledger=replace(shown.ledger, per_step=step_causes(report)),  # made from the tables, which hold names
         )
 
-    def table(self, table: Table) -> Table:
-        """A table of the report with the names in its text columns hidden."""
+    def table(self, table: Table, of_events: bool = False) -> Table:
+        """A table of the report with the names in its text columns hidden. `of_events`: they are names of events."""
         texts = {c.name: table[c.name] for c in table.schema.columns if c.dtype == "str"}
-        return table.replace(**{name: [self.text(str(value)) for value in column] for name, column in texts.items()})
+        hide = self.event if of_events else self.text
+        return table.replace(**{name: [hide(str(value)) for value in column] for name, column in texts.items()})
 
     def _finding(self, finding: Finding) -> Finding:
         shown = rewritten(finding, self.text)

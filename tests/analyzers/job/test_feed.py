@@ -10,7 +10,8 @@ import pytest
 from captured import sidecar_of
 from kineto_run import Script
 
-from ddprof.analyzers.facts.model import HOST_OPERATORS, RankFacts
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS
 from ddprof.analyzers.job.feed import batch_words, fed_more_each_step, fed_ratio, is_fed_more
 
 

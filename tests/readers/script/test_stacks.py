@@ -10,7 +10,7 @@ import pytest
 from kineto_traces import trace_of
 
 from ddprof.model import RankTrace
-from ddprof.readers.script.stacks import Script, traced_script
+from ddprof.readers.script.stacks import Script, traced_modules, traced_script
 from ddprof.tables import NULL
 
 US = 1_000
@@ -126,3 +126,14 @@ def _with_frames(folder: Path) -> RankTrace:
             kt.span("train.py(88): save", 2 * MS, 300 * US, "python_function"),
         ],
     )
+
+
+def test_calls_of_modules_are_stacks_of_their_own() -> None:
+    names = ["nn.Module: Gpt_0", "nn.Module: Linear_1", "a.py(1): forward"]
+    number, start, end = np.array([0, 1, 2, 1]), np.array([0, 10, 12, 60]), np.array([100, 30, 20, 70])
+    spans, stacks = traced_modules(np.zeros(4, np.int64), start, end - start, number, names)
+    assert stacks["name"].tolist() == ["Gpt_0", "Linear_1"] and stacks["outer"].tolist() == [NULL, 0]
+    assert list(zip(*spans.bounds, spans["stack"], strict=True)) == [
+        (0, 10, 0), (10, 30, 1), (30, 60, 0), (60, 70, 1), (70, 100, 0),
+    ]  # fmt: skip
+    assert len(traced_modules(np.zeros(1, np.int64), start[:1], end[:1], number[2:3], names).spans) == 0

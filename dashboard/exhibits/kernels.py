@@ -1,0 +1,189 @@
+"""Kernels: what does the device run, for how long, and from where in the model and in the script?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ddprof.analyzers.kernel_table.merged import Merged, inclusive_us, merged
+from ddprof.analyzers.kernel_table.model import KernelTable
+from ddprof.analyzers.kernel_table.ncu import ncu_command
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Nested, Sheet, following
+from ddprof.dashboard.exhibits.parts.short_name import short_name
+from ddprof.dashboard.figures.charts import Ranges
+from ddprof.dashboard.runs.view import View
+from ddprof.errors import DdprofError
+from ddprof.units import format_share, format_us
+
+DRAWN, LABEL_CHARS = 12, 22  # bars of the picture
+JOB = "torchrun train.py"  # stands for the command of the job, which a trace does not hold
+NAMED_BY_TRACES = ("kernels", "operators", "modules", "lines", "compare-kernels")  # exhibits that state names of events
+_ONCE = "Busy time counts each moment once and sums to the ledger; total time counts every call in full."
+
+
+def exhibits(view: View) -> Iterator[Exhibit]:
+    """The tables of the page."""
+    try:
+        table = view.opened.kernels
+    except DdprofError as error:
+        yield Exhibit("kernels", "What takes the device's time?", str(error), Sheet((), ()))
+        return
+    for exhibit in (_kernels(view, table), _operators(view, table), _modules(view, table), _lines(view, table)):
+        yield following(exhibit, "ranks")
+
+
+def _kernels(view: View, table: KernelTable) -> Exhibit:
+    question = (
+        "Which operators take the ranks' time?" if table.runs_operators else "Which kernels take the device's time?"
+    )
+    rows = merged(table, ("kernel", "operator", "kind"), view.shows)
+    if not rows:
+        return Exhibit("kernels", question, "Nothing that ran in the steps was recorded.", Sheet((), ()))
+    first = ("operator", "called by", "kind") if table.runs_operators else ("kernel", "operator", "kind")
+    names = [(Named(r.key[0] or "no operator"), Named(r.key[1]) if r.key[1] else None, r.key[2]) for r in rows]
+    drawn = merged(table, ("kernel",), view.shows)[:DRAWN] if table.runs_operators else rows[:DRAWN]
+    chart = Ranges(
+        [_label(r.key[0], "" if table.runs_operators else r.key[1]) for r in drawn],
+        [r.lowest_us / 1e3 for r in drawn],
+        [r.busy_us / 1e3 for r in drawn],
+        [r.highest_us / 1e3 for r in drawn],
+        "ms/step" if len(view.opened.job.ranks) == 1 else "ms/step; line: fastest to slowest rank",
+    )
+    commands = _commands(view, table, rows)
+    reading = " ".join(part for part in (_head(view, table, rows), _ONCE, _not_recorded(table, rows)) if part)
+    return Exhibit("kernels", question, reading, _sheet(first, names, rows, commands), chart)
+
+
+def _label(kernel: str, operator: str) -> str:
+    """A bar's name: of elementwise kernels the operator tells them apart."""
+    short = short_name(kernel or "no operator", LABEL_CHARS)
+    return short_name(f"{operator.removeprefix('aten::')}: {short}", LABEL_CHARS) if operator else short
+
+
+def _head(view: View, table: KernelTable, rows: Sequence[Merged]) -> str:
+    busy_us, top_us = sum(r.busy_us for r in rows), sum(r.busy_us for r in rows[:DRAWN])
+    share = format_share(sum(r.step_share for r in rows))
+    what = "operators and collectives" if table.runs_operators else "kernels, collectives and copies"
+    told = f"{len(rows)} {what} keep a rank busy for {format_us(busy_us)} of its step ({share})"
+    told += (
+        f", the first {DRAWN} for {format_share(top_us / busy_us)} of that." if len(rows) > DRAWN and busy_us else "."
+    )
+    if table.runs_operators:
+        told += " The ranks run on CPUs: an operator's time is its self CPU time, without the operators that it calls."
+    return told
+
+
+def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:
+    words = []
+    if not table.runs_operators and all(r.flops_per_s is None for r in rows):
+        words.append("FLOPs: not recorded (record_shapes=True states shapes; ddprof run asks for it).")
+    elif not table.runs_operators:
+        words.append("FLOPs and bytes: of matrix products and attention.")
+    if not table.runs_operators and not any(r.key[1] for r in rows):
+        words.append("Operators: none is linked to a kernel in these traces.")
+    return " ".join(words)
+
+
+def _commands(view: View, table: KernelTable, rows: Sequence[Merged]) -> tuple[str, ...]:
+    """For each row the command of Nsight Compute; nothing on devices that it does not know."""
+    if view.opened.report.run.device != "cuda":
+        return ()
+    return tuple(ncu_command(r.key[0], r.calls, JOB) if r.key[2] == "compute" and r.calls else "" for r in rows)
+
+
+def _operators(view: View, table: KernelTable) -> Exhibit:
+    rows = merged(table, ("operator",), view.shows)
+    question = "Which operators call them?"
+    known = [r for r in rows if r.key[0]]
+    if not known:
+        return Exhibit(
+            "operators",
+            question,
+            "Not recorded: no operator is linked to a kernel (torch.profiler links them with ProfilerActivity.CPU).",
+            Sheet((), ()),
+        )
+    share = sum(r.busy_us for r in known) / max(sum(r.busy_us for r in rows), 1e-9)
+    which = "the outermost around" if table.runs_operators else "the innermost above the launch"
+    reading = f"{format_share(share)} of the busy time has an operator: {which}."
+    return Exhibit(
+        "operators",
+        question,
+        reading,
+        _sheet(("operator",), [(Named(r.key[0] or "not recorded"),) for r in rows], rows),
+    )
+
+
+def _modules(view: View, table: KernelTable) -> Exhibit:
+    rows = merged(table, ("module",), view.shows)
+    question = "Which modules of the model?"
+    known = [r for r in rows if r.key[0]]
+    if not known:
+        words = "Not recorded: torch.profiler's with_stack=True records the calls of nn.Module."
+        return Exhibit("modules", question, words, Sheet((), ()))
+    share = sum(r.busy_us for r in known) / max(sum(r.busy_us for r in rows), 1e-9)
+    reading = (
+        f"{format_share(share)} of the busy time was called inside a module. The profiler records modules of the "
+        "forward pass: what autograd launches has none."
+    )
+    return Exhibit("modules", question, reading, _module_sheet(rows))
+
+
+def _module_sheet(rows: Sequence[Merged]) -> Sheet:
+    """Modules with their own time and with that of all modules inside, so that a layer is one row."""
+    inside = inclusive_us(rows)
+    own = {r.key[0]: r for r in rows}
+    paths = sorted(inside, key=lambda path: (-inside[path], path))
+    columns = ("module", "with its modules (ms/step)", "its own (ms/step)", "calls/step", "% of the step")
+    lines = [
+        (
+            Nested(path or "not recorded"),
+            inside[path] / 1e3,
+            own[path].busy_us / 1e3 if path in own else 0.0,
+            own[path].calls if path in own else 0.0,
+            100 * own[path].step_share if path in own else 0.0,
+        )
+        for path in paths
+    ]
+    return Sheet(columns, tuple(lines), True, len(columns) - 1)
+
+
+def _lines(view: View, table: KernelTable) -> Exhibit:
+    rows = merged(table, ("line",), view.shows)
+    question = "Which lines of the script?"
+    known = [r for r in rows if r.key[0]]
+    if not known:
+        words = "Not recorded: torch.profiler's with_stack=True states lines; ddprof run samples them."
+        return Exhibit("lines", question, words, Sheet((), ()))
+    share = sum(r.busy_us for r in known) / max(sum(r.busy_us for r in rows), 1e-9)
+    reading = (
+        f"{format_share(share)} of the busy time has a line: the innermost of the script's own that called it, or that "
+        "waited for the backward pass meanwhile."
+    )
+    return Exhibit("lines", question, reading, _sheet(("line",), _named(rows), rows))
+
+
+def _named(rows: Sequence[Merged]) -> list[tuple[Nested, ...]]:
+    return [(Nested(r.key[0] or "not recorded"),) for r in rows]
+
+
+def _sheet(
+    titles: Sequence[str], names: Sequence[tuple[object, ...]], rows: Sequence[Merged], commands: tuple[str, ...] = ()
+) -> Sheet:
+    """A table of merged rows; columns of which nothing is known, and the spread of one rank, are left out."""
+    several = any(r.ranks > 1 for r in rows)
+    columns: dict[str, list[object]] = {
+        "calls/step": [r.calls for r in rows],
+        "busy (ms/step)": [r.busy_us / 1e3 for r in rows],
+        "% of the step": [100 * r.step_share for r in rows],
+        "% of the critical path": [None if r.path_share is None else 100 * r.path_share for r in rows],
+        "total (ms/step)": [r.total_us / 1e3 for r in rows],
+        "fastest rank (ms)": [r.lowest_us / 1e3 if several else None for r in rows],
+        "slowest rank (ms)": [r.highest_us / 1e3 if several else None for r in rows],
+        "slowest rank": [r.slowest if several else None for r in rows],
+        "TFLOP/s": [None if r.flops_per_s is None else r.flops_per_s / 1e12 for r in rows],
+        "GB/s at least": [None if r.bytes_per_s is None else r.bytes_per_s / 1e9 for r in rows],
+        "% of the roofline": [None if r.roofline_share is None else 100 * r.roofline_share for r in rows],
+    }
+    shown = {title: values for title, values in columns.items() if any(value is not None for value in values)}
+    lines = tuple((*name, *values) for name, values in zip(names, zip(*shown.values(), strict=True), strict=True))
+    weight = len(titles) + list(shown).index("% of the step")
+    return Sheet((*titles, *shown), lines, True, weight, commands)

@@ -53,6 +53,9 @@ class Evidence:
     event: str | None = None
 
 
+Applies = tuple[tuple[str, bool | int | float | str], ...]  # settings of `ddprof run --apply` and their values
+
+
 @dataclass(frozen=True)
 class Fix:
     """A concrete change: the setting, its value now and the suggested one, a paste-ready patch, why, and the source.
@@ -67,7 +70,7 @@ class Fix:
     source: str
     current: str | None = None
     patch: str | None = None
-    applies: tuple[tuple[str, bool | int | float | str], ...] = ()
+    applies: Applies = ()
     at: tuple[str, ...] = ()
 
 

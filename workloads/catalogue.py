@@ -218,7 +218,10 @@ _ALL = (
     Workload(
         "deepspeed_zero",
         "a GPT under DeepSpeed ZeRO 1, 2 or 3",
-        _only("slow-loader", "loader-straggler", "slow-rank", "slow-host", "imbalance"),
+        {
+            **_only("slow-loader", "loader-straggler", "slow-rank", "slow-host", "imbalance"),
+            "tiny-buckets": Fault("comm.latency_bound", {"buckets": "DeepSpeed's default of 5e8 elements"}),
+        },
         packages=("deepspeed",),
         fault_share=0.5,
     ),

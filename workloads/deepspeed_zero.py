@@ -22,6 +22,8 @@ from ddprof.workloads.sizes import add_text_sizes
 from ddprof.workloads.texts import LONGEST, cut, texts_for
 
 WORKLOAD = WORKLOADS["deepspeed_zero"]
+TINY_ELEMENTS = 1000  # of a bucket: every parameter is reduced by itself
+TINY_LAYERS, TINY_WIDTH = 12, 32  # many small parameters, or their calls cost little beside the rest
 
 
 def options() -> argparse.Namespace:
@@ -31,7 +33,10 @@ def options() -> argparse.Namespace:
         add_text_sizes(parser, layers=3)
         parser.add_argument("--stage", type=int, choices=(1, 2, 3), default=2)
 
-    return parse(WORKLOAD, __doc__ or "", extend)
+    given = parse(WORKLOAD, __doc__ or "", extend)
+    if given.fault == "tiny-buckets":
+        given.layers, given.width = max(given.layers, TINY_LAYERS), min(given.width, TINY_WIDTH)
+    return given
 
 
 def train(given: argparse.Namespace, place: Place) -> list[float]:
@@ -41,9 +46,12 @@ def train(given: argparse.Namespace, place: Place) -> list[float]:
     network = Gpt(GptSize(given.width, given.heads, given.layers, round(LONGEST * given.length), given.words))
     norms = [m for m in network.blocks.modules() if isinstance(m, nn.LayerNorm)]
     burden(place, norms, heavy=norms[0])
+    zero = {"stage": given.stage}
+    if place.switches.on("tiny-buckets", until="buckets"):
+        zero["reduce_bucket_size"] = TINY_ELEMENTS
     config = {
         "train_micro_batch_size_per_gpu": given.batch_size,
-        "zero_optimization": {"stage": given.stage},
+        "zero_optimization": zero,
         "steps_per_print": 10**9,
     }
     engine, *_ = deepspeed.initialize(

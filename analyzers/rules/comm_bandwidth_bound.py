@@ -84,6 +84,7 @@ def _fix(role: str, hook: str) -> Fix:
     return Fix(
         setting="gradient compression",
         suggested=hook,
+        applies=(("gradient_compression", "bf16"),) if hook == "bf16_compress_hook" else (),
         patch=f"model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{hook})",
         why="half the bytes take half the transfer",
         source="torch.distributed.algorithms.ddp_comm_hooks",

@@ -9,7 +9,7 @@ Why it costs: K calls pay K latencies, whatever their size.
 How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per
 bucket; with units, one for each block: fewer latencies, and a block's compute to hide the next block's gather behind;
 or without the calls that need not be made, which gains no more than they hold the ranks.
-How to fix: a larger bucket_cap_mb; one FSDP unit per block.
+How to fix: a larger bucket_cap_mb (DeepSpeed: reduce_bucket_size); one FSDP unit per block.
 Limits: gradients and sharded parameters only; small messages of tensor or expert parallel ranks depend on one another
 and cannot be merged.
 With a single message size latency and bandwidth cannot be separated; then small messages count that are very slow, or
@@ -39,6 +39,8 @@ from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
+
+ZERO_BUCKET_ELEMENTS = 500_000_000  # DeepSpeed's default reduce_bucket_size
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
@@ -119,7 +121,33 @@ def _fewer_units(measures: Measures, costs: UnitCosts) -> Fix:
 
 
 def _fix(measures: Measures) -> Fix:
-    buckets = Fix(
+    buckets = _zero_buckets(measures) if measures.settings.deepspeed.zero_stage else _ddp_buckets(measures)
+    if is_new(buckets):
+        return buckets
+    return Fix(
+        setting="collectives beside the buckets",
+        suggested="one for many tensors: flattened, or issued together",
+        patch="flat = torch.cat([t.flatten() for t in tensors])\ndist.all_reduce(flat)  # one latency for all",
+        why=f"{buckets.setting} is {buckets.suggested} already, so these calls are not of buckets",
+        source="PyTorch DDP (VLDB'20) section 5 on bucket size",
+    )
+
+
+def _zero_buckets(measures: Measures) -> Fix:
+    now = measures.settings.deepspeed.reduce_bucket_size
+    return Fix(
+        setting="reduce_bucket_size",
+        current=text(now),
+        suggested=str(ZERO_BUCKET_ELEMENTS),
+        patch=f'"zero_optimization": {{"reduce_bucket_size": {ZERO_BUCKET_ELEMENTS}}}',
+        applies=(("reduce_bucket_size", ZERO_BUCKET_ELEMENTS),),
+        why="fewer, larger collectives pay the latency fewer times",
+        source="DeepSpeed documentation on ZeRO (reduce_bucket_size)",
+    )
+
+
+def _ddp_buckets(measures: Measures) -> Fix:
+    return Fix(
         setting="bucket_cap_mb",
         current=text(measures.settings.ddp.bucket_cap_mb),
         suggested="25",
@@ -127,15 +155,6 @@ def _fix(measures: Measures) -> Fix:
         applies=(("bucket_cap_mb", 25),),
         why="fewer, larger collectives pay the latency fewer times",
         source="PyTorch DDP (VLDB'20); torch.nn.parallel.DistributedDataParallel documentation",
-    )
-    if is_new(buckets):
-        return buckets
-    return Fix(
-        setting="collectives beside DDP's buckets",
-        suggested="one for many tensors: flattened, or issued together",
-        patch="flat = torch.cat([t.flatten() for t in tensors])\ndist.all_reduce(flat)  # one latency for all",
-        why=f"buckets hold {buckets.suggested} MiB already, so these calls are not DDP's",
-        source="PyTorch DDP (VLDB'20) section 5 on bucket size",
     )
 
 

@@ -19,7 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
 from ddprof.analyzers.rules.evidence.examples import longest_fp32_gemm
 from ddprof.analyzers.rules.evidence.settings import text
-from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Applies, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device
 from ddprof.units import format_share, format_us
 
@@ -31,7 +31,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     fp32 = float(np.median(measures.fp32_gemm_us))
     if fp32 < MIN_SHARE * measures.step_us:
         return
-    suggested, patch = _remedy(measures.job.ranks[0].device)
+    suggested, patch, applies = _remedy(measures.job.ranks[0].device)
     yield Candidate(
         id=RULE.id,
         summary=f"matrix products in fp32 take {format_share(fp32 / measures.step_us)} of each step",
@@ -51,6 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 setting="precision",
                 current=text(measures.settings.precision.float32_matmul_precision) or "fp32",
                 suggested=suggested,
+                applies=applies,
                 patch=patch,
                 why="tensor cores are idle while fp32 units work",
                 source="NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation",
@@ -60,15 +61,16 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     )
 
 
-def _remedy(device: Device) -> tuple[str, str]:
+def _remedy(device: Device) -> tuple[str, str, Applies]:
     """What this device can do: TF32 and bf16 need Ampere; Volta and Turing multiply in fp16 only."""
     if device.kind == "cuda" and device.compute_capability is not None and device.compute_capability < (8, 0):
         patch = 'with torch.autocast("cuda", dtype=torch.float16): ...  # backward through torch.amp.GradScaler'
-        return "fp16 autocast with loss scaling", patch
+        return "fp16 autocast with loss scaling", patch, ()
     autocast = 'with torch.autocast("cuda", dtype=torch.bfloat16): ...'
     if device.kind == "cuda":
-        return "bf16 autocast, or TF32", f'torch.set_float32_matmul_precision("high")  # TF32\n{autocast}'
-    return "bf16 autocast", autocast
+        patch = f'torch.set_float32_matmul_precision("high")  # TF32\n{autocast}'
+        return "bf16 autocast, or TF32", patch, (("autocast", "bf16"),)
+    return "bf16 autocast", autocast, (("autocast", "bf16"),)
 
 
 RULE = Rule("compute.precision", "Matrix products run in fp32", detect, bound="compute")

@@ -25,6 +25,7 @@ from ddprof.units import format_ranks, format_us
 FIX = Fix(
     setting="PYTORCH_CUDA_ALLOC_CONF",
     suggested="expandable_segments:True",
+    applies=(("expandable_segments", True),),
     patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the loop",
     why="freeing and mapping segments synchronises the device; growing segments need neither",
     source="PyTorch notes: CUDA semantics, memory management",

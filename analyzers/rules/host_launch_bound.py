@@ -30,6 +30,7 @@ from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.015  # of the step idle before launches, healthy runs 0.1 %; queued kernels start within a microsecond
 PACING_SHARE = 0.9  # of the step: hosts that are free for a tenth of it could launch as much more meanwhile
+PLAIN_COMPILE = "torch.compile(model)"
 WHY = "launching costs the host more than the kernels cost the device"
 SOURCE = "PyTorch CUDA graphs and torch.compile documentation"
 
@@ -88,7 +89,7 @@ def _fixes(practice: Practice) -> Iterator[Fix]:
         yield Fix("launches", "fewer, larger kernels; a loop of equal launches captured as one graph", WHY, SOURCE)
     elif not practice.has_cuda_graphs:
         if not practice.is_compiled:
-            yield _compile("eager", "torch.compile(model)", "fuses kernels, so that fewer are launched")
+            yield _compile("eager", PLAIN_COMPILE, "fuses kernels, so that fewer are launched")
     elif practice.launches_graphs:
         yield Fix(
             setting="captured part of the step",
@@ -113,7 +114,9 @@ def _fixes(practice: Practice) -> Iterator[Fix]:
 
 
 def _compile(current: str, suggested: str, effect: str) -> Fix:
-    return Fix("torch.compile", suggested, WHY, SOURCE, current, f"model = {suggested}  # {effect}")
+    applies = (("compile", True),) if suggested == PLAIN_COMPILE else ()
+    patch = f"model = {suggested}  # {effect}"
+    return Fix("torch.compile", suggested, WHY, SOURCE, current, patch, applies=applies)
 
 
 RULE = Rule("host.launch_bound", "The host launches too slowly", detect, bound="host", upper_bound=True)

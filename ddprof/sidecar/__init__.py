@@ -49,9 +49,10 @@ class FsdpSettings(Struct, frozen=True):
 
 
 class DeepSpeedSettings(Struct, frozen=True):
-    """DeepSpeed's engine."""
+    """DeepSpeed's engine; `reduce_bucket_size` in elements."""
 
     zero_stage: Whole | None = None
+    reduce_bucket_size: Whole | None = None
 
 
 class PipelineSettings(Struct, frozen=True):

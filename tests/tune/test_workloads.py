@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.workloads.catalogue import WORKLOADS
+from ddprof.workloads.slow_link import obstacle
+
 ROOT = Path(__file__).resolve().parents[2]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
 ROUNDS = int(os.environ.get("DDPROF_ROUNDS", "1"))
@@ -21,11 +24,28 @@ LONGEST_S = 3600.0
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
-def _tuned(tmp_path: Path, *arguments: str) -> tuple[dict[str, object], Path]:
-    pytest.importorskip("torch")
+# workload, fault, the setting that removes it, the rate of its link where the machine's own would hide the fault
+FAULTS = [
+    ("mnist_ddp", "slow-loader", "num_workers", ""),
+    ("mnist_ddp", "few-workers", "num_workers", ""),
+    ("mnist_ddp", "tiny-buckets", "bucket_cap_mb", ""),
+    ("mnist_ddp", "gc", "gc_interval", ""),
+    ("resnet50_ddp", "few-workers", "num_workers", ""),
+    ("gpt_fsdp2", "resharding", "reshard_after_forward", "1gbit"),
+    ("bert_accelerate", "slow-loader", "num_workers", ""),
+    ("deepspeed_zero", "tiny-buckets", "reduce_bucket_size", ""),
+]
+
+
+def _tuned(tmp_path: Path, workload: str, *arguments: str, rate: str = "") -> tuple[dict[str, object], Path]:
+    for package in ("torch", *WORKLOADS[workload].packages):
+        pytest.importorskip(package)
+    if rate and (why := obstacle(rate)):
+        pytest.skip(f"the link cannot be shaped here: {why}")
+    link = [sys.executable, "-m", "ddprof.workloads.slow_link", "--rate", rate, "--"] if rate else []
     patch = tmp_path / "fix.patch"
     options = ["--yes", "--no-record", "--out", str(tmp_path / "out"), "--write-patch", str(patch)]
-    job = [*TORCHRUN, "workloads/mnist_ddp.py", "--steps", "300", *arguments]
+    job = [*link, *TORCHRUN, f"workloads/{workload}.py", "--steps", "300", *arguments]
     done = subprocess.run(
         [sys.executable, "-m", "ddprof.cli.main", "tune", *options, "--", *job],
         cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=LONGEST_S,
@@ -38,19 +58,11 @@ def _tuned(tmp_path: Path, *arguments: str) -> tuple[dict[str, object], Path]:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-@pytest.mark.parametrize(
-    ("fault", "setting"),
-    [
-        ("slow-loader", "num_workers"),
-        ("few-workers", "num_workers"),
-        ("tiny-buckets", "bucket_cap_mb"),
-        ("gc", "gc_interval"),
-    ],
-)
+@pytest.mark.parametrize(("workload", "fault", "setting", "rate"), FAULTS, ids=lambda part: str(part))
 def test_the_setting_that_removes_a_fault_is_kept_with_a_gain_that_is_certain(
-    tmp_path: Path, fault: str, setting: str, number: int
+    tmp_path: Path, workload: str, fault: str, setting: str, rate: str, number: int
 ) -> None:
-    found, patch = _tuned(tmp_path, "--fault", fault)
+    found, patch = _tuned(tmp_path, workload, "--fault", fault, rate=rate)
     chosen, measured = found["chosen"], found["measured"]
     assert found["verdict"] == "keep", found
     assert isinstance(chosen, list) and any(setting in candidate["values"] for candidate in chosen)
@@ -62,6 +74,7 @@ def test_the_setting_that_removes_a_fault_is_kept_with_a_gain_that_is_certain(
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_a_healthy_job_is_let_be(tmp_path: Path, number: int) -> None:
-    found, patch = _tuned(tmp_path)
+@pytest.mark.parametrize("workload", sorted({workload for workload, *_ in FAULTS}))
+def test_a_healthy_job_is_let_be(tmp_path: Path, workload: str, number: int) -> None:
+    found, patch = _tuned(tmp_path, workload)
     assert found["verdict"] == "nothing to change" and not found["chosen"] and not patch.exists()

@@ -25,6 +25,7 @@ def test_blames_the_volume_and_no_rank(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
     assert said.ranks == ()
     assert any("compress" in f"{fix.setting} {fix.suggested} {fix.patch}" for fix in said.fixes)
+    assert any(fix.applies == (("gradient_compression", "bf16"),) for fix in said.fixes)
 
 
 def test_cpu_ranks_are_not_told_to_compress(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

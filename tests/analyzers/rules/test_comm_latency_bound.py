@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 from labelled_runs import Runs, fires
+from msgspec import structs
 
+from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.rules.evidence.exposures import exposures
+from ddprof.findings import Candidate
+from ddprof.sidecar import DeepSpeedSettings
 
 ID = "comm.latency_bound"
 
@@ -17,6 +21,16 @@ def test_suggests_larger_buckets(labelled: Runs) -> None:
     assert said.ranks == ()
     assert said.changes[0].kind == "merge_buckets"
     assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) >= 10 for fix in said.fixes)
+
+
+@pytest.mark.parametrize(("now", "setting"), [(1000, "reduce_bucket_size"), (500_000_000, "collectives beside")])
+def test_deepspeed_is_told_its_own_setting(labelled: Runs, now: int, setting: str) -> None:
+    measures = labelled(ID).measures
+    deepspeed = DeepSpeedSettings(zero_stage=2, reduce_bucket_size=now)
+    measures = replace(measures, settings=structs.replace(measures.settings, deepspeed=deepspeed))
+    (said,) = catalogue()[ID].detect(measures)
+    assert isinstance(said, Candidate) and said.fixes[0].setting.startswith(setting)
+    assert dict(said.fixes[0].applies) == ({"reduce_bucket_size": 500_000_000} if now == 1000 else {})
 
 
 def test_merged_buckets_give_the_step_of_the_larger_setting(labelled: Runs) -> None:

@@ -37,6 +37,7 @@ def test_late_gathers_are_to_be_ahead(labelled: Runs) -> None:
     said = fires(run, ID)
     assert said.fixes[0].setting == "prefetch of parameters in forward and backward"
     assert "set_modules_to_forward_prefetch" in (said.fixes[0].patch or "")
+    assert said.fixes[0].applies == (("forward_prefetch_units", 1), ("backward_prefetch_units", 1))
     assert run.said("comm.sharding") == run.said("comm.latency_bound") == []
     assert run.score.right
 
@@ -47,6 +48,7 @@ def test_fsdp1_is_told_its_own_settings(labelled: Runs) -> None:
     (said,) = catalogue()[ID].detect(replace(measures, settings=settings))
     assert isinstance(said, Candidate)
     assert "forward_prefetch=True" in (said.fixes[0].patch or "")
+    assert said.fixes[0].applies == (("forward_prefetch", True), ("backward_prefetch", "pre"))
 
 
 def test_gathers_that_are_ahead_are_none(labelled: Runs) -> None:

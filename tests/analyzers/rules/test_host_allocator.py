@@ -16,6 +16,7 @@ def test_suggests_expandable_segments(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
     assert said.ranks == ()
     assert "expandable_segments" in str(said.fixes[0].patch)
+    assert said.fixes[0].applies == (("expandable_segments", True),)
     assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["allocator"], rel=0.02)
 
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "export": ("ddprof.cli.export", "Write a Perfetto trace of all ranks, or tables as parquet or CSV."),
     "explain": ("ddprof.cli.explain", "Explain a finding: what it detects, why it costs, how to fix it."),
     "demo": ("ddprof.cli.demo", "Analyze a shipped sample trace."),
+    "doctor": ("ddprof.cli.doctor", "Say what works here, what is missing, and how to get it."),
     "status": ("ddprof.cli.status", "Show who is behind in a running job."),
     "trigger": ("ddprof.cli.trigger", "Open a trace window on a running job."),
     "stop": ("ddprof.cli.stop", "End capture in a running job; the job goes on."),

@@ -1,0 +1,1 @@
+"""`ddprof doctor`: what of ddprof works here, what is missing, and how to get it."""

@@ -1,0 +1,119 @@
+"""`ddprof doctor` tells what is there, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ddprof.cli.doctor import command
+from ddprof.doctor.installation import installation
+from ddprof.doctor.machine import _file_system, _quota, _shared_memory, machine
+from ddprof.doctor.model import State
+from ddprof.doctor.training import _told, training
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_extras_are_those_that_can_be_installed() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = {part.name.removeprefix("extra ") for part in installation() if part.name.startswith("extra ")}
+    known = project["optional-dependencies"]
+    assert told <= set(known)
+    assert set(known) - told == {"bench", "frameworks", "dev"}  # for ddprof's own developers
+
+
+def test_an_extra_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(distribution: str) -> str:
+        raise PackageNotFoundError(distribution)
+
+    monkeypatch.setattr("ddprof.doctor.installation.version", none)
+    extras = [part for part in installation() if part.name.startswith("extra")]
+    assert {part.state for part in extras} == {State.MISSING}
+    assert "pip install 'ddprof[dask]'" in [part.remedy for part in extras]
+
+
+def test_parts_that_were_not_compiled_say_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddprof.doctor.installation.find_spec", lambda _: None)
+    parts = next(part for part in installation() if part.name == "compiled parts")
+    assert parts.state is State.MISSING and "three times as long" in parts.said and "C compiler" in parts.remedy
+
+
+@pytest.mark.torch
+def test_torch_is_asked_by_profiling() -> None:
+    pytest.importorskip("torch")
+    found = {part.name: part for part in training(sys.executable)}
+    assert found["PyTorch"].state is State.OK and "gloo" in found["PyTorch"].said
+    assert found["profiler"].state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [("/no/such/python", "cannot be started"), ("/bin/false", "ended with"), ("/bin/true", "ended with 0")],
+)
+def test_an_interpreter_that_does_not_answer_is_unknown(python: str, said: str) -> None:
+    (part,) = training(python)
+    assert part.state is State.UNKNOWN and said in part.said
+
+
+def test_kernels_that_are_not_recorded_are_told_with_what_may_hold_the_driver() -> None:
+    found = {
+        "python": "3.11.7", "torch": "2.13.0", "backends": ["nccl"], "devices": ["H100"] * 8, "host_events": 1,
+        "device_events": 0, "nccl": "2.27.3", "flight_recorder": False,
+    }  # fmt: skip
+    told = {part.name: part for part in _told(found)}
+    assert told["GPU activities"].state is State.MISSING and "CUPTI" in told["GPU activities"].remedy
+    assert told["NCCL"].state is State.MISSING and told["profiler"].state is State.OK
+    whole = {part.name: part for part in _told({**found, "device_events": 2, "flight_recorder": True})}
+    assert {part.state for part in whole.values()} == {State.OK}
+    assert "8 x H100" in whole["GPU activities"].said
+
+
+@pytest.mark.parametrize(
+    ("version", "state"), [("2.3.1+cu121", State.MISSING), ("2.4.0", State.OK), ("3.0.0a0", State.OK)]
+)
+def test_an_old_torch_is_told(version: str, state: State) -> None:
+    found = {"python": "3.11.7", "torch": version, "backends": [], "devices": [], "host_events": 1}
+    assert next(part for part in _told(found) if part.name == "PyTorch").state is state
+
+
+def test_limits_of_a_container_are_told(tmp_path: Path) -> None:
+    limit = tmp_path / "cpu.max"
+    assert _quota(limit) is None
+    for text, quota in {"max 100000\n": None, "150000 100000\n": 1.5, "nonsense": None}.items():
+        limit.write_text(text)
+        assert _quota(limit) == quota
+    assert "--shm-size" in _shared_memory(64 << 20).remedy and _shared_memory(8 << 30).state is State.OK
+
+
+def test_the_file_system_of_a_run_folder_is_that_of_the_innermost_mount(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "/dev/sda / ext4 rw 0 0\nhost:/x /scratch nfs4 rw 0 0\nhost:/y /scratch/my\\040runs lustre rw 0 0\n"
+    )
+    kinds = {
+        place: _file_system(Path(place), mounts) for place in ("/home", "/scratch/a", "/scratch/my runs/b", "/scratchy")
+    }
+    assert kinds == {"/home": "ext4", "/scratch/a": "nfs4", "/scratch/my runs/b": "lustre", "/scratchy": "ext4"}
+    assert _file_system(Path("/home"), tmp_path / "none") is None
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert next(c for c in machine(tmp_path / "new" / "runs") if c.name == "run folder").state is State.OK
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert next(c for c in machine(tmp_path) if c.name == "run folder").state is State.MISSING
+
+
+def test_both_forms_say_the_same(tmp_path: Path) -> None:
+    options = ["--python", "/no/such/python", "--out", str(tmp_path)]
+    text = CliRunner().invoke(command, options)
+    rows = json.loads(CliRunner().invoke(command, [*options, "--format", "json"]).stdout)
+    assert text.exit_code == 0
+    assert all(row["name"] in text.output and row["state"] in ("ok", "missing", "unknown") for row in rows)
+    assert {row["of"] for row in rows} == {"ddprof", "training", "machine"}

@@ -76,7 +76,7 @@ def command(
     Every run is ended after some steps; the script finds the folder of its run in $DDPROF_TRIAL, and can leave out
     there what must not happen many times. See docs/tuning.md.
     """
-    from ddprof.tune.journal import FILE, read_state
+    from ddprof.tune.document import FILE, read_state
     from ddprof.tune.model import TuneOptions
 
     if (resume is None) == (not command_line):
@@ -99,6 +99,7 @@ def command(
 
 def _started(out: Path, options: object) -> tuple[Path, TuneState]:
     from ddprof.settings.catalogue import CATALOGUE
+    from ddprof.tune.document import NAME_PART
     from ddprof.tune.model import TuneOptions, TuneState
 
     assert isinstance(options, TuneOptions)
@@ -108,7 +109,7 @@ def _started(out: Path, options: object) -> tuple[Path, TuneState]:
     now = time.gmtime()
     scripts = [Path(word).stem for word in options.command if word.endswith(".py")]
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", scripts[0] if scripts else Path(options.command[0]).name)
-    stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', now)}-tune-{name}"
+    stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', now)}{NAME_PART}{name}"
     folder, attempt = out / stamp, 1
     while folder.exists():
         attempt += 1
@@ -136,11 +137,13 @@ def _tune(folder: Path, state: TuneState, dry_run: bool, write_patch: Path | Non
     from ddprof.tune import session
     from ddprof.tune.journal import TrialJournal
     from ddprof.tune.runs import trial
-    from ddprof.tune.text import plan_text, result_text
-    from ddprof.tune.view import TuneView
+    from ddprof.tune.told.text import plan_text, result_text
+    from ddprof.tune.told.view import TuneView
 
     view = TuneView(Console(stderr=True))
     journal = TrialJournal(folder, state, trial.run, view)
+    if not state.trials:
+        journal.save()  # from here on there is something to go on with, whatever ends it
     with view.shown():
         session.prepare(journal)
     assert state.plan is not None

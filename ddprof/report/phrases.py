@@ -187,8 +187,9 @@ def calibration_words(known: Calibration | None) -> str:
     """How earlier predictions like it fared, as the end of a sentence; empty where none was verified."""
     if known is None or not known.total:
         return ""
-    fell = "it fell" if known.total == 1 == known.inside else f"{known.inside} fell"
-    return f"; of {known.total} prediction{'s' * (known.total != 1)} like this, {fell} inside the range"
+    if known.total == 1:
+        return f"; of 1 prediction like this, it fell {'inside' if known.inside else 'outside'} the range"
+    return f"; of {known.total} predictions like this, {known.inside} fell inside the range"
 
 
 def fix_words(fix: Fix) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,14 @@ from ddprof.report import calibration
 from ddprof.report.calibration import Record
 from ddprof.report.fixes import FILE_NAME
 from ddprof.settings.fixes_file import write_fixes
+from ddprof.tune.answer import KEPT, Tried, TuningAnswer
+from ddprof.tune.document import write_whole
 from ddprof.tune.model import TuneState
-from ddprof.tune.result import KEPT, Tried, TuningAnswer
 from ddprof.tune.statistics.paired import LOST, WON
 from ddprof.units import format_share
 
 PATCH = "fix.patch"
 _DECIDED = (KEPT, WON, LOST)
-_COMPARED = 3  # pairs that give an interval
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,14 @@ def hand_over(result: TuningAnswer, state: TuneState, folder: Path) -> Handover:
     )
     path = folder / FILE_NAME
     whys = {fix: candidate.finding for fix, candidate in zip(map(id, fixes), result.chosen, strict=True)}
-    _write(path, write_fixes([(fix, f"measured by ddprof tune; {whys[id(fix)]}") for fix in fixes], head))
+    fixed = write_fixes([(fix, f"measured by ddprof tune; {whys[id(fix)]}") for fix in fixes], head)
+    write_whole(path, fixed.encode("utf-8", "surrogateescape"))
     try:
         patch = script_patch(fixes, Path(state.cwd))
     except UsageError as error:  # libcst is not installed
         return Handover(path, note=str(error))
     if patch.diff:
-        _write(folder / PATCH, patch.diff)
+        write_whole(folder / PATCH, patch.diff.encode("utf-8", "surrogateescape"))
     return Handover(path, patch.diff, tuple((fix.words, why) for fix, why in patch.by_hand))
 
 
@@ -64,16 +64,18 @@ def records(result: TuningAnswer, state: TuneState, folder: Path, compute_us: fl
 
 
 def _is_tested(tried: Tried) -> bool:
-    """Decided, and by enough pairs for an interval: one that is still open says nothing about its prediction."""
-    is_decided = tried.state in _DECIDED and tried.predicted is not None
-    return is_decided and tried.measured is not None and tried.measured.pairs >= _COMPARED
+    """Decided, losers that two pairs of runs were enough for among them: without these a prediction that is far too
+    high would never count. One that is still open says nothing about its prediction."""
+    return tried.state in _DECIDED and tried.predicted is not None and tried.measured is not None
 
 
 def _record(tried: Tried, state: TuneState, folder: Path, step_us: float, compute_us: float) -> Record:
     predicted, measured = tried.predicted, tried.measured
-    assert predicted is not None and measured is not None and measured.low is not None and measured.high is not None
+    assert predicted is not None and measured is not None
     low_us, high_us = step_us * (1 - predicted.high), step_us * (1 - predicted.low)
-    interval_us = (step_us * (1 - measured.high), step_us * (1 - measured.low))
+    interval_us = None
+    if measured.low is not None and measured.high is not None:
+        interval_us = (step_us * (1 - measured.high), step_us * (1 - measured.low))
     measured_us = step_us * (1 - measured.share)
     return Record(
         at_utc=state.started_utc,
@@ -87,8 +89,8 @@ def _record(tried: Tried, state: TuneState, folder: Path, step_us: float, comput
         low_us=round(low_us, 3),
         high_us=round(high_us, 3),
         measured_us=round(measured_us, 3),
-        measured_low_us=round(interval_us[0], 3),
-        measured_high_us=round(interval_us[1], 3),
+        measured_low_us=None if interval_us is None else round(interval_us[0], 3),
+        measured_high_us=None if interval_us is None else round(interval_us[1], 3),
         compute_us=(compute_us, compute_us),
         outcome=calibration.outcome(measured_us, interval_us, low_us, high_us),
     )
@@ -102,12 +104,3 @@ def keep(found: Sequence[Record], folder: Path) -> None:
         for record in found:
             if record.key not in there:
                 calibration.append(path, record)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
-    except OSError as error:
-        raise UsageError(f"{path}: not written: {error.strerror}") from error

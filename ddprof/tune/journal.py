@@ -3,7 +3,6 @@ that were made; the first one that is not there is run."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,16 +10,14 @@ from pathlib import Path
 from statistics import median
 from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace as struct_replace
 
-from ddprof.errors import NoUsableInput, UsageError
-from ddprof.outside.regular_files import read_bounded
-from ddprof.tune.model import BASELINE, DIAGNOSIS, SCHEMA, RunPlan, Trial, TrialCandidate, TuneState
+from ddprof.errors import UsageError
+from ddprof.tune.document import FILE, write_document
+from ddprof.tune.model import BASELINE, DIAGNOSIS, RunPlan, Trial, TrialCandidate, TuneState
 from ddprof.tune.runs.trial import TrialOrder, Window
 
-FILE = "tune.json"
 TRIALS = "trials"
-_MAX_BYTES = 256 << 20
 _LONGEST_BASELINES = 3.0  # times the longest baseline: a run that is not over by then is no faster
 _START_UP_S = 60.0  # settings may start more processes
 
@@ -84,7 +81,7 @@ class TrialJournal:
             window=window,
         )
         self._watcher.began(label, number, self.left_s)
-        made = self._runner(_fresh(order), self._watcher.tick)
+        made = struct_replace(self._runner(_fresh(order), self._watcher.tick), budget_s=self.state.options.budget_s)
         self.state.trials.append(made)
         self.save()
         self._watcher.ended(made, is_new=True)
@@ -97,8 +94,11 @@ class TrialJournal:
 
     @property
     def left_s(self) -> float:
-        """What is left of the budget. Counted in the runs that were asked for: so whoever resumes decides alike."""
-        return self.state.options.budget_s - sum(trial.took_s for trial in self.made)
+        """What is left of the budget. Counted in the runs that were asked for, and of the budget that held then: so
+        whoever resumes, with another budget too, decides alike up to the last run that was made."""
+        known = self.state.trials[self._asked].budget_s if self._asked < len(self.state.trials) else None
+        budget_s = self.state.options.budget_s if known is None else known
+        return budget_s - sum(trial.took_s for trial in self.made)
 
     @property
     def usual_s(self) -> float:
@@ -112,14 +112,7 @@ class TrialJournal:
 
     def save(self) -> None:
         """Write the state, whole or not at all. Raises UsageError."""
-        path = self.folder / FILE
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_name(f".{FILE}.{os.getpid()}")
-            fresh.write_bytes(msgspec.json.format(msgspec.json.encode(self.state), indent=1))
-            os.replace(fresh, path)
-        except OSError as error:
-            raise UsageError(f"{path}: not written: {error.strerror}") from error
+        write_document(self.state, self.folder)
 
     def _timeout_s(self) -> float:
         baselines = [trial.took_s for trial in self.made if not trial.settings]
@@ -132,20 +125,6 @@ class TrialJournal:
 def label_of(settings: Sequence[TrialCandidate]) -> str:
     """What a run with these settings is called."""
     return " + ".join(candidate.name for candidate in settings) or BASELINE
-
-
-def read_state(folder: Path) -> TuneState:
-    """The state that a folder holds. Raises NoUsableInput."""
-    path = folder / FILE
-    try:
-        state = msgspec.json.decode(read_bounded(path, _MAX_BYTES), type=TuneState)
-    except OSError as error:
-        raise NoUsableInput(f"{path}: {error.strerror or error}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise NoUsableInput(f"{path}: damaged: {error}") from None
-    if state.schema != SCHEMA:
-        raise NoUsableInput(f"{path}: schema is {state.schema[:40]!r}, wanted {SCHEMA!r}")
-    return state
 
 
 def _fresh(order: TrialOrder) -> TrialOrder:

@@ -64,6 +64,7 @@ class Trial(Struct, frozen=True):
     held: dict[str, Held] = {}
     peak_bytes: int | None = None
     device_bytes: int | None = None
+    budget_s: float | None = None  # that held when it was made: --resume may state another one for what comes after
 
 
 class RunPlan(Struct, frozen=True):

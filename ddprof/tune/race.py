@@ -22,6 +22,7 @@ from ddprof.tune.statistics.paired import (
     looks_at,
     outcome,
 )
+from ddprof.units import format_share
 
 FAILED, REJECTED = "failed", "rejected"
 _BLOCK = 3  # candidates that share one run of the base, which is then at most three runs away from each of them
@@ -175,10 +176,10 @@ def _why_lost(entry: Entry) -> str:
     found = entry.gain
     assert found is not None
     if found.high is not None and found.high < LEAST_GAIN:
-        return f"gains less than {LEAST_GAIN:.0%} of the step"
+        return f"gains less than {format_share(LEAST_GAIN)} of the step"
     if found.pairs >= MOST_PAIRS:
         return f"undecided after {found.pairs} pairs of runs"
-    return f"gained less than {LEAST_GAIN:.0%} of the step in each of {found.pairs} pairs"
+    return f"gained less than {format_share(LEAST_GAIN)} of the step in each of {found.pairs} pairs"
 
 
 def _is_clearly_better(rival: Entry, entry: Entry) -> bool:

@@ -1,89 +1,16 @@
-"""What tuning found, as it is written to tune.json (`result`) and shown."""
+"""From a search that has ended to its answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
 
-from msgspec import Struct
-
-from ddprof.report.model import Calibration
+from ddprof.tune.answer import KEPT, UNDECIDED, MeasuredGain, Memory, Results, Tried, TuningAnswer, Untried
 from ddprof.tune.journal import TrialJournal
-from ddprof.tune.model import DIAGNOSIS, Predicted, Trial, TrialCandidate
+from ddprof.tune.model import DIAGNOSIS, Trial
 from ddprof.tune.race import Entry
 from ddprof.tune.search import Search
 from ddprof.tune.statistics.paired import LEAST_GAIN, OPEN, WON, outcome, smallest_seen
-
-KEPT, UNDECIDED = "kept", "undecided"
-
-
-class MeasuredGain(Struct, frozen=True):
-    """Share of the step, with the interval that holds at every look of the test; null before the first."""
-
-    share: float
-    low: float | None
-    high: float | None
-    pairs: int
-
-
-class Results(Struct, frozen=True):
-    """How what is trained compares to the baseline (sameness.py)."""
-
-    kind: str
-    distance: float | None
-    baseline_distance: float | None
-    loss: tuple[float, float] | None
-
-
-class Memory(Struct, frozen=True):
-    """Of the device of the rank that has least to spare: reserved at most, and there in all, in bytes."""
-
-    peak_bytes: int
-    device_bytes: int
-
-
-class Tried(Struct, frozen=True):
-    """Settings and what came of them. `state`: kept, won (beaten by a better one, or not in the set), lost, failed,
-    rejected, undecided; `beside`: what they were tried on top of."""
-
-    settings: tuple[str, ...]
-    beside: tuple[str, ...]
-    finding: str
-    state: str
-    why: str
-    predicted: Predicted | None
-    measured: MeasuredGain | None
-    results: Results
-    memory: Memory | None
-
-
-class Untried(Struct, frozen=True):
-    """A fix that no run was made for, and why."""
-
-    settings: str
-    why: str
-
-
-class TuningAnswer(Struct, frozen=True):
-    """The answer. `step_us`: of the command as it is; `after_us`: with the chosen settings, by their measured gain.
-
-    `smallest_share`: the smallest gain that the runs would have shown; null where none was compared.
-    """
-
-    verdict: str
-    chosen: tuple[TrialCandidate, ...]
-    measured: MeasuredGain | None
-    step_us: float | None
-    after_us: float | None
-    least_share: float
-    smallest_share: float | None
-    baseline_memory: Memory | None
-    tried: tuple[Tried, ...]
-    untried: tuple[Untried, ...]
-    runs: int
-    run_s: float
-    spent_s: float
-    calibration: dict[str, Calibration] = {}
 
 
 def result(journal: TrialJournal, found: Search) -> TuningAnswer:

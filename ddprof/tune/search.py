@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.compare import LEAST_SHARE
+from ddprof.tune.answer import KEEP, NOTHING, UNDECIDED
 from ddprof.tune.journal import TRIALS, TrialJournal
 from ddprof.tune.model import DIAGNOSIS, RunPlan, Trial, TrialCandidate
 from ddprof.tune.race import Entry, Race, runs_of
@@ -21,8 +22,6 @@ _MOST_WARM_UP = 64
 _TIMED_AT_LEAST = 2 * LEAST_STEPS  # before more are left out at the start of a short job
 _WINDOW_STEPS = 10
 _SKIP = 5
-
-NOTHING, KEEP, UNDECIDED = "nothing to change", "keep", "undecided"
 
 
 @dataclass
@@ -89,13 +88,16 @@ def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Searc
     allow = journal.state.options.allow_numerics
     groups = {candidate.group for candidate in candidates}
     reserve = 2 * LOOKS[0] if len(groups) > 1 else 0
-    chosen, left = affordable(journal, candidates, reserve)
+    races, left = [], list(candidates)
+    while left and (not races or journal.affords(LOOKS[0] * runs_of(1) + reserve)):
+        chosen, left = affordable(journal, left, reserve)
+        race = Race(journal, (), [Entry((candidate,), ERROR / len(candidates)) for candidate in chosen], allow)
+        race.run(reserve)
+        if race.base_failed:
+            raise NoUsableInput(f"the command as it is failed when it was run again: {race.base_failed}")
+        races.append(race)
+        found.tried += race.entries
     found.untried = [(candidate, "the budget is too small for it") for candidate in left]
-    found.tried = [Entry((candidate,), ERROR / len(chosen)) for candidate in chosen]
-    race = Race(journal, (), found.tried, allow)
-    race.run(reserve)
-    if race.base_failed:
-        raise NoUsableInput(f"the command as it is failed when it was run again: {race.base_failed}")
     winners = best_of_groups(found.tried)
     if not winners:
         return found
@@ -116,7 +118,7 @@ def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Searc
             whole.refine(together)
             found.chosen = together
             return found
-    race.refine(first)
+    next(race for race in races if first in race.entries).refine(first)
     if first.state != WON:
         found.chosen = None
     return found

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
-from ddprof.errors import NoUsableInput, UsageError
+from ddprof.errors import NoUsableInput
 from ddprof.report import calibration
 from ddprof.tune import handover, search
+from ddprof.tune.answer import TuningAnswer
 from ddprof.tune.candidates import candidates
+from ddprof.tune.document import write_document
 from ddprof.tune.handover import Handover
-from ddprof.tune.journal import FILE, TrialJournal
-from ddprof.tune.result import TuningAnswer, result
+from ddprof.tune.journal import TrialJournal
+from ddprof.tune.result import result
 
 
 def prepare(journal: TrialJournal) -> None:
@@ -45,8 +43,9 @@ def conclude(journal: TrialJournal, record: bool = True) -> tuple[TuningAnswer, 
     known = calibration.of_run([journal.folder])
     ids = dict.fromkeys(tried.finding for tried in found.tried if tried.finding)
     fared = {name: calibration.like(known, (name,), ()) for name in ids}
-    found = replace(found, calibration={name: one for name, one in fared.items() if one.total})
-    _write(journal, found, left)
+    known_like = {name: one for name, one in fared.items() if one.total}
+    found = replace(found, calibration=known_like, patch=left.diff, by_hand=left.by_hand)
+    write_document(state, journal.folder, found)
     return found, left
 
 
@@ -55,20 +54,3 @@ def _loaded(folder: Path) -> LoadedRun:
     if len(runs) != 1:
         raise NoUsableInput(f"{folder}: the diagnosis holds {len(runs)} runs, wanted one")
     return runs[0]
-
-
-def _write(journal: TrialJournal, found: TuningAnswer, left: Handover) -> None:
-    """The state and, beside it, the answer: one document."""
-    document: dict[str, Any] = msgspec.to_builtins(journal.state)
-    document["result"] = {
-        **msgspec.to_builtins(found),
-        "patch": left.diff,
-        "by_hand": [list(row) for row in left.by_hand],
-    }
-    path = journal.folder / FILE
-    fresh = path.with_name(f".{FILE}.{os.getpid()}")
-    try:
-        fresh.write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
-        os.replace(fresh, path)
-    except OSError as error:
-        raise UsageError(f"{path}: not written: {error.strerror}") from error

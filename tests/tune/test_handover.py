@@ -10,11 +10,12 @@ from fake_runs import Job, candidate, journal
 from ddprof.report import calibration
 from ddprof.settings.fixes_file import read_fixes
 from ddprof.tune import handover
+from ddprof.tune.answer import TuningAnswer
 from ddprof.tune.model import TrialCandidate
-from ddprof.tune.result import TuningAnswer, result
+from ddprof.tune.result import result
 from ddprof.tune.search import search
 from ddprof.tune.session import conclude
-from ddprof.tune.text import plan_text, result_text
+from ddprof.tune.told.text import plan_text, result_text
 
 SCRIPT = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1], batch_size=2)  # of all\n"
 

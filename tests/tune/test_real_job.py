@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = Path(__file__).with_name("stand_in.py")
 TWO_RANKS = [sys.executable, str(ROOT / "tests" / "capture" / "scripts" / "two_ranks.py")]
 LONGEST_S = 900.0
+KILLS = 4  # of each tuning
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP)
 
 pytestmark = [
     pytest.mark.torch,
@@ -36,7 +40,13 @@ def _start(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_as_in_a_terminal,
     )
+
+
+def _as_in_a_terminal() -> None:
+    """A shell has its background jobs take no notice of SIGINT, and so would what these tests start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _left(tmp_path: Path) -> list[str]:
@@ -110,14 +120,48 @@ def test_killed_it_leaves_no_process_and_goes_on_where_it_was(tmp_path: Path, nu
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_it_leaves_no_process(tmp_path: Path) -> None:
+def test_killed_at_random_moments_it_leaves_no_process_and_resumes(tmp_path: Path) -> None:
+    """Each tuning is killed several times, at any moment of its start, its diagnosis or its trials, and goes on each
+    time; then it is let finish."""
     generator = random.Random(int(os.environ.get("DDPROF_SEED", "1")))
-    for number in range(int(os.environ.get("DDPROF_ROUNDS", "20"))):
-        place = tmp_path / str(number)
-        tuned = _start(place, "--budget", "3000s")
-        try:
-            tuned.wait(generator.uniform(0.5, 60))
-        except subprocess.TimeoutExpired:
-            tuned.send_signal(generator.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP]))
-        tuned.communicate(timeout=LONGEST_S)
+    for number in range(int(os.environ.get("DDPROF_ROUNDS", "4"))):
+        place, made = tmp_path / str(number), 0
+        for kill in range(KILLS):
+            tuned = _start(place, "--budget", "3000s", *_resuming(place))
+            signalled, runs, after_s = generator.choice(SIGNALS), generator.randrange(3), generator.uniform(0.2, 15)
+            err = _after_runs(tuned, runs)
+            with suppress(subprocess.TimeoutExpired):
+                tuned.wait(after_s)
+            tuned.send_signal(signalled)
+            err += tuned.communicate(timeout=LONGEST_S)[1]
+            told = f"tuning {number}, kill {kill}: {signalled.name} {after_s:.1f} s after {runs} runs: {err}"
+            print(told)
+            assert tuned.returncode != 0 and "Error" not in err.replace("KeyboardInterrupt", ""), told
+            _nothing_is_left(place)
+            if _resuming(place):
+                trials = _document(place)[1]["trials"]
+                assert len(trials) >= made and all(not row["failed"] for row in trials), told
+                made = len(trials)
+        assert _resuming(place), "it never came to its first run"
+        finished = _start(place, "--budget", "1s", *_resuming(place))
+        out, err = finished.communicate(timeout=LONGEST_S)
+        assert finished.returncode == 0 and out.startswith("UNDECIDED"), (out, err)
         _nothing_is_left(place)
+        document = _document(place)[1]
+        assert document["result"]["runs"] == len(document["trials"]) == max(made, 1)
+
+
+def _after_runs(tuned: subprocess.Popen[str], runs: int) -> str:
+    """Wait until it has made so many more runs, or has ended; what it has said by then."""
+    assert tuned.stderr is not None
+    said = ""
+    while runs and (line := tuned.stderr.readline()):
+        said += line
+        runs -= re.search(r"^ddprof: .* \(\d+ s\)", line) is not None
+    return said
+
+
+def _resuming(place: Path) -> tuple[str, ...]:
+    """Options that go on with the tuning of a folder; none where there is nothing to go on with."""
+    found = list((place / "out").glob("*/tune.json"))
+    return ("--resume", str(found[0].parent)) if found else ()

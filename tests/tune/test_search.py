@@ -8,11 +8,13 @@ import pytest
 from fake_runs import Job, Silent, candidate, journal
 
 from ddprof.errors import NoUsableInput, UsageError
+from ddprof.tune.answer import KEEP, KEPT, NOTHING, UNDECIDED, TuningAnswer
+from ddprof.tune.document import read_state
 from ddprof.tune.handover import records
-from ddprof.tune.journal import TrialJournal, read_state
+from ddprof.tune.journal import TrialJournal
 from ddprof.tune.model import RunPlan, Trial
-from ddprof.tune.result import KEPT, TuningAnswer, result
-from ddprof.tune.search import KEEP, NOTHING, UNDECIDED, Search, search, shortened, with_warm_up
+from ddprof.tune.result import result
+from ddprof.tune.search import Search, search, shortened, with_warm_up
 
 FOUR, EIGHT, TWO = (candidate("num_workers", n, is_variant=n != 4) for n in (4, 8, 2))
 BUCKETS = candidate("bucket_cap_mb", 50, group="1", share=0.2)
@@ -134,6 +136,24 @@ def test_whoever_resumes_ends_where_an_uninterrupted_search_ends(tmp_path: Path)
         assert answer == whole
 
 
+@pytest.mark.parametrize("first_s", [60.0, 80.0, 100.0, 150.0, 300.0])
+@pytest.mark.parametrize("second_s", [10.0, 60.0, 130.0, 300.0, 2000.0])
+def test_it_is_resumed_with_another_budget_and_loses_no_run(tmp_path: Path, first_s: float, second_s: float) -> None:
+    """With less than was spent it answers from what there is, with more it tries what was too much before."""
+    job = Job({"num_workers=4": 0.5, "num_workers=2": 0.2, "num_workers=8": 0.48}, noise=0.05)
+    before, _ = _searched(tmp_path, job, FOUR, EIGHT, TWO, budget_s=first_s)
+    state = read_state(tmp_path)
+    known = len(state.trials)
+    state.options = state.options.with_budget(second_s)
+    resumed = TrialJournal(tmp_path, state, job.run, Silent())
+    resumed.baseline("diagnosis")
+    after = result(resumed, search(resumed, (FOUR, EIGHT, TWO)))
+    assert after.runs == len(state.trials) >= known == before.runs
+    assert second_s > first_s or after == before
+    if second_s == 2000.0:
+        assert not after.untried and after.verdict == KEEP
+
+
 def test_a_folder_of_another_plan_is_not_resumed(tmp_path: Path) -> None:
     _, made = _searched(tmp_path, Job({"num_workers=4": 0.5}), FOUR)
     state = read_state(tmp_path)
@@ -151,9 +171,11 @@ def test_predictions_that_were_put_to_the_test_are_recorded(tmp_path: Path) -> N
     job = Job({"num_workers=4": 0.5, "num_workers=2": 0.2})
     made = journal(tmp_path, job)
     answer = result(made, search(made, (FOUR, TWO)))
-    (kept,) = records(answer, made.state, tmp_path, 10.0)
+    kept, lost = records(answer, made.state, tmp_path, 10.0)
     assert kept.settings == ("num_workers=4",) and kept.findings == ("input.starved",) and kept.outcome == "inside"
     assert kept.predicted_us == pytest.approx(answer.step_us * 0.5, rel=1e-3)  # type: ignore[operator]
+    # Given up after two pairs, far below its prediction: left out it would make predictions look better than they are.
+    assert lost.settings == ("num_workers=2",) and lost.outcome == "outside" and lost.measured_low_us is None
 
 
 def test_short_jobs_are_ended_a_step_early_and_shorter_ones_refused() -> None:

@@ -8,14 +8,13 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ddprof.settings.fixes_file import write_fixes
-from ddprof.settings.wanted import WantedFix
 from ddprof.tune.model import RunPlan, Trial, TrialCandidate
 from ddprof.tune.runs import evidence
 
@@ -101,16 +100,11 @@ def _command(order: TrialOrder) -> list[str]:
         options.append("--no-stacks")
     if order.settings:
         path = order.folder / FIXES
-        path.write_text(fixes_text([candidate.fix for candidate in order.settings]), encoding="utf-8")
+        path.write_text(write_fixes([(candidate.fix, "") for candidate in order.settings]), encoding="utf-8")
         options += ["--apply", str(path)]
         if any(candidate.changes_numbers for candidate in order.settings):
             options.append("--allow-numerics")
     return [sys.executable, "-m", "ddprof.cli.main", "run", *options, "--", *order.command]
-
-
-def fixes_text(fixes: Sequence[WantedFix], head: Sequence[str] = ()) -> str:
-    """A FIXES.toml of these."""
-    return write_fixes([(fix, "") for fix in fixes], head)
 
 
 def _told(order: TrialOrder, ended: dict[str, Any], took_s: float) -> Trial:

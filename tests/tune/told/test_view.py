@@ -7,7 +7,7 @@ from io import StringIO
 from rich.console import Console
 
 from ddprof.tune.model import Trial
-from ddprof.tune.view import TuneView
+from ddprof.tune.told.view import TuneView
 
 
 def _played(is_terminal: bool) -> str:

@@ -1,0 +1,1 @@
+"""What tuning says: on its progress, its plan and its answer."""

@@ -1,9 +1,10 @@
 """The pictures of docs/screenshots: every page of the dashboard and of the HTML file, in headless Chromium.
 
-    python docs/take_screenshots.py TRACES [--only NAME ...]
+    python docs/take_screenshots.py TRACES [--tuned FOLDER] [--only NAME ...]
 
 TRACES: the 8 ranks of a DLRM step that the docs show. What these do not hold comes from elsewhere: memory, a pipeline
-and a change from the shipped samples, Live from a training job that is started here. All of it is read from copies.
+and a change from the shipped samples, Live from a training job that is started here, Tuning from a folder of `ddprof
+tune` (--tuned; without it that picture is not taken). All of it is read from copies.
 """
 
 from __future__ import annotations
@@ -178,6 +179,7 @@ def main() -> None:
     """Take all pictures, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", type=Path)
+    parser.add_argument("--tuned", type=Path, metavar="FOLDER")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     options = parser.parse_args()
 
@@ -193,6 +195,11 @@ def main() -> None:
 
         shown = load([copied(options.traces, options.traces.resolve().name)])
         for picture in filter(lambda p: wanted(p.name), pictures()):
+            if picture.name == "tuning":
+                if options.tuned is not None:
+                    with served(load([copied(options.tuned, options.tuned.resolve().name)])) as address:
+                        take(driver, address, picture)
+                continue
             if picture.name == "live":
                 with running(folder / "mnist") as open_runs, served(open_runs) as address:
                     take(driver, address, picture)

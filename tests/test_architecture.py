@@ -76,6 +76,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, KERNEL_TABLE, "readers", "api"}
+    | {"settings", "tune"}
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily

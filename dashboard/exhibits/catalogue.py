@@ -17,6 +17,7 @@ from ddprof.dashboard.exhibits import (
     overview,
     pipeline,
     ranks,
+    tuning,
     what_if,
 )
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
@@ -59,6 +60,7 @@ SUBJECTS = (
     Subject("/memory", "Memory", memory.exhibits, True, memory.has_data),
     Subject("/pipeline", "Pipeline", pipeline.exhibits, True, pipeline.has_data),
     Subject("/what-if", "What-if", what_if.exhibits),
+    Subject("/tuning", "Tuning", tuning.exhibits, has_data=tuning.has_data),
     Subject("/compare", "Compare", compare.exhibits, has_data=compare.has_data),
     Subject("/data", "Data", data.exhibits),
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from ddprof.analyzers.planning.facts import present
 from ddprof.analyzers.planning.knobs import KNOBS, Knob, Setting
 from ddprof.analyzers.planning.predict import Prediction, predict
+from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.trials import by_gain, forecast_chart, trial_sheet, tried_of
 from ddprof.dashboard.figures.charts import Ranges
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
@@ -18,19 +20,32 @@ ALONE_FACTOR = 2  # how many times faster, where a setting is a factor
 
 
 def exhibits(view: View) -> list[Exhibit]:
-    """The report's own predictions."""
-    report = view.opened.report
+    """The report's own predictions with the commands that try them, and what was tried already."""
+    return [_predictions(view.opened), *_tried(view.opened)]
+
+
+def _tried(opened: OpenRun) -> list[Exhibit]:
+    found = by_gain([tried for _, tried in tried_of(opened)])
+    if not found:
+        return []
+    names = list(dict.fromkeys(name for name, _ in tried_of(opened)))
+    reading = f"What ddprof tune measured on this run's command, in {', '.join(names)}; the page Tuning has more."
+    return [Exhibit("what-if-tried", "What was tried already?", reading, trial_sheet(found), forecast_chart(found))]
+
+
+def _predictions(opened: OpenRun) -> Exhibit:
+    report = opened.report
     rows = [(w.change, w.predicted_step_us / 1e3, w.low_us / 1e3, w.high_us / 1e3) for w in report.what_if]
     question, columns = "What do the findings' fixes save?", ("change", "step after (ms)", "low (ms)", "high (ms)")
     if not rows:
         reading = "The report predicts no change that helps."
-        return [Exhibit("what-if", question, reading, sheet(columns, rows))]
+        return Exhibit("what-if", question, reading, sheet(columns, rows))
     reading = (
         f"The step, {format_us(report.steps.wall_us)} as recorded, after each fix alone, by replaying the run's own "
         "dependencies; where the last line says so, all of them together. Gains overlap and are never added."
     )
     chart = _ranges(report.steps.wall_us / 1e3, rows)
-    return [Exhibit("what-if", question, reading, sheet(columns, rows), chart)]
+    return Exhibit("what-if", question, reading, sheet(columns, rows), chart, listings=try_it.of_run(opened))
 
 
 def settings_alone(opened: OpenRun) -> Exhibit:

@@ -120,6 +120,30 @@ class Dumbbells:
 
 
 @dataclass(frozen=True)
+class Amount:
+    """A value with its interval; None where it has none."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of the interval; twice the value where there is none."""
+        return (self.value if self.low is None else self.low, self.value if self.high is None else self.high)
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """Per label what was predicted and, below it, what was measured, in `unit`; None: it was not. Zero is marked."""
+
+    labels: Sequence[str]
+    predicted: Sequence[Amount | None]
+    measured: Sequence[Amount | None]
+    unit: str
+
+
+@dataclass(frozen=True)
 class Curve:
     """One line; None breaks it."""
 
@@ -140,7 +164,7 @@ class Curves:
     limit_words: str = ""
 
 
-Chart = Stacked | Ranges | Columns | Heat | Dots | Bandwidths | Intervals | Dumbbells | Curves
+Chart = Stacked | Ranges | Columns | Heat | Dots | Bandwidths | Intervals | Dumbbells | Forecasts | Curves
 
 
 def all_cause_parts(values: Array) -> list[Part]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddprof.dashboard.figures.charts import Dots, Heat
+from ddprof.dashboard.figures.charts import Dots, Forecasts, Heat
 from ddprof.tables import Array
 
 SERIES_COLORS = ("compute", "comm-transfer", "gc", "allocator", "dataloader", "memcpy", "checkpoint")
@@ -25,6 +25,18 @@ def linear_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     step = next(k * power for k in (1, 2, 2.5, 5, 10) if k * power >= raw * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def forecast_range(chart: Forecasts) -> tuple[float, float]:
+    """Ends of the axis: zero, all values and what was predicted, and measured intervals as far as they leave half of
+    the axis to these. A longer one, of few pairs that differ much, is cut: it would press all else flat."""
+    known = [estimate for estimate in (*chart.predicted, *chart.measured) if estimate is not None]
+    sure = [0.0, *(e.value for e in known), *(end for e in chart.predicted if e is not None for end in e.ends)]
+    low, high = min(sure), max(sure)
+    span = (high - low) or 1.0
+    ends = [end for e in known for end in e.ends]
+    low, high = max(min((low, *ends)), low - span / 2), min(max((high, *ends)), high + span / 2)
+    return low - span * 0.04, high + span * 0.04
 
 
 def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:

@@ -61,4 +61,5 @@ def _redacted(opened: OpenRun, before: OpenRun | None, key: bytes) -> Edition:
         lambda exhibit: written(exhibit, redaction),
         redaction.event,
         redaction.text,
+        is_redacted=True,
     )

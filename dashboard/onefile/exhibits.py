@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Sheet, cell, column_kind
+from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind
 from ddprof.dashboard.figures.svg.draw import draw
-from ddprof.report.html.markup import Markup, tag
+from ddprof.report.html.markup import Markup, join, tag
 
 MAX_ROWS = 300
 MAX_CELLS = 4_000  # of one table: a cell takes about 30 bytes, and the file stays small
@@ -16,7 +16,16 @@ def exhibit_section(exhibit: Exhibit) -> Markup:
     if exhibit.chart is not None:
         chart = tag("div", draw(exhibit.chart, f"{exhibit.question} {exhibit.reading}"), class_="chart")
     head = (tag("h2", exhibit.question), tag("p", exhibit.reading, class_="reading"))
-    return tag("section", *head, chart, _numbers(exhibit), class_="exhibit", id=f"exhibit-{exhibit.id}")
+    body = (*head, chart, _numbers(exhibit), *map(listing_block, exhibit.listings))
+    return tag("section", *body, class_="exhibit", id=f"exhibit-{exhibit.id}")
+
+
+def listing_block(listing: Listing) -> Markup:
+    """Text to copy; assets/shared/copy.js copies it."""
+    button = tag("button", "Copy", type="button", class_="copy no-print", aria_label=f"Copy: {listing.words}")
+    lines = Markup("\n".join(join(line) for line in listing.text.split("\n")))
+    head = tag("div", tag("span", listing.words), button, class_="listing-head")
+    return tag("div", head, tag("pre", lines, tabindex="0"), class_="listing")
 
 
 def _numbers(exhibit: Exhibit) -> Markup | None:

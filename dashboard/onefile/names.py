@@ -55,7 +55,8 @@ def _is_public_group(name: str) -> bool:
 
 
 def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
-    """The exhibit without names; captured settings, which could be anything, are hashed where they are no number."""
+    """The exhibit without names, nor commands and patches, which are of no use without them; captured settings, which
+    could be anything, are hashed where they are no number."""
     if exhibit.id == LOADER_SETTINGS:
         rows = [(name, redaction.setting(str(value))) for name, value in exhibit.sheet.rows]
         exhibit = replace(exhibit, sheet=sheet(exhibit.sheet.columns, rows))
@@ -66,7 +67,7 @@ def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
             exhibit = replace(
                 exhibit, chart=replace(exhibit.chart, labels=list(map(redaction.event, exhibit.chart.labels)))
             )
-    return rewritten(exhibit, redaction.text)
+    return rewritten(replace(exhibit, listings=()), redaction.text)
 
 
 def _event(value: object, redaction: Redaction) -> object:

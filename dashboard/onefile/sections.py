@@ -7,28 +7,32 @@ from dataclasses import dataclass
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS, Subject
 from ddprof.dashboard.exhibits.compare import comparison_of
+from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.checks import check_words
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
+from ddprof.dashboard.exhibits.parts.trials import words_of
 from ddprof.dashboard.exhibits.what_if import settings_alone
-from ddprof.dashboard.onefile.exhibits import exhibit_section
+from ddprof.dashboard.onefile.exhibits import exhibit_section, listing_block
 from ddprof.dashboard.onefile.timeline import timeline_section
 from ddprof.dashboard.runs.view import View
 from ddprof.findings import Finding
 from ddprof.report import phrases
 from ddprof.report.comparison.text import headline
 from ddprof.report.html import parts
-from ddprof.report.html.markup import Markup, tag
+from ddprof.report.html.markup import Markup, join, tag
 
 
 @dataclass(frozen=True)
 class Edition:
-    """What a file is made of: the run, the comparison where there is one, and how names are written."""
+    """What a file is made of: the run, the comparison where there is one, and how names are written; `is_redacted`:
+    without them."""
 
     view: View
     comparison: View | None
     exhibit: Callable[[Exhibit], Exhibit]
     event: Callable[[str], str]
     text: Callable[[str], str]
+    is_redacted: bool = False
 
 
 def subjects(edition: Edition) -> list[Subject]:
@@ -88,7 +92,9 @@ def _card(edition: Edition, number: int, finding: Finding, full: bool) -> Markup
     opened = edition.view.opened
     if opened.has_traces and (first := _first_span(edition, number)) is not None:
         links = tag("p", tag("a", "Show in timeline", href=f"#timeline/{first}"), class_="links")
-    return parts.card(opened.report, finding, links, full)
+    commands = try_it.of_finding(opened, finding) if full and not edition.is_redacted else ()
+    tried = [("Tried", edition.text(words)) for words in words_of(opened, finding) if full]
+    return parts.card(opened.report, finding, join(*map(listing_block, commands), links), full, tried)
 
 
 def _first_span(edition: Edition, number: int) -> int | None:

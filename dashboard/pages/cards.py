@@ -13,7 +13,8 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Sheet, cell, column_kind, unfiltered_words
+from ddprof.dashboard.exhibits.parts import trials, try_it
+from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind, unfiltered_words
 from ddprof.dashboard.figures.plotly.base import palette
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
@@ -51,10 +52,17 @@ def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     label = [html.Span(scope, className="scope")] if scope else []
     reading = html.P([exhibit.reading, *([" "] if label else []), *label], className="reading")
     return html.Section(
-        [html.H2(exhibit.question), reading, picture, fold(exhibit, page, view)],
+        [html.H2(exhibit.question), reading, picture, fold(exhibit, page, view), *map(_listing, exhibit.listings)],
         className="exhibit",
         id=f"exhibit-{exhibit.id}",
     )
+
+
+def _listing(listing: Listing) -> Component:
+    """Text to copy; assets/shared/copy.js copies it."""
+    button = html.Button("Copy", type="button", className="copy no-print", **aria(label=f"Copy: {listing.words}"))
+    head = html.Div([html.Span(listing.words), button], className="listing-head")
+    return html.Div([head, html.Pre(listing.text, tabIndex="0")], className="listing")
 
 
 def _most_width(figure: Any) -> dict[str, int]:
@@ -131,6 +139,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     fixes = finding.fixes if full else finding.fixes[:1]
     rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
     if full:
+        rows += [("Tried", words) for words in trials.words_of(view.opened, finding)]
         rows += [("Checked", phrases.ledger_words(finding))] if finding.by_ledger_us else []
         rows.append(("Confidence", phrases.confidence_words(finding)))
         rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
@@ -142,8 +151,9 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
         f" {number + 1}. {phrases.clean(finding.summary)} ",
         html.Code(finding.id),
     ]
+    commands = [_listing(listing) for listing in try_it.of_finding(view.opened, finding) if full]
     links = html.Div(_links(view, number, finding, full), className="links")
-    return html.Article([html.H3(title), html.Dl(facts), *patches, links], className=f"card {severity}")
+    return html.Article([html.H3(title), html.Dl(facts), *patches, *commands, links], className=f"card {severity}")
 
 
 def remark_cards(report: Report) -> list[Component]:

@@ -10,7 +10,7 @@ from dash.development.base_component import Component
 
 from ddprof.dashboard.exhibits.catalogue import LIVE, SUBJECTS, Subject
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
-from ddprof.dashboard.pages import compare, data, findings, live, overview, timeline, what_if
+from ddprof.dashboard.pages import compare, data, findings, live, overview, timeline, tuning, what_if
 from ddprof.dashboard.pages.cards import exhibit_card, notice
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import UsageError
@@ -51,6 +51,7 @@ _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
     "/findings": findings.content,
     "/timeline": timeline.content,
     "/what-if": what_if.content,
+    "/tuning": tuning.content,
     "/compare": compare.content,
     "/data": data.content,
 }

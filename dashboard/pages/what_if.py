@@ -21,6 +21,8 @@ from ddprof.dashboard.pages.cards import aria, exhibit_card, notice, table, whol
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
+from ddprof.report.calibration import like
+from ddprof.report.phrases import calibration_words
 from ddprof.units import format_share, format_us
 
 SLIDER_STEP = 0.25  # times faster; 1 is as recorded
@@ -129,12 +131,16 @@ def result(view: View, found: Prediction) -> list[Component]:
     numbers = table(sheet(("change", "step (ms)"), [(w, us / 1e3) for w, us in levels]))
     return [
         html.H2(reading, className="prediction"),
-        html.P(
-            f"Range of the step after: {format_us(found.low_us)} to {format_us(found.high_us)}.", className="reading"
-        ),
+        html.P(f"{_range_words(view.opened, found)}.", className="reading"),
         graph,
         html.Details([html.Summary("Numbers"), numbers]),
     ]
+
+
+def _range_words(opened: OpenRun, found: Prediction) -> str:
+    """The range, and how often earlier predictions of these kinds fell inside theirs."""
+    known = like(opened.records, (), [change.kind for change in found.changes])
+    return f"Range of the step after: {format_us(found.low_us)} to {format_us(found.high_us)}{calibration_words(known)}"
 
 
 def _times(words: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 
@@ -15,11 +17,15 @@ from ddprof.analyzers.kernel_table.model import KernelTable
 from ddprof.analyzers.kernel_table.of_run import kernels_of, path_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.dashboard.runs.live import running_ranks, waiting_report
+from ddprof.dashboard.runs.tunings import Tuning, tunings_of
 from ddprof.dashboard.timeline.index import SliceIndex
 from ddprof.dashboard.timeline.kept import KEPT
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import Source
+from ddprof.readers.companions.launch import Launch, launch_of
+from ddprof.readers.files.remote import is_url
+from ddprof.report.calibration import Record, calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
 from ddprof.tables import Table
@@ -50,6 +56,31 @@ class OpenRun:
     def sources(self) -> Mapping[str, Source]:
         """The files of the run by the path of their facts, for what is read again on request."""
         return self.loaded.sources if self.loaded else {}
+
+    @cached_property
+    def launch(self) -> Launch | None:
+        """How `ddprof run` was asked to start the job; None where that is not known, or was not one command."""
+        return launch_of(self._manifests)
+
+    @property
+    def run_folder(self) -> str:
+        """The folder that `ddprof run` wrote, on this machine; "" for anything else."""
+        folders = {os.path.dirname(path) for path in self._manifests if not is_url(path)}
+        return os.path.realpath(folders.pop()) if len(folders) == 1 else ""
+
+    @property
+    def tunings(self) -> list[Tuning]:
+        """What `ddprof tune` has tried on the run's command, as it is now."""
+        return tunings_of(self.run_folder, self.launch) if self.run_folder else []
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """Predictions and what came of them, of this user and of the run's folder."""
+        return of_run([self.run_folder] if self.run_folder else [])
+
+    @property
+    def _manifests(self) -> set[str]:
+        return {path for source in self.sources.values() for path in source.manifest_paths}
 
     @property
     def job(self) -> JobFacts:
@@ -144,7 +175,8 @@ def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
     """Runs with traces; a job that has written none yet is a run of which only its steps can be watched."""
     folder = next((path for path in paths if Path(path).is_dir()), "")
     try:
-        return [OpenRun(run.report, run, folder) for run in load_runs(paths, options)]
+        known = of_run(paths)
+        return [OpenRun(calibrated(run.report, known), run, folder) for run in load_runs(paths, options)]
     except NoUsableInput:
         ranks = running_ranks(folder)
         if not ranks:

@@ -81,7 +81,7 @@ class View:
     @property
     def kept(self) -> dict[str, str]:
         """What of the query other addresses of the same view have too."""
-        kept = {k: v for k, v in self.query.items() if k in ("run", "ranks", "steps", "against")}
+        kept = {k: v for k, v in self.query.items() if k in ("run", "ranks", "steps", "against", "tuning")}
         if len(self.runs) > 1:
             kept |= {k: self.ids[at] for k in ("run", "against") if (at := self.number(kept.get(k, ""))) is not None}
         return kept

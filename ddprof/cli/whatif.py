@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,9 @@ import click
 from ddprof.cli.load import load_run, pairs, tell
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.errors import UsageError
+from ddprof.report import calibration
+from ddprof.report.model import Calibration
+from ddprof.report.phrases import calibration_words
 from ddprof.units import format_share, format_us
 
 if TYPE_CHECKING:
@@ -55,10 +59,12 @@ def command(
     loaded = load_run(run, reading)
     prediction = predict(loaded.pricer, wanted, present(loaded.measures, stated))
     then = bottleneck(loaded.pricer, prediction.changes)
+    known = calibration.like(calibration.of_run([run]), (), [change.kind for change in prediction.changes])
     if form == "json":
-        click.echo(json.dumps(to_json(loaded.label, prediction, then), indent=1, allow_nan=False))
+        document = {**to_json(loaded.label, prediction, then), "like_this": asdict(known)}
+        click.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
-        tell("\n".join(to_text(prediction, then)))
+        tell("\n".join([*to_text(prediction, then), *so_far(known)]))
 
 
 def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, Any]:
@@ -100,6 +106,12 @@ def to_text(prediction: Prediction, then: Bottleneck) -> list[str]:
             f"low confidence: replaying the unmodified run misses its step by {format_share(prediction.replay_error)}"
         )
     return lines
+
+
+def so_far(known: Calibration) -> list[str]:
+    """How earlier predictions of these kinds of change fared; nothing where none was verified."""
+    words = calibration_words(known).removeprefix("; ")
+    return [f"so far: {words}"] if words else []
 
 
 def _table() -> str:

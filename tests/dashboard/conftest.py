@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is n
 from benchmarks.oracle.kinds import scenario
 from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.write import write
+from tests.dashboard.tuned import tuned
 
 SEED = 17
 
@@ -48,6 +49,12 @@ def straggler(straggler_traces: Path) -> OpenRun:
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> OpenRun:
     """A pipeline-parallel run with one slow stage."""
     return load([str(generate(tmp_path_factory.mktemp("pipeline") / "run", "pipeline.imbalance"))])[0]
+
+
+@pytest.fixture(scope="session")
+def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of `ddprof tune` whose diagnosis found small buckets: one setting kept, one lost, one failed."""
+    return tuned(tmp_path_factory.mktemp("tuned") / "20261123T120000Z-tune-train")
 
 
 @pytest.fixture

@@ -9,9 +9,22 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from ddprof.dashboard.figures.charts import Bandwidths, Chart, Dumbbells, Heat, Intervals, Part, Ranges, Stacked
+from ddprof.dashboard.figures.charts import (
+    Amount,
+    Bandwidths,
+    Chart,
+    Dumbbells,
+    Forecasts,
+    Heat,
+    Intervals,
+    Part,
+    Ranges,
+    Stacked,
+)
 from ddprof.dashboard.figures.plotly.base import LIGHT, LINE_CHARS, MAX_LABEL_CHARS
 from ddprof.dashboard.figures.plotly.draw import draw
+from ddprof.dashboard.figures.scales import forecast_range
+from ddprof.dashboard.figures.svg.draw import draw as draw_svg
 
 LONG = "comm.bandwidth_bound: link of the tp groups -> keep these groups inside NVLink, all {} of them"
 SAME = ["twice", "twice", "<b>once</b>"]
@@ -59,3 +72,27 @@ def test_the_reference_is_seen_where_all_messages_have_one_size() -> None:
     assert high - low > 0.5
     for axis in (drawn.layout.xaxis, drawn.layout.yaxis):
         assert len(axis.tickvals) >= 2
+
+
+PREDICTED = (Amount(30.0, 25.0, 35.0), Amount(10.0, 5.0, 15.0))
+
+
+def test_predictions_stand_beside_what_was_measured() -> None:
+    chart = Forecasts(["a", "b"], [*PREDICTED, None], [Amount(28.0, 26.0, 30.0), None, Amount(1.0, None, None)], "%")
+    drawn = draw(Forecasts(["a", "b", "c"], chart.predicted, chart.measured, "%"), LIGHT)
+    foretold, found = drawn.data
+    assert list(foretold.x) == [30.0, 10.0] and list(found.x) == [28.0, 1.0]
+    assert [round(y) for y in foretold.y] == [0, 1] and [round(y) for y in found.y] == [0, 2]
+    assert list(found.error_x.array) == [2.0, 0.0] and list(found.error_x.arrayminus) == [2.0, 0.0]
+    picture = draw_svg(Forecasts(["a", "b", "c"], chart.predicted, chart.measured, "%"), "words")
+    assert picture.count("<circle") == 2 and "a: 28 measured, 26 to 30" in picture
+
+
+def test_an_interval_that_says_nothing_leaves_half_of_the_axis_to_the_others() -> None:
+    vague = Forecasts(["a", "b"], PREDICTED, [Amount(28.0, -900.0, 97.0), None], "%")
+    low, high = forecast_range(vague)
+    assert -20 < low < 0 and 50 < high < 55
+    assert forecast_range(Forecasts(["a"], [None], [None], "%")) == (-0.04, 0.04)
+    picture = draw_svg(vague, "words")
+    ends = [float(part.split('"')[1]) for part in picture.split("x1=")[1:]]
+    assert min(ends) >= 0

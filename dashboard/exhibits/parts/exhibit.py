@@ -56,8 +56,16 @@ class Sheet:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """Text to copy as it is, a command or a patch, and the words before it."""
+
+    words: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Exhibit:
-    """One chart. `id` names it in addresses; without a chart the sheet is the exhibit.
+    """One chart. `id` names it in addresses; without a chart the sheet is the exhibit. `listings` end it.
 
     `follows`: which of the filters ("ranks", "steps") choose what it shows; under any other it says that it does not.
     """
@@ -68,6 +76,7 @@ class Exhibit:
     sheet: Sheet
     chart: Chart | None = None
     follows: tuple[str, ...] = ()
+    listings: tuple[Listing, ...] = ()
 
 
 def following(exhibit: Exhibit, *filters: str) -> Exhibit:

@@ -92,21 +92,21 @@ def label(text: str) -> str:
     return _plain(_cut(clean(text), MAX_LABEL_CHARS))
 
 
-def name_lines(drawn: go.Figure, names: Sequence[str]) -> list[str]:
-    """Names the lines of a picture, 0 at the top; returns what to call them on hover.
+def name_lines(drawn: go.Figure, names: Sequence[str], line_chars: int = LINE_CHARS) -> list[str]:
+    """Names the lines of a picture, 0 at the top, in two lines of text at most; returns what to call them on hover.
 
     Lines have numbers for places: plotly draws what has one name, or one name once it is cut, on one line, and would
     stack two bars there.
     """
-    words = ["<br>".join(_plain(part) for part in _two_lines(clean(name))) for name in names]
+    words = ["<br>".join(_plain(part) for part in _two_lines(clean(name), line_chars)) for name in names]
     places = list(range(len(names)))
     drawn.update_yaxes(tickmode="array", tickvals=places, ticktext=words, range=[len(names) - 0.5, -0.5])
     return [label(name) for name in names]
 
 
-def _two_lines(name: str) -> list[str]:
-    parts = textwrap.wrap(name, LINE_CHARS, break_long_words=False, break_on_hyphens=False) or [""]
-    return [_cut(part, LINE_CHARS) for part in parts[:1] + [" ".join(parts[1:])] * (len(parts) > 1)]
+def _two_lines(name: str, most: int) -> list[str]:
+    parts = textwrap.wrap(name, most, break_long_words=False, break_on_hyphens=False) or [""]
+    return [_cut(part, most) for part in parts[:1] + [" ".join(parts[1:])] * (len(parts) > 1)]
 
 
 def _cut(text: str, most: int) -> str:

@@ -20,6 +20,7 @@ _DRAWN_BY: Mapping[type, Callable[[Any, Palette], go.Figure]] = {
     charts.Bandwidths: points.size_against_bandwidth,
     charts.Intervals: points.intervals,
     charts.Dumbbells: points.dumbbells,
+    charts.Forecasts: points.forecasts,
     charts.Curves: points.curves,
 }
 

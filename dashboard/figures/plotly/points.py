@@ -8,9 +8,17 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Intervals
+from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Forecasts, Intervals
 from ddprof.dashboard.figures.plotly.base import Palette, figure, label, name_lines
-from ddprof.dashboard.figures.scales import CURVE_COLORS, SERIES_COLORS, dot_words, log_ticks, short_number, spread
+from ddprof.dashboard.figures.scales import (
+    CURVE_COLORS,
+    SERIES_COLORS,
+    dot_words,
+    forecast_range,
+    log_ticks,
+    short_number,
+    spread,
+)
 
 MAX_POINTS = 2000
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
@@ -112,6 +120,42 @@ def dumbbells(chart: Dumbbells, colors: Palette) -> go.Figure:
             marker={"size": 11, "symbol": symbol, "color": colors.accent, "line": {"width": 2}},
             hovertemplate=f"{words}: %{{x:.4g}} {chart.unit}<extra>%{{customdata}}</extra>",
         )
+    return drawn
+
+
+_SHORT_LINE_CHARS = 22  # where a line is high enough for two: leaves room for the marks on a phone
+_BESIDE = 0.17  # of a line: predictions lie above its middle, measurements below
+
+
+def forecasts(chart: Forecasts, colors: Palette) -> go.Figure:
+    """Two points per label with their intervals: an open circle predicted, a filled diamond measured; zero marked."""
+    drawn = figure(colors, chart.unit, "", max(170, 46 * len(chart.labels) + 90))
+    names = name_lines(drawn, chart.labels, _SHORT_LINE_CHARS)
+    kinds = (
+        ("predicted", chart.predicted, "circle-open", colors.quiet, -_BESIDE),
+        ("measured", chart.measured, "diamond", colors.accent, _BESIDE),
+    )
+    for words, estimates, symbol, color, beside in kinds:
+        known = [(place, estimate) for place, estimate in enumerate(estimates) if estimate is not None]
+        drawn.add_scatter(
+            x=[estimate.value for _, estimate in known],
+            y=[place + beside for place, _ in known],
+            customdata=[[names[place], *estimate.ends] for place, estimate in known],
+            mode="markers",
+            name=words,
+            marker={"size": 11, "symbol": symbol, "color": color, "line": {"width": 2}},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [estimate.ends[1] - estimate.value for _, estimate in known],
+                "arrayminus": [estimate.value - estimate.ends[0] for _, estimate in known],
+                "color": color,
+            },
+            hovertemplate=f"{words}: %{{x:.4g}} {chart.unit} (%{{customdata[1]:.4g}} to %{{customdata[2]:.4g}})"
+            "<extra>%{customdata[0]}</extra>",
+        )
+    drawn.add_vline(x=0, line={"color": colors.quiet, "dash": "dash"})
+    drawn.update_xaxes(range=list(forecast_range(chart)))
     return drawn
 
 

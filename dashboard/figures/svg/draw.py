@@ -18,6 +18,7 @@ _DRAWN_BY: Mapping[type, Callable[[Any, str], Markup]] = {
     charts.Bandwidths: points.bandwidths,
     charts.Intervals: points.intervals,
     charts.Dumbbells: points.dumbbells,
+    charts.Forecasts: points.forecasts,
     charts.Curves: points.curves,
 }
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Intervals
-from ddprof.dashboard.figures.scales import CURVE_COLORS, SERIES_COLORS, dot_words, log_ticks, short_number, spread
+from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Forecasts, Intervals
+from ddprof.dashboard.figures.scales import (
+    CURVE_COLORS,
+    SERIES_COLORS,
+    dot_words,
+    forecast_range,
+    log_ticks,
+    short_number,
+    spread,
+)
 from ddprof.dashboard.figures.svg import frame
 from ddprof.dashboard.figures.svg.rows import TOP, rows
 from ddprof.report.html.markup import Markup, join, tag
@@ -152,6 +160,29 @@ def dumbbells(chart: Dumbbells, words: str) -> Markup:
     return join(
         place.picture(words, marks, chart.unit), frame.legend([("accent", "○", "before"), ("accent", "◆", "after")])
     )
+
+
+_BESIDE = 0.2  # of a line: predictions lie above its middle, measurements below
+
+
+def forecasts(chart: Forecasts, words: str) -> Markup:
+    """Two points per label with their intervals: an open circle predicted, a filled diamond measured; zero marked."""
+    low, high = forecast_range(chart)
+    place = rows(chart.labels, low, high)
+    x, marks = place.x, [frame.line(place.x(0.0), TOP, place.x(0.0), place.bottom, "median")]
+    for kind, estimates, beside in (("predicted", chart.predicted, -_BESIDE), ("measured", chart.measured, _BESIDE)):
+        for i, estimate in enumerate(estimates):
+            if estimate is None:
+                continue
+            at, (first, last) = place.middle(i + beside), estimate.ends
+            marks.append(frame.line(x(max(first, low)), at, x(min(last, high)), at, f"whisker {kind}"))
+            title = tag("title", f"{chart.labels[i]}: {estimate.value:.4g} {kind}, {first:.4g} to {last:.4g}")
+            if kind == "predicted":
+                marks.append(tag("circle", title, cx=round(x(estimate.value), 1), cy=at, r=4.0, class_="open-dot"))
+            else:
+                marks.append(tag("path", title, d=_diamond(x(estimate.value), at, 5.0), class_="dot"))
+    legend = frame.legend([("quiet", "○", "predicted, with its range"), ("accent", "◆", "measured, with its interval")])
+    return join(place.picture(words, marks, chart.unit), legend)
 
 
 def curves(chart: Curves, words: str) -> Markup:

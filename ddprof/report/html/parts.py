@@ -5,7 +5,7 @@ Every name from a trace is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ddprof.findings import Finding, Remark
 from ddprof.report import phrases
@@ -58,8 +58,15 @@ def _findings(report: Report) -> Markup:
     return tag("section", tag("h2", "Findings"), tag("p", words, class_="quiet"), *cards, more)
 
 
-def card(report: Report, finding: Finding, links: Markup | None = None, full: bool = True) -> Markup:
-    """A finding: what, who, gain, what to do. `full` adds all fixes, patches and evidence; `links` end the card."""
+def card(
+    report: Report,
+    finding: Finding,
+    links: Markup | None = None,
+    full: bool = True,
+    tried: Sequence[tuple[str, str]] = (),
+) -> Markup:
+    """A finding: what, who, gain, what to do. `full` adds all fixes, patches and evidence; `tried`: rows on trials of
+    its fixes; `links` end the card."""
     severity = report.severity_of(finding)
     rows = [
         ("Who", phrases.who_words(finding)),
@@ -67,6 +74,7 @@ def card(report: Report, finding: Finding, links: Markup | None = None, full: bo
         *((("Checked", phrases.ledger_words(finding)),) if full and finding.by_ledger_us else ()),
         ("Confidence", phrases.confidence_words(finding)),
         *(("Do", phrases.fix_words(fix)) for fix in finding.fixes[: None if full else 1]),
+        *tried,
         *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence if full),
     ]
     patches = [

@@ -1,0 +1,81 @@
+"""Commands that try a fix on the job itself, to copy, made from the command that the run was started by."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+from ddprof.dashboard.exhibits.parts.exhibit import Listing
+from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.findings import Finding
+from ddprof.outside.plain_text import clean
+from ddprof.report.fixes import FILE_NAME, applicable
+from ddprof.settings.wanted import WantedFix, changes_numbers, shown
+
+
+def of_finding(opened: OpenRun, finding: Finding) -> tuple[Listing, ...]:
+    """For the fixes of one finding: a measured trial, and a run with them applied."""
+    fixes = [fix for fix, of, _ in applicable(opened.report) if of is finding]
+    if not fixes:
+        return ()
+    names = dict.fromkeys(next(iter(fix.values)) for fix in fixes)
+    stated = [f"{name}={shown(value)}{f'@{fix.at}' if fix.at else ''}" for fix in fixes for name, value in _set(fix)]
+    tune = ["ddprof", "tune", *_each("--only", names), *_allowed(fixes)]
+    run = ["ddprof", "run", *_each("--set", stated), *_allowed(fixes)]
+    return _listings(
+        opened,
+        ("Try it: run beside the job as it is, in pairs of short runs", tune),
+        ("Or one run with it applied, the script unedited", run),
+    )
+
+
+def of_run(opened: OpenRun) -> tuple[Listing, ...]:
+    """For all fixes of a run together; for none, where it has none that can be applied."""
+    fixes = [fix for fix, _, _ in applicable(opened.report)]
+    if not fixes:
+        return ()
+    stated = os.path.join(opened.run_folder, FILE_NAME)
+    offers = [("Try them: each alone, then together, beside the job as it is", ["ddprof", "tune", *_allowed(fixes)])]
+    if opened.run_folder and os.path.isfile(stated):
+        run = ["ddprof", "run", "--apply", stated, *_allowed(fixes)]
+        offers.append(("Or one run with all of them applied, the script unedited", run))
+    return _listings(opened, *offers)
+
+
+def of_job(opened: OpenRun) -> tuple[Listing, ...]:
+    """Whatever there is to try."""
+    return _listings(opened, ("Try the fixes of a diagnosis on the job itself", ["ddprof", "tune"]))
+
+
+def with_fixes(opened: OpenRun, fixes_file: str, allows_numerics: bool) -> tuple[Listing, ...]:
+    """A run of the job with a FIXES.toml."""
+    if not os.path.isfile(fixes_file):
+        return ()
+    allowed = ["--allow-numerics"] * allows_numerics
+    words = "Run the job with these settings, the script unedited"
+    return _listings(opened, (words, ["ddprof", "run", "--apply", fixes_file, *allowed]))
+
+
+def _listings(opened: OpenRun, *offers: tuple[str, Sequence[str]]) -> tuple[Listing, ...]:
+    """None where the command is not known, or is none that can be copied from a page as it is."""
+    launch = opened.launch
+    if launch is None:
+        return ()
+    lines = [f"{shlex.join(start)} -- {launch.command}" for _, start in offers]
+    if any(clean(line) != line for line in (*lines, launch.cwd)):
+        return ()
+    place = f", from {launch.cwd}" if launch.cwd else ""
+    return tuple(Listing(f"{words}{place}:", line) for (words, _), line in zip(offers, lines, strict=True))
+
+
+def _set(fix: WantedFix) -> list[tuple[str, object]]:
+    return list(fix.values.items())
+
+
+def _each(option: str, values: Sequence[str] | dict[str, None]) -> list[str]:
+    return [word for value in values for word in (option, value)]
+
+
+def _allowed(fixes: Sequence[WantedFix]) -> list[str]:
+    return ["--allow-numerics"] if any(map(changes_numbers, fixes)) else []

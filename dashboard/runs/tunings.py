@@ -1,0 +1,87 @@
+"""The folders of `ddprof tune` that a run belongs to: the one that it is a trial of, and those beside it whose command
+is the run's own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers.companions.launch import Launch
+from ddprof.tune.document import FILE, NAME_PART, TuneDocument, read_document
+from ddprof.tune.journal import TRIALS
+
+MOST = 8  # of one run, the newest
+_MOST_BESIDE = 64  # folders that are looked into for a command
+_KEPT = 32  # documents that are kept as they were read last
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A folder of `ddprof tune`, and what it holds."""
+
+    folder: str
+    document: TuneDocument
+
+    @property
+    def name(self) -> str:
+        """Of the folder."""
+        return os.path.basename(self.folder)
+
+
+def tunings_of(run_folder: str, launch: Launch | None) -> list[Tuning]:
+    """The tunings of a run, the one that it is a trial of first, then the newest. What cannot be read is none."""
+    own = _own(Path(run_folder))
+    found = [tuning for tuning in [_read(own)] if tuning is not None] if own is not None else []
+    for folder in _beside(own or Path(run_folder)):
+        if len(found) == MOST:
+            break
+        tuning = _read(folder)
+        if tuning is not None and launch is not None and _is_of(tuning.document, launch):
+            found.append(tuning)
+    return found
+
+
+def _own(run_folder: Path) -> Path | None:
+    """TUNING of TUNING/trials/NUMBER/run."""
+    trials = run_folder.parent.parent
+    return trials.parent if trials.name == TRIALS and (trials.parent / FILE).is_file() else None
+
+
+def _beside(folder: Path) -> Iterator[Path]:
+    """Folders of tunings beside one, the last names, which begin with the date, first. Told by the names that they
+    get: beside a run may be thousands of others, on a slow file system."""
+    try:
+        names = sorted(os.listdir(folder.parent), reverse=True)
+    except OSError:
+        return
+    tuned = (folder.parent / name for name in names if NAME_PART in name and name != folder.name)
+    for number, path in enumerate(path for path in tuned if (path / FILE).is_file()):
+        if number == _MOST_BESIDE:
+            return
+        yield path
+
+
+def _is_of(document: TuneDocument, launch: Launch) -> bool:
+    return (shlex.join(document.options.command), document.cwd) == (launch.command, launch.cwd)
+
+
+def _read(folder: Path) -> Tuning | None:
+    try:
+        stat = (folder / FILE).stat()
+    except OSError:
+        return None
+    return _document(folder, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=_KEPT)
+def _document(folder: Path, changed_ns: int, size: int) -> Tuning | None:
+    """Of a file as it is at a time: it is written anew after each trial."""
+    try:
+        return Tuning(str(folder), read_document(folder))
+    except NoUsableInput:
+        return None

@@ -1,0 +1,108 @@
+"""A folder of `ddprof tune`, written without a run of anything."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+from benchmarks.oracle.kinds import scenario
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.write import write
+from ddprof.report.model import Calibration
+from ddprof.settings.fixes_file import write_fixes
+from ddprof.tune.answer import KEEP, MeasuredGain, Memory, Results, Tried, TuningAnswer, Untried
+from ddprof.tune.document import write_document
+from ddprof.tune.model import Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
+
+COMMAND = ("torchrun", "--nproc-per-node=2", "acme_train.py", "--name", "two words")
+CWD = "/home/somebody/project"
+SEED = 17
+GIB = 2**30
+PATCH = (
+    "--- a/acme_train.py\n+++ b/acme_train.py\n@@ -1 +1 @@\n-model = DDP(net)\n+model = DDP(net, bucket_cap_mb=25)\n"
+)
+WHY = "RuntimeError: secret_module_of_acme is not there"
+
+KEPT_ONE, LOST_ONE, FAILED_ONE = (
+    TrialCandidate(
+        name, group, values, "acme_train.py:7", finding, Predicted(share, share - 0.05, share + 0.05, "finding")
+    )
+    for name, group, values, finding, share in (
+        ("bucket_cap_mb=25 at acme_train.py:7", "0", {"bucket_cap_mb": 25}, "comm.latency_bound", 0.3),
+        ("bucket_cap_mb=50 at acme_train.py:7", "0", {"bucket_cap_mb": 50}, "comm.latency_bound", 0.2),
+        ("gc_interval=100", "1", {"gc_interval": 100}, "host.gc", 0.1),
+    )
+)
+SAME = Results("same", 0.0, None, None)
+ANSWER = TuningAnswer(
+    verdict=KEEP,
+    chosen=(KEPT_ONE,),
+    measured=MeasuredGain(0.28, 0.26, 0.3, 5),
+    step_us=100_000.0,
+    after_us=72_000.0,
+    least_share=0.03,
+    smallest_share=0.05,
+    baseline_memory=Memory(30 * GIB, 80 * GIB),
+    tried=(
+        Tried(
+            (LOST_ONE.name,), (), LOST_ONE.finding, "lost", "gained less than 3.0 % of the step in each of 2 pairs",
+            LOST_ONE.predicted, MeasuredGain(0.01, None, None, 2), SAME, Memory(31 * GIB, 80 * GIB),
+        ),
+        Tried(
+            (KEPT_ONE.name,), (), KEPT_ONE.finding, "kept", "", KEPT_ONE.predicted,
+            MeasuredGain(0.28, 0.26, 0.3, 5), SAME, Memory(32 * GIB, 80 * GIB),
+        ),
+        Tried(
+            (FAILED_ONE.name,), (), FAILED_ONE.finding, "failed", WHY, FAILED_ONE.predicted,
+            None, Results("unknown", None, None, None), None,
+        ),
+    ),
+    untried=(Untried("tf32=true", "changes the precision of the training (--allow-numerics)"),),
+    runs=3,
+    run_s=14.0,
+    spent_s=42.0,
+    calibration={"comm.latency_bound": Calibration(12, 14)},
+    patch=PATCH,
+)  # fmt: skip
+
+
+def state() -> TuneState:
+    """Of a tuning that has made three runs."""
+    held = [
+        Trial("diagnosis", (), "000-diagnosis", 20.0, 50, 101_000.0),
+        Trial("baseline", (), "001-baseline", 14.0, 50, 100_000.0, (100_000.0,) * 40),
+        Trial(KEPT_ONE.name, (KEPT_ONE.name,), "002-bucket", 14.0, 50, 72_000.0, (72_000.0,) * 40),
+    ]
+    return TuneState(
+        options=TuneOptions(COMMAND, 600.0, 40),
+        cwd=CWD,
+        started_utc="2026-11-23T12:00:00Z",
+        plan=RunPlan(10, 40),
+        candidates=(KEPT_ONE, LOST_ONE, FAILED_ONE),
+        trials=held,
+    )
+
+
+def run_of_command(folder: Path) -> Path:
+    """A run folder with traces of small buckets, whose manifest has the command; returns it."""
+    write(simulate(scenario(SEED, "comm.latency_bound")), folder)
+    run = folder / "traces"
+    manifest(run, shlex.join(COMMAND))
+    return run
+
+
+def manifest(run: Path, command: str) -> None:
+    """Of a run folder."""
+    (run / "manifest.json").write_text(json.dumps({"schema": "ddprof.run/1", "command": command, "cwd": CWD}))
+
+
+def tuned(folder: Path, answer: TuningAnswer | None = ANSWER) -> Path:
+    """The folder, its diagnosis in it."""
+    run = run_of_command(folder / "made")
+    (folder / "trials" / "000-diagnosis").mkdir(parents=True)
+    run.rename(folder / "trials" / "000-diagnosis" / "run")
+    write_document(state(), folder, answer)
+    if answer is not None:
+        (folder / "FIXES.toml").write_text(write_fixes([(KEPT_ONE.fix, "")]))
+    return folder

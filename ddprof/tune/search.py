@@ -88,7 +88,8 @@ def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Searc
     allow = journal.state.options.allow_numerics
     groups = {candidate.group for candidate in candidates}
     reserve = 2 * LOOKS[0] if len(groups) > 1 else 0
-    races, left = [], list(candidates)
+    races: list[Race] = []
+    left = list(candidates)
     while left and (not races or journal.affords(LOOKS[0] * runs_of(1) + reserve)):
         chosen, left = affordable(journal, left, reserve)
         race = Race(journal, (), [Entry((candidate,), ERROR / len(candidates)) for candidate in chosen], allow)

@@ -66,6 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
+    "assistants": VOCABULARY | {"_version", "report", "analyzers", REPLAY, PLANNING, KERNEL_TABLE, "readers"},
     "doctor": {"_version", "units", LAUNCHER},  # launcher.host: the sensors that a run would read
     "patching": {"settings", "errors", "outside"},
     "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
@@ -122,6 +123,7 @@ OTHERS: dict[str, set[str]] = {
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas"},
+    "assistants": {"mcp", "mcp_types"},
     "cli": {"click", "rich"},
     "bench": {"numpy", "msgspec", "psutil"},
     "pytest_plugin": {"pytest"},

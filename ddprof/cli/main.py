@@ -33,6 +33,7 @@ COMMANDS = {
     "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
     "serve": ("ddprof.cli.serve", "Open the dashboard: verdict, timeline, what-if."),
     "export": ("ddprof.cli.export", "Write a Perfetto trace of all ranks, or tables as parquet or CSV."),
+    "mcp": ("ddprof.cli.mcp", "Answer an assistant by the Model Context Protocol."),
     "explain": ("ddprof.cli.explain", "Explain a finding: what it detects, why it costs, how to fix it."),
     "demo": ("ddprof.cli.demo", "Analyze a shipped sample trace."),
     "doctor": ("ddprof.cli.doctor", "Say what works here, what is missing, and how to get it."),

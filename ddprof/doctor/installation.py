@@ -23,6 +23,7 @@ EXTRAS = {
     "patch": ("libcst", "`ddprof patch` and the patch of `ddprof tune`"),
     "dask": ("distributed", "`--engine dask://HOST:PORT`"),
     "s3": ("s3fs", "s3:// URLs"),
+    "mcp": ("mcp", "`ddprof mcp`, for assistants"),
     "nvtx": ("nvtx", "NVTX ranges, for Nsight Systems"),
 }
 

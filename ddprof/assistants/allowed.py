@@ -1,0 +1,61 @@
+"""Which runs an assistant may read: those below the folders that the user named at the start, and no others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddprof.errors import NoUsableInput, UsageError
+from ddprof.readers.admission.discover import discover
+
+MOST_LISTED = 100  # the newest; an assistant that wants others is told that there are more
+
+
+@dataclass(frozen=True)
+class RunNames:
+    """Runs, the newest first, by the names that the tools take. `left_out`: older ones that are not listed."""
+
+    names: tuple[str, ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """The folders, resolved: a link that leads out of them is refused like any other path."""
+
+    folders: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Allowed:
+        """Raises UsageError where one is no folder."""
+        for path in paths:
+            if not os.path.isdir(path):
+                raise UsageError(f"{path}: no such folder")
+        return cls(tuple(Path(path).resolve() for path in paths))
+
+    def path(self, name: str) -> str:
+        """The path of a run: a name as `runs` lists it, or a path. Raises NoUsableInput where it is not allowed."""
+        for folder in self.folders:
+            found = (folder / name).resolve() if "\0" not in name else None
+            if found is not None and found.is_relative_to(folder) and found.exists():
+                return str(found)
+        shown = ", ".join(map(str, self.folders))
+        raise NoUsableInput(f"{name}: no run of that name below {shown}, which is all that may be read")
+
+    def runs(self) -> RunNames:
+        """What was recorded below the folders."""
+        written: dict[str, float] = {}
+        for folder in self.folders:
+            try:
+                inventory = discover([folder])
+            except NoUsableInput:
+                continue  # nothing was recorded there yet
+            for _, sources in inventory.runs:
+                at = Path(os.path.commonpath([os.path.dirname(source.path) for source in sources]))
+                name = str(at.relative_to(folder)) if len(self.folders) == 1 else str(at)
+                newest = max(os.stat(source.path).st_mtime for source in sources)
+                written[name] = max(written.get(name, 0.0), newest)
+        names = sorted(written, key=lambda name: -written[name])
+        return RunNames(tuple(names[:MOST_LISTED]), max(0, len(names) - MOST_LISTED))

@@ -1,0 +1,133 @@
+"""What each tool answers, as text or JSON of a bounded length. Paths have been checked (`allowed`)."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from ddprof.analyzers.bottleneck import bottleneck
+from ddprof.analyzers.catalogue import catalogue, page
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.hangs.explain import explain as explain_hang
+from ddprof.analyzers.kernel_table.of_run import kernels_of
+from ddprof.analyzers.planning.facts import parse_now, present
+from ddprof.analyzers.planning.knobs import parse_setting
+from ddprof.analyzers.planning.predict import predict
+from ddprof.analyzers.training.catalogue import training_checks, training_page
+from ddprof.errors import NoUsableInput, UsageError
+from ddprof.outside.meant import meant
+from ddprof.report.comparison.compare import compare as compare_reports
+from ddprof.report.comparison.text import render_text as render_comparison
+from ddprof.report.hang.text import render_hang
+from ddprof.report.json.contract import to_contract
+from ddprof.report.json.saved import is_saved_report, read_saved
+from ddprof.report.model import Report
+from ddprof.report.text import render_text
+from ddprof.units import format_share, format_us
+
+MOST_CHARACTERS = 20_000  # some 5,000 tokens: what an assistant can read among other things
+MOST_KERNELS = 100
+_KEPT_RUNS = 4  # an assistant asks several things of one run
+
+
+class Answers:
+    """Answers from runs at paths; the last few runs are kept in memory."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, LoadedRun] = OrderedDict()
+
+    def verdict(self, path: str) -> str:
+        """What bounds the step, where its time goes, all findings with their gains."""
+        return bounded(render_text(self._report(path)))
+
+    def finding(self, path: str, identifier: str) -> str:
+        """Evidence, fixes, price and grounds of the findings of one identifier, as in the JSON report."""
+        rows = to_contract(self._report(path))["findings"]
+        found = [row for row in rows if row["id"] == identifier]
+        if not found:
+            names = [row["id"] for row in rows]
+            there = ", ".join(dict.fromkeys(names)) or "none"
+            raise NoUsableInput(
+                f"no finding {identifier!r} in this run{meant(identifier, names)}; its findings: {there}"
+            )
+        return bounded(json.dumps(found, indent=1))
+
+    def what_if(self, path: str, settings: Sequence[str], now: Sequence[str]) -> str:
+        """The step with settings changed, with its range, and what bounds it then. `now`: its own settings."""
+        if not settings:
+            raise UsageError("settings: want at least one, as num_workers=4 or compute=1.3@5")
+        stated = parse_now({key: value for key, _, value in (text.partition("=") for text in now)})
+        run = self._run(path)
+        predicted = predict(run.pricer, [parse_setting(text) for text in settings], present(run.measures, stated))
+        then = bottleneck(run.pricer, predicted.changes)
+        lines = [
+            f"{format_us(predicted.before_us)} -> {format_us(predicted.after_us)} per step "
+            f"(range {format_us(predicted.low_us)} to {format_us(predicted.high_us)})",
+            *(f"{level.words}: {format_us(level.step_us)} ({level.assumption})" for level in predicted.levels),
+            f"then: {then.words}",
+        ]
+        if predicted.is_uncertain:
+            missed = format_share(predicted.replay_error)
+            lines.append(f"low confidence: replaying the unmodified run misses its step by {missed}")
+        return bounded("\n".join(lines))
+
+    def compare(self, before: str, after: str) -> str:
+        """Which cause changed between two runs, by how much, against the noise of their steps."""
+        return bounded(render_comparison(compare_reports(self._report(before), self._report(after))))
+
+    def kernels(self, path: str, contains: str, most: int) -> str:
+        """The kernels with most device time, as JSON rows."""
+        table = kernels_of(self._run(path)).rows.to_pandas()
+        if contains:
+            kept = table.select_dtypes("object").apply(
+                lambda texts: texts.str.contains(contains, case=False, regex=False)
+            )
+            table = table[kept.any(axis=1)]
+        shown = table.head(max(1, min(most, MOST_KERNELS)))
+        rows = json.loads(shown.to_json(orient="records"))
+        return bounded(json.dumps({"rows": rows, "rows_left_out": len(table) - len(shown)}, indent=1))
+
+    def hang(self, path: str) -> str:
+        """Why a job hangs or has failed."""
+        return bounded(render_hang(explain_hang([path])))
+
+    def _report(self, path: str) -> Report:
+        if not is_saved_report(path):
+            return self._run(path).report
+        reports = read_saved(Path(path))
+        if len(reports) != 1:
+            raise NoUsableInput(f"{path}: holds {len(reports)} runs, not one")
+        return reports[0]
+
+    def _run(self, path: str) -> LoadedRun:
+        if is_saved_report(path):
+            raise NoUsableInput(f"{path}: a saved report cannot be replayed and holds no kernels; name the traces")
+        if path not in self._runs:
+            runs = list(load_runs([path], Options()))
+            if len(runs) > 1:
+                raise NoUsableInput(
+                    f"{path}: holds {len(runs)} runs ({', '.join(run.label for run in runs)}); name one"
+                )
+            self._runs[path] = runs[0]
+        self._runs.move_to_end(path)
+        while len(self._runs) > _KEPT_RUNS:
+            self._runs.popitem(last=False)
+        return self._runs[path]
+
+
+def explain(identifier: str) -> str:
+    """The page of a finding: what it detects, why it costs, how it is priced, how to fix it, its limits."""
+    rules, checks = catalogue(), training_checks()
+    if identifier not in rules and identifier not in checks:
+        known = [*rules, *checks]
+        raise UsageError(f"no finding {identifier!r}{meant(identifier, known)}; known are {', '.join(known)}")
+    return bounded(page(identifier) if identifier in rules else training_page(identifier))
+
+
+def bounded(text: str) -> str:
+    """The text, cut where it is longer than an assistant should be given, with how much was left out."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return f"{text[:MOST_CHARACTERS]}\n[{len(text) - MOST_CHARACTERS} more characters are left out]"

@@ -41,14 +41,15 @@ def test_settings_are_applied_recorded_and_shown_and_change_no_number(tmp_path: 
     assert losses == expected
     by_name = {row["setting"]: row for row in run.manifest["applied"]}
     assert {name for name, row in by_name.items() if row["applied"]} == {
-        *("num_workers", "persistent_workers", "bucket_cap_mb", "gc_interval", "NCCL_PROTO")
+        *("num_workers", "persistent_workers", "bucket_cap_mb", "gc_interval")
     }
     assert all(row["ranks"] == [0, 1] for row in by_name.values())
     assert by_name["omp_num_threads"]["why"] == "the script sets the number of threads to 1"
+    assert "no CUDA device" in by_name["NCCL_PROTO"]["why"]
     assert "made no FullyShardedDataParallel or fully_shard" in by_name["reshard_after_forward"]["why"]
     assert run.sidecars[0]["dataloader"]["num_workers"] == 1 and run.sidecars[1]["ddp"]["bucket_cap_mb"] == 50
     (line,) = [line for line in run.output.splitlines() if line.startswith("ddprof: applied: ")]
-    assert "num_workers=1 at workloads/loading.py:" in line and "NCCL_PROTO=Simple; not applied: " in line
+    assert "num_workers=1 at workloads/loading.py:" in line and "gc_interval=4; not applied: " in line
     (report,) = analyze([run.folder])
     for screen in (render_text(report), render_markdown(report).replace("\\", "")):
         words = screen.replace("\n", " ")

@@ -11,7 +11,7 @@ from ddprof.capture.applying.affinity import bind
 from ddprof.capture.applying.garbage import CollectionSchedule
 from ddprof.capture.applying.outcomes import Outcomes, row_of
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.settings.catalogue import PROCESS, Value
+from ddprof.settings.catalogue import NCCL_PREFIX, PROCESS, Value
 from ddprof.settings.environment import differs
 
 if TYPE_CHECKING:
@@ -60,7 +60,16 @@ class ProcessSettings(Instrumentor):
         if name == "tf32":
             now = torch.get_float32_matmul_precision()
             return "" if now == _TF32[bool(value)] else f"the script sets float32_matmul_precision to {now}"
-        why = differs(name, value, os.environ) or ""
+        why = differs(name, value, os.environ) or _unused(name, torch)
         if not why and name == "omp_num_threads" and torch.get_num_threads() != value:
             return f"the script sets the number of threads to {torch.get_num_threads()}"
         return why
+
+
+def _unused(name: str, torch: Any) -> str:
+    """Why a variable that reached the process changes nothing in it; "" where it may."""
+    if name.startswith(NCCL_PREFIX) and not torch.cuda.is_available():
+        return "there is no CUDA device: ranks do not use NCCL"
+    if name == "expandable_segments" and not getattr(torch, "accelerator", torch.cuda).is_available():
+        return "there is no accelerator whose memory it would allocate"
+    return ""

@@ -24,6 +24,10 @@ if (_ROOT / "pyproject.toml").is_file() and (_ROOT / "analyzers").is_dir():
 __all__ = ["AnalyzedRun", "__version__", "analyze", "annotate", "step"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> _Any:
     if name in {"AnalyzedRun", "analyze"}:
         from ddprof import api

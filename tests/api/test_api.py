@@ -82,3 +82,10 @@ def test_kernels_have_real_names_and_a_saved_report_has_none(repo_root: Path, sa
     assert (run.kernels.groupby("rank")["busy_us"].sum() - busy).abs().max() < 1e-3 * busy.max()
     with pytest.raises(NoUsableInput, match="holds no kernels"):
         _ = ddprof.analyze(saved).kernels
+
+
+def test_what_there_is_can_be_listed() -> None:
+    import ddprof
+
+    assert {"analyze", "AnalyzedRun", "step", "annotate"} <= set(dir(ddprof))
+    assert all(hasattr(ddprof, name) for name in dir(ddprof))

@@ -1,0 +1,87 @@
+"""What `pip install ddprof` brings: the wheel is whole, and works where nothing else of this checkout is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ("*.css", "*.js", "*.toml", "*.txt", "*.pyi", "precision.json", "truth.json", "py.typed")
+SOURCES = {"ddprof": "ddprof", "analyzers": "ddprof/analyzers", "dashboard": "ddprof/dashboard"} | {
+    name: f"ddprof/{name}" for name in ("workloads", "sample_traces")
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("build")
+    checkout, out = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("dist")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):  # the build leaves folders behind, and must not find old ones
+        if (ROOT / name).is_file():
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            (checkout / name).write_bytes((ROOT / name).read_bytes())
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(checkout)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (found,) = out.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an environment with the wheel, which sees the dependencies of this one."""
+    home = tmp_path_factory.mktemp("home") / "env"
+    venv.create(home, with_pip=False)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = home / "lib" / version / "site-packages"
+    zipfile.ZipFile(wheel).extractall(packages)
+    (packages / "dependencies.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    return home / "bin"
+
+
+def run(programs: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`ddprof WORDS` in the environment, away from the checkout."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "DDPROF_SHIM")}
+    command = [str(programs / "python"), "-m", "ddprof.cli.main", *words]
+    return subprocess.run(command, cwd=programs.parent, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_everything_that_is_no_source_is_in_it(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        f"{target}/{file.relative_to(ROOT / top).as_posix()}"
+        for top, target in SOURCES.items()
+        for pattern in DATA
+        for file in (ROOT / top).rglob(pattern)
+    }
+    assert len(wanted) > 20 and sorted(wanted - names) == []
+    sources = {name for name in names if name.endswith(".py")}
+    assert len(sources) > 500 and not any(name.startswith(("tests/", "benchmarks/")) for name in names)
+
+
+def test_it_serves_every_python_by_one_file(wheel: Path) -> None:
+    """The stable ABI where there is a compiler, else no compiled part at all."""
+    compiled = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".so", ".pyd"))]
+    assert "-cp310-abi3-" in wheel.name if compiled else wheel.name.endswith("-none-any.whl")
+    assert all(".abi3." in name for name in compiled)
+
+
+def test_it_is_what_runs_and_gives_a_verdict(installed: Path) -> None:
+    where = subprocess.run(
+        [str(installed / "python"), "-c", "import ddprof, ddprof.analyzers; print(ddprof.__file__)"],
+        cwd=installed.parent, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert str(installed.parent) in where
+    demo = run(installed, "demo")
+    assert demo.returncode == 0 and "Findings" in demo.stdout, demo.stderr
+    page = installed.parent / "demo.html"
+    assert run(installed, "demo", "-o", str(page)).returncode == 0
+    assert "</html>" in page.read_text(encoding="utf-8")
+    assert "compiled parts" in run(installed, "doctor", "--python", "/no/such/python").stdout

@@ -75,7 +75,6 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
             time_us[p] = found.took_ns.sum() / steps / 1e3
             coverage[p] = found.took_ns.sum() / max(1.0, _compute_ns(ranks[p]))
             more[p] = _more_work(own, usual)
-        factor_steps[group] = _against_each_step(factor_steps[group])
     return Slowdown(_median(factor_steps), factor_steps, time_us, coverage, more)
 
 
@@ -106,18 +105,6 @@ def _weighted_median(times: Array, expected: Array) -> Array:
         if usable.any():
             weight = expected[usable, step]
             result[step] = averages.weighted_median(times[usable, step] / weight, weight)
-    return result
-
-
-def _against_each_step(factor: Array) -> Array:
-    """Factors of the ranks of a group, shape (ranks, steps), over that of the typical rank in the same step: batches
-    of one step are longer than those of another on all ranks, and where shapes were not recorded nothing else says so.
-    """
-    result = factor.copy()
-    for step in range(factor.shape[1]):
-        known = factor[:, step][np.isfinite(factor[:, step])]
-        if len(known) > 1:
-            result[:, step] /= averages.typical(known)
     return result
 
 

@@ -41,14 +41,16 @@ MIN_FED_SPREAD = 0.05  # between the batches of a step; equal batches do not dif
 MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a finding by themselves
 
 
-def rotating_spread(work: Slowdown, slowdown: Slowdown, culprits: list[int], least: float) -> tuple[float, int]:
+def rotating_spread(work: Slowdown, culprits: list[int], least: float) -> tuple[float, int]:
     """Mean over steps of (slowest - mean) relative slowdown once steady culprits are set aside, and how many ranks take
     turns at being slowest, counting the steps in which the slowest is above the mean by at least `least`, but for those
     that hold next to nothing of all excess.
+
+    Set aside is what a culprit's work takes longer in all: a device may be slow at some kernels alone.
     """
     steps = work.per_step.copy()
     for p in culprits:
-        steps[p] /= slowdown.factor[p]
+        steps[p] /= work.factor[p]
     usable = np.isfinite(steps).all(axis=1)
     if usable.sum() < 2 or steps.shape[1] < 2:
         return 0.0, 0
@@ -166,7 +168,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow = slow_positions(slowdown, STEADY_EXCESS)
     slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
     slow = np.setdiff1d(slow, [shard.position for shard in measures.hot])
-    spread, turns = rotating_spread(measures.work, slowdown, slow.tolist(), least)
+    spread, turns = rotating_spread(measures.work, slow.tolist(), least)
     extra = np.flatnonzero(slowdown.has_more)
     if turns < 2 or _are_waited_for(measures, np.union1d(extra, overfed(measures, least))):
         yield from _one_sided(measures, extra, np.union1d(extra, burdened(measures, least)))

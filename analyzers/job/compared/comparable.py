@@ -190,7 +190,7 @@ def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share
     alike = np.array([_usual(own[mine]) for own, mine in zip(counts.T, has.T, strict=True)])[None, :]
     is_static = ((counts == alike) & (alike > 0)).any(axis=1, keepdims=True)  # equals its peers where it is whole
     fewer = has & (_fewer(counts, usual, share) | (is_static & _fewer(counts, alike, share)))
-    fewer |= has & (usual == 0) & _far_fewer(counts, has)
+    fewer |= has & (usual == 0) & (_far_fewer(counts, has) | _scattered_below(counts, usual))
     common = fewer.sum(axis=0) * 2 > has.sum(axis=0)  # the program itself launches fewer there
     return np.asarray(fewer & ~common & (counts != alike))
 
@@ -209,6 +209,16 @@ def _far_fewer(counts: Array, has: Array) -> Array:
     part = held / np.maximum(own, 1.0)
     torn = (part < few * _median(part, 0)) & (held < few * here)
     return np.asarray(torn & (held < own - FEWER_KERNELS))
+
+
+def _scattered_below(counts: Array, usual: Array) -> Array:
+    """Where a rank launched far fewer kernels than half of the ranks and more do in step after step: these run a
+    program that always launches equally many. A rank that runs it, too, and of which no two steps agree, lacks records.
+    """
+    alike = usual[usual > 0]
+    if 2 * len(alike) < len(usual):
+        return np.zeros(counts.shape, bool)
+    return np.asarray(counts < (1 - 2 * LOST_SHARE) * alike.min() - FEWER_KERNELS)
 
 
 def _median(values: Array, axis: int) -> Array:

@@ -2,8 +2,12 @@
 
 Kernels of one name do other work at other places: the matrix products of a block differ in size, and where shapes were
 not recorded nothing else tells them apart. So the third launch of a kernel in a step is compared with the third of the
-peers. Kernels that ran alone are compared with such, kernels beside communication with such, and those between not at
-all. A late rank runs alone what its peers run beside the communication in which they wait for it: compared by name, its
+peers. A rank that runs the program of its peers several times in a step launches each kernel so many times as often,
+and is compared by name. Where it launches one a few times more or less often, other work is in its mean than in theirs,
+or records are missing, and that kernel is not compared.
+
+Kernels that ran alone are compared with such, kernels beside communication with such, and those between not at all. A
+late rank runs alone what its peers run beside the communication in which they wait for it: compared by name, its
 backward pass would be set against parts of theirs.
 """
 
@@ -14,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.work import beside_comm, issued_ns, step_of_launch
 from ddprof.tables import Array
@@ -87,8 +92,8 @@ def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
     """Each rank's kernels against those of its typical peer (lower median over ranks of the mean over steps), where
     most ranks, and two at least, ran them in the same way.
 
-    Where a rank launches a kernel more or less often than most do in a step, its places are not theirs: there it is
-    compared by name alone.
+    Where a rank launches a kernel more or less often than most do in a step, its places are not theirs: it is compared
+    by name if it runs all of the step so many times as often. Where most do not launch it equally often, nobody is.
     """
     numbers = {name: at for at, name in enumerate(dict.fromkeys(name for own in ranks for name in own.names))}
     names = [np.array([numbers[name] for name in own.names], np.int64)[own.name] for own in ranks]
@@ -96,13 +101,15 @@ def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
     for count, name, own in zip(launches, names, ranks, strict=True):
         np.add.at(count, (name, own.step), 1)
     usual = _median_of_those_with_any(launches)
+    is_common = (launches == usual).sum(axis=0) > _half(ranks)
     most = launches.max(axis=(0, 2), initial=0)
     first = np.cumsum(most) - most  # of a name's places
     places = int(most.sum())
     by_place, by_name = [], []
     for count, name, own in zip(launches, names, ranks, strict=True):
-        is_usual = (count == usual)[name, own.step]
-        by_name.append(np.where(own.is_either, 2 * name + own.is_beside, -1))
+        is_usual = (is_common & (count == usual))[name, own.step]
+        is_repeated = _repeats(count, usual)[name, own.step]
+        by_name.append(np.where(own.is_either & (is_usual | is_repeated), 2 * name + own.is_beside, -1))
         by_place.append(np.where(own.is_either & is_usual, 2 * (first[name] + own.place) + own.is_beside, -1))
     at_place = _typical(by_place, ranks, 2 * places)
     of_name = _typical(by_name, ranks, 2 * len(numbers))
@@ -117,7 +124,26 @@ def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
             for weights in (own.dur_ns, expected)
         )
         found.append(Compared(took, due))
-    return found
+    return _in_each_step(found)
+
+
+def _in_each_step(found: Sequence[Compared]) -> list[Compared]:
+    """What is expected of each kernel in a step, brought to what it took the typical rank in that very step.
+
+    Batches of one step are longer than those of another on all ranks, and where shapes were not recorded nothing else
+    says so. And of two ranks that each lack the record of another launch, every place after it holds other work, of
+    which the shorter is called typical: both seem slow.
+    """
+    if not found:
+        return []
+    factor = np.full((len(found), *found[0].took_ns.shape), np.nan, np.float32)
+    for own, each in zip(factor, found, strict=True):
+        np.divide(each.took_ns, each.expected_ns, out=own, where=each.expected_ns > 0, casting="same_kind")
+    known = np.isfinite(factor).sum(axis=0)
+    factor.sort(axis=0)  # what is not known comes last
+    middle = np.take_along_axis(factor, (np.maximum(known - 1, 0) // 2)[None], axis=0)[0]
+    typical = np.where(known > 1, middle, 1.0).astype(float)
+    return [Compared(each.took_ns, each.expected_ns * typical) for each in found]
 
 
 def _median_of_those_with_any(launches: Array) -> Array:
@@ -126,6 +152,19 @@ def _median_of_those_with_any(launches: Array) -> Array:
     ordered = np.sort(np.where(runs, launches, np.iinfo(np.int64).max), axis=0)
     middle = np.maximum(runs.sum(axis=0, keepdims=True) - 1, 0) // 2
     return np.asarray(np.take_along_axis(ordered, np.broadcast_to(middle, (1, *ordered.shape[1:])), axis=0)[0])
+
+
+def _repeats(count: Array, usual: Array) -> Array:
+    """Where a rank launches a kernel a whole number of times as often as usual, or the usual number is so many times
+    its own: the number that most of its launches in the step have in common. `count`, `usual`: (names, steps).
+    """
+    least, most = np.minimum(count, usual), np.maximum(count, usual)
+    times = np.where(least > 0, most / np.maximum(least, 1), 0.0) * np.where(count < usual, -1, 1)
+    repeats = np.zeros(count.shape, bool)
+    for step in np.flatnonzero((least > 0).any(axis=0)):
+        here = averages.weighted_median(times[:, step], count[:, step])
+        repeats[:, step] = (times[:, step] == here) & (abs(here) >= 2) & (here % 1 == 0)
+    return repeats
 
 
 def _typical(cells: Sequence[Array], ranks: Sequence[Kernels], count: int) -> Array:
@@ -139,4 +178,9 @@ def _typical(cells: Sequence[Array], ranks: Sequence[Kernels], count: int) -> Ar
     mean.sort(axis=1)  # what is not known comes last
     known = np.isfinite(mean).sum(axis=1)
     middle = mean[np.arange(count), np.maximum(known - 1, 0) // 2].astype(float)
-    return np.asarray(np.where(known > max(1, len(ranks) // 2), middle, np.nan))
+    return np.asarray(np.where(known > _half(ranks), middle, np.nan))
+
+
+def _half(ranks: Sequence[Kernels]) -> int:
+    """More of the ranks are most of them, and two at least."""
+    return max(1, len(ranks) // 2)

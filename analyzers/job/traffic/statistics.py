@@ -19,6 +19,8 @@ from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
 
+SEEN_WHOLE = 0.5  # of its transfer, in calls that every member recorded; at the edges of windows some lack a member
+
 
 @dataclass(frozen=True)
 class Traffic:
@@ -38,7 +40,7 @@ class Traffic:
     times_us: Array  # (points,), its transfer
     crosses_hosts: bool
     needless: str = ""
-    is_whole: bool = True  # every member of its groups was traced: else waiting for the others is in its transfer
+    is_whole: bool = True  # every member of its groups recorded it: else waiting for the others is in its transfer
 
     @property
     def hidden_share(self) -> float:
@@ -129,6 +131,8 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, told: Array, sums: 
         unnamed = job.groups["name"][group] == "world"  # taken to be of everybody: see groups.py
         whole &= all(r in number for r in members) and not (unnamed and job.missing_ranks)
         crosses |= len({job.clock.domain_of[number[r]] for r in members if r in number}) > 1
+    time_us = job.instances["transfer_ns"][of_kind] / 1e3
+    seen_us = float(time_us[job.instances["complete"][of_kind].astype(bool)].sum())
     return Traffic(
         op=COLLECTIVE_OPS[code],
         role=role,
@@ -138,8 +142,8 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, told: Array, sums: 
         transfer_us=sum(sums["transfer"]),
         exposed_us=sum(sums["exposed"]),
         sizes_bytes=np.where(size == NULL, 0, size),
-        times_us=job.instances["transfer_ns"][of_kind] / 1e3,
+        times_us=time_us,
         crosses_hosts=crosses,
         needless=kind,
-        is_whole=whole,
+        is_whole=whole and seen_us >= SEEN_WHOLE * float(time_us.sum()),
     )

@@ -165,19 +165,23 @@ def _doubt(measures: Measures, traffic: Traffic) -> str | None:
     if late is not None:
         return f"communication may be waiting: {late.words}"
     count = len(measures.job.missing_ranks)
-    if timers_complete(measures.job) or is_all_transfer(traffic.sizes_bytes, traffic.times_us):
+    if (count and timers_complete(measures.job)) or is_all_transfer(traffic.sizes_bytes, traffic.times_us):
         return None
-    if count <= FEW_MISSING * measures.job.world_size and not _moves_faster_at_times(traffic):
+    if count <= FEW_MISSING * measures.job.world_size and _moves_at_one_rate(traffic):
         return None
-    who = "1 missing rank" if count == 1 else f"{count} missing ranks"
+    # No rank is missing where the files of some lack the record.
+    who = {0: "ranks that did not record it", 1: "1 missing rank"}.get(count, f"{count} missing ranks")
     return f"communication has members among {who}: waiting for them and moving data look alike"
 
 
-def _moves_faster_at_times(traffic: Traffic) -> bool:
-    """Whether much of the transfer is longer than it takes at the rate of the fastest calls: then that is waiting."""
+def _moves_at_one_rate(traffic: Traffic) -> bool:
+    """Whether the transfers take little longer in all than at the rate of the fastest calls: the rest is waiting.
+
+    One call has no rate to be held against.
+    """
     timed = traffic.times_us > 0
-    if not timed.any():
+    if timed.sum() < 2:
         return False
     times, sizes = traffic.times_us[timed], np.maximum(traffic.sizes_bytes[timed], 1)
     fastest = float(np.quantile(times / sizes, FASTEST_CALLS))
-    return bool(times.sum() > UNSEEN_FACTOR * fastest * sizes.sum())
+    return bool(times.sum() <= UNSEEN_FACTOR * fastest * sizes.sum())

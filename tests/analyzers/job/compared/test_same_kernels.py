@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from labelled_runs import Runs
@@ -49,6 +51,32 @@ def test_places_of_a_rank_that_launches_more_are_not_those_of_its_peers() -> Non
     more = rank([SHORT, SHORT, LONG, SHORT, LONG, LONG])
     peers = [rank([SHORT, LONG]) for _ in range(2)]
     assert factors(more, *peers) == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_a_kernel_launched_a_few_times_more_than_by_the_peers_is_not_compared() -> None:
+    """The mean of its launches holds more of the long ones: the rank is not slow, and its peer not fast."""
+    assert np.isnan(factors(rank([SHORT, SHORT, LONG, LONG]), rank([SHORT, SHORT, LONG]))).all()
+
+
+def test_where_most_ranks_do_not_launch_a_kernel_equally_often_nobody_is_compared() -> None:
+    counts = [rank([SHORT] * 3), rank([SHORT] * 4), rank([2 * SHORT] * 5)]
+    assert np.isnan(factors(*counts)).all()
+
+
+def test_ranks_that_each_lack_the_record_of_another_launch_are_not_both_slow() -> None:
+    """After the missing record every place holds other work, and the sums differ by what the two records took."""
+    launches = [SHORT, LONG, LONG, SHORT, SHORT, LONG, SHORT, LONG]
+    found = factors(rank(launches[:1] + launches[2:]), rank(launches[:5] + launches[6:]))
+    assert found == pytest.approx([1.0, 1.0])
+
+
+def test_a_step_that_is_longer_on_all_ranks_makes_nobody_slow() -> None:
+    found = compared([_second_longer(rank([SHORT, LONG]), by) for by in (1.5, 1.5, 1.5)], STEPS)
+    assert all(each.took_ns.sum(axis=0) == pytest.approx(each.expected_ns.sum(axis=0)) for each in found)
+
+
+def _second_longer(own: Kernels, by: float) -> Kernels:
+    return replace(own, dur_ns=np.where(own.step == 1, by * own.dur_ns, own.dur_ns))
 
 
 def test_a_kernel_that_few_ranks_run_has_no_typical_time() -> None:

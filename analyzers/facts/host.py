@@ -15,6 +15,7 @@ from ddprof.analyzers.facts.names import (
     is_checkpoint,
     is_comm_annotation,
     is_dataloader,
+    is_evaluation_fetch,
     is_gc,
     is_sync_call,
     is_wait_event,
@@ -61,13 +62,28 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
         ("gc", annotated & is_gc(strings)[name]),
         ("checkpoint", annotated & is_checkpoint(strings)[name]),
     )
-    tables = [_without_what_loaders_read(_spans(trace, [(np.flatnonzero(mask), cause) for cause, mask in selected]))]
+    named = _spans(trace, [(np.flatnonzero(mask), cause) for cause, mask in selected])
+    tables = [_without_what_loaders_read(_without_fetches_to_evaluate(named, is_evaluation_fetch(strings)))]
     tables += [_blocking_copies(ops, threads), script_occupants(trace, threads, marks_ns)]
     tables.append(prepared_batches(trace, threads, ops, marks_ns))
     if not len(ops):  # a CPU rank: its operators are its compute
         tables.append(prepared_in_loop(trace, threads, phase_times(phases(trace)), marks_ns))
     spans = concat(HOST_SPANS, tables)
     return spans.take(np.argsort(spans["start_ns"], kind="stable"))
+
+
+def _without_fetches_to_evaluate(spans: Table, evaluation: Array) -> Table:
+    """Without the fetches inside an evaluation's, which are part of evaluating: no step waits for that batch.
+    `evaluation`: whether each string of the trace names one.
+    """
+    is_fetch = spans["cause"] == CAUSE_CODE["dataloader"]
+    is_inside = np.zeros(len(spans), bool)
+    evaluating = evaluation[spans["name"]]
+    for thread in np.unique(spans["thread"][evaluating]).tolist():
+        mine = spans["thread"] == thread
+        fetches = intervals.union(*spans.take(evaluating & mine).bounds)
+        is_inside |= mine & (intervals.overlap(fetches, *spans.bounds) == spans["end_ns"] - spans["start_ns"])
+    return spans.take(~(is_inside & is_fetch))
 
 
 def _without_what_loaders_read(spans: Table) -> Table:

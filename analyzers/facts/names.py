@@ -70,6 +70,7 @@ _COMM_KERNEL = re.compile(
 _COMM_ANNOTATION = re.compile(r"^(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl):", re.IGNORECASE)
 
 PIPELINE_GROUP = re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)|pipeline_model|PIPELINE", re.IGNORECASE)
+_EVALUATION_FETCH = re.compile(r"^ddprof::evaluation_data$")
 _FETCH_FROM_WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
 _DATALOADER = re.compile(
     r"^enumerate\(DataLoader\)|^enumerate\(DataPipe\)|^ddprof::data$|data_?loader|dataload|next_batch|get_batch"
@@ -137,6 +138,11 @@ def is_comm_annotation(strings: Sequence[str]) -> Array:
 def is_dataloader(strings: Sequence[str]) -> Array:
     """Host ranges in which the next batch is fetched."""
     return matches(_DATALOADER, strings)
+
+
+def is_evaluation_fetch(strings: Sequence[str]) -> Array:
+    """Host ranges in which a batch is fetched to evaluate, as capture names them."""
+    return matches(_EVALUATION_FETCH, strings)
 
 
 def is_fetch_from_workers(strings: Sequence[str]) -> Array:

@@ -14,6 +14,7 @@ from ddprof.capture.files.step import DATA
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.training.passes import SamplerPasses
 
+EVALUATION = "ddprof::evaluation_data"  # the range of a fetch that no training step waits for
 _MAX_TENSORS = 8
 _MAX_INDICES = 512  # per loader
 _MIN_INDICES = 64  # a pass that asked for fewer (a peek at one batch, a sanity check) gives way to the next
@@ -42,11 +43,14 @@ class DataLoading(Instrumentor):
         saw_batch = hub.guard.wrap_hook(self.saw_batch)
         pass_ends = hub.guard.wrap_hook(self._ends)
         begin, end, unmarked = hub.begin, hub.end, hub.unmarked
+        learns = sys.modules["torch"].is_grad_enabled
 
         def __next__(iterator: Any) -> Any:
             if unmarked:
                 unmarked[0].fetch_begins()
-            token = begin(DATA)
+            # No training loop fetches with gradients disabled: once one has begun, that is an evaluation's batch.
+            evaluates = self._trains is not None and not learns()
+            token = begin(DATA, EVALUATION if evaluates else None)
             try:
                 batch = fetch(iterator)
             except StopIteration:
@@ -54,12 +58,13 @@ class DataLoading(Instrumentor):
                 raise
             finally:
                 end(DATA, token)
-            saw_batch(iterator, batch)
+            if not evaluates:
+                saw_batch(iterator, batch)
             return batch
 
         def __iter__(loader: Any) -> Any:
             begins(loader)
-            token = begin(DATA)  # workers start here
+            token = begin(DATA, EVALUATION if self._trains is not None and not learns() else None)  # workers start here
             try:
                 return iterate(loader)
             finally:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddprof.capture.guard import Guard
-from ddprof.capture.instruments.dataloader import DataLoading
+from ddprof.capture.instruments.dataloader import EVALUATION, DataLoading
 from ddprof.capture.journal import Journal
 
 pytestmark = pytest.mark.torch
@@ -33,6 +33,38 @@ def seen(batch: Any) -> Journal:
     loading.uninstall()
     loading.saw_batch(None, batch)
     return journal
+
+
+def test_a_batch_fetched_without_gradients_once_training_has_begun_is_an_evaluations() -> None:
+    torch = pytest.importorskip("torch")
+    data = sys.modules["torch.utils.data"]
+    guard, journal, ranges = Guard(), Journal(), []
+    hub: Any = SimpleNamespace(
+        guard=guard,
+        journal=journal,
+        observed=SimpleNamespace(saw_loader=lambda loader: None, trains_with=lambda loader: None),
+        tracker=SimpleNamespace(index=0),
+        begin=lambda phase, name=None: ranges.append(name),
+        end=lambda phase, token: None,
+        unmarked=[],
+    )
+    loading = DataLoading(hub)
+    loading.install(torch)
+    try:
+        train, held_out = (data.DataLoader(data.TensorDataset(torch.zeros(n, 2)), batch_size=2) for n in (4, 6))
+        with torch.no_grad():
+            next(iter(held_out))  # nothing is trained yet: a job may do nothing but this
+        next(iter(train))
+        loading.optimizer_stepped()
+        assert ranges == [None] * 4
+        with torch.no_grad():
+            list(held_out)
+        assert set(ranges[4:]) == {EVALUATION}
+        next(iter(train))
+        assert ranges[-2:] == [None, None]
+    finally:
+        loading.uninstall()
+    assert sum(each["batches"] for each in journal.batches()) == 3
 
 
 def test_samples_and_elements_of_lists_and_mappings() -> None:

@@ -131,3 +131,20 @@ def test_what_a_loader_reads_is_its_own(tmp_path: Path) -> None:
     load = "torch/serialization.py(1300): load"
     assert spent_ms(LOADER, load, "ddprof::checkpoint")[0] == 0.0
     assert spent_ms("train.py(20): resume", load, "train")[0] > 0.0
+
+
+def test_a_fetch_to_evaluate_is_no_wait_for_a_batch(tmp_path: Path) -> None:
+    """The capture names it around the range of torch's own."""
+    script = Script()
+    for number in range(3):
+        begin = script.now_us
+        fetch_us = script.now_us
+        script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 5_000.0, "user_annotation")
+        script.add("ddprof::evaluation_data", "user_annotation", fetch_us - 1.0, script.now_us - fetch_us + 2.0, 1, {})
+        script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1_000.0, "user_annotation")
+        script.launch(dur_us=100.0)
+        script.synchronise()
+        script.step(number + 1, begin)
+    facts = script.facts(tmp_path)
+    assert held_ms(facts, "dataloader") == pytest.approx(3.0)
+    assert held_ms(facts, "checkpoint") == pytest.approx(15.0, abs=0.1)

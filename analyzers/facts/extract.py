@@ -30,6 +30,7 @@ from ddprof.analyzers.facts.model import (
 from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.analyzers.facts.script.calls import script_calls
+from ddprof.analyzers.facts.script.comm_hooks import comm_hooks
 from ddprof.analyzers.facts.script.meetings import meeting_calls
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.operators import script_operators
@@ -100,9 +101,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         sidecar=trace.sidecar,
         top=trace.top,
         health=(*trace.health, *notes),
-        meetings=meeting_calls(trace, threads),
-        script_calls=script_calls(trace, threads),
-        unused_searches=unused_searches(trace),
+        **_calls(trace, threads),
         script_operators=_operators(trace, main, marked, steps),
         **_stacks(trace, threads),
         **tables,
@@ -118,6 +117,16 @@ def _stacks(trace: RankTrace, threads: Array) -> dict[str, Table]:
         "script_totals": trace.script_totals,
         "module_spans": trace.module_spans.take(among(trace.module_spans["track"], threads)),
         "module_stacks": trace.module_stacks,
+    }
+
+
+def _calls(trace: RankTrace, threads: Array) -> dict[str, Table]:
+    """What the script, and DistributedDataParallel for it, calls by name."""
+    return {
+        "meetings": meeting_calls(trace, threads),
+        "script_calls": script_calls(trace, threads),
+        "comm_hooks": comm_hooks(trace),
+        "unused_searches": unused_searches(trace),
     }
 
 

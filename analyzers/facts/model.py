@@ -195,6 +195,16 @@ SCRIPT_CALLS = Schema(
     ),
 )
 
+COMM_HOOKS = Schema(
+    "comm_hooks",
+    (
+        Column("start_ns", "int64", "DistributedDataParallel calls a communication hook in Python"),
+        Column("end_ns", "int64", "the hook returns"),
+        Column("thread", "int32", "host track"),
+        Column("name", "int32", "the range; facts.script.comm_hooks.hook_name says which function it is"),
+    ),
+)
+
 ENGINE_PASSES = Schema(
     "engine_passes",
     (
@@ -286,6 +296,7 @@ class RankFacts:
     host_operators: Table = field(default_factory=HOST_OPERATORS.empty)
     meetings: Table = field(default_factory=MEETINGS.empty)
     script_calls: Table = field(default_factory=SCRIPT_CALLS.empty)
+    comm_hooks: Table = field(default_factory=COMM_HOOKS.empty)
     engine_passes: Table = field(default_factory=ENGINE_PASSES.empty)
     unused_searches: Table = field(default_factory=UNUSED_SEARCHES.empty)
     script_spans: Table = field(default_factory=SCRIPT_SPANS.empty)  # of the threads that launch; all three of model.py
@@ -362,6 +373,7 @@ TABLES: dict[str, Schema] = {
         HOST_OPERATORS,
         MEETINGS,
         SCRIPT_CALLS,
+        COMM_HOOKS,
         ENGINE_PASSES,
         UNUSED_SEARCHES,
         SCRIPT_SPANS,

@@ -11,6 +11,8 @@ in another thread or process. Which of these is said by what the line calls (lib
 On a CPU rank the training thread is the device, and operators that such Python calls count: a moving average, clipping
 or statistics tensor by tensor, gradients filled with zeros, an optimizer of the user's that calls small operators for
 each parameter. Of those that can be one call for all tensors one operator per tensor is left in the price.
+A communication hook of DistributedDataParallel that is Python of the script, and holds the backward pass, is told by
+its function and line where `ddprof run` recorded the job.
 Limits: needs Python frames: a trace with `with_stack=True`, or samples of a captured run. Samples say who shares the
 time between the phases, over the whole run where a window holds few. A traced frame names the line on which its
 function is defined. A package that is not known as a library counts as the user's. Preparing data is the
@@ -32,6 +34,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_seen
 from ddprof.analyzers.job.script.kinds import LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
+from ddprof.analyzers.rules.evidence.hooks import slow_hook
 from ddprof.analyzers.rules.evidence.needless.computed import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE
@@ -46,10 +49,14 @@ WITHOUT_FRAMES = "recorded without Python stacks: what the script runs between t
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Idle time in Python of the script that the typical rank runs."""
+    """Idle time in Python of the script that the typical rank runs, and in its communication hooks."""
     job = measures.job
-    if not any(has_frames(facts) for facts in job.ranks):
+    hooked = slow_hook(measures, RULE.id, MIN_SHARE)
+    if hooked is not None:
+        yield hooked
+    if hooked is None and not any(has_frames(facts) for facts in job.ranks):
         yield Abstention(RULE.id, WITHOUT_FRAMES)
+    if not any(has_frames(facts) for facts in job.ranks):
         return
     # What one rank alone runs is said with what makes that rank late.
     others = np.setdiff1d(np.arange(len(job.ranks)), list(measures.alone))

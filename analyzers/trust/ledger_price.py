@@ -19,6 +19,7 @@ from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.after_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.needless.cost import needless_us
+from ddprof.analyzers.job.script.hooks import held_by_hooks_us
 from ddprof.analyzers.job.traffic.cost import fit_cost
 from ddprof.analyzers.job.waiting.charged import waited_for_part_us, waited_us
 from ddprof.analyzers.job.waiting.meetings import held_in_meetings_us
@@ -272,6 +273,7 @@ _ROWS = {
         most=lambda measures, _: np.array([idle_from_calls_us(facts) for facts in measures.job.ranks]),
     ),
     "no_script": _Row(_less_script),
+    "no_hook": _Row(lambda measures, _: np.array([held_by_hooks_us(facts) for facts in measures.job.ranks])),
     "no_stalls": _Row(_starved(lambda measures: measures.stalled_us)),
     "graph_launch": _Row(_starved(lambda measures: measures.launching_us)),
     "on_time": _Row(_nothing, ()),

@@ -12,6 +12,7 @@ from ddprof.capture.instruments.backward import Backward
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
 from ddprof.capture.instruments.collectives import Collectives
+from ddprof.capture.instruments.comm_hooks import CommHooks
 from ddprof.capture.instruments.cpu_waits import CpuContention
 from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
@@ -78,6 +79,7 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
         Backward(hub),
         OptimizerSteps(hub),
         Collectives(hub),
+        CommHooks(hub),
         GarbageCollection(hub),
         TorchSave(hub),
         HostSyncs(hub),

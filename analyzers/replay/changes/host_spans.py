@@ -7,6 +7,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.hooks import in_hooks
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.model import Anchor, Graph, Scenario
 from ddprof.findings import Change
@@ -95,3 +96,9 @@ def no_script(change: Change, graph: Graph, measures: Measures) -> Scenario:
         if len(own.every[0]):
             host[rank.position] = ((own.every, 1.0 - own.share * (1.0 - left)),)
     return Scenario(host_scale=host)
+
+
+def no_hook(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Communication hooks only start their communication."""
+    held = {rank.position: in_hooks(rank.facts) for rank, _ in chosen(change, graph, measures)}
+    return Scenario(host_scale={position: ((spans, 0.0),) for position, spans in held.items() if len(spans[0])})

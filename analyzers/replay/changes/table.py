@@ -21,6 +21,7 @@ from ddprof.analyzers.replay.changes.communication.sharded_units import resharde
 from ddprof.analyzers.replay.changes.communication.transfers import scale_transfer, speed_groups, speed_links
 from ddprof.analyzers.replay.changes.host_spans import (
     instant_loader,
+    no_hook,
     no_script,
     no_stalls,
     no_sync,
@@ -77,6 +78,7 @@ _ROWS = (
     ChangeKind("no_sync", "synchronising calls return at once", no_sync),
     ChangeKind("no_stalls", "calls in which a host stalled take their usual time", no_stalls),
     ChangeKind("no_script", "the script runs `values[0]` of its Python between the phases", no_script),
+    ChangeKind("no_hook", "communication hooks only start their communication", no_hook),
     ChangeKind("on_time", "nobody waits for these ranks", on_time),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch),

@@ -23,11 +23,12 @@ def script_line() -> dict[str, Any] | None:
             return None
         file = frame.f_code.co_filename
         if not is_library(file):
-            return {"file": _shown(file), "line": frame.f_lineno, "function": frame.f_code.co_name}
+            return {"file": shown_file(file), "line": frame.f_lineno, "function": frame.f_code.co_name}
         frame = frame.f_back
     return None
 
 
-def _shown(file: str) -> str:
+def shown_file(file: str) -> str:
+    """A file, relative to the working directory where it lies below it."""
     here = os.getcwd() + os.sep
     return file.removeprefix(here)

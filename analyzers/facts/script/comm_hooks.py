@@ -1,0 +1,34 @@
+"""Python communication hooks of DistributedDataParallel, by the ranges that capture leaves around them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import COMM_HOOKS, RankFacts
+from ddprof.analyzers.facts.names import matches
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import Table
+
+_RANGE = re.compile(r"^ddprof::comm_hook (.+)$")
+
+
+def comm_hooks(trace: RankTrace) -> Table:
+    """COMM_HOOKS of all threads, by start: with a device, autograd's own thread calls them."""
+    events = trace.events
+    rows = np.flatnonzero(matches(_RANGE, trace.strings)[events["name"]] & (events["kind"] == Kind.ANNOTATION))
+    rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
+    columns = {
+        "start_ns": events["ts_ns"][rows],
+        "end_ns": events["ts_ns"][rows] + events["dur_ns"][rows],
+        "thread": events["track"][rows],
+        "name": events["name"][rows],
+    }
+    return COMM_HOOKS.table(columns)
+
+
+def hook_name(facts: RankFacts, name: int) -> str:
+    """The function that a row of COMM_HOOKS names: "train.py:88 compress()"."""
+    found = _RANGE.match(facts.strings[name])
+    return found.group(1) if found else facts.strings[name]

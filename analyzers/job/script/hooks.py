@@ -1,0 +1,37 @@
+"""What the Python of communication hooks costs a rank, by their ranges: without the communication that they start."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.comm_hooks import hook_name
+from ddprof.analyzers.facts.script.host_time import blocked, computes
+from ddprof.intervals import Intervals
+
+
+def in_hooks(facts: RankFacts) -> Intervals:
+    """When the host is in hooks, and neither calls a collective nor waits in one; on the rank's own clock."""
+    comms = facts.comms
+    known = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
+    calls = intervals.union(comms["launch_ns"][known], comms["launch_end_ns"][known])
+    return intervals.subtract(intervals.union(*facts.comm_hooks.bounds), intervals.merge(calls, blocked(facts)))
+
+
+def held_by_hooks_us(facts: RankFacts) -> float:
+    """What a rank loses to them per step: all of that time on a CPU rank, else while the device idles for launches."""
+    if not len(facts.steps) or not len(facts.comm_hooks):
+        return 0.0
+    held = in_hooks(facts)
+    if not computes(facts):
+        held = intervals.intersect(held, facts.gaps_of("host_launch").bounds)
+    return float(intervals.overlap(held, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
+
+
+def longest_hook(facts: RankFacts) -> str:
+    """The function that most of the time is spent in, as people write it."""
+    hooks = facts.comm_hooks
+    names, which = np.unique(hooks["name"], return_inverse=True)
+    spent = np.bincount(which, weights=hooks["end_ns"] - hooks["start_ns"])
+    return hook_name(facts, int(names[np.argmax(spent)]))

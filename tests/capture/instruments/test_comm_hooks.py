@@ -1,0 +1,78 @@
+"""Python communication hooks get a range with their function; those of libraries and the reducer's are left alone."""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ddprof.capture.guard import Guard
+from ddprof.capture.instruments.comm_hooks import CommHooks
+
+pytestmark = pytest.mark.torch
+
+
+def compress(state: Any, bucket: Any) -> tuple[Any, Any]:
+    """A hook of the script."""
+    return state, bucket
+
+
+class Counter:
+    """A hook that is an object."""
+
+    def __call__(self, state: Any, bucket: Any) -> tuple[Any, Any]:
+        return state, bucket
+
+
+def registered(hook: Any, listening: bool = True) -> tuple[Any, list[str]]:
+    """What the reducer is given for a hook, and the ranges that its calls will have opened and closed."""
+    ranges: list[str] = []
+
+    def open_range(name: str) -> Any:
+        ranges.append(name)
+        return SimpleNamespace(close=lambda: ranges.append("closed"))
+
+    hub: Any = SimpleNamespace(guard=Guard(), annotator=SimpleNamespace(listening=listening, open=open_range))
+    given: list[Any] = []
+    distributed: Any = SimpleNamespace(_register_comm_hook=lambda reducer, state, hook: given.append(hook))
+    instrument = CommHooks(hub)
+    instrument.install(distributed)
+    distributed._register_comm_hook(None, None, hook)
+    instrument.uninstall()
+    return given[0], ranges
+
+
+@pytest.mark.parametrize(
+    ("hook", "function"),
+    [(compress, "compress()"), (functools.partial(compress), "compress()"), (Counter(), "__call__()")],
+)
+def test_a_call_in_a_window_is_named_by_file_line_and_function(hook: Any, function: str) -> None:
+    given, ranges = registered(hook)
+    assert given("state", "bucket") == ("state", "bucket")
+    assert ranges[0].startswith("ddprof::comm_hook ")
+    assert ranges[0].endswith(function)
+    assert "test_comm_hooks.py:" in ranges[0]
+    assert ranges[1:] == ["closed"]
+
+
+def test_outside_windows_nothing_is_recorded() -> None:
+    given, ranges = registered(compress, listening=False)
+    assert given("state", "bucket") == ("state", "bucket")
+    assert ranges == []
+
+
+def test_a_hook_of_torch_is_left_alone() -> None:
+    hooks = pytest.importorskip("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
+    assert registered(hooks.fp16_compress_hook)[0] is hooks.fp16_compress_hook
+
+
+def test_a_hook_that_fails_ends_its_range() -> None:
+    def fails(state: Any, bucket: Any) -> None:
+        raise ValueError(state, bucket)
+
+    given, ranges = registered(fails)
+    with pytest.raises(ValueError, match="state"):
+        given("state", "bucket")
+    assert ranges[1:] == ["closed"]

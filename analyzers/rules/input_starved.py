@@ -83,10 +83,12 @@ def _alone(measures: Measures, late: Array) -> bool:
     """
     loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
     others = np.setdiff1d(np.arange(len(loader_us)), late)
-    if _are_starved(measures, late, others, measures.step_us - float(loader_us[late].min())):
+    if _are_starved(measures, late, others, _busy_us(measures, late)):
         return False
     if _prepare_alike(measures, int(late[np.argmax(loader_us[late])]), others):
         return False
+    if _others_are_fed(measures, late):
+        return True
     clear = float(longest_us[others].max()) < CLEAR_SHARE * float(longest_us[late].min())
     return clear or float(loader_us[late].min()) > CLEAR_FACTOR * float(loader_us[others].max())
 
@@ -110,6 +112,21 @@ def _are_starved(measures: Measures, late: Array, others: Array, busy_us: float)
     """
     mine_us, theirs_us = _every_us(measures, late), _every_us(measures, others)
     return theirs_us > busy_us and not mine_us > LATE_FACTOR * theirs_us
+
+
+def _others_are_fed(measures: Measures, late: Array) -> bool:
+    """Whether the workers of most others have a batch for each step, in a fraction of the time of the `late` ranks'
+    workers, which do not: what the others' fetches take is then no batch that is awaited, but a busy machine.
+    """
+    others = np.setdiff1d(np.arange(len(measures.job.ranks)), late)
+    mine_us, theirs_us, busy_us = _every_us(measures, late), _every_us(measures, others), _busy_us(measures, late)
+    workers = all(takes_from_workers(measures.job.ranks[position]) for position in others)
+    return workers and mine_us > max(busy_us, LATE_FACTOR * theirs_us) and theirs_us < busy_us
+
+
+def _busy_us(measures: Measures, late: Array) -> float:
+    """A step without what the late loaders take of it."""
+    return measures.step_us - float(measures.host_spans_us["dataloader"][late].min())
 
 
 def _every_us(measures: Measures, positions: Array) -> float:
@@ -233,7 +250,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     floor = OWN_SHARE if len(late) else MIN_SHARE
     # Some loaders are far behind, the others now and then: their queues fill while all wait for the slowest.
     in_turn = len(behind) > 0 and not len(late)
-    if typical < floor * measures.step_us and not in_turn:
+    if (typical < floor * measures.step_us and not in_turn) or (len(late) and _others_are_fed(measures, late)):
         return
     ledger = measures.cause_us("dataloader")
     worst = int(np.argmax(loader_us))

@@ -9,6 +9,7 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
+from ddprof.analyzers.rules.evidence.loader_cost import fetch_cost
 from ddprof.findings import Basis, Candidate
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -20,6 +21,7 @@ ON_HOSTS = ("straggler.host", "straggler.imbalance", "straggler.unexplained", "h
 # There operators wait for a CPU as well, and so do the threads that send and receive, one after another. What need not
 # be called at all is told by its calls, whatever the machine does.
 ON_CPU_RANKS = (*ON_HOSTS, "straggler.compute", "comm.latency_bound", "comm.bandwidth_bound", "comm.no_overlap")
+LATE_FACTOR = 2.0  # as of a loader that is late, not starved (rules/input_starved.py)
 NEEDLESS = ("drop_needless", "drop_meetings")  # kinds of changes
 
 
@@ -42,6 +44,8 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
     if positions and all(p in measures.alone for p in positions):  # chance picks a rank, and not what it runs alone
         return None
+    if candidate.id == "input.straggler" and positions and _batches_cost_more(measures, positions):
+        return None
     if not np.isfinite(traced.waited).all():
         return _explained_by_stops(candidate, positions, measures)
     lost = candidate.lost_us / max(measures.step_us, 1e-9)
@@ -61,6 +65,14 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         f"{_BUSY}: {accused} had no CPU for {format_share(own)} of the traced time, the other ranks for "
         f"{format_share(others)}; over the whole run for {format_share(ever)} and {format_share(of_others)}"
     )
+
+
+def _batches_cost_more(measures: Measures, positions: list[int]) -> bool:
+    """Whether a batch of these ranks takes far more time on a CPU to make than their peers': chance decides when a
+    worker runs, and not for how long it computes."""
+    costs = [fetch_cost(facts) for facts in measures.job.ranks]
+    cpu_us = np.array([np.nan if cost is None else cost.timed.cpu_ns / 1e3 for cost in costs])
+    return bool((cpu_us[positions] > LATE_FACTOR * np.median(np.delete(cpu_us, positions))).all())
 
 
 def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Measures) -> str | None:

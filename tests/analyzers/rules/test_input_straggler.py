@@ -97,3 +97,9 @@ def test_workers_that_are_all_too_slow_are_no_straggler(tmp_path: Path) -> None:
     run = shared_host(tmp_path, 100_000.0, 4_000.0, (104_000.0, 100_000.0))
     first = run.report.findings[0]
     assert (first.id, first.ranks) == ("input.starved", ())
+
+
+def test_fetches_of_a_busy_machine_make_no_rank_starve_whose_workers_deliver(tmp_path: Path) -> None:
+    """Each fetch of its peer takes long, too, and a batch of its workers a fortieth of a step."""
+    run = shared_host(tmp_path, 60_000.0, 12_000.0, (64_000.0, 1_000.0))
+    assert [(f.id, f.ranks) for f in run.report.findings if f.id.startswith("input.")] == [(ID, (0,))]

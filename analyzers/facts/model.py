@@ -217,7 +217,7 @@ UNUSED_SEARCHES = Schema(
     "unused_searches",
     (
         Column("start_ns", "int64", "DistributedDataParallel looks in the graph for parameters that get no gradient"),
-        Column("end_ns", "int64", "it has"),
+        Column("end_ns", "int64", "it has, and has passed the outputs through a node of its own"),
         Column("gradients", "int64", "parameters that get one before it looks again"),
     ),
 )

@@ -9,7 +9,6 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
-from ddprof.analyzers.rules.evidence.loader_cost import fetch_cost
 from ddprof.findings import Basis, Candidate
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -70,9 +69,9 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
 def _batches_cost_more(measures: Measures, positions: list[int]) -> bool:
     """Whether a batch of these ranks takes far more time on a CPU to make than their peers': chance decides when a
     worker runs, and not for how long it computes."""
-    costs = [fetch_cost(facts) for facts in measures.job.ranks]
-    cpu_us = np.array([np.nan if cost is None else cost.timed.cpu_ns / 1e3 for cost in costs])
-    return bool((cpu_us[positions] > LATE_FACTOR * np.median(np.delete(cpu_us, positions))).all())
+    timed = [facts.sidecar.fetching for facts in measures.job.ranks]
+    cpu_ns = np.array([np.nan if fetched is None or fetched.cpu_ns is None else fetched.cpu_ns for fetched in timed])
+    return bool((cpu_ns[positions] > LATE_FACTOR * np.median(np.delete(cpu_ns, positions))).all())
 
 
 def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Measures) -> str | None:

@@ -14,7 +14,7 @@ from ddprof.analyzers.order import in_order
 from ddprof.analyzers.planning.advised import planned
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new
-from ddprof.analyzers.rules.evidence.script import with_line
+from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence
 from ddprof.analyzers.trust.doubts import doubts_of

@@ -11,8 +11,8 @@ from ddprof.capture.import_hook import ImportHook
 from ddprof.capture.instruments.backward import Backward
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
-from ddprof.capture.instruments.collectives import Collectives
-from ddprof.capture.instruments.comm_hooks import CommHooks
+from ddprof.capture.instruments.communication.collectives import Collectives
+from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 from ddprof.capture.instruments.cpu_waits import CpuContention
 from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ddprof.capture.describe import nccl_log
 from ddprof.capture.files.step import COLLECTIVE
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.instruments.call_record import CallRecord, CallState
+from ddprof.capture.instruments.communication.call_record import CallRecord, CallState
 
 if TYPE_CHECKING:
     from ddprof.capture.hub import Hub

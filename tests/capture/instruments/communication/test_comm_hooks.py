@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddprof.capture.guard import Guard
-from ddprof.capture.instruments.comm_hooks import CommHooks
+from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 
 pytestmark = pytest.mark.torch
 

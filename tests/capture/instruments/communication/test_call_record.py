@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ddprof.capture.files.call_log import CallLog
-from ddprof.capture.instruments.call_record import CallRecord, CallState
+from ddprof.capture.instruments.communication.call_record import CallRecord, CallState
 from ddprof.capture.journal import Journal
 
 pytestmark = pytest.mark.torch

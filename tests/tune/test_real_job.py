@@ -140,7 +140,7 @@ def test_killed_at_random_moments_it_leaves_no_process_and_resumes(tmp_path: Pat
             _nothing_is_left(place)
             if _resuming(place):
                 trials = _document(place)[1]["trials"]
-                assert len(trials) >= made and all(not row["failed"] for row in trials), told
+                assert len(trials) >= made and not any("was killed" in row["failed"] for row in trials), told
                 made = len(trials)
         assert _resuming(place), "it never came to its first run"
         finished = _start(place, "--budget", "1s", *_resuming(place))
@@ -148,7 +148,7 @@ def test_killed_at_random_moments_it_leaves_no_process_and_resumes(tmp_path: Pat
         assert finished.returncode == 0 and out.startswith("UNDECIDED"), (out, err)
         _nothing_is_left(place)
         document = _document(place)[1]
-        assert document["result"]["runs"] == len(document["trials"]) == max(made, 1)
+        assert document["result"]["runs"] == len(document["trials"]) >= max(made, 1)  # a pair that was begun is ended
 
 
 def _after_runs(tuned: subprocess.Popen[str], runs: int) -> str:

@@ -4,7 +4,7 @@
 
 TRACES: the 8 ranks of a DLRM step that the docs show. What these do not hold comes from elsewhere: memory, a pipeline
 and a change from the shipped samples, Live from a training job that is started here, Tuning from a folder of `ddprof
-tune` (--tuned; without it that picture is not taken). All of it is read from copies.
+tune` (--tuned; without it that picture is not taken). All but that one is read from copies.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def main() -> None:
         for picture in filter(lambda p: wanted(p.name), pictures()):
             if picture.name == "tuning":
                 if options.tuned is not None:
-                    with served(load([copied(options.tuned, options.tuned.resolve().name)])) as address:
+                    with served(load([str(options.tuned)])) as address:
                         take(driver, address, picture)
                 continue
             if picture.name == "live":

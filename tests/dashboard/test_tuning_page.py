@@ -126,6 +126,13 @@ def test_what_if_has_them_too_and_names_a_fixes_file_only_if_it_is_there(tmp_pat
     assert listed[1:] == [f"ddprof run --apply {fixes} {ENDING}"]
 
 
+def test_files_below_the_folder_of_the_job_are_named_as_seen_from_there(tmp_path: Path) -> None:
+    folder = tuned(tmp_path / "runs" / "20260101T000000Z-tune-train")
+    manifest(folder / "trials" / "000-diagnosis" / "run", "python x.py", str(tmp_path.resolve()))
+    (listing,) = _shown(load([str(folder)])[0])["tuning"].listings
+    assert listing.text == "ddprof run --apply runs/20260101T000000Z-tune-train/FIXES.toml -- python x.py"
+
+
 def test_tried_settings_are_on_the_page_what_if(opened: OpenRun) -> None:
     exhibit = _shown(opened, "/what-if")["what-if-tried"]
     assert len(exhibit.sheet.rows) == 3 and isinstance(exhibit.chart, Forecasts)

@@ -92,9 +92,9 @@ def run_of_command(folder: Path) -> Path:
     return run
 
 
-def manifest(run: Path, command: str) -> None:
+def manifest(run: Path, command: str, cwd: str = CWD) -> None:
     """Of a run folder."""
-    (run / "manifest.json").write_text(json.dumps({"schema": "ddprof.run/1", "command": command, "cwd": CWD}))
+    (run / "manifest.json").write_text(json.dumps({"schema": "ddprof.run/1", "command": command, "cwd": cwd}))
 
 
 def tuned(folder: Path, answer: TuningAnswer | None = ANSWER) -> Path:

@@ -38,7 +38,7 @@ def of_run(opened: OpenRun) -> tuple[Listing, ...]:
     stated = os.path.join(opened.run_folder, FILE_NAME)
     offers = [("Try them: each alone, then together, beside the job as it is", ["ddprof", "tune", *_allowed(fixes)])]
     if opened.run_folder and os.path.isfile(stated):
-        run = ["ddprof", "run", "--apply", stated, *_allowed(fixes)]
+        run = ["ddprof", "run", "--apply", _seen_from_there(opened, stated), *_allowed(fixes)]
         offers.append(("Or one run with all of them applied, the script unedited", run))
     return _listings(opened, *offers)
 
@@ -54,7 +54,13 @@ def with_fixes(opened: OpenRun, fixes_file: str, allows_numerics: bool) -> tuple
         return ()
     allowed = ["--allow-numerics"] * allows_numerics
     words = "Run the job with these settings, the script unedited"
-    return _listings(opened, (words, ["ddprof", "run", "--apply", fixes_file, *allowed]))
+    return _listings(opened, (words, ["ddprof", "run", "--apply", _seen_from_there(opened, fixes_file), *allowed]))
+
+
+def _seen_from_there(opened: OpenRun, path: str) -> str:
+    """A path as it is called in the folder that the command is for: short, where it lies below."""
+    start = opened.launch.cwd if opened.launch is not None else ""
+    return os.path.relpath(path, start) if start and path.startswith(os.path.join(start, "")) else path
 
 
 def _listings(opened: OpenRun, *offers: tuple[str, Sequence[str]]) -> tuple[Listing, ...]:

@@ -11,7 +11,7 @@ from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.findings import Basis, Finding, severity
 from ddprof.report.model import Steps, Verdict
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_range, format_ranks, format_share, format_us
 
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
 UNSHARDED = "input.unsharded"
@@ -30,43 +30,40 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
     if serious:
         top = serious[0]
         rule = catalogue().get(top.id)
-        sentence = (
-            _sentence(top, measures, steps.noun) + _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
-        )
+        others = _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
+        sentence = _sentence(top, measures, steps.noun) + others
         modest = severity(top.recoverable_us.value, measures.step_us) != "critical"
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
         if rule and rule.upper_bound and _compute_share(measures) >= least:
-            return Verdict("compute", f"{_busy(measures)}. Next: {sentence}")
-        return Verdict(rule.bound if rule else "compute", sentence)
+            share = format_share(_compute_share(measures))
+            return Verdict("compute", f"Compute-bound: {share} of each step is compute. Next: {sentence}")
+        return Verdict(rule.bound if rule else "compute", sentence[0].upper() + sentence[1:])
     plain = _healthy(measures)
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
 
 
 def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
     gain = finding.recoverable_us
-    who = (
-        f" ({format_ranks(finding.ranks)})"
-        if finding.ranks and format_ranks(finding.ranks) not in finding.summary
-        else ""
-    )
-    return (
-        f"{finding.summary[0].upper()}{finding.summary[1:]}{who}; fixing it saves {format_us(gain.value)}"
-        f" of each {format_us(measures.step_us)} {noun} ({format_share(gain.value / measures.step_us)})"
-    )
+    named = not finding.ranks or format_ranks(finding.ranks) in finding.summary
+    who = "" if named else f" ({format_ranks(finding.ranks)})"
+    saved, share = format_range(gain.value, gain.low, gain.high), format_share(gain.value / measures.step_us)
+    return f"{finding.summary}{who}; fixing it saves {saved} of each {format_us(measures.step_us)} {noun}, {share}"
 
 
 def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | None) -> str:
-    """A further finding that names ranks and costs clearly is worth a clause beside a headline that names none."""
+    """Where a further finding that costs clearly names ranks, beside a headline that names none."""
     if top is not None and top.ranks:
         return ""
-    named = [f for f in findings if f.ranks and f is not top and f.lost_us >= NAMED_SHARE * measures.step_us]
-    return f". Also: {named[0].summary}" if named else ""
+    for number, finding in enumerate(findings, 1):
+        if finding.ranks and finding is not top and finding.lost_us >= NAMED_SHARE * measures.step_us:
+            return f"; finding {number} names {format_ranks(finding.ranks)}"
+    return ""
 
 
 def _samples(diagnosis: Diagnosis) -> str:
     """No step is longer for it, so its price is 0, yet of N ranks that read the same samples N - 1 work in vain."""
     found = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.basis == Basis.RECORDED.value), None)
-    return f". No step is longer for it, but {found.summary}" if found else ""
+    return f"; {found.summary}" if found else ""
 
 
 def _compute_share(measures: Measures) -> float:

@@ -41,7 +41,7 @@ def start_up_only(job: JobFacts) -> str | None:
         seen = [facts for facts in job.ranks if not lost_device(facts, job.ranks)]
         return None if any(map(may_compute, seen)) else NOTHING_COMPUTED
     return (
-        f"only start-up was recorded: of {format_us(sum(walls) / len(walls) / 1e3)} the first calls took "
-        f"{format_us(sum(starting) / len(starting) / 1e3)} (creating contexts, loading code, the first batch, "
-        "the profiler); record later steps"
+        f"only start-up was recorded: first calls (contexts, code, the first batch, the profiler) took "
+        f"{format_us(sum(starting) / len(starting) / 1e3)} of {format_us(sum(walls) / len(walls) / 1e3)}; "
+        "record later steps"
     )

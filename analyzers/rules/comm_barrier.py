@@ -48,16 +48,19 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     per_step = {name: count / max(1, len(job.ranks[worst].steps)) for name, count in counts.items()}
     words = " and ".join(f"{_number(count)} of {name}" for name, count in per_step.items())
     lines = meeting_lines(job.ranks[worst])
-    where = f", called at {lines[0]}" if lines else ""
+    where = f", at {lines[0]}" if lines else ""
     yield Candidate(
         id=RULE.id,
-        summary=f"calls that make the ranks meet ({words} per step) hold them for {format_us(lost_us)} "
-        f"({format_share(lost_us / measures.step_us)} of the step){where}",
+        summary=f"{' and '.join(per_step)} calls in the step make the ranks wait for one another{where}",
         ranks=(),
         lost_us=lost_us,
         changes=(Change("drop_meetings"),),
         basis=Basis.RECORDED,
         evidence=(
+            Evidence(
+                f"{words} per step: they hold the ranks for {format_us(lost_us)} "
+                f"({format_share(lost_us / measures.step_us)} of the step)"
+            ),
             *_longest(measures, worst),
             *(Evidence(f"called at {line}", job.rank_ids[worst]) for line in lines),
         ),

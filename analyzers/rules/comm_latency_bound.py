@@ -87,14 +87,15 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
     guess = "" if measured else f" at most ({why})"
     yield Candidate(
         id=RULE.id,
-        summary=f"parameters are gathered in {costs.per_pass} small units per pass"
-        + (f", {each}" if nested else "")
-        + f": {calls:.0f} collectives per step pay latency",
+        summary=f"parameters are gathered in {costs.per_pass} small units per pass" + (f", {each}" if nested else ""),
         ranks=(),
         lost_us=sum(e.traffic.exposed_us for e in found),
         changes=(Change("merge_units", (), (float(costs.merged),), ROLE),),
         basis=Basis.RECORDED if measured and all(e.traffic.is_whole for e in found) else Basis.DEDUCED,
-        evidence=(Evidence(latency + guess), *exposed_transfer(measures, found[0].traffic)),
+        evidence=(
+            Evidence(f"{calls:.0f} collectives per step pay latency: {latency}{guess}"),
+            *exposed_transfer(measures, found[0].traffic),
+        ),
         fixes=(_fewer_units(measures, costs),),
         band=0.25 if measured else 0.4,
     )

@@ -76,14 +76,14 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
     passes = " and ".join(n for n, us in (("forward", forward_us), ("backward", backward_us)) if us >= least)
     yield Candidate(
         id=RULE.id,
-        summary="parameters are gathered when their unit needs them, not ahead: "
-        f"{format_us(sum(e.traffic.exposed_us for e in found))} of gathers and reductions per step is exposed",
+        summary="parameters are gathered when their unit needs them, not ahead",
         ranks=(),
         lost_us=sum(e.traffic.exposed_us for e in found),
         changes=(Change("prefetch_gathers", target=ROLE),),
         basis=stands_on(*found),
         evidence=(
             Evidence(
+                f"{format_us(sum(e.traffic.exposed_us for e in found))} of gathers and reductions per step is exposed: "
                 f"in {passes}, {_held(costs)}; compute that would have hidden {format_us(costs.prefetchable_us)} of "
                 "the gathers is over by then, and reductions hold up the gathers behind them"
             ),

@@ -56,13 +56,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     calls = float(measures.host_counts["allocator"].max())
     yield Candidate(
         id=RULE.id,
-        summary=f"{whom} {verb} device memory inside steps: {calls:.0f} calls, "
-        f"{format_us(float(spent.max()))} per step",
+        summary=f"{whom} {verb} device memory inside steps",
         ranks=numbers,
         lost_us=float(measures.cause_us("allocator").mean()),
         changes=(Change("remove_host", target="allocator"),),
         basis=Basis.RECORDED,
         evidence=(
+            Evidence(f"{calls:.0f} calls, {format_us(float(spent.max()))} per step", measures.job.rank_ids[worst]),
             *occurrences(measures, worst, "allocator").evidence,
             *largest_span(measures, worst, "allocator"),
             *_retry_evidence(retried),

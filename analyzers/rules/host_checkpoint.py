@@ -61,17 +61,17 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(savers) if alone else ()
     line = occupying_line(measures.job.ranks[worst], "checkpoint")
     seen = occurrences(measures, worst, "checkpoint")
-    often = "".join(f" ({said.text})" for said in seen.evidence)
+    often = "".join(f": {said.text}" for said in seen.evidence)
     yield Candidate(
         id=RULE.id,
-        summary=f"{_doing(line)} stops {measures.whom(numbers)} for {format_us(float(spent.max()))} per traced step"
-        + often
+        summary=f"{_doing(line)} stops {measures.whom(numbers)}"
         + ("" if line is not None else _called_by(measures, worst)),
         ranks=numbers,
         lost_us=float(measures.cause_us("checkpoint").mean()),
         changes=(Change("remove_host", target="checkpoint"),),
         basis=Basis.RECORDED,
         evidence=(
+            Evidence(f"{format_us(float(spent.max()))} per traced step{often}", measures.job.rank_ids[worst]),
             *largest_span(measures, worst, "checkpoint"),
             *(() if outside is None else (run_evidence(measures, outside, "saves and loads"),)),
         ),
@@ -102,7 +102,7 @@ def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
     rank = measures.job.rank_ids[outside.position]
     summary = (
         f"saving and loading state takes {format_share(outside.share)} of the run on rank {rank}, outside the "
-        f"traced steps: {outside.count} times, up to {format_us(outside.longest_ns / 1e3)}"
+        "traced steps"
         f"{_called_by(measures, outside.position)}"
     )
     return over_the_run(

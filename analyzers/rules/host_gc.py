@@ -21,7 +21,7 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
-from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
 PATCH = """import gc
@@ -50,17 +50,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             yield _over_the_run(measures, outside)
         return
     worst = int(np.argmax(pauses))
-    most = format_us(float(pauses.max()))
-    several = f"the ranks, up to {most} per step on one of them"
     yield Candidate(
         id=RULE.id,
-        summary="Python garbage collection stops "
-        + (several if len(pauses) > 1 else f"{measures.whom(())} for {most} per step"),
+        summary="Python garbage collection stops " + ("the ranks" if len(pauses) > 1 else measures.whom(())),
         ranks=(),
         lost_us=float(measures.cause_us("gc").mean()),
         changes=(Change("remove_host", target="gc"),),
         basis=Basis.RECORDED,
         evidence=(
+            Evidence(f"{format_us(float(pauses.max()))} per step", measures.job.rank_ids[worst]),
             *occurrences(measures, worst, "gc").evidence,
             *largest_span(measures, worst, "gc"),
             *(() if outside is None else (run_evidence(measures, outside, "collections"),)),

@@ -54,13 +54,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     interval_us = float(np.median(measures.launch_interval_us))
     yield Candidate(
         id=RULE.id,
-        summary=f"the device waits for the host to launch kernels, {format_share(typical / measures.step_us)} of "
-        "each step",
+        summary="the device waits for the host to launch kernels",
         ranks=(),
         lost_us=float(idle.mean()),
         changes=(Change("graph_launch"),),
         basis=Basis.RECORDED,
         evidence=(
+            Evidence(f"{format_us(typical)} per step ({format_share(typical / measures.step_us)}) on the typical rank"),
             Evidence(
                 f"{kernels:.0f} kernels per step of {format_us(mean_us)} on average; the host launches one every "
                 f"{format_us(interval_us)}"

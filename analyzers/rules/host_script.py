@@ -90,14 +90,16 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     start, end = int(where[0][longest]), int(where[1][longest])
     yield Candidate(
         id=RULE.id,
-        summary=f"Python of the script keeps {execution_of(job).work_noun} waiting, "
-        f"{format_share(cost_us / measures.step_us)} of each step, most of it in {first.words}",
+        summary=f"Python of the script keeps {execution_of(job).work_noun} waiting, mostly in {first.words}",
         ranks=(),
         lost_us=cost_us,
         changes=(Change("no_script", values=(1.0 - mine * (1.0 - left),)),),
         basis=Basis.RECORDED,
         evidence=(
             Evidence("; ".join(_of_step(line, steps, measures.step_us) for line in told), job.rank_ids[worst]),
+            Evidence(
+                f"in all {format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)}) on the typical rank"
+            ),
             *_basis(facts, job.rank_ids[worst]),
             at(measures, worst, start, end, f"longest wait: {format_us((end - start) / 1e3)}", first.words),
         ),

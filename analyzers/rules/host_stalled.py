@@ -60,13 +60,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     per_step = counts[stalling] / max(1, measures.steps)
     yield Candidate(
         id=RULE.id,
-        summary=f"{_subject(measures, numbers)} inside calls that usually return at once: {_range(per_step)} per step, "
-        f"up to {format_us(_longest_us(inside, stalling))} each",
+        summary=f"{_subject(measures, numbers)} inside calls that usually return at once",
         ranks=numbers,
         lost_us=float(starved.mean()),
         changes=(Change("no_stalls", numbers),),
         basis=Basis.RECORDED,
-        evidence=tuple(_evidence(measures, inside, stalling, lengths_us)),
+        evidence=(
+            Evidence(f"{_range(per_step)} per step, up to {format_us(_longest_us(inside, stalling))} each"),
+            *_evidence(measures, inside, stalling, lengths_us),
+        ),
         fixes=(
             Fix(
                 setting="CPU of " + format_ranks(numbers),

@@ -105,9 +105,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     lines = sync_lines(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
-        summary=f"host and device wait for one another on {measures.whom(numbers)}: "
-        f"{format_share(float(idle.max()) / measures.step_us)}"
-        " of each step is idle around blocking calls",
+        summary=f"host and device wait for one another around blocking calls on {measures.whom(numbers)}"
+        + (f", at {lines[0].source_line}" if lines else ""),
         ranks=numbers,
         lost_us=float(idle.mean()),
         changes=(Change("no_sync", numbers),),
@@ -115,7 +114,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ceiling_us=CEILING * max(idle_from_calls_us(facts) for facts in measures.job.ranks),
         evidence=(
             *_line_evidence(measures, worst, lines),
-            Evidence(f"blocking: {callers}", measures.job.rank_ids[worst]),
+            Evidence(
+                f"{format_share(float(idle.max()) / measures.step_us)} of each step is idle around them; blocking: "
+                f"{callers}",
+                measures.job.rank_ids[worst],
+            ),
             *largest_gap(measures, worst, "host_sync"),
         ),
         fixes=(
@@ -124,7 +127,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 current=f"{callers} at {lines[0].source_line}" if lines else callers,
                 suggested="none inside the step; read metrics every N steps",
                 patch=_patch(lines) if lines or present_in(measures.job).is_pytorch else None,
-                why="each call empties the launch queue, and the device idles until it is full again",
+                why="each call empties the launch queue",
                 source="PyTorch performance tuning guide",
             ),
         ),

@@ -18,7 +18,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_gap
-from ddprof.findings import Basis, Candidate, Change, Fix, Rule
+from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us
 
 MIN_SHARE = 0.005  # of the step, in exposed copies of pageable memory
@@ -32,13 +32,15 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     worst = int(np.argmax(copies))
     yield Candidate(
         id=RULE.id,
-        summary=f"batches are copied from pageable memory, {format_us(float(copies.max()))} per step with nothing "
-        "beside it",
+        summary="batches are copied from pageable memory with nothing beside them",
         ranks=(),
         lost_us=float(copies.mean()),
         changes=(Change("hide_copies"),),
         basis=Basis.RECORDED,
-        evidence=tuple(largest_gap(measures, worst, "memcpy")),
+        evidence=(
+            Evidence(f"{format_us(float(copies.max()))} per step", measures.job.rank_ids[worst]),
+            *largest_gap(measures, worst, "memcpy"),
+        ),
         fixes=(
             Fix(
                 setting="pin_memory",

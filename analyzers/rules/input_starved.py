@@ -33,7 +33,7 @@ from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_R
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_span
-from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
@@ -266,16 +266,17 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
     in_loop = in_loop or operators
     if in_loop is not None:
-        what = f"the script prepares its batches in the training loop, in {in_loop}"
+        what = f"the training loop prepares its own batches, in {in_loop}"
     yield Candidate(
         id=RULE.id,
-        summary=f"{what}, {format_share(share)} of each step{whose}",
+        summary=what,
         ranks=(),
         lost_us=float(ledger.mean()),
         changes=(Change("instant_loader"),),
         basis=Basis.RECORDED,
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
+            Evidence(f"{format_us(share * measures.step_us)} per step ({format_share(share)}){whose}"),
             *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst])),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
@@ -295,10 +296,7 @@ def _remade_workers(measures: Measures) -> Candidate | None:
     in_loader = sum(step.data_ns or 0 for step in steps) / max(1, sum(step.length_ns or 0 for step in steps))
     if starts.share < in_loader / 2:
         return None
-    summary = (
-        f"the loader's worker processes are made again for every epoch, {starts.count} times, up to "
-        f"{format_us(starts.longest_ns / 1e3)} each: {format_share(starts.share)} of the run"
-    )
+    summary = f"the loader's worker processes are made again for every epoch: {format_share(starts.share)} of the run"
     return over_the_run(RULE.id, summary, measures, starts, "starts of workers", PERSISTENT_FIX)
 
 

@@ -100,7 +100,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(chosen[int(np.argmax(factors))])
     yield Candidate(
         id=RULE.id,
-        summary=f"the host of {format_ranks(numbers)} needs {max(factors):.2f} x the time of its peers to issue a step",
+        summary=f"the host of {format_ranks(numbers)} needs {_times(max(factors))} the time of its peers "
+        "to issue a step",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_host", numbers, factors, "peers"),),
@@ -136,6 +137,11 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
         why="the same Python program takes longer there, so the CPU is shared, throttled or far from the device",
         source="PyTorch performance tuning guide; OSDI'25 section 5",
     )
+
+
+def _times(factor: float) -> str:
+    """A factor without false precision."""
+    return f"{factor:.2f} x" if factor < 10 else f"{factor:.0f} x"
 
 
 def _sees_calls(measures: Measures) -> bool:

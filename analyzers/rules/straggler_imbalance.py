@@ -122,8 +122,7 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(heavy) if len(heavy) == 1 else ()
     yield Candidate(
         id=RULE.id,
-        summary=f"the largest batch of a step holds {format_share(spread)} more than the mean, "
-        "and the other ranks wait",
+        summary=f"the largest batch of a step holds {format_share(spread)} more than the mean",
         ranks=numbers,
         lost_us=lost,
         changes=(),
@@ -217,30 +216,30 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
     if shard is not None:
         summary, fix = hot_words(shard, numbers), hot_fix(shard, numbers)
     elif len(extra):
-        share = format_share(float(measures.compute.more_work[extra].max()))
         verb = "runs" if len(numbers) == 1 else "run"
-        summary = f"{format_ranks(numbers)} {verb} {noun} that the peers do not, {share} of the time"
+        summary = f"{format_ranks(numbers)} {verb} {noun} that the peers do not"
         fix = _elsewhere(numbers)
     else:
         verb = "has" if len(numbers) == 1 else "have"
-        summary = f"{format_ranks(numbers)} {verb} more work than the peers, {np.nanmedian(per_step):.2f} x of it"
+        summary = f"{format_ranks(numbers)} {verb} {np.nanmedian(per_step):.2f} x the work of the peers"
         fix = _fix(numbers)
         if is_fed:
             own_us = own_time_us(measures)
             more = own_us[worst] / averages.typical(np.delete(own_us, worst))
-            summary = f"{format_ranks(numbers)} {verb} more work than the peers, {more:.2f} x of it"
+            summary = f"{format_ranks(numbers)} {verb} {more:.2f} x the work of the peers"
             words = batch_words(measures.job.ranks, worst)
             summary += "" if words is None else f": {words}"
             fix = feeding_fix(measures, numbers, worst) or fix
     yield Candidate(
         id=RULE.id,
-        summary=summary + ", and the other ranks wait",
+        summary=summary,
         ranks=numbers,
         lost_us=lost_us,
         changes=(_without(measures, heavy, numbers, "fed" if is_fed and shard is None else ""),),
         basis=Basis.COMPARED,
         evidence=(
             *(hot_evidence(shard, numbers[heavy.tolist().index(worst)]) if shard else fed_evidence(measures)),
+            *_more_work(measures, extra if shard is None else extra[:0]),
             Evidence(
                 f"in {often} of {len(per_step)} steps it computes longer than its peers, up to "
                 f"{np.nanmax(per_step):.2f} x; the same {noun} take {measures.compute.factor[worst]:.2f} x there",
@@ -252,6 +251,14 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         # Tokens and lookups that are spread go to the others: of few ranks each gets a good part of them.
         band=0.25 if shard is None else max(0.25, 1 / len(measures.job.ranks)),
     )
+
+
+def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
+    """How much of their time ranks spend on what their peers do not launch."""
+    if len(extra):
+        worst = int(extra[np.argmax(measures.compute.more_work[extra])])
+        share = format_share(float(measures.compute.more_work[worst]))
+        yield Evidence(f"{share} of its time goes to what its peers do not launch", measures.job.rank_ids[worst])
 
 
 def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target: str) -> Change:

@@ -121,10 +121,10 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     others_wait_us = waited_us * len(job.ranks) / (len(job.ranks) - 1)
     cost = f"the others wait {format_us(others_wait_us)} of each step"
     if is_named:
-        summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps and {cost}"
+        summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps"
     else:
         whose = "one rank is" if turns == 1 else f"{turns} ranks take turns at being"
-        summary = f"{whose} the latest in {steps} steps and {cost}"
+        summary = f"{whose} the latest in {steps} steps"
     priced = is_named or waited_us >= CRITICAL_SHARE * measures.step_us
     return Candidate(
         id=RULE.id,
@@ -135,8 +135,8 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
         basis=Basis.TESTED if sure and is_named else Basis.UNTESTED,
         evidence=(
             Evidence(
-                f"{format_share(share)} of that is charged to it; what it spends more time on than those that wait: "
-                f"{held}",
+                f"{cost}; {format_share(share)} of that is charged to it; what it spends more time on than those "
+                f"that wait: {held}",
                 job.rank_ids[worst],
             ),
             *largest_wait(measures, worst),

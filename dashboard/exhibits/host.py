@@ -49,8 +49,8 @@ def _loader(view: View) -> Exhibit:
         f"{format_us(waits[worst].mean() * 1e3)} per step."
     )
     drawn = most_different(waits)
-    times, unit = readable_times(waits[drawn])
-    chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, axis="step")
+    times, unit, critical = readable_times(waits[drawn], view.opened.measures.step_us / 1e3)
+    chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, critical, axis="step")
     return Exhibit("loader", question, reading + shown_words(len(drawn), len(names)), table, chart)
 
 

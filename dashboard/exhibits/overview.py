@@ -11,6 +11,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.step_dots import step_dots
 from ddprof.dashboard.figures.charts import Heat
 from ddprof.dashboard.runs.view import View
+from ddprof.findings import CRITICAL_SHARE
 from ddprof.report.deviation import Deviation, deviation
 from ddprof.report.html.svg import NAMED_MARK
 
@@ -23,14 +24,14 @@ def exhibits(view: View) -> list[Exhibit]:
 
 
 def rank_causes(view: View) -> Exhibit | None:
-    """Ranks against causes in percent of each rank's step, coloured by the distance to the median rank."""
+    """Ranks against causes in percent of each rank's step, coloured by the distance to the typical peer."""
     found = deviation(view.opened.report, shows=view.shows)
     if found is None:
         return None
     heads = [CAUSES[c].label for c in found.causes]
     names = [f"rank {r}" + (NAMED_MARK if r in found.named else "") for r in found.ranks]
     points = np.array(found.points)
-    chart = Heat(np.array(found.percent), heads, names, "%", True, shade=points, full_shade=found.scale_points)
+    chart = Heat(np.array(found.percent), heads, names, "%", 100.0 * CRITICAL_SHARE, diverging=True, shade=points)
     rows = [(r, *_percent(row)) for r, row in sorted(view.opened.report.ledger.per_rank.items()) if view.shows(r)]
     table = sheet(("rank", *(f"{CAUSES[c].label} (%)" for c in CAUSES)), rows)
     return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart, ("ranks",))
@@ -44,15 +45,16 @@ def _difference(found: Deviation, heads: list[str]) -> str:
     if found.of == 1:
         return "One rank was traced."
     points, percent = np.array(found.points), np.array(found.percent)
-    # Of two ranks both are equally far from their median: the one that a finding names is meant.
+    # Two ranks are equally far from one another: the one that a finding names is meant.
     named = np.array([rank in found.named for rank in found.ranks])[:, None]
     line, column = np.unravel_index(int((np.abs(points) + TIE_POINTS * named).argmax()), points.shape)
     if abs(points[line, column]) < 1.0:
         return "All ranks spend their step alike, to one percent."
     typical = percent[line, column] - points[line, column]
+    whose = "the other" if found.of == 2 else "the median rank"
     words = (
         f"Percent of the step. Farthest off: {heads[int(column)]} on rank {found.ranks[int(line)]}, "
-        f"{percent[line, column]:.0f} % against {typical:.0f} % on the median rank."
+        f"{percent[line, column]:.0f} % against {typical:.0f} % on {whose}."
     )
     if len(found.ranks) < found.of:
         words += f" Shown: the {len(found.ranks)} of {found.of} ranks that differ most."

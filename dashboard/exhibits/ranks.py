@@ -22,6 +22,7 @@ from ddprof.dashboard.exhibits.parts.numbers import (
 )
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.view import View
+from ddprof.findings import CRITICAL_SHARE
 from ddprof.tables import Array
 from ddprof.units import format_share, format_us
 
@@ -59,8 +60,8 @@ def _lateness(view: View) -> Exhibit:
         f"over steps), late in {behind} of {len(steps)} steps."
     )
     drawn = most_different(late)
-    times, unit = readable_times(late[drawn])
-    chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, diverging=True, axis="step")
+    times, unit, critical = readable_times(late[drawn], view.opened.measures.step_us / 1e3)
+    chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, critical, True, "step")
     return Exhibit("lateness", question, reading + shown_words(len(drawn), len(names)), table, chart)
 
 
@@ -76,8 +77,8 @@ def _blame(view: View) -> Exhibit:
     most = int(charged.sum(axis=1).argmax())
     cause = CAUSE_IDS[int(charged[most].argmax())]
     reading = (
-        f"{names[most].capitalize()} costs each other rank {format_us(charged[most].sum() * 1e3)} of waiting per step "
-        f"on average (mostly {CAUSES[cause].label}). {told_of(view.opened, positions[most])}"
+        f"{names[most].capitalize()} costs each other rank {format_us(charged[most].sum() * 1e3)} of waiting per step, "
+        f"mostly {CAUSES[cause].label}. {told_of(view.opened, positions[most])}"
     )
     beyond = told_beyond(view.opened)
     reading += f" {beyond}" if beyond else ""
@@ -100,9 +101,8 @@ def _critical(view: View) -> Exhibit:
     by_rank = total.sum(axis=1)
     most, cause = int(by_rank.argmax()), CAUSE_IDS[int(total.sum(axis=0).argmax())]
     reading = (
-        f"The critical path, the longest chain of work that waits for nothing but itself, runs "
-        f"{format_share(by_rank[most] / by_rank.sum())} of the time on {names[most]}; most of it is "
-        f"{CAUSES[cause].label}. What is not on it can be removed without shortening the step."
+        f"The critical path runs {format_share(by_rank[most] / by_rank.sum())} of the time on {names[most]}; most of "
+        f"it is {CAUSES[cause].label}. No step gets shorter by what lies beside it."
     )
     reading += off_the_path(view.opened, job.rank_ids[most], by_rank)
     return Exhibit("critical", question, reading, table, _largest(names, total, "ms per step"))
@@ -160,5 +160,5 @@ def _slowdown(view: View) -> Exhibit:
             f"same {noun}."
         )
     drawn = most_different(values)
-    chart = Heat(values[drawn], ["compute", "host"], [names[i] for i in drawn], "% longer", diverging=True)
+    chart = Heat(values[drawn], ["compute", "host"], [names[i] for i in drawn], "% longer", 100 * CRITICAL_SHARE, True)
     return Exhibit("pace", question, reading + shown_words(len(drawn), len(names)), table, chart)

@@ -62,17 +62,18 @@ class Columns:
 class Heat:
     """A number per (line, column), NaN where nothing is known. Differences (`diverging`) are centred on zero.
 
-    `shade`: what is coloured where that is not the value itself; `full_shade`: what gets the full colour.
+    `critical`: what gets the full colour, in every run the same share of the step, so that chance stays pale; more gets
+    no more. `shade`: what is coloured where that is not the value itself.
     """
 
     values: Array
     columns: Sequence[str]
     lines: Sequence[str]
     unit: str
+    critical: float
     diverging: bool = False
     axis: str = ""
     shade: Array | None = None
-    full_shade: float | None = None
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import numpy as np
 from ddprof.dashboard.figures.charts import Dots, Forecasts, Heat
 from ddprof.tables import Array
 
-SERIES_COLORS = ("compute", "comm-transfer", "gc", "allocator", "dataloader", "memcpy", "checkpoint")
-CURVE_COLORS = ("compute", "allocator", "gc", "comm-transfer")
+# Colours of causes mean these causes alone; what else is drawn is told apart by symbol and dots.
+SERIES_COLOR = "comm-transfer"  # of operations that move data
+CURVE_COLORS = ("accent", "quiet")
 _LEAST_DECADES = 0.65  # of a logarithmic axis: always two ticks that are round numbers
 _DOT_ROOM = 0.7  # of the distance between two steps that the dots of one step share
 
@@ -49,10 +50,10 @@ def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
     return low, high, [t for t in ticks if low <= math.log10(t) <= high]
 
 
-def heat(chart: Heat) -> tuple[Array, float]:
-    """What a heatmap shades, NaN where nothing is known, and the amount that gets the full shade."""
+def strengths(chart: Heat) -> Array:
+    """How strongly the cells of a heatmap are coloured, in [-1, 1], NaN where nothing is known."""
     shaded = chart.values if chart.shade is None else chart.shade
-    return shaded, chart.full_shade or _largest(shaded)
+    return np.where(np.isfinite(shaded), np.clip(shaded / (chart.critical or 1.0), -1.0, 1.0), np.nan)
 
 
 def cell_digits(values: Array) -> int:

@@ -138,9 +138,10 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     rows = [("Who", phrases.who_words(finding)), ("Gain", phrases.gain_words(report, finding))]
     fixes = finding.fixes if full else finding.fixes[:1]
     rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
+    if finding.by_ledger_us and (full or phrases.prices_differ(finding)):
+        rows.append(("Checked", phrases.ledger_words(finding)))
     if full:
         rows += [("Tried", words) for words in trials.words_of(view.opened, finding)]
-        rows += [("Checked", phrases.ledger_words(finding))] if finding.by_ledger_us else []
         rows.append(("Confidence", phrases.confidence_words(finding)))
         rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
         rows += [("Source", fix.source) for fix in finding.fixes if fix.source]

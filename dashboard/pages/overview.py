@@ -63,10 +63,14 @@ def _findings(view: View) -> list[Component]:
     return [html.H2("What to do first"), html.P(words, className="quiet"), *shown, *link]
 
 
-def _check(name: str) -> Component:
-    """What was looked for, in words, and the identifier that findings carry."""
-    words = check_words(name)
-    return html.Span(html.Code(name) if words == name else [words, " ", html.Code(name)])
+def _not_judged(reason: str, ids: list[str]) -> Component:
+    """A reason, and what it keeps from being judged: folded where that is a long list."""
+    names = [html.Li(html.Code(name, title=check_words(name))) for name in ids]
+    if len(ids) > phrases.MAX_FINDINGS:
+        folded = html.Details([html.Summary(f"{len(ids)} causes"), html.Ul(names)], className="checked")
+        return html.Li([f"{reason}:", folded])
+    codes = [part for name in ids for part in (html.Code(name, title=check_words(name)), ", ")][:-1]
+    return html.Li([*codes, f": {reason}"])
 
 
 def _checked(report: Report) -> list[Component]:
@@ -79,7 +83,7 @@ def _checked(report: Report) -> list[Component]:
 
 def _limits(view: View) -> list[Component]:
     report = view.opened.report
-    judged = [html.Li([_check(a.id), f": {phrases.clean(a.reason)}"]) for a in report.abstentions]
+    judged = [_not_judged(reason, ids) for reason, ids in phrases.abstentions_by_reason(report).items()]
     health = [html.Li(f"{severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
     clock = phrases.clock_words(report)
     return [

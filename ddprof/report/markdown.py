@@ -81,6 +81,7 @@ def _details(report: Report) -> list[str]:
 
 def _detail(finding: Finding) -> str:
     lines = [f"<details><summary>{escape(finding.id)}: what to do, and what was seen</summary>", ""]
+    lines += [f"- but {escape(phrases.ledger_words(finding))}"] if phrases.prices_differ(finding) else []
     lines += [f"- **do** {escape(phrases.fix_words(fix))}" for fix in finding.fixes]
     lines += [f"- seen: {escape(phrases.evidence_words(evidence))}" for evidence in finding.evidence]
     for fix in finding.fixes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 
 from ddprof.causes import CAUSES
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Recoverable, Remark
 from ddprof.outside.plain_text import clean as clean
 from ddprof.report.model import AppliedSetting, Calibration, Report
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_range, format_ranks, format_share, format_us
 
 TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
@@ -147,7 +148,7 @@ def gain_words(report: Report, finding: Finding) -> str:
     if not gain.value >= LEAST_SHARE * step_us:
         alone = finding.alone_us
         return f"none once the larger findings are fixed; alone {_share_words(alone, step_us)}" if alone else NO_GAIN
-    words = f"{format_us(gain.value)} per {report.steps.noun} (range {format_us(gain.low)} to {format_us(gain.high)})"
+    words = f"{format_range(gain.value, gain.low, gain.high)} per {report.steps.noun}"
     if not step_us > 0:
         return words
     after_us = report.predicted_step_us(finding)
@@ -155,8 +156,12 @@ def gain_words(report: Report, finding: Finding) -> str:
     share = format_share(gain.value / step_us)
     past = calibration_words(report.calibration.get(finding.id))
     bare = unprofiled_words(report, finding)
-    ledger = f"; {ledger_words(finding)}" if Doubt.PRICES_DIFFER.value in finding.doubts else ""
-    return f"{words}: {share} of the step, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{ledger}{past}"
+    return f"{words}: {share}, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{past}"
+
+
+def prices_differ(finding: Finding) -> bool:
+    """Whether the second price of a finding is so far off that it is told beside the gain."""
+    return Doubt.PRICES_DIFFER.value in finding.doubts
 
 
 def _share_words(gain: Recoverable, step_us: float) -> str:
@@ -224,11 +229,22 @@ def shortened(name: str) -> str:
 
 def abstention_words(report: Report) -> list[tuple[str, str]]:
     """What could not be judged: (finding ids that share a reason, the reason), in the order of the report."""
+    ids = abstentions_by_reason(report)
+    every = not report.checked and not report.findings and len(ids) == 1
+    return [("every cause" if every else clean(_few(of)), reason) for reason, of in ids.items()]
+
+
+def abstentions_by_reason(report: Report) -> dict[str, list[str]]:
+    """Why something could not be judged -> the identifiers of what."""
     ids: dict[str, list[str]] = {}
     for abstention in report.abstentions:
-        ids.setdefault(abstention.reason, []).append(abstention.id)
-    every = not report.checked and not report.findings and len(ids) == 1
-    return [("every cause" if every else clean(", ".join(of)), clean(reason)) for reason, of in ids.items()]
+        ids.setdefault(clean(abstention.reason), []).append(clean(abstention.id))
+    return ids
+
+
+def _few(ids: list[str]) -> str:
+    """Identifiers in a sentence: how many there are where nobody would read them all."""
+    return ", ".join(ids) if len(ids) <= MAX_FINDINGS else f"{len(ids)} causes"
 
 
 def nothing_found_words(report: Report) -> str:
@@ -275,9 +291,16 @@ def checked_count(report: Report) -> str:
 def health_words(report: Report) -> list[tuple[str, str]]:
     """(severity, sentence) of every defect of the input; the same defect of several ranks is said once."""
     return [
-        (severity, clean(f"{format_ranks(ranks) + ': ' if ranks else ''}{issue}; {effect}"))
+        (severity, clean(f"{format_ranks(ranks) + ': ' if ranks else ''}{_file_alone(report, issue)}; {effect}"))
         for (severity, issue, effect), ranks in health_groups(report).items()
     ]
+
+
+def _file_alone(report: Report, issue: str) -> str:
+    """What is said of a file, without the folders before its name: the run's folder is the same for all of them."""
+    for folder in sorted({os.path.dirname(path) for path in report.run.paths} - {""}, key=len, reverse=True):
+        issue = issue.replace(folder + os.sep, "")
+    return issue
 
 
 def health_groups(report: Report) -> dict[tuple[str, str, str], list[int]]:

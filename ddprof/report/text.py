@@ -26,6 +26,7 @@ _MAX_WIDTH = 120
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "error": "bold red", "info": "cyan"}
 _LABEL_WIDTH = 7
 _MAX_NOTES = 6
+_MAX_EVIDENCE = 3  # how much, where, and the longest of it
 _LEAST_LEGEND_SHARE = 0.005  # smaller causes share one entry: the legend names what matters
 
 
@@ -134,12 +135,14 @@ def _finding(report: Report, finding: Finding, number: int, width: int) -> list[
     who = f"{phrases.who_words(finding)}   ({finding.id}, {_sure(finding)})"
     lines += _labelled("who", who, width)
     lines += _labelled("gain", phrases.gain_words(report, finding), width)
+    if phrases.prices_differ(finding):
+        lines += _labelled("but", phrases.ledger_words(finding), width)
     for fix in finding.fixes[:2]:
         lines += _labelled("do", phrases.fix_words(fix), width)
     if finding.fixes and finding.fixes[0].patch:
         patch = [phrases.clean(line) for line in finding.fixes[0].patch.splitlines()[:4]]
         lines += [Text(f"     {'' if i else 'patch':<{_LABEL_WIDTH}}{line}", "green") for i, line in enumerate(patch)]
-    for evidence in finding.evidence[:2]:
+    for evidence in finding.evidence[:_MAX_EVIDENCE]:
         lines += _labelled("seen", phrases.evidence_words(evidence), width)
     return lines
 

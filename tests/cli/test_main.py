@@ -23,6 +23,13 @@ def test_version(ddprof) -> None:
     assert ddprof("--version") == (0, f"ddprof, version {__version__}\n", "")
 
 
+def test_python_dash_m_is_the_same_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ddprof", "--version"], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout == f"ddprof, version {__version__}\n"
+
+
 def test_help_names_every_command_and_exit_code(ddprof) -> None:
     code, out, _ = ddprof("--help")
     assert code == 0

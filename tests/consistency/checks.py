@@ -18,7 +18,7 @@ from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import compare
-from ddprof.units import format_ranks, format_us
+from ddprof.units import format_range, format_ranks, format_us
 from tests.consistency.screens import Screens, one_line
 from tests.dashboard.onefile_reader import File, equal_tables
 
@@ -44,7 +44,8 @@ def headline(s: Screens) -> Iterator[str]:
         return
     if ranked[0] is not lead:
         yield f"the first finding is {ranked[0].id}, that of the headline {lead.id}"
-    for part in (one_line(lead.summary[1:]), f"saves {format_us(lead.recoverable_us.value)} of each"):
+    gain = lead.recoverable_us
+    for part in (one_line(lead.summary[1:]), f"saves {format_range(gain.value, gain.low, gain.high)} of each"):
         if part not in sentence:
             yield f"the headline does not say {part!r}: {sentence!r}"
     if format_ranks(lead.ranks) not in sentence.lower() and lead.ranks:

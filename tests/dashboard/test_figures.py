@@ -23,7 +23,7 @@ from ddprof.dashboard.figures.charts import (
 )
 from ddprof.dashboard.figures.plotly.base import LIGHT, LINE_CHARS, MAX_LABEL_CHARS
 from ddprof.dashboard.figures.plotly.draw import draw
-from ddprof.dashboard.figures.scales import forecast_range
+from ddprof.dashboard.figures.scales import forecast_range, strengths
 from ddprof.dashboard.figures.svg.draw import draw as draw_svg
 
 LONG = "comm.bandwidth_bound: link of the tp groups -> keep these groups inside NVLink, all {} of them"
@@ -57,11 +57,20 @@ def test_every_name_has_its_own_line(make: Callable[[Sequence[str]], Chart], nam
 
 def test_numbers_on_cells_have_their_unit() -> None:
     values = np.array([[1.0, 2.0]])
-    drawn = draw(Heat(values, ["0", "1"], ["rank 0"], "µs", axis="step"), LIGHT)
-    assert drawn.layout.xaxis.title.text == "step; cells: µs" and drawn.data[0].showscale is False
-    assert draw(Heat(values, ["a", "b"], ["rank 0"], "%"), LIGHT).layout.xaxis.title.text == "cells: %"
-    many = draw(Heat(np.ones((40, 40)), [str(i) for i in range(40)], [str(i) for i in range(40)], "ms"), LIGHT)
+    drawn = draw(Heat(values, ["0", "1"], ["rank 0"], "µs", 4.0, axis="step"), LIGHT)
+    assert drawn.layout.xaxis.title.text == "step; cells: µs, full colour from 4" and drawn.data[0].showscale is False
+    alone = draw(Heat(values, ["a", "b"], ["rank 0"], "%", 10.0), LIGHT)
+    assert alone.layout.xaxis.title.text == "cells: %, full colour from 10"
+    many = draw(Heat(np.ones((40, 40)), [str(i) for i in range(40)], [str(i) for i in range(40)], "ms", 2.0), LIGHT)
     assert many.data[0].colorbar.title.text == "ms" and many.data[0].showscale is True
+
+
+def test_a_small_difference_stays_pale_however_small_the_largest_is() -> None:
+    """A tenth of what is critical gets a tenth of the colour, and what is beyond it no more than all."""
+    chart = Heat(np.array([[1.0, -30.0]]), ["a", "b"], ["rank 0"], "%", 10.0, diverging=True)
+    assert strengths(chart).tolist() == [[0.1, -1.0]]
+    cells = draw(chart, LIGHT).data[0]
+    assert (cells.zmin, cells.zmax, cells.z[0]) == (-1.0, 1.0, [0.1, -1.0])
 
 
 def test_the_reference_is_seen_where_all_messages_have_one_size() -> None:

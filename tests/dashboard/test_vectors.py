@@ -39,7 +39,7 @@ CHARTS: tuple[Chart, ...] = (
     Stacked(STACKED.labels, STACKED.parts, "ms", horizontal=False, axis="step"),
     Ranges([EVIL, "b"], [1.0, 2.0], [2.0, 3.0], [3.0, 5.0], "ms"),
     Columns(["under 1 µs", EVIL], [0.0, 5.0], "operations"),
-    Heat(np.array([[1.0, math.nan], [-2.0, 0.0]]), ["a", EVIL], ["rank 0", "rank 1"], "ms", diverging=True),
+    Heat(np.array([[1.0, math.nan], [-2.0, 0.0]]), ["a", EVIL], ["rank 0", "rank 1"], "ms", 2.0, diverging=True),
     Dots([0, 0, 1, 1], [10.0, 11.0, 10.0, 30.0], 10.5, [0, 1, 0, 1], [3]),
     Dots([7], [0.0], 0.0),
     Bandwidths({EVIL: ([1e3, 1e6], [0.1, 10.0])}, 10.0, "best"),
@@ -100,14 +100,14 @@ def test_shades_follow_the_numbers_and_what_is_not_known_has_no_cell() -> None:
     assert len(cells) == 3
     strength = {value: float(re.findall(r"fill-opacity:([\d.]+)", style)[0]) for value, style in styles.items()}
     assert strength["1 ms"] == pytest.approx(strength["-2 ms"] / 2) and strength["0 ms"] == 0.0
-    assert "comm-transfer" in styles["1 ms"] and "var(--compute)" in styles["-2 ms"]
+    assert "var(--critical)" in styles["1 ms"] and "var(--quiet)" in styles["-2 ms"]
 
 
 def test_large_pictures_stay_small() -> None:
     random = np.random.default_rng(3)
     steps = [str(i) for i in range(200)]
     lines = [f"rank {i}" for i in range(32)]
-    heat = Heat(random.normal(size=(32, 200)), steps, lines, "ms", diverging=True, axis="step")
+    heat = Heat(random.normal(size=(32, 200)), steps, lines, "ms", 1.5, diverging=True, axis="step")
     parts = [Part(f"p{i}", f"part {i}", "compute", random.random(200).tolist()) for i in range(8)]
     dots = Dots(list(range(2000)), random.random(2000).tolist(), 0.5, [0] * 2000)
     for chart, most in ((heat, 400_000), (Stacked(steps, parts, "ms", horizontal=False), 120_000), (dots, 60_000)):

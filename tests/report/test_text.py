@@ -118,7 +118,7 @@ def test_markdown_says_what_the_report_says(straggler_report: Report) -> None:
         "### STRAGGLER-BOUND",
         "| compute | 60.1 ms | 60 % |",
         "rank 2",
-        "36 ms per step",
+        r"36 ms \(33 to 38 ms\) per step",
         "95 %",
         "```diff",
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddprof.units import format_bytes, format_us
+from ddprof.units import format_bytes, format_range, format_us
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,15 @@ def test_times(value_us: float, words: str) -> None:
 )
 def test_sizes(size_bytes: float, words: str) -> None:
     assert format_bytes(size_bytes) == words
+
+
+@pytest.mark.parametrize(
+    ("range_us", "words"),
+    [
+        ((4200.0, 3000.0, 5100.0), "4.2 ms (3 to 5.1 ms)"),
+        ((1100.0, 900.0, 1300.0), "1.1 ms (900 µs to 1.3 ms)"),
+        ((0.0, 0.0, 0.0), "0 µs"),
+    ],
+)
+def test_a_range_says_its_unit_once(range_us: tuple[float, float, float], words: str) -> None:
+    assert format_range(*range_us) == words

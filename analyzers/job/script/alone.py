@@ -46,6 +46,14 @@ class Alone:
         """The line, and where in it the time is."""
         return f"{self.line}, in {self.inside}" if self.inside else self.line
 
+    @property
+    def held(self) -> str:
+        """The one place to open, after a rank's name: the line that it runs alone, where that is in a function, or
+        where its time goes."""
+        if self.peers_us < 1 and not self.line.endswith("<module>"):
+            return f"alone runs {self.line}"
+        return f"is held in {self.inside or self.line}"  # ten times as long as its peers, where those run it too
+
 
 def runs_alone(
     ranks: Sequence[RankFacts],

@@ -16,26 +16,24 @@ def told_of(opened: OpenRun, position: int) -> str:
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
         if rank in finding.ranks:
             return f"Finding {number} ({finding.id}) names it."
-    return " ".join(["No finding names it.", *_on_time(opened, rank), *_whole_job(opened)])
+    return f"No finding names it{_on_time(opened, rank)}.{_whole_job(opened)}"
 
 
-def _on_time(opened: OpenRun, rank: int) -> list[str]:
+def _on_time(opened: OpenRun, rank: int) -> str:
     """What the rank's lateness costs the step, by replay: waiting is not step time."""
     if opened.pricer.error is None:
-        return []
+        return ""
     step_us = opened.measures.step_us
     gain_us = max(0.0, step_us - opened.pricer.step_us((Change("on_time", (rank,)),)))
-    least = gain_us < WARNING_SHARE * step_us
-    why = ": others come late too, or the wait lies beside the critical path" if least else ""
-    return [
-        f"Were it never late, the step would be {format_us(gain_us)} shorter ({format_share(gain_us / step_us)}), by "
-        f"replay{why}."
-    ]
+    if gain_us < phrases.LEAST_SHARE * step_us:
+        return ": the step would be as long if it came on time"
+    why = ", as others are late too" if gain_us < WARNING_SHARE * step_us else ""
+    return f": on time it would save {format_us(gain_us)} ({format_share(gain_us / step_us)}){why}"
 
 
-def _whole_job(opened: OpenRun) -> list[str]:
+def _whole_job(opened: OpenRun) -> str:
     lead = phrases.leading(opened.report)
-    return [f"Finding 1 ({lead.id}) is of the whole job."] if lead and not lead.ranks else []
+    return f" Finding 1 ({lead.id}) is of the whole job." if lead and not lead.ranks else ""
 
 
 def told_beyond(opened: OpenRun) -> str:
@@ -71,5 +69,5 @@ def off_the_path(opened: OpenRun, most: int, length_ms: Array) -> str:
     mine = [length_ms[position] for position, rank in enumerate(opened.job.rank_ids) if rank in lead.ranks]
     return (
         f" Finding 1 ({lead.id}) names {format_ranks(lead.ranks)}, with {format_share(sum(mine) / length_ms.sum())} of "
-        "the path: where all ranks work alike, the path may run on any of them."
+        "the path, which may run on any rank where all work alike."
     )

@@ -15,6 +15,7 @@ from ddprof.analyzers.job.efficiency import bus_factor
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.causes import CAUSE_IDS, CAUSES
+from ddprof.findings import CRITICAL_SHARE
 from ddprof.tables import NULL, Array
 
 MAX_LINES = 32  # ranks in one picture; its table has all of them
@@ -37,10 +38,12 @@ def shown_words(shown: int, of: int) -> str:
     return f" Drawn: the {shown} of {of} ranks that differ most; the table has all." if shown < of else ""
 
 
-def readable_times(times_ms: Array) -> tuple[Array, str]:
-    """Times and their unit for a picture: µs where none reaches 0.1 ms, else ms."""
+def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
+    """Times and their unit for a picture, µs where none reaches 0.1 ms, else ms; and how much is critical in a step
+    of that length."""
     known = np.abs(times_ms[np.isfinite(times_ms)])
-    return (times_ms * 1e3, "µs") if known.max(initial=0.0) < LEAST_MS else (times_ms, "ms")
+    scale, unit = (1e3, "µs") if known.max(initial=0.0) < LEAST_MS else (1.0, "ms")
+    return times_ms * scale, unit, CRITICAL_SHARE * step_ms * scale
 
 
 def step_count(job: JobFacts) -> int:

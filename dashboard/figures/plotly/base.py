@@ -38,14 +38,11 @@ class Palette:
         return own.get(name) or self.cause(name.replace("-", "_"))
 
     @property
-    def sequential(self) -> str:
-        """Scale for amounts: readable with every kind of colour vision."""
-        return "cividis"
-
-    @property
-    def diverging(self) -> list[list[float | str]]:
-        """Scale for differences: blue below zero, the ground at zero, orange above."""
-        return [[0.0, "#1F6FEB"], [0.5, "#22272e" if self.dark else "#f6f8fa"], [1.0, "#D9480F"]]
+    def heat(self) -> list[list[float | str]]:
+        """Scale of heatmaps, the same on all pages: the ground at zero, the colour of what is critical where more is
+        lost, a quiet one where less is."""
+        pale = "#22272e" if self.dark else "#f6f8fa"
+        return [[0.0, self.quiet], [0.5, pale], [1.0, "#c2362b"]]
 
 
 LIGHT = Palette("#1f2328", "#57606a", "#d0d7de", "#0a58ca", "#b42318", "#ffffff", False)

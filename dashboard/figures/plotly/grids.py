@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from ddprof.dashboard.figures.charts import Heat
 from ddprof.dashboard.figures.plotly.base import Palette, figure, label
-from ddprof.dashboard.figures.scales import cell_digits, heat
+from ddprof.dashboard.figures.scales import cell_digits, strengths
 from ddprof.tables import Array
 
 MAX_CELLS_WITH_TEXT = 250
@@ -24,8 +25,7 @@ def heatmap(chart: Heat, colors: Palette) -> go.Figure:
     slanted = SLANTED_PX if len(columns) > 3 and max(map(len, columns)) > SHORT_CHARS else 0
     height = min(MAX_HEIGHT_PX, max(150, LINE_PX * len(lines) + 80)) + slanted
     drawn = figure(colors, "", "", int(height))
-    shown, most = heat(chart)
-    low = -most if chart.diverging else 0.0
+    shown = strengths(chart)
     written = values.size <= MAX_CELLS_WITH_TEXT and LINE_PX * len(lines) + 80 <= MAX_HEIGHT_PX
     names, heads = [label(line) for line in lines], [label(c) for c in columns]
     drawn.add_heatmap(
@@ -33,19 +33,20 @@ def heatmap(chart: Heat, colors: Palette) -> go.Figure:
         x=heads,
         y=names,
         customdata=_plain(values),
-        colorscale=colors.diverging if chart.diverging else colors.sequential,
-        zmin=low,
-        zmax=most,
-        colorbar={"title": {"text": chart.unit}, "thickness": 12},
+        colorscale=colors.heat,
+        zmin=-1.0,
+        zmax=1.0,
+        colorbar={"title": {"text": chart.unit}, "thickness": 12, **_bar_ticks(chart)},
         showscale=not written,
         hovertemplate="%{y}, %{x}: %{customdata:.4g} " + chart.unit + "<extra></extra>",
         xgap=1,
         ygap=1,
     )
-    title = f"{chart.axis}; cells: {chart.unit}".removeprefix("; ") if written else chart.axis
+    cells = f"cells: {chart.unit}, full colour from {chart.critical:.3g}"
+    title = f"{chart.axis}; {cells}".removeprefix("; ") if written else chart.axis
     drawn.update_xaxes(title_text=title)
     if written:
-        _write(drawn, values, _takes_black((shown - low) / (most - low), chart.diverging, colors.dark), heads, names)
+        _write(drawn, values, _takes_black(shown, colors.dark), heads, names)
     drawn.update_layout(showlegend=False)
     drawn.update_yaxes(range=[len(lines) - 0.5, -0.5], type="category")
     drawn.update_xaxes(range=[-0.5, len(columns) - 0.5], type="category", side="bottom")
@@ -58,11 +59,17 @@ def _plain(values: Array) -> list[list[float | None]]:
     return [[None if not np.isfinite(v) else float(v) for v in row] for row in values]
 
 
-def _takes_black(position: Array, diverging: bool, dark: bool) -> Array:
-    """Whether black is readable on a colour at 0 to 1 along its scale; plotly's own choice is too faint in between."""
-    if not diverging:
-        return np.asarray(position > 0.45)  # cividis runs from dark to bright
-    return np.abs(position - 0.5) < (-1.0 if dark else 0.35)  # pale in the middle, dark in the dark theme
+def _bar_ticks(chart: Heat) -> dict[str, Any]:
+    """The amounts that stand at the scale's ends and middle."""
+    at = [-1.0, 0.0, 1.0] if chart.diverging else [0.0, 1.0]
+    words = [f"{place * chart.critical:.3g}" for place in at]
+    return {"tickmode": "array", "tickvals": at, "ticktext": [*words[:-1], f"{words[-1]} or more"]}
+
+
+def _takes_black(strength: Array, dark: bool) -> Array:
+    """Whether black is readable on a cell; plotly's own choice is too faint in between. The limits are where black and
+    white have the same contrast on the scale (4.5)."""
+    return strength < -0.62 if dark else np.abs(strength) < 0.82
 
 
 def _write(chart: go.Figure, values: Array, black: Array, heads: Sequence[str], names: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells,
 from ddprof.dashboard.figures.plotly.base import Palette, figure, label, name_lines
 from ddprof.dashboard.figures.scales import (
     CURVE_COLORS,
-    SERIES_COLORS,
+    SERIES_COLOR,
     dot_words,
     forecast_range,
     log_ticks,
@@ -64,7 +64,7 @@ def size_against_bandwidth(chart: Bandwidths, colors: Palette) -> go.Figure:
                 "symbol": _SYMBOLS[number % len(_SYMBOLS)],
                 "size": 8,
                 "opacity": 0.7,
-                "color": colors.value(SERIES_COLORS[number % len(SERIES_COLORS)]),
+                "color": colors.value(SERIES_COLOR),
             },
             hovertemplate="%{x:.3s}B at %{y:.3g} GB/s<extra>%{fullData.name}</extra>",
         )

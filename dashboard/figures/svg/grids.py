@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.dashboard.figures.charts import Heat
-from ddprof.dashboard.figures.scales import cell_digits, heat
+from ddprof.dashboard.figures.scales import cell_digits, strengths
 from ddprof.dashboard.figures.svg import frame
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.tables import Array
@@ -20,20 +20,19 @@ FULL_OPACITY = 0.6  # the number on it stays readable in both themes
 
 
 def heatmap(chart: Heat, words: str) -> Markup:
-    """Cells shaded by amount; differences orange above and blue below."""
+    """Cells shaded by amount, in the colour of what is critical; in a quiet one where less is lost."""
     values, count = chart.values, len(chart.columns)
-    shown, most = heat(chart)
     left = frame.label_width(chart.lines)
     wide = min(MAX_COLUMN, (frame.END - left) / max(1, count))
     bottom = 4 + ROW * len(chart.lines)
     few = values.size <= MAX_TITLED_CELLS
-    strength = np.clip(np.where(np.isfinite(shown), shown / most, np.nan), -1.0, 1.0)
+    strength = strengths(chart)
     cells = _cells(chart, strength, left, wide) if few else _paths(strength, left, wide)
     names = frame.names_at_left(chart.lines, left, lambda i: 4 + ROW * (i + 0.5))
     heads, depth = _heads(chart.columns, left, wide, bottom)
     axis = [frame.text(chart.axis, left + wide * count / 2, bottom + depth + 12, "middle")] if chart.axis else []
     height = bottom + depth + (18 if chart.axis else 4)
-    return join(frame.svg(height, words, *cells, *names, *heads, *axis), _key(chart, most))
+    return join(frame.svg(height, words, *cells, *names, *heads, *axis), _key(chart))
 
 
 def _cells(chart: Heat, strength: Array, left: float, wide: float) -> list[Markup]:
@@ -54,7 +53,7 @@ def _cells(chart: Heat, strength: Array, left: float, wide: float) -> list[Marku
                     y=y + 0.5,
                     width=round(wide - 1, 1),
                     height=ROW - 1,
-                    style=_shade(float(strength[i, j]), chart.diverging),
+                    style=_shade(float(strength[i, j])),
                 )
             )
             number = f"{value:.{digits}f}"
@@ -69,13 +68,16 @@ def _paths(strength: Array, left: float, wide: float) -> list[Markup]:
     found = []
     for shade in np.unique(level[np.isfinite(level)]).tolist():
         outline = [frame.box(left + wide * j, 4 + ROW * i, wide, ROW) for i, j in np.argwhere(level == shade).tolist()]
-        found.append(tag("path", d="".join(outline), style=_shade(shade / SHADES, diverging=True)))
+        found.append(tag("path", d="".join(outline), style=_shade(shade / SHADES)))
     return found
 
 
-def _shade(strength: float, diverging: bool) -> str:
-    side = "comm-transfer" if strength > 0 else "compute"
-    return f"fill:var(--{side if diverging else 'comm-transfer'});fill-opacity:{FULL_OPACITY * abs(strength):.3f}"
+def _side(strength: float) -> str:
+    return "critical" if strength > 0 else "quiet"
+
+
+def _shade(strength: float) -> str:
+    return f"fill:var(--{_side(strength)});fill-opacity:{FULL_OPACITY * abs(strength):.3f}"
 
 
 def _heads(columns: Sequence[str], left: float, wide: float, bottom: float) -> tuple[list[Markup], float]:
@@ -94,21 +96,25 @@ def _heads(columns: Sequence[str], left: float, wide: float, bottom: float) -> t
     return found, 16 + min(150.0, longest) * 0.55
 
 
-def _key(chart: Heat, most: float) -> Markup:
+def _key(chart: Heat) -> Markup:
     """What the colours mean, in words and three samples."""
-    unit = "points off the median rank" if chart.shade is not None else chart.unit
-    low = -1.0 if chart.diverging else 0.0
+    unit = "points off the typical peer" if chart.shade is not None else chart.unit
+    sign = "+" if chart.diverging else ""
     samples = [
-        (strength, f"{strength * most:+.3g}" if chart.diverging and strength else f"{strength * most:.3g}")
-        for strength in ((low, 0.0, 1.0) if chart.diverging else (0.0, 0.5, 1.0))
+        (strength, f"{strength * chart.critical:{sign if strength else ''}.3g}")
+        for strength in ((-1.0, 0.0, 1.0) if chart.diverging else (0.0, 0.5, 1.0))
     ]
     items = [
-        tag("li", tag("span", class_="shade", style=_background(strength, chart.diverging)), f"{words} {unit}")
+        tag("li", tag("span", class_="shade", style=_background(strength)), f"{words} {unit}{_more(strength)}")
         for strength, words in samples
     ]
     return tag("ul", *items, class_="legend")
 
 
-def _background(strength: float, diverging: bool) -> str:
-    side = "comm-transfer" if strength > 0 or not diverging else "compute"
-    return f"background:color-mix(in srgb,var(--{side}) {FULL_OPACITY * abs(strength) * 100:.0f}%,var(--ground))"
+def _more(strength: float) -> str:
+    return " or more" if strength == 1.0 else ""
+
+
+def _background(strength: float) -> str:
+    share = FULL_OPACITY * abs(strength) * 100
+    return f"background:color-mix(in srgb,var(--{_side(strength)}) {share:.0f}%,var(--ground))"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Forecasts, Intervals
 from ddprof.dashboard.figures.scales import (
     CURVE_COLORS,
-    SERIES_COLORS,
+    SERIES_COLOR,
     dot_words,
     forecast_range,
     log_ticks,
@@ -79,7 +79,7 @@ def bandwidths(chart: Bandwidths, words: str) -> Markup:
     y, beside = _log_left(all_rates, "bus bandwidth (GB/s)")
     marks, items = [], []
     for number, (name, (sizes, rates)) in enumerate(chart.series.items()):
-        color, mark = SERIES_COLORS[number % len(SERIES_COLORS)], number % len(_MARKS)
+        color, mark = SERIES_COLOR, number % len(_MARKS)
         every = math.ceil(len(sizes) / MAX_POINTS) or 1
         points = zip(list(sizes)[::every], list(rates)[::every], strict=True)
         outline = "".join(_symbol(mark, x(size), y(rate)) for size, rate in points)

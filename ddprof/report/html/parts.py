@@ -71,7 +71,7 @@ def card(
     rows = [
         ("Who", phrases.who_words(finding)),
         ("Gain", phrases.gain_words(report, finding)),
-        *((("Checked", phrases.ledger_words(finding)),) if full and finding.by_ledger_us else ()),
+        *((("Checked", phrases.ledger_words(finding)),) if _is_checked(finding, full) else ()),
         ("Confidence", phrases.confidence_words(finding)),
         *(("Do", phrases.fix_words(fix)) for fix in finding.fixes[: None if full else 1]),
         *tried,
@@ -87,6 +87,11 @@ def card(
     )
     facts = tag("dl", *(join(tag("dt", name), tag("dd", text)) for name, text in rows))
     return tag("article", title, facts, *patches, links, class_=f"card {severity}")
+
+
+def _is_checked(finding: Finding, full: bool) -> bool:
+    """Whether the second price is told: with all details, or where it is another."""
+    return finding.by_ledger_us is not None and (full or phrases.prices_differ(finding))
 
 
 def training(report: Report) -> Markup:

@@ -70,10 +70,10 @@ def _candidate(
 ) -> Candidate:
     worst = int(np.argmax(held_us))
     lines = called_at(measures, kind, worst)
-    told = Told(traffic, measures.needless[kind].number, f", called at {lines[0]}" if lines else "")
+    told = Told(traffic, measures.needless[kind].number, f", at {lines[0]}" if lines else "")
     cost_us, transfer_us = float(held_us.mean()), sum(t.transfer_us for t in traffic)
     evidence = Evidence(
-        f"{told.calls:.0f} {told.op} calls per step{told.of_bytes(told.calls, ' each')}, "
+        f"{told.calls:.0f} {told.op} calls per step{told.of_bytes(told.calls, ' each')} could go, "
         f"{format_us(transfer_us)} of transfer; with waiting for late ranks they hold the ranks for "
         f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)})"
     )
@@ -93,7 +93,11 @@ def _candidate(
         lost_us=cost_us + more_us,
         changes=changes,
         basis=Basis.RECORDED,
-        evidence=(evidence, *(Evidence(f"called at {line}", measures.job.rank_ids[worst]) for line in lines)),
+        evidence=(
+            evidence,
+            *_more(measures, kind),
+            *(Evidence(f"called at {line}", measures.job.rank_ids[worst]) for line in lines),
+        ),
         fixes=(fix(measures, told.number),),
         ceiling_us=float(held_us.max()) + more_us,
         band=0.2,
@@ -106,41 +110,33 @@ def _of_the_others(measures: Measures, position: int) -> float:
     return share_on_gathered(measures, position) * (ranks - 1) / ranks
 
 
+def _more(measures: Measures, kind: str) -> Iterator[Evidence]:
+    """What else is known of a kind."""
+    largest = measures.settings.ddp.buffers
+    if kind == BUFFERS and largest.largest:
+        yield Evidence(f"the largest buffer is '{largest.largest}', {format_bytes(largest.largest_bytes)}")
+    if kind == UNUSED:
+        yield Evidence("each pass searches the graph for parameters without a gradient and reduces a map of them")
+
+
 def _accumulation(measures: Measures, told: Told) -> str:
-    return (
-        f"gradients are reduced after each of {told.number} micro-batches, though the optimizer steps once for them: "
-        f"{told.calls:.0f} calls{told.of_bytes()} per step could go{told.where}"
-    )
+    return f"gradients are reduced after each of {told.number} micro-batches, not once per optimizer step{told.where}"
 
 
 def _buffers(measures: Measures, told: Told) -> str:
-    largest = measures.settings.ddp.buffers
-    name = f", {format_bytes(largest.largest_bytes)} of it '{largest.largest}'" if largest.largest else ""
-    return (
-        f"rank 0 sends its buffers before each forward pass ({told.calls:.0f} broadcast calls{told.of_bytes()} "
-        f"per step{name}){told.where}"
-    )
+    return f"rank 0 sends its buffers before each forward pass{told.where}"
 
 
 def _unused(measures: Measures, told: Told) -> str:
-    return (
-        f"find_unused_parameters=True without need: all {told.number} parameters get a gradient in every traced pass, "
-        "and each pass searches the graph for others and reduces a map of them"
-    )
+    return f"find_unused_parameters=True without need: all {told.number} parameters get a gradient in every traced pass"
 
 
 def _metrics(measures: Measures, told: Told) -> str:
-    return (
-        f"the script gathers values in every step that no pass needs ({told.calls:.0f} {told.op} "
-        f"calls{told.of_bytes()} per step){told.where}"
-    )
+    return f"the script gathers values in every step that no pass needs{told.where}"
 
 
 def _norms(measures: Measures, told: Told) -> str:
-    return (
-        f"{told.calls + 1:.0f} small values are reduced one by one between backward pass and optimizer in every step"
-        f"{told.where}"
-    )
+    return f"{told.calls + 1:.0f} small values are reduced one by one between backward pass and optimizer{told.where}"
 
 
 Summary = Callable[[Measures, Told], str]

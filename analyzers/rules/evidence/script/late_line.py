@@ -11,8 +11,8 @@ from ddprof.units import format_us
 
 
 def with_line(measures: Measures, candidate: Candidate) -> Candidate:
-    """The candidate with the line that holds one of its ranks alone, where frames show one: in its summary, as its
-    first evidence and as the first thing to change.
+    """The candidate with the line that holds one of its ranks alone, where frames show one: its place in the summary,
+    what it costs as the first evidence, and as the first thing to change.
     """
     found = _longest(measures, candidate.ranks)
     if found is None:
@@ -30,12 +30,12 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
         f"peers {meanwhile}{source}",
         rank,
     )
-    held = "alone runs" if line.peers_us < 1 else "is held in"  # ten times as long as its peers (job/script/alone.py)
-    is_told = line.line in candidate.summary
+    is_told = any(place and place in candidate.summary for place in (line.line, line.inside))
+    who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
     fixes = candidate.fixes if any(fix.setting == line.line for fix in candidate.fixes) else (_fix(line, rank),)
     return replace(
         candidate,
-        summary=candidate.summary if is_told else f"{candidate.summary}; rank {rank} {held} {line.words}, {share}",
+        summary=candidate.summary if is_told else f"{candidate.summary}; {who} {line.held}",
         evidence=(seen, *candidate.evidence),
         fixes=fixes + tuple(fix for fix in candidate.fixes if fix not in fixes),
     )

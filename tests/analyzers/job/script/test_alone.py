@@ -81,7 +81,7 @@ def test_the_finding_on_the_late_rank_says_the_line(tmp_path: Path) -> None:
     report = run(tmp_path, [("train.py(88): report_samples", 4_000.0)]).report
     first = next(finding for finding in report.findings if finding.ranks == (0,))
     assert first.id.startswith("straggler.")
-    assert "rank 0 alone runs train.py:88 report_samples()" in first.summary
+    assert first.summary.endswith("; it alone runs train.py:88 report_samples()")
     assert "train.py:88 report_samples()" in report.verdict.headline
     assert "do not run it" in first.evidence[0].text
     assert first.fixes[0].setting == "train.py:88 report_samples()"

@@ -77,8 +77,8 @@ def _chart(peaks: list[Peak]) -> Stacked:
     beyond = [(r - p.allocated) / GIB for p, r in zip(peaks, reserved, strict=True)]
     free = [max(0, (p.total or 0) - r) / GIB for p, r in zip(peaks, reserved, strict=True)]
     parts = [
-        Part("allocated", "held by tensors", "compute", [p.allocated / GIB for p in peaks]),
-        Part("reserved", "reserved beyond that (cache, fragmentation)", "allocator", beyond),
+        Part("allocated", "held by tensors", "accent", [p.allocated / GIB for p in peaks]),
+        Part("reserved", "reserved beyond that (cache, fragmentation)", "quiet", beyond),
         Part("free", "free", "line", free),
     ]
     return Stacked([f"rank {p.rank}" for p in peaks], parts, "GiB")

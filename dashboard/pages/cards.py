@@ -144,7 +144,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
         rows += [("Tried", words) for words in trials.words_of(view.opened, finding)]
         rows.append(("Confidence", phrases.confidence_words(finding)))
         rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
-        rows += [("Source", fix.source) for fix in finding.fixes if fix.source]
+        rows += [("Source", source) for source in dict.fromkeys(fix.source for fix in finding.fixes if fix.source)]
     facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(text))]
     patches = [html.Pre(_lines(fix.patch)) for fix in finding.fixes if full and fix.patch]
     title: list[Component | str] = [

@@ -10,12 +10,13 @@ import plotly.graph_objects as go
 from ddprof.dashboard.figures.charts import Columns, Ranges, Stacked
 from ddprof.dashboard.figures.plotly.base import PATTERNS, Palette, figure, label, name_lines
 
-BAR_HEIGHT = 26
+BAR_HEIGHT, LEGEND_LINE = 26, 19
 
 
 def stacked(chart: Stacked, colors: Palette) -> go.Figure:
     """One bar per label, stacked by part. Parts that are zero everywhere are left out."""
-    height = max(180, BAR_HEIGHT * len(chart.labels) + 110) if chart.horizontal else 320
+    listed = LEGEND_LINE * len(chart.drawn_parts) + 90  # on a narrow window each part has a line of the legend
+    height = max(180, listed, BAR_HEIGHT * len(chart.labels) + 110) if chart.horizontal else 320
     titles = (chart.unit, chart.axis) if chart.horizontal else (chart.axis, chart.unit)
     drawn = figure(colors, *titles, min(height, 900))
     names = name_lines(drawn, chart.labels) if chart.horizontal else [label(text) for text in chart.labels]

@@ -12,7 +12,7 @@ from ddprof.causes import CAUSES
 from ddprof.report.phrases import clean
 
 MAX_LABEL_CHARS = 60
-LINE_CHARS = 40  # of a name at the left of a bar: two lines of it leave room for the bar on a narrow window
+LINE_CHARS = 36  # of a name at the left of a bar: two lines of it leave room for the bar on a narrow window
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Palette:
     @property
     def heat(self) -> list[list[float | str]]:
         """Scale of heatmaps, the same on all pages: the ground at zero, the colour of what is critical where more is
-        lost, a quiet one where less is."""
-        pale = "#22272e" if self.dark else "#f6f8fa"
-        return [[0.0, self.quiet], [0.5, pale], [1.0, "#c2362b"]]
+        lost, and where less is one that does not draw the eye from it."""
+        less, pale = ("#59636e", "#22272e") if self.dark else ("#9aa7b4", "#f6f8fa")
+        return [[0.0, less], [0.5, pale], [1.0, "#c2362b"]]
 
 
 LIGHT = Palette("#1f2328", "#57606a", "#d0d7de", "#0a58ca", "#b42318", "#ffffff", False)
@@ -76,7 +76,10 @@ def figure(colors: Palette, x_title: str, y_title: str, height: int = 300) -> go
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": colors.text, "family": "system-ui, sans-serif", "size": 13},
         # Plotly lists the parts of stacked bars from the last to the first otherwise.
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        "legend": {
+            **{"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+            "maxheight": 0.8,  # of the figure: a narrow window lists one part a line, and none may need scrolling
+        },
         "hoverlabel": {"bgcolor": colors.ground, "font": {"color": colors.text}, "bordercolor": colors.grid},
         "xaxis": {**axis, "title": {"text": x_title, "font": small}},
         "yaxis": {**axis, "title": {"text": y_title, "font": small}},

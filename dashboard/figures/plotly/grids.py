@@ -17,6 +17,7 @@ MAX_CELLS_WITH_TEXT = 250
 LINE_PX, MAX_HEIGHT_PX = 24, 900
 SHORT_CHARS, SLANTED_PX = 8, 60  # long names of columns stand aslant where there is little room
 COLUMN_PX, NARROW_BELOW_COLUMNS = 120, 6  # a few columns are not stretched over the page
+CHAR_PX = 7  # mean width of a character of the 13 px font
 
 
 def heatmap(chart: Heat, colors: Palette) -> go.Figure:
@@ -44,14 +45,15 @@ def heatmap(chart: Heat, colors: Palette) -> go.Figure:
     )
     cells = f"cells: {chart.unit}, full colour from {chart.critical:.3g}"
     title = f"{chart.axis}; {cells}".removeprefix("; ") if written else chart.axis
-    drawn.update_xaxes(title_text=title)
+    drawn.update_xaxes(title={"text": title, "standoff": 8})  # below names that a narrow window turns upright
     if written:
         _write(drawn, values, _takes_black(shown, colors.dark), heads, names)
     drawn.update_layout(showlegend=False)
     drawn.update_yaxes(range=[len(lines) - 0.5, -0.5], type="category")
     drawn.update_xaxes(range=[-0.5, len(columns) - 0.5], type="category", side="bottom")
     if len(columns) < NARROW_BELOW_COLUMNS:
-        drawn.update_layout(meta={"max_width_px": COLUMN_PX * len(columns) + 160})  # kept by cards.exhibit_card
+        width = max(COLUMN_PX * len(columns), CHAR_PX * len(title)) + 160
+        drawn.update_layout(meta={"max_width_px": width})  # kept by cards.exhibit_card
     return drawn
 
 
@@ -69,7 +71,7 @@ def _bar_ticks(chart: Heat) -> dict[str, Any]:
 def _takes_black(strength: Array, dark: bool) -> Array:
     """Whether black is readable on a cell; plotly's own choice is too faint in between. The limits are where black and
     white have the same contrast on the scale (4.5)."""
-    return strength < -0.62 if dark else np.abs(strength) < 0.82
+    return np.zeros(strength.shape, bool) if dark else strength < 0.82
 
 
 def _write(chart: go.Figure, values: Array, black: Array, heads: Sequence[str], names: Sequence[str]) -> None:

@@ -41,10 +41,11 @@ def test_communication_outside_the_steps_makes_nobody_late(straggler: OpenRun) -
 
 
 def test_short_times_are_drawn_in_microseconds() -> None:
-    shown, unit = readable_times(np.array([[0.0647, np.nan], [-0.002, 0.0]]))
+    shown, unit, critical = readable_times(np.array([[0.0647, np.nan], [-0.002, 0.0]]), 50.0)
     assert unit == "µs" and shown[0, 0] == pytest.approx(64.7)
-    assert readable_times(np.array([[0.0, 12.5]]))[1] == "ms"
-    assert readable_times(np.array([[np.nan]]))[1] == "µs"
+    assert critical == 5000.0  # us: a tenth of the step, in the unit of the picture
+    assert readable_times(np.array([[0.0, 12.5]]), 50.0)[1:] == ("ms", 5.0)
+    assert readable_times(np.array([[np.nan]]), 50.0)[1] == "µs"
 
 
 def test_a_defect_of_many_ranks_is_one_line(straggler: OpenRun) -> None:

@@ -83,6 +83,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
     "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", PLANNING, TRUST, RUN_FOLDER},
     "pytest_plugin": {"api", "errors", "report"},
+    "__main__": {"cli"},
     "ddprof": {"api", "marks", "_version"},
     "marks": {"capture"},  # for the type checker alone
     "workloads": set(),

@@ -172,7 +172,7 @@ def _patch(answer: TuningAnswer) -> Iterator[Exhibit]:
     files = [line.removeprefix("+++ b/") for line in answer.patch.splitlines() if line.startswith("+++ b/")]
     reading = f"A patch of {clean(', '.join(files))}, which git apply takes." if files else "No line can be edited."
     reading += " The settings of the table are to be made by hand." if rows else ""
-    listings = (Listing("The patch:", clean_lines(answer.patch.rstrip("\n"))),) if answer.patch else ()
+    listings = (Listing("The patch:", clean_lines(answer.patch)),) if answer.patch else ()
     table = sheet(("by hand", "why"), rows)
     yield Exhibit("tuning-patch", "What is to be changed in the script?", reading, table, listings=listings)
 

@@ -85,7 +85,7 @@ def test_losers_have_their_reason_and_memory_its_headroom(opened: OpenRun) -> No
     memory = shown["tuning-memory"]
     assert memory.reading == "48 GiB of 80 GiB of the fullest device are left, 50 GiB without the settings."
     assert memory.sheet.rows[0][0] == "as it is" and len(memory.sheet.rows) == 3
-    assert shown["tuning-patch"].listings[0].text == PATCH.rstrip("\n")
+    assert shown["tuning-patch"].listings[0].text == PATCH
     assert [row[1] for row in shown["tuning-runs"].sheet.rows] == ["diagnosis", "baseline", KEPT_ONE.name]
 
 

@@ -64,6 +64,18 @@ def test_a_model_of_another_precision_is_let_be(alone: None) -> None:
     assert "another precision" in told(outcomes)[0][3] and vars(model).get("_compiled_call_impl") is None
 
 
+def test_fsdp_with_its_own_mixed_precision_is_let_be(alone: None) -> None:
+    source: Any = pytest.importorskip("torch.distributed.fsdp.fully_sharded_data_parallel")
+    of = (source.__name__, "FullyShardedDataParallel", "__init__")
+    precision, device = source.MixedPrecision(param_dtype=torch.bfloat16), torch.device("cpu")
+    with applying(AutocastApplier, "autocast=bf16", of=of) as outcomes:
+        plain = source.FullyShardedDataParallel(Seeing(), device_id=device)
+        mixed = source.FullyShardedDataParallel(Seeing(), device_id=device, mixed_precision=precision)
+    assert "another precision" in told(outcomes)[0][3] and vars(mixed).get("_compiled_call_impl") is None
+    plain(torch.ones(1, 3))
+    assert ("autocast", True, None, "") in told(outcomes)
+
+
 def test_of_units_inside_units_the_outermost_enters_it(alone: None) -> None:
     source: Any = pytest.importorskip("torch.distributed.fsdp._fully_shard._fully_shard")
     network = torch.nn.Sequential(Seeing())

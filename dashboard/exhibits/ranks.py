@@ -56,7 +56,7 @@ def _lateness(view: View) -> Exhibit:
     worst = int(median.argmax())
     behind = int(np.sum(late[worst] > 0))
     reading = (
-        f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the average member (median "
+        f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the other members (median "
         f"over steps), late in {behind} of {len(steps)} steps."
     )
     drawn = most_different(late)

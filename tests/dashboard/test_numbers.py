@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.exhibits.data import exhibits as data_exhibits
 from ddprof.dashboard.exhibits.host import exhibits as host_exhibits
 from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, readable_times
-from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.report.model import HealthItem
 
@@ -38,6 +39,17 @@ def test_communication_outside_the_steps_is_in_no_group(straggler: OpenRun) -> N
 def test_communication_outside_the_steps_makes_nobody_late(straggler: OpenRun) -> None:
     whole, cut = lateness_us(straggler.job), lateness_us(_without_last_step(straggler.job))
     np.testing.assert_allclose(cut, whole[:, : cut.shape[1]], equal_nan=True)
+
+
+def test_of_two_ranks_each_is_held_against_the_other(repo_root: Path) -> None:
+    job = load([str(repo_root / "sample_traces" / "full_memory" / "traces")])[0].job
+    members, late_us = job.members, lateness_us(job)
+    offset_ns = np.array([job.clock.offset_ns(position) for position in (0, 1)])
+    start_us = (members["start_ns"] - offset_ns[members["rank"]]) / 1e3
+    apart_us = np.zeros(len(job.instances))
+    np.add.at(apart_us, members["instance"], np.where(members["rank"] == 0, start_us, -start_us))
+    assert late_us[0].mean() == pytest.approx(apart_us.mean(), rel=1e-6)  # every step has as many collectives
+    np.testing.assert_allclose(late_us[0], -late_us[1])
 
 
 def test_short_times_are_drawn_in_microseconds() -> None:

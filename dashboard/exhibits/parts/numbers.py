@@ -58,7 +58,7 @@ def rank_steps_us(job: JobFacts) -> Array:
 
 
 def lateness_us(job: JobFacts) -> Array:
-    """Mean arrival at collectives against the mean of their members, us, shape (ranks, steps); NaN where none."""
+    """Mean arrival at collectives against the mean of their other members, us, shape (ranks, steps); NaN where none."""
     steps = step_count(job)
     total, count = np.zeros((len(job.ranks), steps)), np.zeros((len(job.ranks), steps))
     members = job.members
@@ -69,6 +69,8 @@ def lateness_us(job: JobFacts) -> Array:
     seen = np.bincount(members["instance"], minlength=len(job.instances))
     mean = np.bincount(members["instance"], weights=start, minlength=len(job.instances)) / np.maximum(seen, 1)
     late = start - mean[members["instance"]]
+    size = seen[members["instance"]]
+    late *= size / np.maximum(size - 1, 1)  # off the mean of all members; of two, the reference is the other
     for position, facts in enumerate(job.ranks):
         mine = (members["rank"] == position) & (seen[members["instance"]] > 1)
         step = np.searchsorted(facts.steps["start_ns"], members["start_ns"][mine], side="right") - 1

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from ddprof.dashboard.figures.charts import Columns, Ranges, Stacked
 from ddprof.dashboard.figures.plotly.base import PATTERNS, Palette, figure, label, name_lines
 
-BAR_HEIGHT, LEGEND_LINE = 26, 19
+BAR_HEIGHT, LEGEND_LINE = 26, 21
 
 
 def stacked(chart: Stacked, colors: Palette) -> go.Figure:

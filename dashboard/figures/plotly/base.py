@@ -12,6 +12,7 @@ from ddprof.causes import CAUSES
 from ddprof.report.phrases import clean
 
 MAX_LABEL_CHARS = 60
+LEAST_PLOT_PX = 36  # of a figure's height, whatever legend and names need: plotly's 64 lets them lie on the bars
 LINE_CHARS = 36  # of a name at the left of a bar: two lines of it leave room for the bar on a narrow window
 
 
@@ -71,6 +72,7 @@ def figure(colors: Palette, x_title: str, y_title: str, height: int = 300) -> go
     layout = {
         "template": "none",
         "height": height,
+        "minreducedheight": LEAST_PLOT_PX,
         "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",

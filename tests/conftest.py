@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
@@ -33,6 +34,10 @@ from stores import serving
 
 # What a developer has verified must not show in the reports of the tests.
 os.environ["DDPROF_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"ddprof-tests-{os.getpid()}")
+
+# No test is a measurement: how long an example takes is up to what else the machine does.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("untimed")
 
 _LATER = {"torch": 1, "browser": 2, "slow": 3}
 

@@ -29,7 +29,7 @@ def shifted(facts: RankFacts, by_ns: int) -> RankFacts:
     return replace(facts, **tables)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(extra_us=st.floats(-2e6, 2e6))
 def test_a_skewed_host_is_found_within_the_stated_error(labelled: Runs, extra_us: float) -> None:
     job = labelled("clean.tpdp").job

@@ -14,7 +14,7 @@ from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.findings import Basis, Candidate, Change
 
-RELAXED = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @RELAXED

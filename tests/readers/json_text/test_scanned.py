@@ -105,7 +105,7 @@ def columns_of(text: bytes, *, native: bool) -> dict[str, Any] | str:
     }
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(EVENT, max_size=12), st.sampled_from([None, 1]), st.booleans())
 def test_random_events_give_the_same_columns(events: list[Any], indent: int | None, ascii_only: bool) -> None:
     text = kt._NUMBER.sub(r"\1", json.dumps(events, indent=indent, ensure_ascii=ascii_only)).encode()

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from malformed import broken, healthy, issues
 
@@ -50,7 +50,6 @@ def read_all(text: bytes, block: int = 50) -> tuple[list[Any], EventStream[list[
     return [e for batch in events for e in batch], events
 
 
-@settings(deadline=None)
 @given(EVENTS, st.integers(1, 400), st.sampled_from([None, 0, 2]), st.booleans(), JSON)
 def test_every_event_comes_back_in_order(
     events: list[Any], block: int, indent: int | None, ascii_only: bool, other: Any
@@ -65,7 +64,6 @@ def test_every_event_comes_back_in_order(
     assert json.loads(source.header + b"]" + source.footer)["after"] == [{"x": other}]
 
 
-@settings(deadline=None)
 @given(EVENTS.filter(bool), st.integers(1, 400))
 def test_list_root_and_lines(events: list[Any], block: int) -> None:
     as_list, source = read_all(json.dumps(events).encode(), block)

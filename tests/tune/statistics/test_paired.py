@@ -47,7 +47,7 @@ def test_the_interval_holds_at_all_looks_together(noise: float) -> None:
     assert missed / 2000 <= paired.ERROR
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.1, 0.8), noise=st.floats(0.001, 0.02))
 def test_a_gain_well_above_the_noise_always_wins(seed: int, share: float, noise: float) -> None:
     """Five times the noise of a pair above what is worth having: given up in one of ten million."""

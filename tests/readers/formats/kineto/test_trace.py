@@ -75,7 +75,7 @@ def ns(text: str) -> int:
 
 
 @pytest.mark.usefixtures("decoding")
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(EVENT, min_size=2, max_size=20), st.sampled_from(kt.LAYOUTS), st.integers(40, 4000), st.booleans())
 def test_round_trip_of_random_events_in_random_layouts(
     tmp_path_factory: pytest.TempPathFactory, events: list[Any], layout: str, block: int, pack: bool

@@ -26,7 +26,13 @@ AUTOCAST = "call of a wrapped model"
 COMPILE = "compilation of a wrapped model"
 # What the script makes for them, in words.
 _WRAPPER = f"{DDP}, {FSDP1} or {FSDP2}"
-MADE_FOR = {COMM_HOOK: DDP, PREFETCHING: FSDP2, AUTOCAST: _WRAPPER, COMPILE: _WRAPPER}
+MADE_FOR = {
+    ZERO_GRAD: "call of Optimizer.zero_grad",
+    COMM_HOOK: DDP,
+    PREFETCHING: FSDP2,
+    AUTOCAST: _WRAPPER,
+    COMPILE: _WRAPPER,
+}
 PROCESS = "process"  # of a rank: made by nobody, so no line of the script is its own
 
 

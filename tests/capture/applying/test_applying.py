@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import runs
 from runs import REPO, SCRIPTS, TWO_RANKS, Captured, ddprof_run
 
 from ddprof.settings.catalogue import (
@@ -75,6 +76,12 @@ CASES = [
     for value in VALUES[target]
     for workers in ((0, 1) if value.startswith(WITH_WORKERS) else (0,))
 ]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling ResNet-50 for both ranks takes seven minutes of a busy machine."""
+    monkeypatch.setattr(runs, "TIMEOUT_S", 1800)
 
 
 _UNCHANGED: dict[tuple[str, int], dict[str, str]] = {}

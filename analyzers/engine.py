@@ -34,7 +34,7 @@ from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
 from ddprof.outside.stores import refusals
 from ddprof.readers import Inventory, Source, discover, notes_by_run, read, resolve_identities
-from ddprof.readers.companions.manifests import read_step_times
+from ddprof.readers.companions.manifests import read_commit, read_step_times
 from ddprof.report.model import Report
 
 Progress = Callable[[int, int, str], None]
@@ -105,7 +105,9 @@ class LoadedRun:
     def report(self) -> Report:
         """The whole report."""
         told = summarise(self.job, self.label, self.notes, self.measures, self.pricer)
-        return replace(told, failure=failure_of(path for s in self.sources.values() for path in s.manifest_paths))
+        manifests = [path for s in self.sources.values() for path in s.manifest_paths]
+        told = replace(told, run=replace(told.run, commit=read_commit(manifests)))
+        return replace(told, failure=failure_of(manifests))
 
 
 def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> list[Report]:

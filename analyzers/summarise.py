@@ -84,6 +84,7 @@ def _run(job: JobFacts, name: str) -> RunInfo:
         source=first.format,
         name=name,
         paths=tuple(f.path for f in job.ranks),
+        started_unix_s=job.origin_ns / 1e9 if job.ranks[0].has_base_time and job.origin_ns > 0 else None,
     )
 
 

@@ -44,7 +44,12 @@ JOB = "torchrun --nproc-per-node=2 workloads/mnist_ddp.py --steps 100000 --fault
 MANY_RANKS = "timeline-256-ranks"
 GENERATED = ("--ranks", "256", "--events", "1500", "--layers", "4", "--slow-rank", "20", "--slowdown", "1.3")
 OPEN_RANKS = [1, 7]  # the first to wait and the last to come
-FROM_SAMPLES = {"memory": ["full_memory"], "pipeline": ["slow_stage"], "compare": ["slow_gpu", "healthy"]}
+FROM_SAMPLES = {
+    "memory": ["full_memory"],
+    "pipeline": ["slow_stage"],
+    "compare": ["slow_gpu", "healthy"],
+    "history": ["healthy", "slow_gpu", "starved_loader"],
+}
 
 
 @dataclass(frozen=True)

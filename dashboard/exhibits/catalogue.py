@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ddprof.dashboard.exhibits import (
     communication,
-    compare,
     data,
     findings,
     host,
@@ -21,6 +20,7 @@ from ddprof.dashboard.exhibits import (
     what_if,
 )
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
+from ddprof.dashboard.exhibits.several import compare, history
 from ddprof.dashboard.runs.view import View
 
 
@@ -64,5 +64,6 @@ SUBJECTS = (
     Subject("/compare", "Compare", compare.exhibits, has_data=compare.has_data),
     Subject("/data", "Data", data.exhibits),
 )
-# A file cannot show what is written at the moment: only the dashboard has this page.
+# A file holds one run and cannot show what is written at the moment: only the dashboard has these pages.
+HISTORY = Subject("/history", "History", history.exhibits, has_data=history.has_data)
 LIVE = Subject("/live", "Live", live.exhibits, has_data=live.has_data)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from dash import html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.exhibits.catalogue import LIVE, SUBJECTS, Subject
+from ddprof.dashboard.exhibits.catalogue import HISTORY, LIVE, SUBJECTS, Subject
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
-from ddprof.dashboard.pages import compare, data, findings, live, overview, timeline, tuning, what_if
+from ddprof.dashboard.pages import compare, data, findings, history, live, overview, timeline, tuning, what_if
 from ddprof.dashboard.pages.cards import exhibit_card, notice
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import UsageError
@@ -57,6 +57,7 @@ _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
 }
 PAGES = (
     *(Page(subject, _LAYOUTS.get(subject.path)) for subject in SUBJECTS),
+    Page(HISTORY, history.content),
     Page(LIVE, live.content),
 )
 _BY_PATH = {page.path: page for page in PAGES}

@@ -26,6 +26,7 @@ COMMANDS = {
     "tune": ("ddprof.cli.tune", "Try the fixes on the job itself and say which to keep, with the measured gain."),
     "hang": ("ddprof.cli.hang", "Say why a job hangs or has failed: who, which collective, which line."),
     "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
+    "history": ("ddprof.cli.history", "Show a folder of runs over time, and where the step changed."),
     "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
     "plan": ("ddprof.cli.plan", "Plan a setting from what a run measured, with a curve."),
     "patch": ("ddprof.cli.patch", "Turn fixes into a unified diff of the scripts."),

@@ -33,6 +33,8 @@ class RunInfo:
     source: str = "kineto"
     name: str = ""  # folder or file the run was read from, for headings
     paths: tuple[str, ...] = ()
+    started_unix_s: float | None = None  # the first traced step; None where the trace states no date
+    commit: str = ""  # of the script's repository; "" where it was not recorded
 
 
 @dataclass(frozen=True)

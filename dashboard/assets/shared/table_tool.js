@@ -21,6 +21,7 @@
     const heads = Array.from(table.tHead.rows[0].cells);
     heads.forEach((head, column) => {
       const button = element("button", head.textContent, { type: "button", class: "sort" });
+      head.dataset.words = head.textContent; // for paper, which has no buttons
       button.addEventListener("click", () => {
         const text = head.classList.contains("text");
         const down = head.ariaSort ? head.ariaSort !== "descending" : !text; // numbers: the largest first
@@ -55,9 +56,9 @@
     const rows = Array.from(table.tBodies[0].rows);
     if (!rows.some((row) => row.dataset.command)) return null;
     const shown = element("div", [], { class: "tool-command no-print", "aria-live": "polite" });
-    table.tHead.rows[0].append(element("th", "Nsight Compute", { scope: "col", class: "text" }));
+    table.tHead.rows[0].append(element("th", "Nsight Compute", { scope: "col", class: "text no-print" }));
     rows.forEach((row) => {
-      const cell = row.appendChild(element("td", row.dataset.command ? [] : "–", { class: "text" }));
+      const cell = row.appendChild(element("td", row.dataset.command ? [] : "–", { class: "text no-print" }));
       if (!row.dataset.command) return;
       const label = `Command for ${words(row.cells[0])}`;
       const button = element("button", "Command", { type: "button", "aria-label": label });

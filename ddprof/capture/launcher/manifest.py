@@ -13,6 +13,7 @@ from typing import Any
 
 from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
+from ddprof.capture.launcher.host.commit import commit_of
 from ddprof.capture.launcher.summary import RunSummary
 
 
@@ -23,6 +24,7 @@ def begin(command_line: Sequence[str], options: Mapping[str, Any], started_ns: i
         "command": shlex.join(command_line),
         "argv_base64": base64.b64encode(json.dumps(list(command_line)).encode()).decode(),
         "cwd": str(Path.cwd()),
+        "commit": commit_of(Path.cwd()),
         "host": host_label(),
         "ddprof": __version__,
         "started_utc": _utc(started_ns),

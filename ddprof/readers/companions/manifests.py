@@ -9,6 +9,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
+from ddprof.outside.plain_text import clean
 from ddprof.readers.columns.numbers import one_rank
 from ddprof.readers.companions.lenient import parse
 from ddprof.readers.files.names import file_name
@@ -25,6 +26,7 @@ class Manifest(Struct, frozen=True):
     topology: Topology | None = None
     gpus: tuple[GpuTally, ...] = ()
     step_times: dict[str, StepMedians] = {}
+    commit: str | None = None
 
 
 def manifests_of(trace: str, manifests: Sequence[str]) -> tuple[str, ...]:
@@ -47,6 +49,12 @@ def read_step_times(manifests: Iterable[str]) -> Mapping[int, StepMedians]:
     """What every rank's own timers say of its steps, by rank: all there is of ranks without a trace."""
     timed = [(one_rank(rank), medians) for path in manifests for rank, medians in _read(path).step_times.items()]
     return {rank: medians for rank, medians in timed if rank is not None and medians.step_ns}
+
+
+def read_commit(manifests: Iterable[str]) -> str:
+    """The commit that the script's repository was at; "" where no manifest states one, or they differ."""
+    stated = {found for found in (_read(path).commit for path in dict.fromkeys(manifests)) if found}
+    return clean(stated.pop()) if len(stated) == 1 else ""
 
 
 def _read(path: str) -> Manifest:

@@ -49,22 +49,9 @@ REPORTS_SCHEMA = "ddprof.reports/1"
 
 def to_contract(report: Report) -> dict[str, Any]:
     """The JSON-ready document of one run: plain dicts, lists, strings, finite numbers and None."""
-    run = report.run
     return {
         "schema": SCHEMA,
-        "run": {
-            "name": run.name,
-            "paths": list(run.paths),
-            "world_size": run.world_size,
-            "ranks": list(run.ranks),
-            "missing_ranks": list(run.missing_ranks),
-            "hosts": {str(rank): host for rank, host in run.hosts.items()},
-            "backend": run.backend,
-            "device": run.device,
-            "device_name": run.device_name,
-            "framework": list(run.framework),
-            "source": run.source,
-        },
+        "run": _run(report.run),
         "health": [
             {"rank": h.rank, "issue": h.issue, "effect": h.effect, "severity": h.severity} for h in report.health
         ],
@@ -234,6 +221,24 @@ def _finding(item: FindingDocument) -> Finding:
         doubts=item.doubts,
         grounds=item.grounds,
     )
+
+
+def _run(run: RunInfo) -> dict[str, Any]:
+    return {
+        "name": run.name,
+        "paths": list(run.paths),
+        "world_size": run.world_size,
+        "ranks": list(run.ranks),
+        "missing_ranks": list(run.missing_ranks),
+        "hosts": {str(rank): host for rank, host in run.hosts.items()},
+        "backend": run.backend,
+        "device": run.device,
+        "device_name": run.device_name,
+        "framework": list(run.framework),
+        "source": run.source,
+        "started_unix_s": _finite(run.started_unix_s, 3),
+        "commit": run.commit,
+    }
 
 
 def _clock_to_json(clock: HostClockInfo) -> dict[str, float | None]:

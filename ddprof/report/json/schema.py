@@ -32,6 +32,8 @@ class RunDocument(Struct):
     source: str
     name: str = ""
     paths: tuple[str, ...] = ()
+    started_unix_s: Number | None = None
+    commit: str = ""
 
 
 class HealthDocument(Struct):

@@ -79,6 +79,7 @@ class Redaction:
                 name=alias("run", run.name) if run.name else "",
                 hosts={rank: alias("host", host) for rank, host in run.hosts.items()},
                 paths=tuple(alias("path", path) for path in run.paths),
+                commit=alias("commit", run.commit) if run.commit else "",
             ),
             failure=shown.failure and replace(shown.failure, kind=report.failure.kind if report.failure else ""),
             applied=tuple(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from ddprof.findings import WARNING_SHARE
-from ddprof.tune.statistics.student import quantile
+from ddprof.report.comparison.student import quantile
 
 LOOKS = (3, 4, 5, 6, 8, 10)  # pairs
 MOST_PAIRS = LOOKS[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddprof.tune.statistics.student import exceeded, quantile
+from ddprof.report.comparison.student import exceeded, quantile
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Pages of several runs side by side."""

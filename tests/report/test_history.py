@@ -1,0 +1,85 @@
+"""A folder of runs over time: change points beyond the noise, of the steps and from run to run, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ddprof.report.history.changes import PastRun, history
+from ddprof.report.history.text import headline, render_text, to_json, when_words
+from ddprof.report.json.contract import from_contract, to_contract
+from ddprof.report.model import Report, Steps
+
+HOUR_S = 3_600.0
+
+
+def run(report: Report, number: int, mean_us: float, spread_us: float = 200.0, **info: object) -> tuple[str, Report]:
+    """A run of twelve steps with this mean, made in the order of its number."""
+    steps_us = mean_us + spread_us * np.linspace(-1, 1, 12)
+    steps = Steps(12, "profiler_step", mean_us, tuple(steps_us.tolist()))
+    told = replace(report.run, started_unix_s=1.7e9 + number * HOUR_S, **info)
+    return f"run-{number}", replace(report, steps=steps, run=told)
+
+
+def changes(entries: list[PastRun]) -> list[tuple[str, str]]:
+    return [(entry.name, entry.change) for entry in entries if entry.change]
+
+
+def test_a_step_change_is_marked_once_and_at_its_run(straggler_report: Report) -> None:
+    means_us = [100e3, 100.4e3, 99.7e3, 100.1e3, 120e3, 120.3e3, 119.8e3, 90e3]
+    entries = history([run(straggler_report, n, mean_us) for n, mean_us in enumerate(means_us)])
+    assert changes(entries) == [("run-4", "slower"), ("run-7", "faster")]
+    assert entries[4].change_us == pytest.approx(19.9e3)
+    assert headline(entries).startswith("8 runs, 2 changes of the step; the last at run-7: faster by")
+
+
+def test_runs_that_vary_among_themselves_are_no_change(straggler_report: Report) -> None:
+    """Each differs from the one before by far more than its own steps do; the fourth is one more run like these."""
+    means_us = [100e3, 100.9e3, 100e3, 100.8e3, 102.2e3]
+    assert changes(history([run(straggler_report, n, mean_us, 50.0) for n, mean_us in enumerate(means_us)])) == [
+        ("run-4", "slower")
+    ]
+    wide_us = [100e3, 100.9e3, 99.1e3, 100.8e3, 102e3]
+    assert changes(history([run(straggler_report, n, mean_us, 50.0) for n, mean_us in enumerate(wide_us)])) in (
+        [],
+        [("run-2", "faster"), ("run-3", "slower"), ("run-4", "slower")],
+    )
+
+
+def test_noise_of_the_steps_is_no_change(straggler_report: Report) -> None:
+    means_us = [100e3, 103e3, 99e3]
+    assert changes(history([run(straggler_report, n, mean_us, 30e3) for n, mean_us in enumerate(means_us)])) == []
+
+
+def test_order_is_that_of_time_and_runs_without_steps_are_left_out(straggler_report: Report) -> None:
+    late, early = run(straggler_report, 9, 1e5), run(straggler_report, 1, 1e5)
+    empty = ("empty", replace(straggler_report, steps=Steps(0, "none", float("nan"))))
+    undated = ("undated", replace(early[1], run=replace(early[1].run, started_unix_s=None)))
+    assert [e.name for e in history([late, early, empty, undated])] == ["undated", "run-1", "run-9"]
+    assert history([empty]) == []
+
+
+def test_another_kind_of_job_begins_anew(straggler_report: Report) -> None:
+    entries = history([run(straggler_report, 0, 1e5), run(straggler_report, 1, 3e5, world_size=64)])
+    assert changes(entries) == [("run-1", "other")]
+    assert "ranks" in entries[1].why and entries[1].change_us is None
+
+
+def test_text_and_json_say_the_same(straggler_report: Report) -> None:
+    entries = history([run(straggler_report, 0, 100e3), run(straggler_report, 1, 130e3, commit="c0ffee" * 7)])
+    text, document = render_text(entries), json.loads(json.dumps(to_json(entries), allow_nan=False))
+    assert "▲ run-1" in text and "slower by 30 ms" in text and "commit c0ffeec0ff" in text and "2023-11-14" in text
+    first, second = document["runs"]
+    assert (first["change"], second["change"]) == (None, "slower")
+    assert second["change_us"] == pytest.approx(30e3) and second["commit"] == "c0ffee" * 7 and first["commit"] is None
+    assert second["started_unix_s"] - first["started_unix_s"] == HOUR_S
+
+
+def test_dates_and_commits_survive_the_contract(straggler_report: Report) -> None:
+    _, report = run(straggler_report, 0, 1e5, commit="abc")
+    again = from_contract(to_contract(report))
+    assert (again.run.started_unix_s, again.run.commit) == (1.7e9, "abc")
+    assert when_words(None) == when_words(1e30) == when_words(-1.0) == "not recorded"

@@ -76,6 +76,8 @@ FAULTS = (
     Fault("tracker_in_loop.py 120", ("host.script",), (), "push()"),
     Fault("clip_each_tensor.py 150", ("host.script",), (), "limit_each()"),
     Fault("pulse_on_second.py 80", ON_ONE_RANK, (1,), "pulse()"),
+    Fault("hook_counts_gradients.py 150", ("host.script",), (), "count_large()"),
+    Fault("long_lines_in_stream.py 120", ("input.straggler",), (1,)),
     Fault("reduce_each_micro_batch.py 600", ("comm.bandwidth_bound", "comm.latency_bound"), (), "no_sync"),
 )
 # Script -> package that it needs.

@@ -111,17 +111,21 @@ def _own_stretch(facts: RankFacts) -> RankFacts:
 
 
 def _are_alike(ranks: Sequence[RankFacts]) -> bool:
-    """Whether all ranks hold as many steps: those of one window, found alike."""
-    return len({len(f.steps) for f in ranks}) == 1
+    """Whether all ranks hold as many steps: those of one window, found alike. One step that is left of a torn window
+    may be any."""
+    is_torn = any(f.torn_steps for f in ranks)
+    return len({len(f.steps) for f in ranks}) == 1 and not (is_torn and len(ranks[0].steps) < ENOUGH)
 
 
 def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
     """The ranks whose files hold their whole windows, where steps have no numbers by which they could be paired. A rank
-    whose window counts as one step is not compared with ranks whose steps are known.
+    whose window counts as one step is not compared with ranks whose steps are known, and one of which steps are torn
+    with nobody: its first step may be the second of its peers.
     """
     one_window = [f.step_source == "inferred" and len(f.steps) == 1 for f in ranks]
     apart = one_window if not all(one_window) else [False] * len(ranks)
-    kept = [p for p, facts in enumerate(ranks) if _is_whole(facts, ranks) and not apart[p]]
+    whole = [_is_whole(facts, ranks) and not facts.torn_steps for facts in ranks]
+    kept = [p for p in range(len(ranks)) if whole[p] and not apart[p]]
     if len(kept) == len(ranks):
         return Comparable(_own_stretches(ranks))
     if len(kept) < 2:

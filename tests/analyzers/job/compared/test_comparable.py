@@ -151,6 +151,15 @@ def test_a_file_that_lost_its_end_is_left_out_where_steps_have_no_numbers(labell
     assert comparable([ranks[0], cut]).why_not == NOTHING_WHOLE
 
 
+def test_steps_without_numbers_are_not_paired_with_what_is_left_of_a_torn_window(labelled: Runs) -> None:
+    """Batches differ from step to step, and the first whole step of one file may be the second of another."""
+    ranks = [replace(f, step_source="inferred") for f in labelled("straggler.imbalance").job.ranks]
+    torn = [replace(with_steps(f, 0), torn_steps=(7,)) for f in ranks]
+    assert comparable(torn).why_not == NOTHING_WHOLE
+    found = comparable([*ranks[:-1], torn[-1]])
+    assert [f.identity.rank for f in found.ranks] == [f.identity.rank for f in ranks[:-1]]
+
+
 def test_a_file_without_launches_that_ends_early_is_not_compared_beyond_its_end(labelled: Runs) -> None:
     def without_launches(facts: RankFacts) -> RankFacts:
         unknown = np.full(len(facts.device_ops), NULL, np.int64)

@@ -94,7 +94,7 @@ def _card(edition: Edition, number: int, finding: Finding, full: bool) -> Markup
         links = tag("p", tag("a", "Show in timeline", href=f"#timeline/{first}"), class_="links")
     commands = try_it.of_finding(opened, finding) if full and not edition.is_redacted else ()
     tried = [("Tried", edition.text(words)) for words in words_of(opened, finding) if full]
-    return parts.card(opened.report, finding, join(*map(listing_block, commands), links), full, tried)
+    return parts.card(opened.report, finding, number + 1, join(*map(listing_block, commands), links), full, tried)
 
 
 def _first_span(edition: Edition, number: int) -> int | None:

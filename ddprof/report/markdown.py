@@ -55,15 +55,15 @@ def _findings(report: Report) -> str:
     ranked = report.ranked_findings()[: phrases.MAX_FINDINGS]
     if not ranked:
         return f"**No finding.** {phrases.nothing_found_words(report)}"
-    rows = [_row(report, finding) for finding in ranked]
+    rows = [_row(report, number, finding) for number, finding in enumerate(ranked, 1)]
     head = "| severity | finding | who | gain | confidence |"
     return "\n".join([head, "| --- | --- | --- | --- | ---: |", *rows])
 
 
-def _row(report: Report, finding: Finding) -> str:
+def _row(report: Report, number: int, finding: Finding) -> str:
     cells = (
         _SEVERITY_MARK[report.severity_of(finding)],
-        f"{_code(finding.id)} {escape(finding.summary)}",
+        f"{number}. {_code(finding.id)} {escape(finding.summary)}",
         escape(phrases.who_words(finding)),
         escape(phrases.gain_words(report, finding)),
         format_share(finding.confidence),

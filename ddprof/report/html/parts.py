@@ -52,21 +52,25 @@ def _findings(report: Report) -> Markup:
     shown, rest = ranked[: phrases.MAX_FINDINGS], ranked[phrases.MAX_FINDINGS :]
     more = None
     if rest:
-        more = tag("details", tag("summary", f"{len(rest)} more"), *(card(report, f) for f in rest))
+        last = len(shown) + 1
+        more = tag(
+            "details", tag("summary", f"{len(rest)} more"), *(card(report, f, n) for n, f in enumerate(rest, last))
+        )
     words = "By the step time that fixing them saves. Gains overlap: they are not to be added."
-    cards = [card(report, finding) for finding in shown]
+    cards = [card(report, finding, number) for number, finding in enumerate(shown, 1)]
     return tag("section", tag("h2", "Findings"), tag("p", words, class_="quiet"), *cards, more)
 
 
 def card(
     report: Report,
     finding: Finding,
+    number: int,
     links: Markup | None = None,
     full: bool = True,
     tried: Sequence[tuple[str, str]] = (),
 ) -> Markup:
-    """A finding: what, who, gain, what to do. `full` adds all fixes, patches and evidence; `tried`: rows on trials of
-    its fixes; `links` end the card."""
+    """A finding: what, who, gain, what to do. `number`: its place among all, by which a headline may name it. `full`
+    adds all fixes, patches and evidence; `tried`: rows on trials of its fixes; `links` end the card."""
     severity = report.severity_of(finding)
     rows = [
         ("Who", phrases.who_words(finding)),
@@ -83,7 +87,10 @@ def card(
         if full and fix.patch
     ]
     title = tag(
-        "h3", tag("span", severity, class_=f"severity {severity}"), " ", finding.summary, " ", tag("code", finding.id)
+        "h3",
+        tag("span", severity, class_=f"severity {severity}"),
+        f" {number}. {finding.summary} ",
+        tag("code", finding.id),
     )
     facts = tag("dl", *(join(tag("dt", name), tag("dd", text)) for name, text in rows))
     return tag("article", title, facts, *patches, links, class_=f"card {severity}")

@@ -42,11 +42,6 @@ def test_runs_that_vary_among_themselves_are_no_change(straggler_report: Report)
     assert changes(history([run(straggler_report, n, mean_us, 50.0) for n, mean_us in enumerate(means_us)])) == [
         ("run-4", "slower")
     ]
-    wide_us = [100e3, 100.9e3, 99.1e3, 100.8e3, 102e3]
-    assert changes(history([run(straggler_report, n, mean_us, 50.0) for n, mean_us in enumerate(wide_us)])) in (
-        [],
-        [("run-2", "faster"), ("run-3", "slower"), ("run-4", "slower")],
-    )
 
 
 def test_noise_of_the_steps_is_no_change(straggler_report: Report) -> None:

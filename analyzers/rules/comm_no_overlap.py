@@ -27,6 +27,7 @@ from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.prefetch import gather_ahead
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
@@ -89,9 +90,17 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
             ),
             *exposed_transfer(measures, found[0].traffic),
         ),
-        fixes=(fix, *(() if costs.host_is_ahead else (_let_ahead(),))) if is_new(fix) else (_let_ahead(),),
+        fixes=_earlier(measures, costs, fix),
         band=0.25,
     )
+
+
+def _earlier(measures: Measures, costs: UnitCosts, ahead: Fix) -> tuple[Fix, ...]:
+    """Gathers that begin earlier; where they can, half as many of them, which the finding's price is not of."""
+    fewer = keep_gathered(measures)
+    host = () if costs.host_is_ahead and is_new(ahead) else (_let_ahead(),)
+    has_fewer = costs.gathers_again and has_room(measures) and is_new(fewer)
+    return (*((ahead,) if is_new(ahead) else ()), *((fewer,) if has_fewer else ()), *host)
 
 
 def _held(costs: UnitCosts) -> str:

@@ -19,13 +19,12 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason
-from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
 HALF = 0.5  # of the exposed traffic, where the passes are not known or gather once: a shard group of half the ranks
-ROOM = 0.85  # of the device's memory: below it less sharding may fit
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -40,7 +39,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     memory = [
         f.memory for f in measures.job.ranks if f.memory.get("peak_allocated_bytes") and f.memory.get("total_bytes")
     ]
-    if any(m["peak_allocated_bytes"] > ROOM * m["total_bytes"] for m in memory):
+    if not has_room(measures):
         return  # less sharding would not fit
     exposed = sum(e.traffic.exposed_us for e in found)
     volume = sum(e.traffic.total_bytes for e in found)
@@ -87,15 +86,7 @@ def _fixes(measures: Measures, costs: UnitCosts | None) -> tuple[Fix, ...]:
         why="parameters and gradients move over the fast links only; gradients are reduced once across nodes",
         source="torch.distributed.fsdp documentation (HYBRID_SHARD, a mesh of two dimensions)",
     )
-    kept = Fix(
-        setting="reshard_after_forward",
-        current=text(measures.settings.fsdp.reshard_after_forward),
-        suggested="False",
-        applies=(("reshard_after_forward", False),),
-        patch="fully_shard(module, reshard_after_forward=False)",
-        why="parameters stay gathered between forward and backward: one all-gather pass less",
-        source="ZeRO paper; torch.distributed.fsdp.fully_shard documentation",
-    )
+    kept = keep_gathered(measures)
     return (kept, hybrid) if costs is None or costs.gathers_again else (hybrid,)
 
 

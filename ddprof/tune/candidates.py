@@ -19,7 +19,8 @@ from ddprof.tune.model import Predicted, TrialCandidate
 
 # Settings of which a finding gives a direction rather than a value: half and twice of what it suggests.
 _LADDERS = ("num_workers", "bucket_cap_mb", "reduce_bucket_size", "allgather_bucket_size")
-_PREDICTED = ("num_workers", "bucket_cap_mb")  # each value of these has a prediction of its own
+_PREDICTED = ("num_workers", "bucket_cap_mb", "reshard_after_forward")  # each value has a prediction of its own
+_BESIDE = ("reshard_after_forward",)  # that of a finding may be of another of its fixes
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ def _had(name: str, run: LoadedRun) -> Value | None:
 def _candidate(fix: WantedFix, suggested: WantedFix, finding: Finding, number: int, run: LoadedRun) -> TrialCandidate:
     name = next((name for name in _PREDICTED if name in fix.values), None)
     own = _of_finding(run.report, finding)
-    replayed = _replayed(run, name, fix.values[name]) if name is not None and fix != suggested else None
+    is_own = fix == suggested and name not in _BESIDE
+    replayed = None if name is None or is_own else _replayed(run, name, fix.values[name])
     return TrialCandidate(
         name=fix.words,
         group=f"{number}",

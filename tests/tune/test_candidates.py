@@ -11,6 +11,7 @@ from ddprof.findings import Finding, Fix, Recoverable
 from ddprof.settings.catalogue import Value
 from ddprof.tune import candidates as module
 from ddprof.tune.candidates import candidates
+from ddprof.tune.model import Predicted
 
 
 def _run(*fixes: Fix, workers: int | None = 0, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -43,6 +44,14 @@ def test_half_and_twice_of_a_suggested_number_are_tried_but_not_what_the_run_had
     assert _names(had_two) == ["num_workers=4 at train.py:7", "num_workers=8 at train.py:7"]
     one = _run(_fix(num_workers=1), monkeypatch=monkeypatch)
     assert _names(one) == ["num_workers=1 at train.py:7", "num_workers=2 at train.py:7"]
+
+
+def test_a_fix_that_the_finding_is_not_priced_for_has_a_prediction_of_its_own(monkeypatch: Any) -> None:
+    run = _run(_fix(forward_prefetch_units=1), _fix(reshard_after_forward=False), monkeypatch=monkeypatch)
+    monkeypatch.setattr(module, "_replayed", lambda run, name, value: Predicted(0.2, 0.1, 0.3, f"{name}={value}"))
+    first, second = candidates(run, (), False).candidates
+    assert (first.predicted.share, first.predicted.by) == (0.5, "finding")
+    assert second.predicted.by == "reshard_after_forward=False"
 
 
 def test_values_of_one_thing_are_one_group_and_the_suggested_one_is_known(monkeypatch: Any) -> None:

@@ -32,14 +32,20 @@ def test_abstains_where_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
 
 
 def test_late_gathers_are_to_be_ahead(labelled: Runs) -> None:
-    """Missing prefetch: not answered with resharding."""
+    """Missing prefetch: not answered with less sharding, which is told beside it, for whoever has the memory."""
     run = labelled("gathers when needed")
     said = fires(run, ID)
     assert said.fixes[0].setting == "prefetch of parameters in forward and backward"
     assert "set_modules_to_forward_prefetch" in (said.fixes[0].patch or "")
     assert said.fixes[0].applies == (("forward_prefetch_units", 1), ("backward_prefetch_units", 1))
+    assert said.fixes[1].applies == (("reshard_after_forward", False),)
     assert run.said("comm.sharding") == run.said("comm.latency_bound") == []
     assert run.score.right
+
+
+def test_less_sharding_is_no_advice_for_a_full_device(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddprof.analyzers.rules.comm_no_overlap.has_room", lambda _: False)
+    assert "reshard_after_forward" not in [fix.setting for fix in fires(labelled("gathers when needed"), ID).fixes]
 
 
 def test_fsdp1_is_told_its_own_settings(labelled: Runs) -> None:

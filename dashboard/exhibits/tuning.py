@@ -20,6 +20,7 @@ from ddprof.report.phrases import calibration_words
 from ddprof.settings.wanted import shown as typed
 from ddprof.tune.answer import KEEP, KEPT, UNDECIDED, Memory, TuningAnswer
 from ddprof.tune.model import DIAGNOSIS, Trial
+from ddprof.tune.statistics.paired import WON
 from ddprof.tune.told import phrases
 from ddprof.units import format_share, format_us
 
@@ -113,10 +114,11 @@ def _outcomes(answer: TuningAnswer) -> Exhibit:
     """The chart of trials."""
     found = by_gain(answer.tried)
     timed = [tried for tried in found if tried.measured is not None]
-    best = max(timed, key=lambda tried: tried.measured.share if tried.measured else 0.0, default=None)
+    best = timed[0] if timed else None  # what is kept: of values alike another one may be ahead by chance
     told = [f"{len(timed)} of {len(found)} were timed against the command as it is, in pairs of runs"]
     if best is not None and best.measured is not None:
-        told.append(f"Largest gain: {settings_words(best)}, {phrases.measured_words(best.measured, best.predicted)}")
+        word = "Kept" if best.state == KEPT else "Largest gain"
+        told.append(f"{word}: {settings_words(best)}, {phrases.measured_words(best.measured, best.predicted)}")
     for name, known in answer.calibration.items():
         if words := calibration_words(known).removeprefix("; "):
             told.append(f"So far, {clean(name)}: {words}")
@@ -125,10 +127,13 @@ def _outcomes(answer: TuningAnswer) -> Exhibit:
     return Exhibit("tuning-trials", question, reading, table, forecast_chart(found))
 
 
+_ALSO = {WON: "also won"}
+
+
 def _given_up(answer: TuningAnswer) -> Iterator[Exhibit]:
     """What is not kept, and why."""
     lost = [tried for tried in answer.tried if tried.state != KEPT]
-    rows = [(settings_words(tried), tried.state, clean(tried.why)) for tried in lost]
+    rows = [(settings_words(tried), _ALSO.get(tried.state, tried.state), clean(tried.why)) for tried in lost]
     rows += [(clean(untried.settings), "not tried", clean(untried.why)) for untried in answer.untried]
     if rows:
         counts = Counter(state for _, state, _ in rows)

@@ -15,7 +15,7 @@ from ddprof.report.model import Report
 def test_text_answers_what_why_who_what_to_do_how_sure(ddprof, saved: Path) -> None:
     code, out, err = ddprof("analyze", str(saved))
     assert (code, err) == (0, "")
-    for words in ("STRAGGLER-BOUND", "rank 2", "input.straggler", "36 ms per step", "num_workers: 0 -> 4", "95 %"):
+    for words in ("STRAGGLER-BOUND", "rank 2", "input.straggler", "36 ms (", "per step", "num_workers: 0 -> 4", "95 %"):
         assert words in out
     assert "Checked, not found: host.gc, host.sync" in out
     assert "memory.headroom" in out

@@ -115,7 +115,8 @@ def test_killed_it_leaves_no_process_and_goes_on_where_it_was(tmp_path: Path, nu
     resumed = _start(tmp_path, "--budget", "1s", "--resume", str(folder))
     out, err = resumed.communicate(timeout=LONGEST_S)
     assert resumed.returncode == 0, err
-    assert err.count("made before") >= 1 and len(_document(tmp_path)[1]["trials"]) == made
+    # A pair that was begun is ended: what its test counts.
+    assert err.count("made before") >= 1 and len(_document(tmp_path)[1]["trials"]) >= made
     assert out.startswith("UNDECIDED")
 
 

@@ -38,6 +38,14 @@ FIX = Fix(
     why="collections at different moments make every rank wait for each of them in turn",
     source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
 )
+CALLED = Fix(
+    setting="calls of gc.collect()",
+    current="by the script, which has switched automatic collection off",
+    suggested="on all ranks at the same step, every 1000 steps",
+    patch="if step % 1000 == 0:\n    gc.collect()  # on every rank at the same step",
+    why="collections at different moments make every rank wait for each of them in turn",
+    source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
+)
 FEWEST_TIMES = 2  # over the run: one collection says nothing of how often more come
 
 
@@ -63,8 +71,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *largest_span(measures, worst, "gc"),
             *(() if outside is None else (run_evidence(measures, outside, "collections"),)),
         ),
-        fixes=(FIX,),
+        fixes=(_fix(measures),),
     )
+
+
+def _fix(measures: Measures) -> Fix:
+    """Of collections that the interpreter starts, or of those that the script calls where nothing else starts any."""
+    pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
+    return CALLED if pauses and all(pause.was_called for pause in pauses) else FIX
 
 
 def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
@@ -73,7 +87,7 @@ def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
         f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
         f"{measures.job.rank_ids[outside.position]}, outside the traced steps"
     )
-    return over_the_run(RULE.id, summary, measures, outside, "collections", FIX)
+    return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures))
 
 
 RULE = Rule("host.gc", "Garbage collection stops ranks", detect, bound="host")

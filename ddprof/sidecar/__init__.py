@@ -232,10 +232,14 @@ class CpuWaits(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True, gc=False):
-    """A garbage collection, or the saving of a checkpoint."""
+    """A garbage collection, or the saving of a checkpoint.
+
+    `was_called`: a collection while the interpreter starts none of its own.
+    """
 
     start_ns: Count
     dur_ns: Count
+    was_called: bool = False
 
 
 class HostWait(Struct, frozen=True):

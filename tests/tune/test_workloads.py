@@ -29,7 +29,7 @@ FAULTS = [
     ("mnist_ddp", "slow-loader", "num_workers", ""),
     ("mnist_ddp", "few-workers", "num_workers", ""),
     ("mnist_ddp", "tiny-buckets", "bucket_cap_mb", ""),
-    ("mnist_ddp", "gc", "gc_interval", ""),
+    ("mnist_ddp", "new-workers", "persistent_workers", ""),
     ("resnet50_ddp", "few-workers", "num_workers", ""),
     ("gpt_fsdp2", "resharding", "reshard_after_forward", "1gbit"),
     ("bert_accelerate", "slow-loader", "num_workers", ""),

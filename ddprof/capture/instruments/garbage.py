@@ -36,6 +36,6 @@ class GarbageCollection(Instrumentor):
             opened.close()
         duration_ns = time.time_ns() - self._started_ns
         if self._started_ns and duration_ns >= _MIN_PAUSE_NS:
-            self.hub.journal.gc.append(
-                {"start_ns": self._started_ns, "dur_ns": duration_ns, "generation": info["generation"]}
-            )
+            # With automatic collection off somebody has called gc.collect().
+            pause = {"start_ns": self._started_ns, "dur_ns": duration_ns, "generation": info["generation"]}
+            self.hub.journal.gc.append({**pause, "was_called": not gc.isenabled()})

@@ -56,3 +56,14 @@ def test_one_long_collection_of_the_whole_run_is_no_rate(labelled: Runs) -> None
 
     assert said(50_000_000) == []
     assert len(said(50_000_000, 70_000_000)) == 1
+
+
+@pytest.mark.parametrize(("called", "setting"), [(True, "calls of gc.collect()"), (False, "garbage collection")])
+def test_what_the_script_calls_is_not_answered_with_switching_off(labelled: Runs, called: bool, setting: str) -> None:
+    pauses = [{"start_ns": 1_000_000 * i, "dur_ns": 50_000, "was_called": called} for i in range(1, 90)]
+    mixed = [*pauses, {"start_ns": 95_000_000, "dur_ns": 50_000, "was_called": False}]
+    for recorded, told in ((pauses, setting), (mixed, "garbage collection")):
+        sidecar = {"steps": steps(100, 1_000_000), "gc": recorded}
+        (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
+        assert isinstance(said, Candidate)
+        assert said.fixes[0].setting == told and bool(said.fixes[0].applies) == (told == "garbage collection")

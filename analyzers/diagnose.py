@@ -97,7 +97,7 @@ class _Heard:
 
 def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abstention:
     reason = explained_by_a_busy_machine(candidate, measures) or contradicted_by_the_run(candidate, measures)
-    return candidate if reason is None else Abstention(candidate.id, reason)
+    return candidate if reason is None else Abstention(candidate.id, reason, is_withdrawn=True)
 
 
 def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:

@@ -145,10 +145,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Abstention:
-    """A rule that could not judge, and why: "not measured" must never read as "fine"."""
+    """A rule that could not judge, and why: "not measured" must never read as "fine".
+
+    `is_withdrawn`: it had found something, which this recording is not to be believed on.
+    """
 
     id: str
     reason: str
+    is_withdrawn: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,14 @@ _BESIDE = ("reshard_after_forward",)  # that of a finding may be of another of i
 
 @dataclass(frozen=True)
 class FoundCandidates:
-    """`candidates`: the largest predicted gain first; `left_out`: fixes that are not tried, with the reason."""
+    """`candidates`: the largest predicted gain first; `left_out`: fixes that are not tried, with the reason.
+
+    `is_doubtful`: the recording was such that findings were withdrawn (the machine was busy); they are in `left_out`.
+    """
 
     candidates: tuple[TrialCandidate, ...]
     left_out: tuple[tuple[str, str], ...]
+    is_doubtful: bool
 
 
 def candidates(run: LoadedRun, only: Collection[str], allow_numerics: bool) -> FoundCandidates:
@@ -43,7 +47,9 @@ def candidates(run: LoadedRun, only: Collection[str], allow_numerics: bool) -> F
         else:
             found += [_candidate(variant, fix, finding, number, run) for variant in _variants(fix, run)]
     ranked = sorted(found, key=lambda c: -c.predicted.share)
-    return FoundCandidates(tuple(ranked), tuple(left_out))
+    withdrawn = [abstention for abstention in run.report.abstentions if abstention.is_withdrawn]
+    left_out += [(f"what {abstention.id} would ask for", abstention.reason) for abstention in withdrawn]
+    return FoundCandidates(tuple(ranked), tuple(left_out), bool(withdrawn))
 
 
 def _variants(fix: WantedFix, run: LoadedRun) -> Iterator[WantedFix]:

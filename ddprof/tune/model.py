@@ -107,6 +107,7 @@ class TuneState(Struct, kw_only=True):
     compute_us: float = 0.0  # per step of the diagnosis
     candidates: tuple[TrialCandidate, ...] | None = None
     left_out: tuple[tuple[str, str], ...] = ()
+    is_doubtful: bool = False  # the diagnosis withdrew findings
     trials: list[Trial] = []
 
     @property

@@ -33,13 +33,14 @@ class Search:
     together: Entry | None = None  # the chosen set, where it is more than one candidate
     chosen: Entry | None = None
     untried: list[tuple[TrialCandidate, str]] = field(default_factory=list)
+    is_doubtful: bool = False  # the diagnosis withdrew findings, of which candidates might have come
 
     @property
     def verdict(self) -> str:
         """KEEP, NOTHING, or UNDECIDED where more time might have found something."""
         if self.chosen is not None:
             return KEEP
-        return UNDECIDED if any(entry.state == OPEN for entry in self.tried) else NOTHING
+        return UNDECIDED if self.is_doubtful or any(entry.state == OPEN for entry in self.tried) else NOTHING
 
 
 def diagnose(journal: TrialJournal) -> Path:
@@ -84,7 +85,7 @@ def with_warm_up(plan: RunPlan, candidates: Sequence[TrialCandidate]) -> RunPlan
 
 def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Search:
     """Everything after the diagnosis, within the budget."""
-    found = Search()
+    found = Search(is_doubtful=journal.state.is_doubtful)
     allow = journal.state.options.allow_numerics
     groups = {candidate.group for candidate in candidates}
     reserve = 2 * LOOKS[0] if len(groups) > 1 else 0
@@ -117,12 +118,23 @@ def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Searc
         whole.run()
         if together.state == WON:
             whole.refine(together)
+        if _is_borne_out(together):
             found.chosen = together
             return found
     next(race for race in races if first in race.entries).refine(first)
-    if first.state != WON:
+    if not _is_borne_out(first):
         found.chosen = None
     return found
+
+
+def _is_borne_out(winner: Entry) -> bool:
+    """Whether a winner is certain by all of its pairs, those that refined its gain too. One that is not is open."""
+    if winner.state != WON:
+        return False
+    if winner.gain is not None and winner.gain.low is not None and winner.gain.low > 0:
+        return True
+    winner.state, winner.why = OPEN, "it won, and its later pairs of runs do not bear that out"
+    return False
 
 
 def affordable(

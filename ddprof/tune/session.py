@@ -27,7 +27,7 @@ def prepare(journal: TrialJournal) -> None:
     run = _loaded(folder)
     found = candidates(run, state.options.only, state.options.allow_numerics)
     assert state.plan is not None
-    state.candidates, state.left_out = found.candidates, found.left_out
+    state.candidates, state.left_out, state.is_doubtful = found.candidates, found.left_out, found.is_doubtful
     state.plan = search.with_warm_up(state.plan, found.candidates)
     state.headline, state.compute_us = run.report.verdict.headline, run.report.ledger.job.get("compute", 0.0)
     journal.save()

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from ddprof.findings import Finding, Fix, Recoverable
+from ddprof.findings import Abstention, Finding, Fix, Recoverable
 from ddprof.settings.catalogue import Value
 from ddprof.tune import candidates as module
+from ddprof.tune.answer import NOTHING, UNDECIDED
 from ddprof.tune.candidates import candidates
 from ddprof.tune.model import Predicted
+from ddprof.tune.search import Search
 
 
 def _run(*fixes: Fix, workers: int | None = 0, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -20,6 +22,7 @@ def _run(*fixes: Fix, workers: int | None = 0, monkeypatch: pytest.MonkeyPatch) 
     report = SimpleNamespace(
         ranked_findings=lambda: [finding],
         severity_of=lambda _: "critical",
+        abstentions=(),
         steps=SimpleNamespace(wall_us=100.0, unprofiled_us=None),
     )
     settings = SimpleNamespace(
@@ -52,6 +55,18 @@ def test_a_fix_that_the_finding_is_not_priced_for_has_a_prediction_of_its_own(mo
     first, second = candidates(run, (), False).candidates
     assert (first.predicted.share, first.predicted.by) == (0.5, "finding")
     assert second.predicted.by == "reshard_after_forward=False"
+
+
+def test_what_a_recording_is_not_believed_on_is_told_and_leaves_the_answer_open(monkeypatch: Any) -> None:
+    run = _run(_fix(num_workers=4), monkeypatch=monkeypatch)
+    run.report.abstentions = (
+        Abstention("host.gc", "not recorded"),
+        Abstention("comm.latency_bound", "the machine is busy", is_withdrawn=True),
+    )
+    found = candidates(run, (), False)
+    assert found.left_out == (("what comm.latency_bound would ask for", "the machine is busy"),)
+    assert found.is_doubtful and Search(is_doubtful=True).verdict == UNDECIDED
+    assert Search().verdict == NOTHING
 
 
 def test_values_of_one_thing_are_one_group_and_the_suggested_one_is_known(monkeypatch: Any) -> None:

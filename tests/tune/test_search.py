@@ -13,8 +13,10 @@ from ddprof.tune.document import read_state
 from ddprof.tune.handover import records
 from ddprof.tune.journal import TrialJournal
 from ddprof.tune.model import RunPlan, Trial
+from ddprof.tune.race import Entry
 from ddprof.tune.result import result
-from ddprof.tune.search import Search, search, shortened, with_warm_up
+from ddprof.tune.search import Search, _is_borne_out, search, shortened, with_warm_up
+from ddprof.tune.statistics.paired import LOOKS, OPEN, WON
 
 FOUR, EIGHT, TWO = (candidate("num_workers", n, is_variant=n != 4) for n in (4, 8, 2))
 BUCKETS = candidate("bucket_cap_mb", 50, group="1", share=0.2)
@@ -54,6 +56,24 @@ def test_where_nothing_helps_nothing_is_kept_and_soon(tmp_path: Path) -> None:
     assert answer.verdict == NOTHING and not answer.chosen and answer.measured is None
     assert set(_states(answer).values()) == {"lost"}
     assert len(made.made) < 25
+
+
+def test_a_winner_whose_later_pairs_take_its_gain_back_is_not_kept(tmp_path: Path) -> None:
+    """The test is won at its first look by runs that agree; what refines the gain then scatters about none."""
+
+    class Turning(Job):
+        def run(self, order, tick):  # type: ignore[no-untyped-def]
+            if len(self.made) > 2 * LOOKS[0]:
+                self.saves, self.noise = {"num_workers=4": -0.9}, 0.3
+            return super().run(order, tick)
+
+    answer, _ = _searched(tmp_path, Turning({"num_workers=4": 0.3}, noise=0.05), FOUR)
+    assert answer.verdict != KEEP and not answer.chosen and answer.measured is None
+    (tried,) = answer.tried
+    assert tried.measured is not None and tried.measured.pairs > LOOKS[0]
+    assert tried.measured.low is not None and tried.measured.low <= 0
+    won = Entry((FOUR,), state=WON, logs=dict(enumerate([-0.3, -0.31, -0.29, 0.9])))
+    assert not _is_borne_out(won) and won.state == OPEN and "do not bear that out" in won.why
 
 
 def test_winners_are_combined_and_the_set_is_measured_against_the_command_as_it_is(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ def headline(result: TuningAnswer) -> str:
     if result.verdict == KEEP and gain is not None and step_us is not None and after_us is not None:
         text = f"KEEP: {format_share(gain.share)} of the step saved, {format_us(step_us)} -> {format_us(after_us)}"
         return f"{text} ({interval_words(gain)})"
+    if result.verdict == UNDECIDED and not any(tried.state == UNDECIDED for tried in result.tried):
+        return "UNDECIDED: the diagnosis withdrew what it had found; tune on a machine that nothing else uses"
     if result.verdict == UNDECIDED:
         text = "UNDECIDED: the budget was spent before any gain was certain"
         need = f"a run takes about {result.run_s:.0f} s, certainty {LOOKS[0]} to {LOOKS[-1]} pairs of runs"
@@ -71,7 +73,7 @@ def limits_words(result: TuningAnswer) -> str:
     if result.smallest_share is not None:
         seen = max(result.smallest_share, result.least_share)
         return f"a gain of {format_share(seen)} of the step or more would have been seen in four of five attempts"
-    if not result.tried:
+    if not result.tried and result.verdict != UNDECIDED:
         return (
             f"no setting removes a cause that costs {format_share(result.least_share)} of the step or more; settings "
             "that no finding asks for were not tried"

@@ -93,15 +93,14 @@ def _commands(view: View, table: KernelTable, rows: Sequence[Merged]) -> tuple[s
 def _operators(view: View, table: KernelTable) -> Exhibit:
     rows = merged(table, ("operator",), view.shows)
     question = "Which operators call them?"
-    known = [r for r in rows if r.key[0]]
-    if not known:
+    share = _named_share(rows)
+    if share is None:
         return Exhibit(
             "operators",
             question,
             "Not recorded: no operator is linked to a kernel (torch.profiler links them with ProfilerActivity.CPU).",
             Sheet((), ()),
         )
-    share = sum(r.busy_us for r in known) / max(sum(r.busy_us for r in rows), 1e-9)
     which = "the outermost around" if table.runs_operators else "the innermost above the launch"
     reading = f"{format_share(share)} of the busy time has an operator: {which}."
     return Exhibit(
@@ -115,11 +114,10 @@ def _operators(view: View, table: KernelTable) -> Exhibit:
 def _modules(view: View, table: KernelTable) -> Exhibit:
     rows = merged(table, ("module",), view.shows)
     question = "Which modules of the model?"
-    known = [r for r in rows if r.key[0]]
-    if not known:
+    share = _named_share(rows)
+    if share is None:
         words = "Not recorded: torch.profiler's with_stack=True records the calls of nn.Module."
         return Exhibit("modules", question, words, Sheet((), ()))
-    share = sum(r.busy_us for r in known) / max(sum(r.busy_us for r in rows), 1e-9)
     reading = (
         f"{format_share(share)} of the busy time was called inside a module. The profiler records modules of the "
         "forward pass: what autograd launches has none."
@@ -149,16 +147,21 @@ def _module_sheet(rows: Sequence[Merged]) -> Sheet:
 def _lines(view: View, table: KernelTable) -> Exhibit:
     rows = merged(table, ("line",), view.shows)
     question = "Which lines of the script?"
-    known = [r for r in rows if r.key[0]]
-    if not known:
+    share = _named_share(rows)
+    if share is None:
         words = "Not recorded: torch.profiler's with_stack=True states lines; ddprof run samples them."
         return Exhibit("lines", question, words, Sheet((), ()))
-    share = sum(r.busy_us for r in known) / max(sum(r.busy_us for r in rows), 1e-9)
     reading = (
         f"{format_share(share)} of the busy time has a line: the innermost of the script's own that called it, or that "
         "waited for the backward pass meanwhile."
     )
     return Exhibit("lines", question, reading, _sheet(("line",), _named(rows), rows))
+
+
+def _named_share(rows: Sequence[Merged]) -> float | None:
+    """Share of the busy time of the rows that have a name; None where no row has one."""
+    known = [r for r in rows if r.key[0]]
+    return sum(r.busy_us for r in known) / max(sum(r.busy_us for r in rows), 1e-9) if known else None
 
 
 def _named(rows: Sequence[Merged]) -> list[tuple[Nested, ...]]:

@@ -15,6 +15,7 @@ from ddprof.analyzers.kernel_table.of_run import kernels_of
 from ddprof.analyzers.planning.facts import parse_now, present
 from ddprof.analyzers.planning.knobs import parse_setting
 from ddprof.analyzers.planning.predict import predict
+from ddprof.analyzers.prediction_text import prediction_text
 from ddprof.analyzers.training.catalogue import training_checks, training_page
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.outside.meant import meant
@@ -25,7 +26,6 @@ from ddprof.report.json.contract import to_contract
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
 from ddprof.report.text import render_text
-from ddprof.units import format_share, format_us
 
 MOST_CHARACTERS = 20_000  # some 5,000 tokens: what an assistant can read among other things
 MOST_KERNELS = 100
@@ -61,17 +61,7 @@ class Answers:
         stated = parse_now({key: value for key, _, value in (text.partition("=") for text in now)})
         run = self._run(path)
         predicted = predict(run.pricer, [parse_setting(text) for text in settings], present(run.measures, stated))
-        then = bottleneck(run.pricer, predicted.changes)
-        lines = [
-            f"{format_us(predicted.before_us)} -> {format_us(predicted.after_us)} per step "
-            f"(range {format_us(predicted.low_us)} to {format_us(predicted.high_us)})",
-            *(f"{level.words}: {format_us(level.step_us)} ({level.assumption})" for level in predicted.levels),
-            f"then: {then.words}",
-        ]
-        if predicted.is_uncertain:
-            missed = format_share(predicted.replay_error)
-            lines.append(f"low confidence: replaying the unmodified run misses its step by {missed}")
-        return bounded("\n".join(lines))
+        return bounded("\n".join(prediction_text(predicted, bottleneck(run.pricer, predicted.changes))))
 
     def compare(self, before: str, after: str) -> str:
         """Which cause changed between two runs, by how much, against the noise of their steps."""

@@ -15,7 +15,6 @@ from ddprof.errors import UsageError
 from ddprof.report import calibration
 from ddprof.report.model import Calibration
 from ddprof.report.phrases import calibration_words
-from ddprof.units import format_share, format_us
 
 if TYPE_CHECKING:
     from ddprof.analyzers.bottleneck import Bottleneck
@@ -48,6 +47,7 @@ def command(
     from ddprof.analyzers.planning.facts import parse_now, present
     from ddprof.analyzers.planning.knobs import parse_setting
     from ddprof.analyzers.planning.predict import predict
+    from ddprof.analyzers.prediction_text import prediction_text
 
     if listed:
         click.echo(_table())
@@ -64,7 +64,7 @@ def command(
         document = {**to_json(loaded.label, prediction, then), "like_this": asdict(known)}
         click.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
-        tell("\n".join([*to_text(prediction, then), *so_far(known)]))
+        tell("\n".join([*prediction_text(prediction, then), *so_far(known)]))
 
 
 def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, Any]:
@@ -84,28 +84,6 @@ def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, A
         ],
         "bottleneck": {"id": then.id, "text": then.words, "ranks": list(then.ranks), "gain_us": then.gain_us},
     }
-
-
-def to_text(prediction: Prediction, then: Bottleneck) -> list[str]:
-    """The prediction in a few lines."""
-    before, after = prediction.before_us, prediction.after_us
-    word = "less" if prediction.gain_us >= 0 else "more"
-    share = format_share(abs(prediction.gain_us) / before if before else 0.0)
-    lines = [
-        f"{format_us(before)} -> {format_us(after)} per step: {format_us(abs(prediction.gain_us))} ({share}) {word}, "
-        f"{before / after if after > 0 else float('inf'):.2f}x "
-        f"(range {format_us(prediction.low_us)} to {format_us(prediction.high_us)})",
-        "",
-        f"  {'as recorded':<34}{format_us(before):>10}",
-    ]
-    lines += [f"  {level.words:<34}{format_us(level.step_us):>10}   {level.assumption}" for level in prediction.levels]
-    gain = "" if then.gain_us is None else f" ({then.id}; a fix would save another {format_us(then.gain_us)})"
-    lines += ["", f"then: {then.words}{gain}"]
-    if prediction.is_uncertain:
-        lines.append(
-            f"low confidence: replaying the unmodified run misses its step by {format_share(prediction.replay_error)}"
-        )
-    return lines
 
 
 def so_far(known: Calibration) -> list[str]:

@@ -8,6 +8,7 @@ from it. Times are int64 nanoseconds on the rank's own clock (unix time where th
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -279,3 +280,25 @@ class RankTrace:
     # Small header values worth keeping (versions, record_shapes, ...).
     top: Mapping[str, Any] = field(default_factory=dict)
     health: tuple[HealthNote, ...] = ()
+
+
+# Bytes of one element, by the names of c10::ScalarType and by the C++ names that shapes are recorded with.
+ELEMENT_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(
+        ("double", "long", "long int", "complexfloat", "int64", "float64", "int64_t", "c10::complex<float>"), 8
+    ),
+    **dict.fromkeys(("float", "int", "int32", "float32", "complexhalf", "uint32"), 4),
+    **dict.fromkeys(
+        ("half", "bfloat16", "short", "short int", "c10::half", "c10::bfloat16", "float16", "int16", "uint16"), 2
+    ),
+    **dict.fromkeys(("byte", "char", "bool", "uint8", "int8", "unsigned char", "signed char", "float8"), 1),
+    **dict.fromkeys(("complexdouble", "c10::complex<double>"), 16),
+}
+_FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
+
+
+def element_bytes(dtype: str) -> int | None:
+    """Size of one element of a dtype as traces name it; None where the name is unknown."""
+    if _FLOAT8.match(dtype):
+        return 1
+    return ELEMENT_BYTES.get(dtype.lower())

@@ -14,7 +14,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
 from ddprof.analyzers.facts.operations.tables import KERNEL_GROUPS
-from ddprof.model import RankTrace
+from ddprof.model import RankTrace, element_bytes
 from ddprof.tables import NULL, Array, Table
 
 # Names of matrix kernels: marks of operands narrower than single precision (TF32 included), and of single precision.
@@ -23,13 +23,7 @@ _SINGLE = ("sgemm", "scudnn", "f32f32_f32f32", "<float,")
 # Tensile (rocBLAS, hipBLASLt) names its operand type after the index letters: Cijk_Ailk_Bljk_SB_..., ..._HHS_BH_...
 _TENSILE = re.compile(r"^Cijk_[A-Z][a-z]+_[A-Z][a-z]+_([A-Z])")
 _HELPER = re.compile(r"split_?k_?reduce|postgsu", re.IGNORECASE)  # sums parts of a product: cuBLAS, CUTLASS, Tensile
-_QUOTED = re.compile(r'"([\w:]+)')  # the first type in a text of them; of a list of tensors its first
-_BYTES = {
-    **dict.fromkeys(("double", "long", "long int", "complex<float>"), 8),
-    **dict.fromkeys(("float", "int"), 4),
-    **dict.fromkeys(("Half", "BFloat16", "short", "short int"), 2),
-    **dict.fromkeys(("bool", "unsigned char", "signed char", "Float8_e4m3fn", "Float8_e5m2"), 1),
-}
+_QUOTED = re.compile(r'"(\w[^"]*)"')  # the first type in a text of them; of a list of tensors its first
 _MOST_DIMENSIONS, _MOST_ELEMENTS = 64, 2**58  # of a tensor: operators take no more, and no memory holds more
 
 
@@ -124,7 +118,8 @@ def _types_by_shape(trace: RankTrace) -> dict[int, str]:
 def _element_bytes(types: str | None) -> int:
     """Size of an element of the first tensor in a text of types (["c10::BFloat16", "Scalar"]); NULL if unknown."""
     found = _QUOTED.search(types or "")
-    return _BYTES.get(found[1].removeprefix("c10::"), NULL) if found else NULL
+    size = element_bytes(found[1]) if found else None
+    return NULL if size is None else size
 
 
 def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:

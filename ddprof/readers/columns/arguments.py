@@ -11,22 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.model import Kind
+from ddprof.model import Kind, element_bytes
 from ddprof.readers.columns.groups import Groups
 from ddprof.readers.columns.numbers import one_int, one_rank, to_int64
 from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
 from ddprof.tables import NULL, Array
 
-# Bytes of one element, by the names of c10::ScalarType and by the C++ names that shapes are recorded with.
-ELEMENT_BYTES: Mapping[str, int] = {
-    **dict.fromkeys(
-        ("double", "long", "long int", "complexfloat", "int64", "float64", "int64_t", "c10::complex<float>"), 8
-    ),
-    **dict.fromkeys(("float", "int", "int32", "float32", "complexhalf", "uint32"), 4),
-    **dict.fromkeys(("half", "bfloat16", "short", "c10::half", "c10::bfloat16", "float16", "int16", "uint16"), 2),
-    **dict.fromkeys(("byte", "char", "bool", "uint8", "int8", "unsigned char", "signed char", "float8"), 1),
-    **dict.fromkeys(("complexdouble", "c10::complex<double>"), 16),
-}
 _IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
 _SYNC = int(Kind.SYNC)
 _LIBRARY = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):(?P<op>\w+)")
@@ -36,7 +26,6 @@ _MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
     "c10d::recv_": (2, 3),
     "c10d::recv_any_source_": (None, 2),
 }
-_FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
 _MOST_DIMENSIONS = 64  # of a tensor (TensorImpl allows any number, operators at most 64)
 _MOST_ELEMENTS = 2**58  # of a tensor: with 16 bytes each its size still fits int64
 # All that a collective states but its number, which alone differs from call to call.
@@ -45,13 +34,6 @@ _STATED = attrgetter(
     *("group_name", "group_description", "group_ranks", "rank_start", "rank_stride"),
 )
 _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
-
-
-def element_bytes(dtype: str) -> int | None:
-    """Size of one element of a dtype as traces name it; None where the name is unknown."""
-    if _FLOAT8.match(dtype):
-        return 1
-    return ELEMENT_BYTES.get(dtype.lower())
 
 
 class _JsonTexts(dict[bytes, int]):

@@ -15,8 +15,7 @@ import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.flight_recorder import Dump, Recorded
-from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
-from ddprof.readers.columns.arguments import element_bytes
+from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace, element_bytes
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.numbers import one_rank

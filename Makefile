@@ -3,6 +3,7 @@
 #   make demo      two short training jobs (healthy, and with one late data loader) and the verdict on each
 #   make test      formatting, types, then all tests (fast ones first), those on DeepSpeed, Lightning, ... included
 #   make fuzz      10,000 damaged inputs through the command line; what fails is left in fuzz-found/
+#   make docs      the documentation as a site, in build/site
 #   make setup     the environment in .venv alone
 #   make clean     remove everything that was made
 #
@@ -16,7 +17,7 @@ TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 N ?= 10000
 SEED ?=
-EXTRAS ?= dev,dashboard,fast,nvtx
+EXTRAS ?= dev,dashboard,docs,fast,nvtx
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,7 +32,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Two training processes on a small machine: one thread each, or they fight over the cores and the healthy run is not.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test fuzz setup lint types clean
+.PHONY: demo docs test fuzz setup lint types clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -72,6 +73,10 @@ test: lint types $(FRAMEWORKS)
 # Half of the cases are read by the native scanner, half by msgspec.
 fuzz: $(READY)
 	PYTHONPATH=tests/fuzz python -m fuzzing --count $(N) $(if $(SEED),--seed $(SEED)) --keep fuzz-found
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
+	@echo "build/site/index.html"
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis ddprof-runs fuzz-found

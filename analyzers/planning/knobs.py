@@ -43,7 +43,11 @@ Maker = Callable[[Setting, Measures, Present], tuple[Change, ...]]
 
 @dataclass(frozen=True)
 class Knob:
-    """One thing to change. `values`: how a value is written; a switch knows one value only."""
+    """One thing to change. `values`: how a value is written; a switch knows one value only.
+
+    `is_factor`: a value is how many times faster, up to `most`. `choices`: all values, where they are a few words.
+    `for_ranks`: single ranks can be meant; `needs_ranks`: they must be. `mends`: findings of which this is the remedy.
+    """
 
     key: str
     words: str
@@ -54,7 +58,10 @@ class Knob:
     is_switch: bool = False
     most: float = 8.0
     for_ranks: bool = False
-    on_dashboard: bool = False
+    needs_ranks: bool = False
+    is_factor: bool = False
+    choices: tuple[str, ...] = ()
+    mends: tuple[str, ...] = ()
 
     def changes(self, setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         """What the replay simulates. Raises UsageError where the value makes no sense for this run."""
@@ -88,13 +95,15 @@ def _on_time(setting: Setting, measures: Measures, now: Present) -> tuple[Change
 
 
 def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
-    """The rank's device, host and loader become its typical peer's."""
+    """The rank's device, host and loader become its typical peer's; its device that of the other stages where it has no
+    peer on its own."""
     if not setting.ranks:
         raise UsageError("device: which ranks? write device=replaced@3")
     ids = list(measures.job.rank_ids)
     changes = []
-    for kind, slowdown in (("scale_compute", measures.compute), ("scale_host", measures.host)):
-        factors = [float(slowdown.factor[ids.index(r)]) for r in setting.ranks]
+    device = np.where(np.isfinite(measures.compute.factor), measures.compute.factor, measures.pace.factor)
+    for kind, factor in (("scale_compute", device), ("scale_host", measures.host.factor)):
+        factors = [float(factor[ids.index(r)]) for r in setting.ranks]
         known = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
         changes.append(Change(kind, setting.ranks, known, "peers"))
     return (*changes, Change("instant_loader", setting.ranks))
@@ -192,56 +201,59 @@ def _gathers(kind: str) -> Maker:
 KNOBS: tuple[Knob, ...] = (
     Knob(
         "bandwidth", "Network faster", "every transfer takes 1/n of its time; waiting for late ranks stays",
-        "N (times faster)", _faster("scale_transfer", inverse=True), on_dashboard=True,
+        "N (times faster)", _faster("scale_transfer", inverse=True), is_factor=True,
     ),
     Knob(
         "compute", "Kernels faster", "every compute kernel takes 1/n of its time", "N (times faster)[@RANKS]",
-        _faster("scale_compute"), most=4.0, for_ranks=True, on_dashboard=True,
+        _faster("scale_compute"), most=4.0, for_ranks=True, is_factor=True,
     ),
     Knob(
         "host", "Host faster", "the host issues work n times as fast where it is free to run",
-        "N (times faster)[@RANKS]", _faster("scale_host"), most=4.0, for_ranks=True, on_dashboard=True,
+        "N (times faster)[@RANKS]", _faster("scale_host"), most=4.0, for_ranks=True, is_factor=True,
     ),
     Knob(
         "loader", "Batches always ready", "every batch lies in the prefetch queue when it is asked for", "ready",
-        _plain("instant_loader"), is_switch=True, for_ranks=True, on_dashboard=True,
+        _plain("instant_loader"), is_switch=True, for_ranks=True, mends=("input.starved", "input.straggler"),
     ),
     Knob(
         "balance", "No straggler", "in every step each rank computes as long as its peers do on average", "on",
-        _plain("balance_compute"), is_switch=True, on_dashboard=True,
+        _plain("balance_compute"), is_switch=True, mends=("straggler.imbalance",),
     ),
     Knob(
         "sync", "No blocking calls", ".item() and other blocking calls outside loading and saving return at once",
-        "off", _plain("no_sync"), is_switch=True, for_ranks=True, on_dashboard=True,
+        "off", _plain("no_sync"), is_switch=True, for_ranks=True, mends=("host.sync",),
     ),
     Knob(
         "graphs", "Launched as one graph", "5 % of the host time is left and kernels follow without gaps", "on",
-        _plain("graph_launch"), band=0.3, is_switch=True, for_ranks=True, on_dashboard=True,
+        _plain("graph_launch"), band=0.3, is_switch=True, for_ranks=True, mends=("host.launch_bound",),
     ),
     Knob(
         "copies", "Copies beside compute", "pageable host-device copies block nobody", "hidden",
-        _plain("hide_copies"), is_switch=True, on_dashboard=True,
+        _plain("hide_copies"), is_switch=True, mends=("input.pageable_copy",),
     ),
-    Knob("late", "Ranks on time", "nobody waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True),
+    Knob(
+        "late", "Ranks on time", "nobody waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True,
+        needs_ranks=True, mends=("straggler.unexplained",),
+    ),
     Knob(
         "device", "Ranks replaced", "device, host and loader of these ranks are their typical peer's", "replaced",
-        _replace, is_switch=True, for_ranks=True,
+        _replace, is_switch=True, for_ranks=True, needs_ranks=True, mends=("straggler.compute", "straggler.host"),
     ),
     Knob(
         "stages", "Stages balanced", "layers are moved until every pipeline stage has the same work", "balanced",
-        _plain("balance_stages"), band=0.2, is_switch=True,
+        _plain("balance_stages"), band=0.2, is_switch=True, mends=("pipeline.imbalance",),
     ),
     Knob(
         "gc", "No collections", "Python garbage collection takes no time", "off", _plain("remove_host", "gc"),
-        is_switch=True, for_ranks=True,
+        is_switch=True, for_ranks=True, mends=("host.gc",),
     ),
     Knob(
         "checkpoint", "No saving", "saving, logging and evaluation take no time", "off",
-        _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True,
+        _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True, mends=("host.checkpoint",),
     ),
     Knob(
         "allocator", "No allocation", "the driver is never asked for memory inside a step", "off",
-        _plain("remove_host", "allocator"), is_switch=True, for_ranks=True,
+        _plain("remove_host", "allocator"), is_switch=True, for_ranks=True, mends=("host.allocator",),
     ),
     Knob(
         "bucket_cap_mb", "DDP buckets", "full buckets are reduced one by one, at the cost the run's messages had",
@@ -263,15 +275,15 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "precision", "Matrix products in 16 bit",
         f"fp32 products run {HALF_PRECISION_SPEEDUP:g} x as fast (TF32: {TF32_SPEEDUP:g} x)",
-        "bf16, fp16 or tf32", _precision, band=0.5,
+        "bf16, fp16 or tf32", _precision, band=0.5, choices=("bf16", "fp16", "tf32"), mends=("compute.precision",),
     ),
     Knob(
         "optimizer", "Fused optimizer", "one pass over the parameters: 30 % of the device time, 5 % of the host's",
-        "fused", _optimizer, band=0.3, is_switch=True,
+        "fused", _optimizer, band=0.3, is_switch=True, mends=("compute.unfused_optimizer",),
     ),
     Knob(
         "compression", "Gradients in 16 bit", "half the bytes; casting costs its memory traffic", "fp16 or bf16",
-        _compression, band=0.25,
+        _compression, band=0.25, choices=("bf16", "fp16"),
     ),
     Knob(
         "microbatches", "Microbatches", "the same batch in n pieces; bubble (stages - 1) / (n x chunks)",

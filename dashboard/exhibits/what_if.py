@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import KNOBS, Knob, Setting
+from ddprof.analyzers.planning.knobs import Knob, Setting
 from ddprof.analyzers.planning.predict import Prediction, predict
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
@@ -15,7 +17,6 @@ from ddprof.errors import DdprofError
 from ddprof.report import phrases
 from ddprof.units import format_us
 
-CONTROLS: tuple[Knob, ...] = tuple(knob for knob in KNOBS if knob.on_dashboard)
 ALONE_FACTOR = 2  # how many times faster, where a setting is a factor
 
 
@@ -49,24 +50,39 @@ def _predictions(opened: OpenRun) -> Exhibit:
 
 
 def settings_alone(opened: OpenRun) -> Exhibit:
-    """Every control of the page replayed alone: what the sliders say, for a file that cannot replay."""
-    found = {control: _alone(opened, control) for control in CONTROLS}
-    known = {control: p for control, p in found.items() if p is not None}
-    rows = [(_words(c), p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, c.assumption) for c, p in known.items()]
+    """Every change of the page replayed alone: what the controls say, for a file that cannot replay."""
+    found = [(setting, knob, _alone(opened, setting)) for knob, setting in _each_alone(opened)]
+    known = [(_words(knob, setting), p, knob.assumption) for setting, knob, p in found if p is not None]
+    rows = [(words, p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, assumption) for words, p, assumption in known]
     question = "What would each change alone save?"
     table = sheet(("change", "step after (ms)", "low (ms)", "high (ms)", "assumes"), rows)
     if not rows:
         return Exhibit("what-if-alone", question, "This run could not be replayed: no prediction is possible.", table)
     before_us = opened.pricer.step_us(())
-    best = min(known, key=lambda c: known[c].after_us)
-    gain_us = before_us - known[best].after_us
+    best, prediction, _ = min(known, key=lambda one: one[1].after_us)
+    gain_us = before_us - prediction.after_us
     reading = "None of these changes makes the step shorter."
     if gain_us > phrases.LEAST_SHARE * before_us:
         reading = (
-            f"{_words(best)} saves most, {format_us(gain_us)} of each {format_us(before_us)} step. Causes that are not "
+            f"{best} saves most, {format_us(gain_us)} of each {format_us(before_us)} step. Causes that are not "
             "there can be removed without winning anything; the table says what each change assumes."
         )
     return Exhibit("what-if-alone", question, reading, table, _ranges(before_us / 1e3, [row[:4] for row in rows]))
+
+
+def _each_alone(opened: OpenRun) -> Iterator[tuple[Knob, Setting]]:
+    """What applies to the run: as a finding suggests it, a switch turned, a factor of ALONE_FACTOR, the first choice.
+    Numbers and ranks that nobody suggests are nobody's."""
+    for offer in opened.offers:
+        knob = offer.knob
+        if offer.lacking:
+            continue
+        if offer.suggested is not None:
+            yield knob, offer.suggested
+        elif knob.is_factor:
+            yield knob, Setting(knob.key, str(ALONE_FACTOR))
+        elif knob.choices or (knob.is_switch and not knob.needs_ranks):
+            yield knob, Setting(knob.key, knob.choices[0] if knob.choices else knob.values)
 
 
 def _ranges(now_ms: float, rows: list[tuple[str, float, float, float]]) -> Ranges:
@@ -76,14 +92,16 @@ def _ranges(now_ms: float, rows: list[tuple[str, float, float, float]]) -> Range
     return Ranges(["as recorded", *(row[0] for row in rows)], low, value, high, "ms per step")
 
 
-def _alone(opened: OpenRun, control: Knob) -> Prediction | None:
+def _alone(opened: OpenRun, setting: Setting) -> Prediction | None:
     """None where the run cannot be replayed or the change makes no sense for it."""
-    setting = Setting(control.key, control.values if control.is_switch else str(ALONE_FACTOR))
     try:
         return predict(opened.pricer, [setting], present(opened.measures, {}))
     except DdprofError:
         return None
 
 
-def _words(control: Knob) -> str:
-    return control.words if control.is_switch else f"{control.words}, {ALONE_FACTOR}×"
+def _words(knob: Knob, setting: Setting) -> str:
+    """As a reader says it: "No straggler", "DDP buckets: 25", "Ranks replaced (2)"."""
+    value = "" if knob.is_switch else f", {setting.value}×" if knob.is_factor else f": {setting.value}"
+    ranks = f" ({', '.join(map(str, setting.ranks))})" if setting.ranks else ""
+    return f"{knob.words}{value}{ranks}"

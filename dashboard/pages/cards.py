@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from ddprof.analyzers.planning.offers import text_of
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts import trials, try_it
 from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind, unfiltered_words
@@ -52,17 +53,17 @@ def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     label = [html.Span(scope, className="scope")] if scope else []
     reading = html.P([exhibit.reading, *([" "] if label else []), *label], className="reading")
     return html.Section(
-        [html.H2(exhibit.question), reading, picture, fold(exhibit, page, view), *map(_listing, exhibit.listings)],
+        [html.H2(exhibit.question), reading, picture, fold(exhibit, page, view), *map(listing, exhibit.listings)],
         className="exhibit",
         id=f"exhibit-{exhibit.id}",
     )
 
 
-def _listing(listing: Listing) -> Component:
+def listing(shown: Listing) -> Component:
     """Text to copy; assets/shared/copy.js copies it."""
-    button = html.Button("Copy", type="button", className="copy no-print", **aria(label=f"Copy: {listing.words}"))
-    head = html.Div([html.Span(listing.words), button], className="listing-head")
-    return html.Div([head, html.Pre(listing.text, tabIndex="0")], className="listing")
+    button = html.Button("Copy", type="button", className="copy no-print", **aria(label=f"Copy: {shown.words}"))
+    head = html.Div([html.Span(shown.words), button], className="listing-head")
+    return html.Div([head, html.Pre(shown.text, tabIndex="0")], className="listing")
 
 
 def _most_width(figure: Any) -> dict[str, int]:
@@ -152,7 +153,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
         f" {number + 1}. {phrases.clean(finding.summary)} ",
         html.Code(finding.id),
     ]
-    commands = [_listing(listing) for listing in try_it.of_finding(view.opened, finding) if full]
+    commands = [listing(command) for command in try_it.of_finding(view.opened, finding) if full]
     links = html.Div(_links(view, number, finding, full), className="links")
     return html.Article([html.H3(title), html.Dl(facts), *patches, *commands, links], className=f"card {severity}")
 
@@ -187,8 +188,14 @@ def _links(view: View, number: int, finding: Finding, full: bool) -> list[Compon
     if not full:
         links.append(dcc.Link("All evidence and fixes", href=view.link("/findings")))
     if view.opened.has_traces:
-        links.append(dcc.Link("What if it were fixed", href=view.link("/what-if")))
+        links.append(dcc.Link("What if it were fixed", href=view.link("/what-if", **_remedy(view, number))))
     return links
+
+
+def _remedy(view: View, number: int) -> dict[str, str]:
+    """What the What-if page is asked for a finding: the settings that it suggests; none where it suggests none."""
+    chosen = [offer.suggested for offer in view.opened.offers if offer.because == number and offer.suggested]
+    return {setting.key: text_of(setting).partition("=")[2] for setting in chosen}
 
 
 def whole_run(view: View, what: str) -> list[Component]:

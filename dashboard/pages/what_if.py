@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dash import dcc, html
 from dash.development.base_component import Component
 
 from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import Setting
-from ddprof.analyzers.planning.predict import Prediction
+from ddprof.analyzers.planning.knobs import BY_KEY, Setting
+from ddprof.analyzers.planning.offers import Offer, text_of
+from ddprof.analyzers.planning.predict import Level, Prediction
 from ddprof.analyzers.planning.predict import predict as replay
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
+from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import sheet
-from ddprof.dashboard.exhibits.what_if import CONTROLS, exhibits
+from ddprof.dashboard.exhibits.what_if import exhibits
 from ddprof.dashboard.figures.plotly.bars import waterfall
 from ddprof.dashboard.figures.plotly.base import palette
-from ddprof.dashboard.pages.cards import aria, exhibit_card, notice, table, whole_run
+from ddprof.dashboard.pages.cards import aria, exhibit_card, listing, notice, table, whole_run
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
+from ddprof.dashboard.runs.wanted_settings import wanted_settings
 from ddprof.errors import DdprofError
+from ddprof.report import phrases
 from ddprof.report.calibration import like
 from ddprof.report.phrases import calibration_words
 from ddprof.units import format_share, format_us
 
 SLIDER_STEP = 0.25  # times faster; 1 is as recorded
+MAX_VALUE = 1_000  # characters of one setting: some hundred ranks
 
 
 def content(view: View) -> list[Component]:
@@ -34,16 +39,29 @@ def content(view: View) -> list[Component]:
     stored = [exhibit_card(e, "/what-if", view) for e in exhibits(view)]
     if not view.opened.has_traces:
         return [*head, notice("A saved report cannot be replayed: these are the predictions it holds."), *stored]
+    if view.opened.pricer.error is None:
+        return [*head, *_warning(view.opened), *stored]
     controls = html.Div(id="what-if-controls", className="controls", role="group", **aria(label="What to change"))
     outcome = html.Div(id="what-if-result", **aria(live="polite"))
+    left = html.Div([controls, _left_out(view.opened.offers)])
     return [
         *head,
         *_warning(view.opened),
-        dcc.Store(id="what-if-config", data=controls_of(view.query)),
-        dcc.Store(id="what-if-values", data=settings(view.query)),
+        dcc.Store(id="what-if-config", data=controls_of(view)),
+        dcc.Store(id="what-if-values", data=values_of(view)),
         html.Div(id="what-if-mounted", hidden=True),
-        html.Div([controls, html.Div([outcome, *stored])], className="columns what-if"),
+        html.Div([left, html.Div([outcome, *stored])], className="columns what-if"),
     ]
+
+
+def _left_out(offers: Sequence[Offer]) -> Component | None:
+    """What has no control, folded, each with the reason."""
+    rows = [(offer.knob, offer.lacking) for offer in offers if offer.lacking]
+    if not rows:
+        return None
+    listed = [html.Li([html.Strong(knob.words), f": {phrases.clean(why)}"]) for knob, why in rows]
+    words = f"{len(rows)} setting{'s' if len(rows) > 1 else ''} that do{'' if len(rows) > 1 else 'es'} not apply"
+    return html.Details([html.Summary(words), html.Ul(listed)], className="no-print left-out")
 
 
 def _warning(opened: OpenRun) -> list[Component]:
@@ -61,53 +79,69 @@ def _warning(opened: OpenRun) -> list[Component]:
     return []
 
 
-def controls_of(query: Mapping[str, str]) -> list[dict[str, Any]]:
-    """What assets/dashboard/what_if.js builds inputs from. Values come from the address: a link shows the same."""
-    values = settings(query)
-    return [
-        {
-            "key": knob.key,
-            "words": knob.words,
-            "assumption": knob.assumption,
-            "is_switch": knob.is_switch,
-            "value": values[knob.key],
-            "most": knob.most,
-            "step": SLIDER_STEP,
-        }
-        for knob in CONTROLS
-    ]
+def values_of(view: View) -> dict[str, str]:
+    """The settings that the address asks for, as text, by key."""
+    return {key: text[:MAX_VALUE] for key, text in view.query.items() if key in BY_KEY}
 
 
-def settings(query: Mapping[str, Any]) -> dict[str, float]:
-    """Values of all controls: 0 or 1 for a switch, times faster for the others; as recorded where nonsense is asked."""
-    values = {}
-    for knob in CONTROLS:
-        neutral = 0.0 if knob.is_switch else 1.0
-        try:
-            value = float(query.get(knob.key, neutral))
-        except (TypeError, ValueError):
-            value = neutral
-        high = 1.0 if knob.is_switch else knob.most
-        values[knob.key] = min(max(value, neutral), high) if value == value else neutral
-    return values
+def controls_of(view: View) -> list[dict[str, Any]]:
+    """What assets/dashboard/what_if.js builds inputs from, what the findings suggest first. Values come from the
+    address: a link shows the same.
+    """
+    opened = view.opened
+    values = {setting.key: setting for setting in wanted_settings(opened, values_of(view)).settings}
+    shown = [_control(offer, values.get(offer.knob.key)) for offer in opened.offers if not offer.lacking]
+    return sorted(shown, key=lambda control: (control["because"] is None, control["because"] or 0))
 
 
-def predict(opened: OpenRun, values: Mapping[str, float]) -> Prediction:
-    """All changed controls replayed together. Raises NoUsableInput where the run cannot be replayed."""
-    changed = [
-        Setting(knob.key, knob.values if knob.is_switch else f"{values[knob.key]:g}")
-        for knob in CONTROLS
-        if values.get(knob.key, 1.0) != (0.0 if knob.is_switch else 1.0)
-    ]
-    return replay(opened.pricer, changed, present(opened.measures, {}))
+def _control(offer: Offer, value: Setting | None) -> dict[str, Any]:
+    knob, suggested = offer.knob, offer.suggested
+    by_ranks = "needed" if knob.needs_ranks else "possible" if knob.for_ranks else ""
+    return {
+        "key": knob.key,
+        "words": knob.words,
+        "assumption": knob.assumption,
+        "kind": "switch" if knob.is_switch else "factor" if knob.is_factor else "choice" if knob.choices else "number",
+        "on": knob.values,  # of a switch
+        "unit": knob.values.partition("(")[2].rstrip(")") if "(" in knob.values else "",  # of a number
+        "choices": knob.choices,
+        "most": knob.most,
+        "step": SLIDER_STEP,
+        "ranks": by_ranks,
+        "value": _value(value),
+        "current": offer.current,
+        "suggested": _value(suggested),
+        "because": None if offer.because is None else offer.because + 1,  # as findings are numbered on the pages
+    }
+
+
+def _value(setting: Setting | None) -> str:
+    """ "8", "replaced@3"; "" for none."""
+    return "" if setting is None else text_of(setting).partition("=")[2]
+
+
+def predict(opened: OpenRun, settings: Sequence[Setting]) -> Prediction:
+    """All settings replayed together. Raises NoUsableInput where the run cannot be replayed."""
+    return replay(opened.pricer, settings, present(opened.measures, {}))
 
 
 def outcome(view: View, values: Mapping[str, Any]) -> list[Component]:
-    """The prediction for some values, or one line that says why there is none."""
+    """The prediction for some values with the commands that give it, or one line that says why there is none."""
     try:
-        return result(view, predict(view.opened, settings(values)))
+        wanted = wanted_settings(view.opened, values)
+        refused = [notice(phrases.clean(why), "error") for why in wanted.refused]
+        found = result(view, predict(view.opened, wanted.settings))
+        commands = try_it.of_settings(view.opened, wanted.settings) if wanted.settings else ()
+        return [*refused, *found, *map(listing, commands), *_unnamed(view.opened, wanted.settings)]
     except DdprofError as error:
         return [notice(str(error), "error")]
+
+
+def _unnamed(opened: OpenRun, settings: Sequence[Setting]) -> list[Component]:
+    if opened.argument or not settings:
+        return []
+    words = "No single path names this run, so there is no command that replays it."
+    return [html.P(words, className="quiet")]
 
 
 def result(view: View, found: Prediction) -> list[Component]:
@@ -121,8 +155,7 @@ def result(view: View, found: Prediction) -> list[Component]:
     reading = (
         f"{format_us(before)} → {format_us(after)} per step: {format_us(abs(found.gain_us))} ({share}) {word}{ratio}."
     )
-    words_of = {knob.key: knob.words for knob in CONTROLS}
-    names = [f"{words_of[level.key]}{_times(level.words)}" for level in found.levels]
+    names = [_level_words(level) for level in found.levels]
     levels = [("as recorded", before), *zip(names, (level.step_us for level in found.levels), strict=True)]
     figure = waterfall([w for w, _ in levels], [us / 1e3 for _, us in levels], palette(view.dark), "ms per step")
     graph = dcc.Graph(
@@ -143,7 +176,12 @@ def _range_words(opened: OpenRun, found: Prediction) -> str:
     return f"Range of the step after: {format_us(found.low_us)} to {format_us(found.high_us)}{calibration_words(known)}"
 
 
-def _times(words: str) -> str:
-    """ " 2×" for "bandwidth = 2"; nothing for a switch."""
-    value = words.rpartition("= ")[2]
-    return f" {value}×" if value.replace(".", "", 1).isdigit() else ""
+def _level_words(level: Level) -> str:
+    """ "Network faster 2×", "DDP buckets 25", "Ranks replaced @ 3": what the controls are called."""
+    knob, value = BY_KEY[level.key], level.words.partition(" = ")[2]
+    if knob.is_switch:
+        value = value.removeprefix(knob.values).strip()
+    elif knob.is_factor:
+        factor, at, ranks = value.partition(" @ ")
+        value = f"{factor}×{at}{ranks}"
+    return f"{knob.words} {value}".strip()

@@ -15,7 +15,10 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.kernel_table.model import KernelTable
 from ddprof.analyzers.kernel_table.of_run import kernels_of, path_of
+from ddprof.analyzers.planning.facts import present
+from ddprof.analyzers.planning.offers import Offer, offers
 from ddprof.analyzers.replay.price import Pricer
+from ddprof.dashboard.runs.argument import arguments
 from ddprof.dashboard.runs.live import running_ranks, waiting_report
 from ddprof.dashboard.runs.tunings import Tuning, tunings_of
 from ddprof.dashboard.timeline.index import SliceIndex
@@ -43,6 +46,7 @@ class OpenRun:
     report: Report
     loaded: LoadedRun | None = None
     folder: str = ""  # run folder it was read from, where it was one: a job may still be writing it
+    argument: str = ""  # the path that names it alone on a command line; "" where none does
     _number: int = field(default_factory=_NUMBERS.__next__, repr=False)
     _timeline: Timeline | None = field(default=None, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -98,6 +102,12 @@ class OpenRun:
         """Replays changes in milliseconds, for the What-if page."""
         with self._lock:
             return self._traced().pricer
+
+    @cached_property
+    def offers(self) -> tuple[Offer, ...]:
+        """Everything that a what-if can change, and why not the rest. Raises NoUsableInput for a saved report."""
+        with self._lock:
+            return offers(self.pricer, present(self.measures, {}), self.report.ranked_findings())
 
     @property
     def critical(self) -> Table:
@@ -175,8 +185,9 @@ def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
     """Runs with traces; a job that has written none yet is a run of which only its steps can be watched."""
     folder = next((path for path in paths if Path(path).is_dir()), "")
     try:
-        known = of_run(paths)
-        return [OpenRun(calibrated(run.report, known), run, folder) for run in load_runs(paths, options)]
+        known, runs = of_run(paths), list(load_runs(paths, options))
+        named = zip(runs, arguments(paths, runs), strict=True)
+        return [OpenRun(calibrated(run.report, known), run, folder, argument) for run, argument in named]
     except NoUsableInput:
         ranks = running_ranks(folder)
         if not ranks:

@@ -34,7 +34,7 @@ _VALUES: Mapping[str, Any] = {
     "filter-steps.value": _Line | None,
     "live-clock.n_intervals": _Count | None,
     "version.data": _Count | None,
-    "what-if-values.data": Annotated[dict[str, float], msgspec.Meta(max_length=100)] | None,
+    "what-if-values.data": Annotated[dict[str, _Line], msgspec.Meta(max_length=100)] | None,
 }
 
 

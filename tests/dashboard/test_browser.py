@@ -167,7 +167,32 @@ def test_a_switch_replays(chromium: Any, address: str) -> None:
     label = next(e for e in chromium.find_elements("css selector", ".control") if "No straggler" in e.text)
     label.find_element("css selector", "input").click()
     wait_for(chromium, "return document.querySelector('.prediction').textContent.includes('→')")
-    wait_for(chromium, "return location.search.includes('balance=1')")
+    wait_for(chromium, "return location.search.includes('balance=on')")
+    assert trouble(chromium, address) == []
+
+
+def test_a_suggestion_is_used_by_one_click_and_its_command_is_there(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/what-if")
+    wait_for(chromium, "return document.querySelector('.suggested button') !== null")
+    chromium.find_element("css selector", ".suggested button").click()
+    wait_for(chromium, "return document.querySelector('.prediction').textContent.includes('less')")
+    asked = wait_for(chromium, "return new URLSearchParams(location.search).get('device')")
+    shown = "[...document.querySelectorAll('.listing pre')].map((pre) => pre.textContent)"
+    wait_for(chromium, f"return {shown}.some((text) => text.endsWith('--set device={asked}'))")
+    assert chromium.execute_script("return document.querySelector('#what-if-device-ranks').value") == asked[9:]
+    assert trouble(chromium, address) == []
+
+
+def test_numbers_ranks_and_choices_reach_the_replay(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/what-if")
+    box = wait_for(chromium, "return document.querySelector('#what-if-bucket_cap_mb')")
+    box.send_keys("5")
+    wait_for(chromium, "return location.search.includes('bucket_cap_mb=5')")
+    chromium.find_element("css selector", "#what-if-loader").click()
+    chromium.find_element("css selector", "#what-if-loader-ranks").send_keys("1")
+    wait_for(chromium, "return new URLSearchParams(location.search).get('loader') === 'ready@1'")
+    steps = "[...document.querySelectorAll('#what-if-result td')].map((cell) => cell.textContent)"
+    wait_for(chromium, f"return {steps}.includes('Batches always ready @ 1') && {steps}.includes('DDP buckets 5')")
     assert trouble(chromium, address) == []
 
 

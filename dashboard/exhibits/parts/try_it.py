@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from ddprof.analyzers.planning.knobs import Setting
+from ddprof.analyzers.planning.offers import applied_as, text_of
 from ddprof.dashboard.exhibits.parts.exhibit import Listing
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Finding
 from ddprof.outside.plain_text import clean
 from ddprof.report.fixes import FILE_NAME, applicable
-from ddprof.settings.wanted import WantedFix, changes_numbers, shown
+from ddprof.settings.wanted import WantedFix, changes_numbers, parse_set, shown
 
 
 def of_finding(opened: OpenRun, finding: Finding) -> tuple[Listing, ...]:
@@ -41,6 +43,31 @@ def of_run(opened: OpenRun) -> tuple[Listing, ...]:
         run = ["ddprof", "run", "--apply", _seen_from_there(opened, stated), *_allowed(fixes)]
         offers.append(("Or one run with all of them applied, the script unedited", run))
     return _listings(opened, *offers)
+
+
+def of_settings(opened: OpenRun, settings: Sequence[Setting]) -> tuple[Listing, ...]:
+    """What replays the run with these settings on a command line, and one run of the job with those of them that
+    `ddprof run` can make."""
+    found: tuple[Listing, ...] = ()
+    if opened.argument:
+        command = ["ddprof", "whatif", opened.argument, *_each("--set", [text_of(setting) for setting in settings])]
+        if clean(line := shlex.join(command)) == line:
+            found = (Listing("The same replay in a terminal:", line),)
+    fixes = [fix for setting in settings for fix in _as_fix(setting)]
+    if not fixes:
+        return found
+    stated = [f"{name}={shown(value)}" for fix in fixes for name, value in _set(fix)]
+    words = f"One run of the job with {', '.join(stated)}, the script unedited"
+    return (*found, *_listings(opened, (words, ["ddprof", "run", *_each("--set", stated), *_allowed(fixes)])))
+
+
+def _as_fix(setting: Setting) -> Iterator[WantedFix]:
+    """A setting as `ddprof run --set` takes it; nothing where it is none of the job's, or of single ranks."""
+    try:
+        if not setting.ranks:
+            yield parse_set(applied_as(setting))
+    except ValueError:
+        return
 
 
 def of_job(opened: OpenRun) -> tuple[Listing, ...]:

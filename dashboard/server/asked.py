@@ -18,6 +18,7 @@ MAX_BINS = 65_536  # more than any screen has; a tile holds fewer (timeline/tile
 _WHERE = re.compile(r"(?P<what>.*) - at `\$\.(?P<name>\w+)`")
 
 Time = Annotated[int, msgspec.Meta(ge=-MAX_TIME_NS, le=MAX_TIME_NS)]
+Words = Annotated[str, msgspec.Meta(max_length=MAX_SEARCH_CHARS)]
 Something = TypeVar("Something", bound="Asked")
 
 
@@ -71,9 +72,17 @@ class SliceAsked(Asked, frozen=True, kw_only=True):
 
 
 class SearchAsked(Asked, frozen=True):
-    """A part of a name."""
+    """Words, a rank or a step that some ranks are searched for; the hits from the `first` on are told."""
 
-    text: Annotated[str, msgspec.Meta(max_length=MAX_SEARCH_CHARS)] = ""
+    text: Words = ""
+    ranks: str = ""
+    first: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
+
+
+class PlacesAsked(TileAsked, frozen=True, kw_only=True):
+    """Where hits are in a picture of a window."""
+
+    text: Words = ""
 
 
 def asked(kind: type[Something], query: Mapping[str, str]) -> Something:

@@ -17,6 +17,7 @@ from ddprof.dashboard.runs.view import View, parse_query, view_of
 from ddprof.dashboard.server.asked import (
     Asked,
     LanesAsked,
+    PlacesAsked,
     RangeAsked,
     SearchAsked,
     SliceAsked,
@@ -24,9 +25,10 @@ from ddprof.dashboard.server.asked import (
     WindowAsked,
     asked,
 )
-from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, range_statistics, search, slice_details
+from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, range_statistics, slice_details
 from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
+from ddprof.dashboard.timeline.search import places, search
 from ddprof.dashboard.timeline.tiles import encode
 from ddprof.errors import DdprofError, UsageError
 from ddprof.report.json.contract import to_contract
@@ -62,7 +64,8 @@ def routes(runs: Runs) -> Blueprint:
     add_typed("tile", TileAsked, _tile)
     add_typed("slice", SliceAsked, lambda o, a: slice_details(_timeline(o, a), o.job, a.row))
     add_typed("statistics", RangeAsked, _statistics)
-    add_typed("search", SearchAsked, lambda o, a: search(_timeline(o, a), a.text))
+    add_typed("search", SearchAsked, _search)
+    add_typed("places", PlacesAsked, _places)
     add_typed("waits", WindowAsked, lambda o, a: largest_waits(o.timeline, o.job, a.lo, a.hi))
     add_typed("path", Asked, lambda o, a: path_runs(o.timeline, o.job, o.critical))
     add("report.json", _report)
@@ -86,6 +89,15 @@ def _tile(opened: OpenRun, of: TileAsked) -> Response:
 def _statistics(opened: OpenRun, of: RangeAsked) -> dict[str, Any]:
     timeline = _timeline(opened, of)
     return range_statistics(timeline, of.lanes_of(timeline.index), of.lo, of.hi)
+
+
+def _search(opened: OpenRun, of: SearchAsked) -> dict[str, Any]:
+    return search(_timeline(opened, of), opened.job, of.text, parse_numbers(of.ranks), of.first)
+
+
+def _places(opened: OpenRun, of: PlacesAsked) -> dict[str, Any]:
+    timeline = _timeline(opened, of)
+    return places(timeline, opened.job, of.text, of.lanes_of(timeline.index), of.lo, of.hi, of.bins)
 
 
 def _report(view: View) -> Response:

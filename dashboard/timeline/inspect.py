@@ -1,4 +1,4 @@
-"""What the timeline says on request: a slice in words, a range in numbers, a name wherever it occurs, the waits."""
+"""What the timeline says on request: a slice in words, a range in numbers, the waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Table
 from ddprof.units import format_bytes, format_us
 
-MAX_HITS = 200
 TOP_NAMES = 12
 MAX_WAITS = 60
 
@@ -145,28 +144,6 @@ def _top_names(timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int)
         for n in most.tolist()
         if total[n] > 0
     ]
-
-
-def search(timeline: Timeline, text: str) -> dict[str, Any]:
-    """Slices whose name contains the text: how many, how long in all, and the first of them in time order."""
-    wanted = text.casefold()
-    codes = np.array([i for i, name in enumerate(timeline.names) if wanted in name.casefold()], np.int64)
-    index = timeline.index
-    flags = np.zeros(max(1, len(timeline.names)), bool)
-    flags[codes] = True
-    found = np.flatnonzero(flags[index.name])
-    starts = index.start_ns(found)
-    order = np.argsort(starts, kind="stable")[:MAX_HITS]
-    lane = index.group(found[order]) // index.categories
-    return {
-        "names": codes.tolist(),
-        "count": len(found),
-        "total_us": float(index.dur_ns(found).sum()) / 1e3,
-        "hits": [
-            {"lane": int(where), "start_us": float(start) / 1e3, "dur_us": float(dur) / 1e3}
-            for where, start, dur in zip(lane, starts[order], index.dur_ns(found[order]), strict=True)
-        ],
-    }
 
 
 def largest_waits(timeline: Timeline, job: JobFacts, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:

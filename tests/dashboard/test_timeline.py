@@ -11,7 +11,7 @@ import pytest
 
 from ddprof.causes import CAUSE_IDS
 from ddprof.dashboard.runs.open_run import OpenRun
-from ddprof.dashboard.timeline.inspect import largest_waits, range_statistics, search, slice_details
+from ddprof.dashboard.timeline.inspect import largest_waits, range_statistics, slice_details
 from ddprof.dashboard.timeline.lanes import CATEGORY
 from ddprof.dashboard.timeline.tiles import MAX_LANES, encode
 from ddprof.errors import UsageError
@@ -122,11 +122,3 @@ def test_range_statistics_add_up(straggler: OpenRun) -> None:
     )
     for key, busy in whole.items():
         assert first.get(key, 0.0) + second.get(key, 0.0) == pytest.approx(busy)
-
-
-def test_search_counts_and_orders_the_hits(straggler: OpenRun) -> None:
-    found = search(straggler.timeline, "NCCL")
-    assert found["count"] > 0 and found["total_us"] > 0
-    starts = [hit["start_us"] for hit in found["hits"]]
-    assert starts == sorted(starts)
-    assert search(straggler.timeline, "no such kernel") == {"names": [], "count": 0, "total_us": 0.0, "hits": []}

@@ -3,7 +3,6 @@
 (function () {
   "use strict";
   const ddprof = window.ddprof;
-  const MOST_HITS = 200;
   const MOST_NAMES = 12;
   const COUNTED = ["stream", "comm", "host"]; // kinds of lanes whose slices are listed by name
 
@@ -77,26 +76,6 @@
       const longest = [...names].sort(([, a], [, b]) => b.total_us - a.total_us).slice(0, MOST_NAMES);
       const told = longest.map(([name, sum]) => ({ name: this.tile.names[name], ...sum }));
       return { span_us: hi - lo, parts, names: told };
-    }
-
-    search(text) {
-      const wanted = text.toLowerCase();
-      const known = this.tile.names;
-      const hits = [];
-      const names = Object.keys(known)
-        .filter((n) => known[n].toLowerCase().includes(wanted))
-        .map(Number);
-      const isWanted = new Set(names);
-      this.tile.lanes.forEach((data, lane) => {
-        if (data.bins) return;
-        data.start.forEach((start, i) => {
-          if (isWanted.has(data.name[i]))
-            hits.push({ lane, start_us: this.tile.lo / 1e3 + start, dur_us: data.dur[i] });
-        });
-      });
-      hits.sort((a, b) => a.start_us - b.start_us);
-      const total_us = hits.reduce((sum, hit) => sum + hit.dur_us, 0);
-      return { names, count: hits.length, total_us, hits: hits.slice(0, MOST_HITS) };
     }
 
     waitsIn(lo, hi) {

@@ -23,7 +23,8 @@
     tileNow: () => held.tile,
     slice: async (of, row) => held.slice(row),
     statistics: async (of, lanes, lo, hi) => held.statistics(lanes, lo / 1e3, hi / 1e3),
-    search: async (of, text) => held.search(text),
+    search: async (of, text, ranks, first) => held.search(text, first),
+    places: async (of, text, tile) => held.places(text, tile),
     waits: async (of, lo, hi) => held.waitsIn(lo / 1e3, hi / 1e3),
     path: async () => held.path,
   };

@@ -29,7 +29,8 @@
 
     /* Slices are numbered anew: what was known of them by number is void. */
     forget() {
-      Object.assign(this, { tile: null, selected: null, pinned: null, marked: null, hits: [], hit: -1 });
+      Object.assign(this, { tile: null, selected: null, pinned: null });
+      this.unfind();
       this.pointTo(null);
     }
 

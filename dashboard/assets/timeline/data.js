@@ -47,7 +47,12 @@
     tileNow: (of, lanes, lo, hi, bins) => ddprof.decodeTile(bytesNow("tile", { ...part(of, lanes, lo, hi), bins })),
     slice: (of, row) => get("slice", { ...of, row }),
     statistics: (of, lanes, lo, hi) => get("statistics", part(of, lanes, lo, hi)),
-    search: (of, text) => get("search", { ...of, text }),
+    search: (of, text, ranks, first) => get("search", { ...of, text, ranks: ranks || "", first }),
+    /* Where hits are in a tile and its lanes. */
+    places: (of, text, tile) => {
+      const lanes = [...tile.lanes.keys()].sort((a, b) => a - b);
+      return get("places", { ...part(of, lanes, tile.lo, tile.hi), bins: tile.bins, text });
+    },
     waits: (of, lo, hi) => get("waits", { ...of, ...view(lo, hi) }),
     path: (of) => get("path", of),
   };

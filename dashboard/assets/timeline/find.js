@@ -1,4 +1,4 @@
-/* What the timeline goes to: findings, matches of a search, waits between ranks, the critical path. */
+/* What the timeline goes to: findings, waits between ranks, the critical path. */
 (function () {
   "use strict";
   const ddprof = window.ddprof;
@@ -58,44 +58,6 @@
         );
       }
       this.paint();
-    },
-
-    /* A search again for the same words goes to the next match. */
-    seek() {
-      if (this.hits.length && this.box.value === this.sought) this.nextHit();
-      else this.find();
-      this.sought = this.box.value;
-    },
-
-    async find() {
-      const text = this.box.value.trim();
-      this.marked = null;
-      this.hits = [];
-      if (text) {
-        const found = await ddprof.timelineData.search(this.source(), text);
-        this.marked = new Set(found.names);
-        this.hits = found.hits;
-        this.hit = -1;
-        this.tell(`${found.count} slices, ${ddprof.time(found.total_us)} in all`);
-        if (found.count) this.nextHit();
-      }
-      this.paint();
-    },
-
-    nextHit() {
-      if (!this.hits.length) return;
-      this.hit = (this.hit + 1) % this.hits.length;
-      const hit = this.hits[this.hit];
-      const lane = this.laneAt(hit.lane);
-      const around = Math.max(hit.dur_us * 1e3 * 2, (this.hi - this.lo) / 20);
-      this.activeLane = hit.lane;
-      this.show(hit.start_us * 1e3 - around, (hit.start_us + hit.dur_us) * 1e3 + around);
-      if (lane) this.reveal(lane.rank);
-    },
-
-    /* Whether a search dims what it does not match in a lane: causes and steps have no names of their own. */
-    searches(lane) {
-      return !["causes", "steps"].includes(this.laneAt(lane).kind);
     },
   });
 

@@ -12,7 +12,7 @@
     "drag selects a range",
     "arrows step through lanes and slices",
     "Enter details",
-    "/ search, N next",
+    "/ search, N next, Shift+N previous",
     "[ ] findings",
     "wheel scrolls, Ctrl+wheel zooms",
   ].join(" · ");
@@ -26,7 +26,7 @@
     p: (t) => t.togglePath(),
     o: (t) => t.toggleRank(t.activeRow() || t.rows.find((r) => r.rank !== null && r.rank !== undefined)),
     "/": (t) => t.box.focus(),
-    n: (t) => t.nextHit(),
+    n: (t, back) => t.stepHit(back ? -1 : 1),
     "]": (t) => t.jumpBy(1),
     "[": (t) => t.jumpBy(-1),
     arrowdown: (t) => t.step(1),
@@ -43,12 +43,13 @@
       const action = ACTIONS[event.key.toLowerCase()];
       if (!action) return;
       event.preventDefault();
-      action(this);
+      action(this, event.shiftKey);
     },
 
     /* Nothing selected, searched or chosen. */
     release() {
-      this.range = this.marked = this.pinned = this.pointed = null;
+      this.range = this.pinned = this.pointed = null;
+      this.unfind();
       this.paint();
     },
 

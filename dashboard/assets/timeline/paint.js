@@ -62,6 +62,7 @@
       const s = this.state;
       this.gridlines();
       rows.forEach((row) => row.lane !== undefined && this.lane(row));
+      this.hits(rows);
       if (s.showPath) this.criticalPath();
       s.spans.forEach((span) => this.span(span, span === s.focus));
       s.arrows.forEach((wait) => this.arrow(wait, 0.75));

@@ -59,7 +59,7 @@
       const kind = data.category[i];
       const y = row.y + 1;
       const height = row.height - 2;
-      const opacity = s.marked && !s.marked.has(data.name[i]) && s.searches(row.lane) ? DIM : 1;
+      const opacity = s.dims(row.lane, data.row[i]) ? DIM : 1;
       pen.globalAlpha = opacity;
       pen.fillStyle = this.fill[kind];
       pen.fillRect(x, y, Math.max(1, width > 3 ? width - 0.5 : width), height);

@@ -20,7 +20,7 @@
       window.addEventListener("mouseup", (e) => this.drop(e), untilClosed);
       window.addEventListener("resize", () => this.resize(), untilClosed);
       this.scroller.addEventListener("scroll", () => this.refetch());
-      this.box.addEventListener("keydown", (e) => e.key === "Enter" && this.seek());
+      this.box.addEventListener("keydown", (e) => e.key === "Enter" && this.seek(e.shiftKey ? -1 : 1));
       new MutationObserver(() => {
         this.painter.theme();
         this.painter.paint();

@@ -27,9 +27,11 @@
 
   Object.assign(Timeline.prototype, {
     build() {
-      const find = "Find a kernel or range";
+      const find = "Search: kernel, operator, module, collective, or rank 7, step 12";
       const said = "timeline-say";
-      this.box = element("input", "", { type: "search", placeholder: find, "aria-label": find, maxlength: 200 });
+      this.box = element("input", "", { type: "search", "aria-label": find, title: find, maxlength: 200 });
+      this.box.placeholder = "kernel, module, rank 7, step 12";
+      this.said = element("output", "", { class: "quiet", "aria-label": "Hits of the search" });
       this.say = element("span", "", { class: "quiet", "aria-live": "polite", id: said });
       const words = `Timeline of ${this.info.lanes.length} lanes. ${HELP}`;
       const spoken = { role: "img", "aria-describedby": said, "aria-label": words };
@@ -39,7 +41,9 @@
       this.tip = element("div", "", { class: "tl-tip", hidden: "" });
       this.panel = element("div", "", { class: "tl-panel" });
       this.sheets = element("div", "", { class: "tl-paper" });
-      const bar = element("div", [this.box, ...this.buttons(), ...this.boxes()], { class: "tl-bar" });
+      const found = [button("‹", "Previous hit (Shift+N)", () => this.stepHit(-1)), this.said];
+      found.push(button("›", "Next hit (N)", () => this.stepHit(1)));
+      const bar = element("div", [this.box, ...found, ...this.buttons(), ...this.boxes()], { class: "tl-bar" });
       const help = element("p", HELP, { class: "quiet" });
       this.root.replaceChildren(bar, this.say, this.scroller, this.tip, help, this.sheets, this.panel);
     },
@@ -73,7 +77,11 @@
     boxes() {
       const operators = box("operators", false, (on) => {
         this.operators = on;
-        this.expand();
+        const sought = this.found && this.found.typed;
+        this.attempt(async () => {
+          await this.expand();
+          if (sought && sought === this.box.value) await this.find();
+        });
       });
       const kinds = this.info.kinds.map(([kind, words]) => {
         return box(words, this.kinds.has(kind), (on) => this.toggleKind(kind, on));

@@ -84,6 +84,7 @@
         this.tile = tile;
         this.painter.paint();
         this.record(performance.now() - asked);
+        await this.placeHits();
       });
     },
 

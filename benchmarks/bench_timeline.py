@@ -59,7 +59,7 @@ def synthetic(slices: int, ranks: int) -> Timeline:
             )
             lanes.append(Lane(rank, rank, f"node-{rank // 8}", "stream", label, each))
     index = SliceIndex(parts, len(CATEGORIES))
-    return Timeline(tuple(lanes), NAMES, index, 0, ((0, index.lo_ns, index.hi_ns),))
+    return Timeline(tuple(lanes), NAMES, index, 0, ())
 
 
 def tile_times(timeline: Timeline) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ddprof.dashboard.runs.view import View
+from ddprof.dashboard.timeline.steps import RankSteps, one_step, step_count
 from ddprof.report import phrases
 from ddprof.units import format_us
 
 FEW_RANKS = 4  # up to here all lanes of all ranks are shown; above it a rank is one line until it is opened
+MAX_STEP_DIGITS = 10
 MAX_TIME_US = 1e15  # 30 years; also keeps infinity and NaN out of the page's JSON
 
 
@@ -44,6 +47,8 @@ def configuration(view: View) -> dict[str, Any]:
         "culprits": sorted({r for f in report.findings for r in f.ranks}),
         "spans": spans,
         "focus": focus,
+        "step": _step(view),
+        "fold": view.query.get("fold", "") == "1",
         **_range(view),
     }
 
@@ -53,11 +58,24 @@ def _range(view: View) -> dict[str, float | None]:
     stated = _time_us(view.query.get("from", "")), _time_us(view.query.get("to", ""))
     if None not in stated:
         return {"from_us": stated[0], "to_us": stated[1]}
-    chosen = view.steps
-    inside = [s for i, s in enumerate(view.opened.timeline.steps) if chosen and i in chosen]
+    chosen, steps = view.steps, [of for of in view.opened.timeline.steps if view.shows(of.rank)]
+    inside = [
+        one for number in range(step_count(steps)) if chosen and number in chosen for one in _spans(steps, number)
+    ]
     if not inside:
         return {"from_us": None, "to_us": None}
-    return {"from_us": min(s[1] for s in inside) / 1e3, "to_us": max(s[2] for s in inside) / 1e3}
+    return {"from_us": min(lo for _, lo, _ in inside), "to_us": max(hi for _, _, hi in inside)}
+
+
+def _spans(steps: Sequence[RankSteps], number: int) -> list[tuple[int, float, float]]:
+    return [(rank, lo, hi) for rank, lo, hi in one_step(steps, number)["ranks"]]
+
+
+def _step(view: View) -> int | None:
+    """The step of the address that the timeline shows or folds."""
+    text = view.query.get("step", "")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < MAX_STEP_DIGITS else -1
+    return number if 0 <= number < step_count(view.opened.timeline.steps) else None
 
 
 def _time_us(text: str) -> float | None:

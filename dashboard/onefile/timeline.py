@@ -21,6 +21,7 @@ from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs
 from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
+from ddprof.dashboard.timeline.steps import one_step, step_count
 from ddprof.dashboard.timeline.tiles import MAX_BINS, MAX_LANES, encode
 from ddprof.errors import DdprofError
 from ddprof.report.html.markup import Markup, join, tag
@@ -30,6 +31,7 @@ BINNED_BYTES = 600_000  # of all merged lanes, two bytes a bin, before packing
 LEAST_BINS = 256
 _OWN = frozenset(cause.label for cause in CAUSES.values())  # names of slices that are ours, and so public
 _STEP = re.compile(r"step \d+( \(marked -?\d+\))?")
+MAX_STEPS = 20_000  # spans of one rank's step each
 MAX_PATH = 4_000  # stretches of the critical path
 
 
@@ -86,15 +88,22 @@ def _renamed(timeline: Timeline, event: Callable[[str], str], text: Callable[[st
 
 def _held(view: View, timeline: Timeline, lanes: list[int]) -> dict[str, Any]:
     opened, kept = view.opened, set(lanes)
-    info = timeline_info(timeline)
+    info, steps = timeline_info(timeline), _steps(timeline)
     info["lanes"] = [lane for lane in info["lanes"] if lane["id"] in kept]
     waits = largest_waits(timeline, opened.job, timeline.index.lo_ns, timeline.index.hi_ns)
     return {
         "config": configuration(view),
-        "info": {**info, "fixed": True},
+        "info": {**info, "fixed": True, "steps": len(steps)},
         "waits": waits,
         "path": _path(view, timeline),
+        "steps": steps,
     }
+
+
+def _steps(timeline: Timeline) -> list[dict[str, Any]]:
+    """The steps to pick one from, as far as they are few enough to be held."""
+    held = MAX_STEPS // max(1, len(timeline.steps))
+    return [one_step(timeline.steps, number) for number in range(min(held, step_count(timeline.steps)))]
 
 
 def _path(view: View, timeline: Timeline) -> list[list[float]]:

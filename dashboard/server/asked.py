@@ -59,6 +59,12 @@ class RangeAsked(WindowAsked, frozen=True, kw_only=True):
         return [] if chosen is None else list(chosen.below(index.lanes))
 
 
+class StatisticsAsked(RangeAsked, frozen=True, kw_only=True):
+    """A window in numbers; with a step, it counts from each rank's own start of that step."""
+
+    step: Annotated[int, msgspec.Meta(ge=0, le=2**40)] | None = None
+
+
 class TileAsked(RangeAsked, frozen=True, kw_only=True):
     """A picture of a window, in so many bins."""
 
@@ -69,6 +75,12 @@ class SliceAsked(Asked, frozen=True, kw_only=True):
     """One slice, by its row in the index."""
 
     row: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
+class StepAsked(Asked, frozen=True, kw_only=True):
+    """One step, by its number on the pages."""
+
+    number: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class SearchAsked(Asked, frozen=True):

@@ -18,9 +18,10 @@ from ddprof.dashboard.server.asked import (
     Asked,
     LanesAsked,
     PlacesAsked,
-    RangeAsked,
     SearchAsked,
     SliceAsked,
+    StatisticsAsked,
+    StepAsked,
     TileAsked,
     WindowAsked,
     asked,
@@ -29,6 +30,7 @@ from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, range_st
 from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
 from ddprof.dashboard.timeline.search import places, search
+from ddprof.dashboard.timeline.steps import one_step
 from ddprof.dashboard.timeline.tiles import encode
 from ddprof.errors import DdprofError, UsageError
 from ddprof.report.json.contract import to_contract
@@ -63,10 +65,11 @@ def routes(runs: Runs) -> Blueprint:
     add_typed("lanes", LanesAsked, lambda o, a: timeline_info(_timeline(o, a), parse_numbers(a.ranks)))
     add_typed("tile", TileAsked, _tile)
     add_typed("slice", SliceAsked, lambda o, a: slice_details(_timeline(o, a), o.job, a.row))
-    add_typed("statistics", RangeAsked, _statistics)
+    add_typed("statistics", StatisticsAsked, _statistics)
     add_typed("search", SearchAsked, _search)
     add_typed("places", PlacesAsked, _places)
     add_typed("waits", WindowAsked, lambda o, a: largest_waits(o.timeline, o.job, a.lo, a.hi))
+    add_typed("step", StepAsked, lambda o, a: one_step(o.timeline.steps, a.number))
     add_typed("path", Asked, lambda o, a: path_runs(o.timeline, o.job, o.critical))
     add("report.json", _report)
     add("table.csv", _csv)
@@ -86,9 +89,9 @@ def _tile(opened: OpenRun, of: TileAsked) -> Response:
     return Response(body, mimetype="application/octet-stream")
 
 
-def _statistics(opened: OpenRun, of: RangeAsked) -> dict[str, Any]:
+def _statistics(opened: OpenRun, of: StatisticsAsked) -> dict[str, Any]:
     timeline = _timeline(opened, of)
-    return range_statistics(timeline, of.lanes_of(timeline.index), of.lo, of.hi)
+    return range_statistics(timeline, of.lanes_of(timeline.index), of.lo, of.hi, of.step)
 
 
 def _search(opened: OpenRun, of: SearchAsked) -> dict[str, Any]:

@@ -88,10 +88,10 @@ class SliceIndex:
         return np.searchsorted(self.first, row, side="right") - 1
 
     def covered(self, groups: Array, at_ns: Array) -> Array:
-        """Busy ns of each group before each instant, shape (groups, instants)."""
+        """Busy ns of each group before each instant, shape (groups, instants). `at_ns`: of all groups, or of each."""
         at = np.clip(at_ns - self.lo_ns, 0, self._span - 1)
         row = np.searchsorted(self.key, (groups[:, None] * self._span + at).reshape(-1), side="right") - 1
-        row = row.reshape(len(groups), len(at))
+        row = row.reshape(len(groups), at.shape[-1])
         first = self.first[groups][:, None]
         before = row < first
         row = np.where(before, first, row)
@@ -100,14 +100,15 @@ class SliceIndex:
         return np.where(before, 0, busy)
 
     def busy(self, groups: Array, edges_ns: Array) -> Array:
-        """Exact busy ns of each group in each bin between consecutive edges, shape (groups, bins)."""
+        """Exact busy ns of each group in each bin between consecutive edges, shape (groups, bins). Edges: of all
+        groups, or of each."""
         return np.diff(self.covered(groups, edges_ns), axis=1)
 
-    def window(self, groups: Array, lo_ns: int, hi_ns: int) -> tuple[Array, Array]:
-        """Per group the range of rows that overlap [lo, hi): first row, row after the last."""
+    def window(self, groups: Array, lo_ns: int | Array, hi_ns: int | Array) -> tuple[Array, Array]:
+        """Per group the range of rows that overlap [lo, hi): first row, row after the last. The window may differ."""
         base = groups * self._span
-        lo = min(max(lo_ns - self.lo_ns, 0), self._span - 1)
-        hi = min(max(hi_ns - self.lo_ns, 0), self._span - 1)
+        lo = np.clip(lo_ns - self.lo_ns, 0, self._span - 1)
+        hi = np.clip(hi_ns - self.lo_ns, 0, self._span - 1)
         first = np.searchsorted(self.key, base + lo, side="right") - 1
         first = np.maximum(first, self.first[groups])
         ended = self.key[first] - base + self.dur_ns(first) <= lo
@@ -115,8 +116,8 @@ class SliceIndex:
         last = np.searchsorted(self.key, base + hi, side="left")
         return first, np.maximum(np.minimum(last, self.first[groups + 1]), first)
 
-    def rows(self, groups: Array, lo_ns: int, hi_ns: int) -> WindowSlices:
-        """The slices of some groups that overlap [lo, hi)."""
+    def rows(self, groups: Array, lo_ns: int | Array, hi_ns: int | Array) -> WindowSlices:
+        """The slices of some groups that overlap [lo, hi), which may be another window for each."""
         first, last = self.window(groups, lo_ns, hi_ns)
         count = last - first
         row = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))

@@ -7,6 +7,7 @@ from typing import Any
 from ddprof.causes import CAUSES
 from ddprof.dashboard.runs.numbers import Numbers
 from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
+from ddprof.dashboard.timeline.steps import step_count
 
 KIND_WORDS = {
     "causes": "where time goes",
@@ -44,6 +45,7 @@ def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str,
         "lo_ns": timeline.index.lo_ns,
         "hi_ns": timeline.index.hi_ns,
         "slices": len(timeline.index),
+        "steps": step_count(timeline.steps),
         "categories": [_category(name) for name in CATEGORIES],
         "kinds": [[kind, KIND_WORDS[kind]] for kind in KINDS if kind in used and kind in KIND_WORDS],
     }

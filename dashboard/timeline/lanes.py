@@ -19,6 +19,7 @@ from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.timeline.host_lanes import host_lanes
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
 from ddprof.dashboard.timeline.rows import disjoint_rows
+from ddprof.dashboard.timeline.steps import RankSteps, step_words, steps_of
 from ddprof.readers import Source, read
 from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Array
@@ -66,7 +67,7 @@ class Timeline:
     names: tuple[str, ...]
     index: SliceIndex
     origin_ns: int  # reference clock at time zero
-    steps: tuple[tuple[int, int, int], ...]  # (step number, start, end) of the first rank, for the filter
+    steps: tuple[RankSteps, ...]
 
     @property
     def held_bytes(self) -> int:
@@ -101,16 +102,7 @@ def build_timeline(
         for kind, label, part in _rank_lanes(job, position, facts, shift, names, source):
             lanes.append(Lane(position, job.rank_ids[position], clean(host), kind, label, len(part)))
             slices.append(part)
-    first = job.ranks[0]
-    shift = job.clock.offset_ns(0) + origin
-    steps = zip(first.steps["index"], first.steps["start_ns"] - shift, first.steps["end_ns"] - shift, strict=True)
-    return Timeline(
-        tuple(lanes),
-        tuple(names.codes),
-        SliceIndex(slices, len(CATEGORIES)),
-        origin,
-        tuple((int(i), int(a), int(b)) for i, a, b in steps),
-    )
+    return Timeline(tuple(lanes), tuple(names.codes), SliceIndex(slices, len(CATEGORIES)), origin, steps_of(job))
 
 
 def _rank_lanes(
@@ -155,14 +147,9 @@ def _causes(facts: RankFacts, ready: Array, names: _Names) -> Slices:
 
 def _steps(facts: RankFacts, names: _Names) -> Slices:
     index = facts.steps["index"]
-    words = np.array([names.code(_step_words(i, mark)) for i, mark in enumerate(index.tolist())], np.int32)
+    words = np.array([names.code(step_words(i, mark)) for i, mark in enumerate(index.tolist())], np.int32)
     category = np.full(len(index), CATEGORY["step"])
     return _sorted(facts.steps["start_ns"], facts.steps["end_ns"], category, words, index)
-
-
-def _step_words(number: int, mark: int) -> str:
-    """The step's number on every other page, and the one that the trace marks it with."""
-    return f"step {number}" if number == mark else f"step {number} (marked {mark})"
 
 
 def _phases(facts: RankFacts, codes: Array) -> Iterator[Slices]:

@@ -7,7 +7,7 @@
   const COUNTED = ["stream", "comm", "host"]; // kinds of lanes whose slices are listed by name
 
   ddprof.Held = class {
-    /* `held`: {config, info, waits, path}. */
+    /* `held`: {config, info, waits, path, steps}. */
     constructor(held, tile) {
       Object.assign(this, held, { tile });
     }
@@ -53,8 +53,15 @@
       }
     }
 
+    /* [lo, hi] us of the run; with a step, these count from the rank's start of it and end with it. */
+    within(rank, lo, hi, step) {
+      if (!Number.isInteger(step)) return [lo, hi];
+      const [, start, end] = this.steps[step].ranks.find((of) => of[0] === rank) || [rank, 0, 0];
+      return [Math.max(start, start + lo), Math.min(end, start + hi)];
+    }
+
     /* Busy time by lane and kind, and the names that take most of it, in [lo, hi] us. */
-    statistics(lanes, lo, hi) {
+    statistics(lanes, lo, hi, step) {
       const parts = [];
       const names = new Map();
       lanes
@@ -63,7 +70,8 @@
           const lane = this.laneAt(id);
           const sums = new Map();
           const isCounted = COUNTED.includes(lane.kind);
-          this.busy(this.tile.lanes.get(id), lo, hi, (category, us, name) => {
+          const part = this.within(lane.rank, lo, hi, step);
+          this.busy(this.tile.lanes.get(id), ...part, (category, us, name) => {
             sums.set(category, (sums.get(category) || 0) + us);
             if (isCounted && name !== null) count(names, name, us);
           });

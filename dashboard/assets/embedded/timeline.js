@@ -22,10 +22,11 @@
     tile: async () => held.tile,
     tileNow: () => held.tile,
     slice: async (of, row) => held.slice(row),
-    statistics: async (of, lanes, lo, hi) => held.statistics(lanes, lo / 1e3, hi / 1e3),
+    statistics: async (of, lanes, lo, hi, step) => held.statistics(lanes, lo / 1e3, hi / 1e3, step),
     search: async (of, text, ranks, first) => held.search(text, first),
     places: async (of, text, tile) => held.places(text, tile),
     waits: async (of, lo, hi) => held.waitsIn(lo / 1e3, hi / 1e3),
+    step: async (of, number) => held.steps[number],
     path: async () => held.path,
   };
 

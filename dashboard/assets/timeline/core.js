@@ -15,13 +15,17 @@
       this.spans = config.spans.map((s) => ({ ...s, lo: s.lo_us * 1e3, hi: s.hi_us * 1e3 }));
       const beside = (info.hi_ns - info.lo_ns) * BESIDE;
       this.bounds = [info.lo_ns - beside, info.hi_ns + beside];
+      this.runBounds = this.bounds;
       [this.lo, this.hi] = this.bounds;
       this.build();
       this.layout();
       this.painter = new ddprof.Painter(this.canvas, this);
       this.painter.theme();
       this.listen();
-      if (config.from_us !== null && config.to_us !== null) this.show(config.from_us * 1e3, config.to_us * 1e3);
+      const view = config.from_us !== null && config.to_us !== null ? [config.from_us * 1e3, config.to_us * 1e3] : null;
+      this.folds = config.fold && config.step !== null;
+      if (config.step !== null) this.takeStep(config.step, view);
+      if (view && !this.folds) this.show(...view);
       else if (config.focus !== null && this.spans[config.focus]) this.jump(config.focus);
       this.resize();
       this.fetchPath();
@@ -39,13 +43,27 @@
       return this.pointed || this.pinned;
     }
 
+    /* Whether only one step is shown, each rank from its own start of it (fold.js). */
+    get isFolded() {
+      return Boolean(this.folds && this.scrubbed);
+    }
+
     /* Which timeline the server is asked about: the run, and the ranks whose operators were read. */
     source() {
       return { run: this.config.run, expanded: this.expanded };
     }
 
     laneAt(id) {
-      return this.info.lanes.find((lane) => lane.id === id);
+      if (this.known !== this.info) {
+        this.known = this.info;
+        this.byId = new Map(this.info.lanes.map((lane) => [lane.id, lane]));
+      }
+      return this.byId.get(id);
+    }
+
+    /* The ranks whose lanes are known, in the order of the lanes. */
+    ranks() {
+      return [...new Set(this.info.lanes.map((lane) => lane.rank))];
     }
 
     tell(words) {

@@ -46,7 +46,9 @@
       ddprof.decodeTile(await (await ask("tile", { ...part(of, lanes, lo, hi), bins })).arrayBuffer()),
     tileNow: (of, lanes, lo, hi, bins) => ddprof.decodeTile(bytesNow("tile", { ...part(of, lanes, lo, hi), bins })),
     slice: (of, row) => get("slice", { ...of, row }),
-    statistics: (of, lanes, lo, hi) => get("statistics", part(of, lanes, lo, hi)),
+    /* With a step, times count from each rank's start of it. */
+    statistics: (of, lanes, lo, hi, step) =>
+      get("statistics", { ...part(of, lanes, lo, hi), ...(step === null ? {} : { step }) }),
     search: (of, text, ranks, first) => get("search", { ...of, text, ranks: ranks || "", first }),
     /* Where hits are in a tile and its lanes. */
     places: (of, text, tile) => {
@@ -54,6 +56,7 @@
       return get("places", { ...part(of, lanes, tile.lo, tile.hi), bins: tile.bins, text });
     },
     waits: (of, lo, hi) => get("waits", { ...of, ...view(lo, hi) }),
+    step: (of, number) => get("step", { ...of, number }),
     path: (of) => get("path", of),
   };
 })();

@@ -8,6 +8,7 @@
     /* To a finding's span, by its number; numbers beyond the last begin again. */
     jump(number) {
       if (!this.spans.length) return;
+      this.unfold();
       const span = (this.focus = this.spans[(number + this.spans.length) % this.spans.length]);
       const around = Math.max((span.hi - span.lo) * 0.6, LEAST_AROUND_NS);
       const shown = span.rank === null ? span.culprits : [span.rank, ...span.culprits];
@@ -48,7 +49,7 @@
       this.showArrows = !this.showArrows;
       this.arrows = [];
       if (this.showArrows) {
-        const waits = await ddprof.timelineData.waits(this.source(), this.lo, this.hi);
+        const waits = await ddprof.timelineData.waits(this.source(), ...this.runWindow(this.lo, this.hi, this.ranks()));
         if (!this.showArrows) return;
         this.arrows = waits.map((w) => ({ ...w, start: w.start_us * 1e3, ready: w.ready_us * 1e3 }));
         this.tell(

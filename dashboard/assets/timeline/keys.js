@@ -14,6 +14,7 @@
     "Enter details",
     "/ search, N next, Shift+N previous",
     "[ ] findings",
+    ", . steps, G folds",
     "wheel scrolls, Ctrl+wheel zooms",
   ].join(" · ");
 
@@ -27,6 +28,9 @@
     o: (t) => t.toggleRank(t.activeRow() || t.rows.find((r) => r.rank !== null && r.rank !== undefined)),
     "/": (t) => t.box.focus(),
     n: (t, back) => t.stepHit(back ? -1 : 1),
+    ",": (t) => t.stepBy(-1),
+    ".": (t) => t.stepBy(1),
+    g: (t) => t.setFold(!t.folds),
     "]": (t) => t.jumpBy(1),
     "[": (t) => t.jumpBy(-1),
     arrowdown: (t) => t.step(1),
@@ -86,7 +90,7 @@
       this.selected = data.row[next];
       const { name, category } = this.wordsOf(data, next);
       this.tell(`${name}, ${category}, ${ddprof.time(data.dur[next])}`);
-      const start = this.tile.lo + data.start[next] * 1e3;
+      const start = this.tile.lo + data.start[next] * 1e3 - this.since(this.activeRow().rank);
       const half = (this.hi - this.lo) / 2;
       if (start < this.lo || start > this.hi) this.show(start - half, start + half);
       this.paint();

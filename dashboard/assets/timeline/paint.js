@@ -1,9 +1,11 @@
-/* Painting the timeline: rows, grid, slices, marks, labels, axis. Reads the state, changes nothing. */
+/* Painting the timeline: rows, slices, marks, labels. Reads the state, changes nothing. */
 (function () {
   "use strict";
   const ddprof = window.ddprof;
   const { AXIS, GUTTER } = ddprof;
   const font = (size, bold) => `${bold ? "600 " : ""}${size}px system-ui, sans-serif`;
+
+  ddprof.canvasFont = font;
 
   ddprof.Painter = class {
     constructor(canvas, state) {
@@ -25,8 +27,10 @@
       );
     }
 
-    x(ns) {
+    /* The place of a time of the run on the line of a rank. Without a rank: of a time of the view. */
+    x(ns, rank) {
       const s = this.state;
+      if (rank !== undefined) ns -= s.since(rank);
       return GUTTER + ((ns - s.lo) / (s.hi - s.lo)) * (s.width - GUTTER);
     }
 
@@ -61,13 +65,32 @@
     content(rows) {
       const s = this.state;
       this.gridlines();
-      rows.forEach((row) => row.lane !== undefined && this.lane(row));
+      rows.forEach((row) => row.lane !== undefined && this.line(row));
       this.hits(rows);
       if (s.showPath) this.criticalPath();
       s.spans.forEach((span) => this.span(span, span === s.focus));
       s.arrows.forEach((wait) => this.arrow(wait, 0.75));
       if (s.details) this.join(s.details);
       this.selection();
+    }
+
+    /* The lane of a row; folded, only what lies in the step of its rank, with its end marked. */
+    line(row) {
+      const s = this.state;
+      if (!s.isFolded) return this.lane(row);
+      const step = s.stepOf(row.rank);
+      if (!step) return undefined;
+      const pen = this.context;
+      const [lo, hi] = [this.x(0), this.x(step[1] - step[0])];
+      pen.save();
+      pen.beginPath();
+      pen.rect(lo, row.y, hi - lo, row.height);
+      pen.clip();
+      this.lane(row);
+      pen.restore();
+      pen.fillStyle = this.ink.text;
+      pen.fillRect(hi, row.y, 1, row.height);
+      return undefined;
     }
 
     ground(row) {
@@ -93,36 +116,6 @@
       const width = pen.measureText(words).width;
       const kept = Math.max(1, Math.floor((words.length * room) / width) - 1);
       pen.fillText(width > room ? words.slice(0, kept) + "…" : words, x, y);
-    }
-
-    gridlines() {
-      const s = this.state;
-      const pen = this.context;
-      pen.strokeStyle = this.ink.line;
-      pen.globalAlpha = 0.5;
-      pen.beginPath();
-      ddprof.ticks(s.lo, s.hi, s.width - GUTTER).forEach(([t]) => {
-        const x = Math.round(this.x(t)) + 0.5;
-        pen.moveTo(x, AXIS);
-        pen.lineTo(x, s.height);
-      });
-      pen.stroke();
-      pen.globalAlpha = 1;
-    }
-
-    axis() {
-      const s = this.state;
-      const pen = this.context;
-      const middle = AXIS / 2;
-      pen.fillStyle = this.ink.ground;
-      pen.fillRect(0, 0, s.width, AXIS);
-      pen.fillStyle = this.ink.quiet;
-      pen.font = font(12);
-      const ticks = ddprof.ticks(s.lo, s.hi, s.width - GUTTER);
-      ticks.forEach(([t, words]) => pen.fillText(words, this.x(t) + 3, middle));
-      pen.fillText("width " + ddprof.time((s.hi - s.lo) / 1e3), 8, middle);
-      pen.fillStyle = this.ink.line;
-      pen.fillRect(0, AXIS - 1, s.width, 1);
     }
   };
 })();

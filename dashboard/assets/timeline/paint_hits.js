@@ -22,8 +22,9 @@
       const pen = this.context;
       const step = (view.hi - view.lo) / view.bins;
       for (let i = 0; spots && i < spots.length; i += 2) {
-        const x = this.x(view.lo + spots[i] * step);
-        const width = Math.max(LEAST, this.x(view.lo + (spots[i + 1] + 1) * step) - x);
+        const x = this.x(view.lo + spots[i] * step, row.rank);
+        const width = Math.max(LEAST, this.x(view.lo + (spots[i + 1] + 1) * step, row.rank) - x);
+        if (this.state.isOutside(row, view.lo + spots[i] * step)) continue;
         if (x + width < GUTTER || x > this.state.width) continue;
         pen.fillStyle = this.ink.ground; // marks stand on every colour of slices
         pen.fillRect(x - 1, row.y, width + 2, TALL + 1);

@@ -14,8 +14,9 @@
       pen.beginPath();
       s.path.forEach((piece) => {
         const place = places.get(piece.rank);
-        const x = this.x(piece.lo);
-        const end = this.x(piece.hi);
+        if (s.isOutside(piece, piece.lo)) return;
+        const x = this.x(piece.lo, piece.rank);
+        const end = this.x(piece.hi, piece.rank);
         const y = place ? place.y + place.height - 2 : null;
         if (y !== null && end >= GUTTER && x <= s.width) {
           pen.fillRect(x, y - 1, Math.max(1, end - x), 3);
@@ -24,7 +25,7 @@
             pen.lineTo(x, y);
           }
         }
-        before = y;
+        before = s.isFolded ? null : y; // folded, the same moment is not at one place on two ranks
       });
       pen.stroke();
     },
@@ -35,8 +36,10 @@
       const pen = this.context;
       const place = s.rankPlace(span.rank);
       if (!place && span.rank !== null) return;
-      const x = this.x(span.lo);
-      const width = Math.max(3, this.x(span.hi) - x);
+      if (s.isFolded && (span.rank === null || s.isOutside(span, span.lo))) return;
+      const rank = span.rank === null ? undefined : span.rank;
+      const x = this.x(span.lo, rank);
+      const width = Math.max(3, this.x(span.hi, rank) - x);
       const top = place ? place.y : AXIS;
       const height = place ? place.height : s.height;
       pen.fillStyle = pen.strokeStyle = this.ink.critical;
@@ -54,17 +57,18 @@
       const from = this.state.rankPlace(wait.culprit);
       const to = this.state.rankPlace(wait.victim);
       if (!from || !to) return;
-      const x = this.x(wait.ready);
+      const x = this.x(wait.ready, wait.victim);
+      const fromX = this.x(wait.ready, wait.culprit);
       const y1 = from.y + from.height / 2;
       const y2 = to.y + to.height / 2;
-      if (x < GUTTER || x > this.state.width) return;
+      if (x < GUTTER || x > this.state.width || this.state.isOutside({ rank: wait.victim }, wait.ready)) return;
       const head = y2 > y1 ? -8 : 8;
       pen.globalAlpha = alpha;
       pen.strokeStyle = pen.fillStyle = this.ink.critical;
       pen.beginPath();
-      pen.moveTo(x, y1);
+      pen.moveTo(fromX, y1);
       pen.lineTo(x, y2);
-      pen.moveTo(this.x(wait.start), y2);
+      pen.moveTo(this.x(wait.start, wait.victim), y2);
       pen.lineTo(x, y2);
       pen.stroke();
       pen.beginPath();
@@ -73,7 +77,7 @@
       pen.lineTo(x + 4, y2 + head);
       pen.fill();
       pen.beginPath();
-      pen.arc(x, y1, 3.5, 0, 7);
+      pen.arc(fromX, y1, 3.5, 0, 7);
       pen.fill();
       pen.globalAlpha = 1;
     },
@@ -86,8 +90,9 @@
         const place = this.state.rankPlace(m.rank);
         const start = m.start_us * 1e3;
         if (!place) return;
-        const x = this.x(start);
-        const width = Math.max(2, this.x(m.end_us * 1e3) - x);
+        if (this.state.isOutside(m, start)) return;
+        const x = this.x(start, m.rank);
+        const width = Math.max(2, this.x(m.end_us * 1e3, m.rank) - x);
         pen.strokeStyle = m.late ? this.ink.critical : this.ink.text;
         pen.lineWidth = 2;
         pen.strokeRect(x, place.y + place.height - 4, width, 3);

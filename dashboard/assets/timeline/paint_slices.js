@@ -23,8 +23,8 @@
       const step = (tile.hi - tile.lo) / tile.bins;
       for (let i = 0; i < tile.bins; i++) {
         if (!data.share[i]) continue;
-        const x = this.x(tile.lo + i * step);
-        const next = this.x(tile.lo + (i + 1) * step);
+        const x = this.x(tile.lo + i * step, row.rank);
+        const next = this.x(tile.lo + (i + 1) * step, row.rank);
         if (next < GUTTER || x > this.state.width) continue;
         pen.globalAlpha = Math.max(0.25, data.share[i] / 255);
         pen.fillStyle = this.fill[data.category[i]];
@@ -37,7 +37,7 @@
     exact(row, data, tile) {
       const s = this.state;
       const scale = ((s.width - GUTTER) * 1e3) / (s.hi - s.lo);
-      const origin = this.x(tile.lo);
+      const origin = this.x(tile.lo, row.rank);
       let column = -1;
       let painted = -1;
       for (let i = 0; i < data.start.length; i++) {

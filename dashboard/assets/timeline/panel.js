@@ -54,7 +54,7 @@
 
     async statistics() {
       const lanes = this.laneRows().map((r) => r.lane);
-      const found = await window.ddprof.timelineData.statistics(this.source(), lanes, ...this.range);
+      const found = await window.ddprof.timelineData.statistics(this.source(), lanes, ...this.range, this.foldedStep());
       const names = found.names.map((n) => [n.name, String(n.count), time(n.total_us)]);
       const parts = found.parts.map((p) => {
         return [`rank ${p.rank} · ${p.lane}`, p.category, time(p.busy_us), (p.share * 100).toFixed(1) + " %"];

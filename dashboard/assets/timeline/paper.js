@@ -49,11 +49,12 @@
     const lanes = rows.filter((r) => r.lane !== undefined).map((r) => r.lane);
     const all = this.rows.length;
     const bins = (WIDTH - ddprof.GUTTER) * SHARP;
+    const span = this.runWindow(this.lo, this.hi, this.ranks());
     let tile = this.tile;
     let words = "";
     if (rows.length < all) words = `Printed are the first ${rows.length} of ${all} rows; fewer ranks show the others.`;
     try {
-      tile = ddprof.timelineData.tileNow(this.source(), lanes, this.lo, this.hi, bins);
+      tile = ddprof.timelineData.tileNow(this.source(), lanes, ...span, bins);
     } catch (error) {
       words = `Only rows that were in view have slices: ${error.message}`;
     }

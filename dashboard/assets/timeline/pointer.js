@@ -42,8 +42,8 @@
       const row = this.visibleRows().find((r) => y >= r.y && y < r.y + r.height);
       const tile = this.tile;
       const data = row && row.lane !== undefined && tile && tile.lanes.get(row.lane);
-      if (!data || x < ddprof.GUTTER) return { row };
-      const ns = this.ns(x);
+      if (!data || x < ddprof.GUTTER || this.isOutside(row, this.ns(x) + this.since(row.rank))) return { row };
+      const ns = this.ns(x) + this.since(row.rank);
       if (data.bins) {
         const bin = Math.floor(((ns - tile.lo) / (tile.hi - tile.lo)) * tile.bins);
         const share = data.share[bin];

@@ -64,6 +64,7 @@
       this.kinds.add(lane.kind);
       this.open.add(lane.rank);
       this.layout();
+      this.unfold();
       this.activeLane = hit.lane;
       this.selected = hit.row;
       const start = hit.start_us * 1e3;

@@ -38,6 +38,10 @@
       const address = new URL(window.location.href);
       address.searchParams.set("from", (this.lo / 1e3).toFixed(1));
       address.searchParams.set("to", (this.hi / 1e3).toFixed(1));
+      const kept = address.searchParams;
+      const put = (name, value) => (value === null ? kept.delete(name) : kept.set(name, value));
+      put("step", this.scrubbed ? String(this.scrubbed.number) : null);
+      put("fold", this.isFolded ? "1" : null);
       window.history.replaceState(window.history.state, "", address);
     },
 
@@ -71,15 +75,16 @@
     },
 
     fetch() {
-      const lanes = this.visibleRows()
-        .filter((r) => r.lane !== undefined)
-        .map((r) => r.lane);
+      const rows = this.visibleRows().filter((r) => r.lane !== undefined);
+      const lanes = rows.map((r) => r.lane);
       const margin = (this.hi - this.lo) * MARGIN;
       const sequence = ++this.sequence;
-      const bins = Math.max(1, Math.round((this.width - ddprof.GUTTER) * (1 + 2 * MARGIN)));
+      const ranks = rows.map((r) => r.rank);
+      const [from, to] = this.runWindow(this.lo - margin, this.hi + margin, ranks);
+      const bins = Math.max(1, Math.round(((this.width - ddprof.GUTTER) * (to - from)) / (this.hi - this.lo)));
       const asked = performance.now();
       return this.attempt(async () => {
-        const tile = await ddprof.timelineData.tile(this.source(), lanes, this.lo - margin, this.hi + margin, bins);
+        const tile = await ddprof.timelineData.tile(this.source(), lanes, from, to, bins);
         if (sequence !== this.sequence) return;
         this.tile = tile;
         this.painter.paint();

@@ -1,0 +1,48 @@
+/* The bar that picks a step: its number, a slider, one before and one after, and folding. */
+(function () {
+  "use strict";
+  const { element, Timeline } = window.ddprof;
+
+  function button(text, title, action) {
+    const made = element("button", text, { type: "button", title, "aria-label": title });
+    made.addEventListener("click", action);
+    return made;
+  }
+
+  Object.assign(Timeline.prototype, {
+    /* Nothing where no step is on every rank, or only one, which is what is shown anyway but for folding. */
+    stepBar() {
+      const last = this.info.steps - 1;
+      if (!this.info.steps) return [];
+      const ends = { min: "0", max: String(last), step: "1" };
+      this.stepNumber = element("input", "", { type: "number", ...ends, "aria-label": "Step", placeholder: "–" });
+      this.stepSlider = element("input", "", { type: "range", ...ends, value: "0", "aria-label": "Step, by a slider" });
+      this.stepNumber.addEventListener("change", () => this.takeStep(this.stepNumber.valueAsNumber));
+      this.stepSlider.addEventListener("input", () => this.takeStep(this.stepSlider.valueAsNumber));
+      const folds = "One step of all ranks, aligned at its start (G)";
+      this.foldBox = element("input", "", { type: "checkbox", title: folds });
+      this.foldBox.addEventListener("change", () => this.setFold(this.foldBox.checked));
+      const parts = [
+        "Step",
+        button("‹", "Step before ( , )", () => this.stepBy(-1)),
+        this.stepNumber,
+        button("›", "Next step ( . )", () => this.stepBy(1)),
+        ...(last ? [this.stepSlider, `of 0 to ${last}`] : ["of 1"]),
+        element("label", [this.foldBox, " fold: aligned at its start"]),
+      ];
+      return [element("div", parts, { class: "tl-bar tl-steps", role: "group", "aria-label": "Steps" })];
+    },
+
+    stepBy(count) {
+      return this.takeStep(this.scrubbed ? this.scrubbed.number + count : 0);
+    },
+
+    /* What is picked, in the bar. */
+    showStep() {
+      if (!this.stepNumber) return;
+      this.foldBox.checked = Boolean(this.folds);
+      if (!this.scrubbed) return;
+      this.stepNumber.value = this.stepSlider.value = String(this.scrubbed.number);
+    },
+  });
+})();

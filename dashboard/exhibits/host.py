@@ -9,6 +9,7 @@ import numpy as np
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.exhibits.parts import shown
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, matrix, sheet
+from ddprof.dashboard.exhibits.parts.loading import loading_words
 from ddprof.dashboard.exhibits.parts.numbers import (
     cause_by_step_us,
     decade_words,
@@ -48,6 +49,7 @@ def _loader(view: View) -> Exhibit:
         f"On average {format_us(waits.mean() * 1e3)} per step; most on {names[worst]}, "
         f"{format_us(waits[worst].mean() * 1e3)} per step."
     )
+    reading += f" {loading_words(view.opened.measures)}"
     drawn = most_different(waits)
     times, unit, critical = readable_times(waits[drawn], view.opened.measures.step_us / 1e3)
     chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, critical, axis="step")

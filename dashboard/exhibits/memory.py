@@ -69,7 +69,11 @@ def _reading(worst: Peak) -> str:
     held = f"Rank {worst.rank} is the fullest: its tensors held up to {format_bytes(worst.allocated)}"
     if not worst.total:
         return f"{held}; the size of the device is not known."
-    return f"{held}, {format_share(worst.share)} of its {format_bytes(worst.total)}."
+    left = worst.total - max(worst.allocated, worst.reserved or 0)
+    return (
+        f"{held}, {format_share(worst.share)} of its {format_bytes(worst.total)}; {format_bytes(max(0, left))} of the "
+        f"device is left{' beside what the allocator keeps' if worst.reserved else ''}."
+    )
 
 
 def _chart(peaks: list[Peak]) -> Stacked:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, sheet
 from ddprof.dashboard.exhibits.parts.step_dots import step_dots
 from ddprof.dashboard.figures.charts import Heat
 from ddprof.dashboard.runs.view import View
@@ -34,7 +34,29 @@ def rank_causes(view: View) -> Exhibit | None:
     chart = Heat(np.array(found.percent), heads, names, "%", 100.0 * CRITICAL_SHARE, diverging=True, shade=points)
     rows = [(r, *_percent(row)) for r, row in sorted(view.opened.report.ledger.per_rank.items()) if view.shows(r)]
     table = sheet(("rank", *(f"{CAUSES[c].label} (%)" for c in CAUSES)), rows)
-    return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart, ("ranks",))
+    ways = _ways(view, found)
+    return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart, ("ranks",), ways=ways)
+
+
+def _ways(view: View, found: Deviation) -> tuple[Way, ...]:
+    """To the rank that is farthest off, and to who comes late."""
+    if not view.opened.has_traces or found.of == 1:
+        return ()
+    line, _ = _farthest(found)
+    rank = found.ranks[line]
+    return (
+        Way(f"Rank {rank} in the timeline", "/timeline", (("open", str(rank)),)),
+        Way("Who comes late, and why", "/ranks"),
+    )
+
+
+def _farthest(found: Deviation) -> tuple[int, int]:
+    """Line and column of the cell that differs most; of two ranks, which are equally far from one another, on the one
+    that a finding names."""
+    points = np.array(found.points)
+    named = np.array([rank in found.named for rank in found.ranks])[:, None]
+    line, column = np.unravel_index(int((np.abs(points) + TIE_POINTS * named).argmax()), points.shape)
+    return int(line), int(column)
 
 
 def _percent(row: Mapping[str, float]) -> list[float]:
@@ -45,15 +67,13 @@ def _difference(found: Deviation, heads: list[str]) -> str:
     if found.of == 1:
         return "One rank was traced."
     points, percent = np.array(found.points), np.array(found.percent)
-    # Two ranks are equally far from one another: the one that a finding names is meant.
-    named = np.array([rank in found.named for rank in found.ranks])[:, None]
-    line, column = np.unravel_index(int((np.abs(points) + TIE_POINTS * named).argmax()), points.shape)
+    line, column = _farthest(found)
     if abs(points[line, column]) < 1.0:
         return "All ranks spend their step alike, to one percent."
     typical = percent[line, column] - points[line, column]
     whose = "the other" if found.of == 2 else "the median rank"
     words = (
-        f"Percent of the step. Farthest off: {heads[int(column)]} on rank {found.ranks[int(line)]}, "
+        f"Percent of the step. Farthest off: {heads[column]} on rank {found.ranks[line]}, "
         f"{percent[line, column]:.0f} % against {typical:.0f} % on {whose}."
     )
     if len(found.ranks) < found.of:

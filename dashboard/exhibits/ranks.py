@@ -10,6 +10,7 @@ from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.overview import rank_causes
 from ddprof.dashboard.exhibits.parts import shown
 from ddprof.dashboard.exhibits.parts.blamed import off_the_path, told_beyond, told_of
+from ddprof.dashboard.exhibits.parts.by_host import by_host
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     charged_us,
@@ -34,6 +35,9 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     if view.opened.has_traces:
         yield following(_lateness(view), "ranks", "steps")
         yield following(_blame(view), "ranks")
+        hosts = by_host(view)
+        if hosts:
+            yield hosts
         yield _critical(view)
         yield following(_steps(view), "ranks", "steps")
         yield following(_slowdown(view), "ranks")

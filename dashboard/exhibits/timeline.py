@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ddprof.dashboard.runs.numbers import parse_numbers
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.timeline.steps import RankSteps, one_step, step_count
 from ddprof.report import phrases
@@ -43,7 +44,7 @@ def configuration(view: View) -> dict[str, Any]:
         "run": view.ids[view.run] if view.runs else "",
         "ranks": view.query.get("ranks", ""),
         "kinds": ["causes", "steps", "phases", "host", "stream", "comm"],
-        "open": shown if len(shown) <= FEW_RANKS else [],
+        "open": _opened(view, shown),
         "culprits": sorted({r for f in report.findings for r in f.ranks}),
         "spans": spans,
         "focus": focus,
@@ -51,6 +52,13 @@ def configuration(view: View) -> dict[str, Any]:
         "fold": view.query.get("fold", "") == "1",
         **_range(view),
     }
+
+
+def _opened(view: View, shown: Sequence[int]) -> list[int]:
+    """The ranks whose lanes are open: those that the address names, or all of a few."""
+    wanted = parse_numbers(view.query.get("open", ""))
+    named = [rank for rank in shown if wanted is not None and rank in wanted][:FEW_RANKS]
+    return named or (list(shown) if len(shown) <= FEW_RANKS else [])
 
 
 def _range(view: View) -> dict[str, float | None]:

@@ -15,6 +15,7 @@ from dash.development.base_component import Component
 from ddprof.analyzers.planning.offers import text_of
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts import trials, try_it
+from ddprof.dashboard.exhibits.parts.answered_by import page_of_cause, page_of_finding
 from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind, unfiltered_words
 from ddprof.dashboard.figures.plotly.base import palette
 from ddprof.dashboard.figures.plotly.draw import draw
@@ -53,10 +54,23 @@ def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     label = [html.Span(scope, className="scope")] if scope else []
     reading = html.P([exhibit.reading, *([" "] if label else []), *label], className="reading")
     return html.Section(
-        [html.H2(exhibit.question), reading, picture, fold(exhibit, page, view), *map(listing, exhibit.listings)],
+        [
+            html.H2(exhibit.question),
+            reading,
+            picture,
+            *_ways(exhibit, page, view),
+            fold(exhibit, page, view),
+            *map(listing, exhibit.listings),
+        ],
         className="exhibit",
         id=f"exhibit-{exhibit.id}",
     )
+
+
+def _ways(exhibit: Exhibit, page: str, view: View) -> list[Component]:
+    elsewhere = [way for way in exhibit.ways if way.path != page]
+    links = [dcc.Link(way.words, href=view.link(way.path, **dict(way.query))) for way in elsewhere]
+    return [html.Div(links, className="links")] if links else []
 
 
 def listing(shown: Listing) -> Component:
@@ -103,8 +117,8 @@ def _told(value: Any) -> tuple[str, ...]:
     return (text, kind, str(value)) if kind == NAME and text != value else (text, kind)
 
 
-def step_bar(row: dict[str, float], words: str) -> Component:
-    """A ledger row as one stacked bar with letters, and its legend with times and shares."""
+def step_bar(row: dict[str, float], words: str, view: View) -> Component:
+    """A ledger row as one stacked bar with letters, and its legend with times and shares, which leads to the pages."""
     parts = shares(row)
     bar = [
         html.Div(
@@ -119,7 +133,7 @@ def step_bar(row: dict[str, float], words: str) -> Component:
         html.Li(
             [
                 html.Span(CAUSES[cause].letter, className="swatch", style={"background": colour(cause)}),
-                legend_words(row, cause),
+                _told_cause(legend_words(row, cause), cause, view),
             ]
         )
         for cause in parts
@@ -127,6 +141,11 @@ def step_bar(row: dict[str, float], words: str) -> Component:
     return html.Div(
         [html.Div(bar, className="stepbar", role="img", **aria(label=words)), html.Ul(legend, className="legend")]
     )
+
+
+def _told_cause(words: str, cause: str, view: View) -> Component | str:
+    path = page_of_cause(cause)
+    return dcc.Link(words, href=view.link(path)) if path and view.opened.has_traces else words
 
 
 def finding_card(view: View, number: int, finding: Finding, full: bool) -> Component:
@@ -187,6 +206,10 @@ def _links(view: View, number: int, finding: Finding, full: bool) -> list[Compon
         links.append(dcc.Link("Show in timeline", href=view.link("/timeline", finding=str(number))))
     if not full:
         links.append(dcc.Link("All evidence and fixes", href=view.link("/findings")))
+    evidence = page_of_finding(finding.id)
+    if view.opened.has_traces and evidence is not None:
+        title, path = evidence
+        links.append(dcc.Link(f"More on {title}", href=view.link(path)))
     if view.opened.has_traces:
         links.append(dcc.Link("What if it were fixed", href=view.link("/what-if", **_remedy(view, number))))
     return links

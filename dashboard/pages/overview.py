@@ -20,7 +20,7 @@ def content(view: View) -> list[Component]:
     left = [
         *whole_run(view, "Verdict and findings"),
         *_verdict(report),
-        _step(report),
+        _step(view),
         *_findings(view),
         *remark_cards(report),
     ]
@@ -42,14 +42,15 @@ def _verdict(report: Report) -> list[Component]:
     ]
 
 
-def _step(report: Report) -> Component:
+def _step(view: View) -> Component:
+    report = view.opened.report
     job = dict(report.ledger.job)
     if not job.get("wall_us", 0.0) > 0:
         return html.P("Unknown where the step goes: no step could be measured.")
     words = f"The mean step, {format_us(job['wall_us'])}, by cause"
     best = min((w.predicted_step_us for w in report.what_if), default=None)
     target = f"; best step within reach {format_us(best)}" if best is not None and best < job["wall_us"] else ""
-    return html.Section([html.H2(words + target), step_bar(job, words)])
+    return html.Section([html.H2(words + target), step_bar(job, words, view)])
 
 
 def _findings(view: View) -> list[Component]:

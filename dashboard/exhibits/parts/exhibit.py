@@ -64,8 +64,19 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class Way:
+    """Where a reader goes on from here: a page of the dashboard, and what of it is shown."""
+
+    words: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Exhibit:
     """One chart. `id` names it in addresses; without a chart the sheet is the exhibit. `listings` end it.
+
+    `ways`: where it leads, in the dashboard, which alone can show it.
 
     `follows`: which of the filters ("ranks", "steps") choose what it shows; under any other it says that it does not.
     """
@@ -77,6 +88,7 @@ class Exhibit:
     chart: Chart | None = None
     follows: tuple[str, ...] = ()
     listings: tuple[Listing, ...] = ()
+    ways: tuple[Way, ...] = ()
 
 
 def following(exhibit: Exhibit, *filters: str) -> Exhibit:

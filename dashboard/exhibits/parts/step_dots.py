@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.dashboard.exhibits.parts import shown
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, sheet
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, following, sheet
 from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us
 from ddprof.dashboard.figures.charts import Dots
 from ddprof.dashboard.runs.view import View
@@ -75,7 +75,19 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     dots = Dots(
         of_step[drawn].tolist(), values[drawn].tolist(), float(np.median(values)), of_rank[drawn].tolist(), places
     )
-    return Exhibit("steps", _QUESTION, reading, table, dots if len(values) > 1 else None)
+    return Exhibit("steps", _QUESTION, reading, table, dots if len(values) > 1 else None, ways=_ways(steps, job_us))
+
+
+def _ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]:
+    """To the longest of the steps."""
+    known = [step for step in steps if step < len(job_us) and math.isfinite(job_us[step])]
+    if len(known) < 2:
+        return ()
+    longest = max(known, key=lambda step: job_us[step])
+    return (
+        Way(f"Longest: step {longest}, in the timeline", "/timeline", (("steps", str(longest)),)),
+        Way("What makes it long", "/ranks"),
+    )
 
 
 def _reading(view: View, job_us: Sequence[float]) -> str:

@@ -1,0 +1,223 @@
+"""Everyday questions, answered from the Overview alone in at most three clicks, in a browser.
+
+Each test says what a reader clicks and what the page then says, against what the run's own tables or its truth say.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.oracle.kinds import scenario
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.write import write
+from ddprof.analyzers.kernel_table.merged import merged
+from ddprof.causes import CAUSE_CODE
+from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
+from ddprof.dashboard.exhibits.parts.short_name import short_name
+from ddprof.dashboard.runs.open_run import OpenRun, load
+from ddprof.dashboard.runs.view import View
+from ddprof.report import phrases
+from ddprof.report.comparison.compare import compare
+from ddprof.report.comparison.text import headline
+from ddprof.units import format_bytes, format_us
+from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.conftest import SEED
+
+pytestmark = pytest.mark.browser
+
+MOST_CLICKS = 3
+PRODUCTS = 7  # of a module
+KINDS = ("straggler.compute", "input.starved", "memory.headroom")
+TODAY, YESTERDAY = "straggler.compute", "yesterday"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OpenRun]:
+    """Yesterday's run of the job that a slow host holds up today, and one run for each other trouble; file names tell
+    the host, and today's has modules recorded.
+    """
+    found = {}
+    drawn = {kind: scenario(SEED, kind) for kind in KINDS}
+    drawn[YESTERDAY] = replace(drawn[TODAY], faults=())  # the last: Compare takes the next, the first, as after it
+    for name, job in drawn.items():
+        folder = tmp_path_factory.mktemp("everyday") / name
+        write(simulate(replace(job, format=replace(job.format, naming="tb"))), folder)
+        if name == TODAY:
+            _with_modules(folder / "traces")
+        found[name] = load([str(folder / "traces")], workers=1)[0]
+    return found
+
+
+def _with_modules(traces: Path) -> None:
+    """Modules around every seven products of the forward pass, as with_stack=True records them; readers take frames
+    below a tenth of a millisecond for a part of the one around.
+    """
+    for file in traces.iterdir():
+        document = json.loads(gzip.decompress(file.read_bytes()))
+        events = document["traceEvents"]
+        products = sorted((e for e in events if e.get("name") == "aten::linear"), key=lambda e: e["ts"])
+        steps = sum(e.get("name", "").startswith("ProfilerStep#") for e in events if e.get("cat") == "user_annotation")
+        blocks = len(products) // steps // PRODUCTS
+        for place in range(blocks * steps):
+            first = place // blocks * (len(products) // steps) + place % blocks * PRODUCTS
+            begin, end = products[first], products[first + PRODUCTS - 1]
+            module = {"ph": "X", "cat": "python_function", "name": f"nn.Module: Block_{place % blocks}"}
+            where = {"pid": begin["pid"], "tid": begin["tid"], "ts": begin["ts"]}
+            events.append({**module, **where, "dur": end["ts"] + end["dur"] - begin["ts"]})
+        file.write_bytes(gzip.compress(json.dumps(document).encode(), mtime=0))
+
+
+@pytest.fixture(scope="module")
+def address(serve: Callable[..., str], runs: dict[str, OpenRun]) -> str:
+    """One server of them all."""
+    return serve(list(runs.values()))
+
+
+@dataclass
+class Reader:
+    """Somebody who looks at the Overview of one run, and clicks."""
+
+    chromium: Any
+    address: str
+    view: View
+    clicks: int = 0
+
+    def click(self, words: str, within: str = "body") -> None:
+        """A link, button or heading of folded text by its words: the first that begins with them."""
+        script = f"""const [words, within] = {json.dumps([words, within])};
+            return [...document.querySelectorAll(`${{within}} :is(a, button, summary)`)]
+              .find((e) => e.textContent.trim().startsWith(words) && e.getClientRects().length)"""
+        wait_for(self.chromium, script).click()
+        self.clicks += 1
+        assert self.clicks <= MOST_CLICKS
+
+    def reads(self, *words: str, within: str = "#content") -> None:
+        """The page comes to say all of this."""
+        text = f"(document.querySelector({json.dumps(within)})?.innerText ?? '')"
+        for word in words:
+            wait_for(self.chromium, f"return {text}.includes({json.dumps(word)})")
+
+
+@pytest.fixture
+def reader(chromium: Any, address: str, runs: dict[str, OpenRun]) -> Iterator[Callable[[str], Reader]]:
+    """`reader(kind)`: the Overview of that run is open; nothing may have complained by the end."""
+    served = tuple(runs.values())
+
+    def opened(kind: str) -> Reader:
+        view = View(runs[kind], {}, served)
+        assert visit(chromium, address, f"/?run={view.ids[list(runs).index(kind)]}") == []
+        return Reader(chromium, address, View(runs[kind], {"run": str(list(runs).index(kind))}, served))
+
+    yield opened
+    assert trouble(chromium, address) == []
+
+
+Opens = Callable[[str], Reader]
+
+
+def test_who_is_late_and_why(reader: Opens) -> None:
+    one = reader(TODAY)
+    one.reads(phrases.headline(one.view.opened.report), "ranks 2, 3")
+    one.click("Who comes late")
+    one.reads("Rank 2 arrives", "mostly compute", "Finding 1 (straggler.compute) names it")
+
+
+def test_what_the_late_rank_does_meanwhile(reader: Opens) -> None:
+    one = reader(TODAY)
+    one.click("Show in timeline")
+    wait_for(one.chromium, "return ddprof.timeline && ddprof.timeline.tile")
+    shown = one.chromium.execute_script("return [ddprof.timeline.lo / 1e3, ddprof.timeline.hi / 1e3]")
+    finding = one.view.opened.report.ranked_findings()[0]
+    spans = [(e.start_us, e.end_us) for e in finding.evidence if e.start_us is not None]
+    assert any(shown[0] <= lo and hi <= shown[1] for lo, hi in spans)
+
+
+def test_which_host_is_bad(reader: Opens) -> None:
+    one = reader(TODAY)
+    host = one.view.opened.report.run.hosts[2]
+    one.click("More on ranks and steps")
+    one.reads(f"{host} (ranks 2, 3)", "names all of its ranks: look at the host")
+
+
+def test_which_layer_is_slow(reader: Opens) -> None:
+    one = reader(TODAY)
+    rows = merged(one.view.opened.kernels, ("module",))
+    named = [row for row in rows if "Block_" in row.key[0]]
+    slow = max(named, key=lambda row: row.busy_us)
+    one.click("Kernels", "#navigation")
+    one.reads(slow.key[0], within="#exhibit-modules")
+    told = wait_for(one.chromium, "return document.querySelector('#exhibit-modules tbody')?.innerText")
+    assert len(named) > 1 and told.index(slow.key[0]) == min(told.index(row.key[0]) for row in named)
+
+
+def test_which_kernel_costs_the_most(reader: Opens) -> None:
+    one = reader(TODAY)
+    most = max(merged(one.view.opened.kernels, ("kernel",)), key=lambda row: row.busy_us)
+    one.click("compute", ".legend")
+    shown = wait_for(one.chromium, "return document.querySelector('#exhibit-kernels tbody tr td')?.textContent")
+    assert shown == short_name(most.key[0])
+
+
+def test_what_changed_since_yesterday(reader: Opens, runs: dict[str, OpenRun]) -> None:
+    one = reader(YESTERDAY)
+    one.click("Compare", "#navigation")
+    change = compare(runs[YESTERDAY].report, runs[TODAY].report)
+    assert change.step.outcome == "slower" and change.new
+    one.reads(phrases.clean(headline(change)), "new", change.new[0].id)
+
+
+def test_whether_the_network_is_slow(reader: Opens) -> None:
+    one = reader(TODAY)
+    one.click("communication", ".legend")
+    one.reads("it is mostly the peers, not the network", "The fastest message reaches")
+
+
+def test_how_much_memory_is_left(reader: Opens) -> None:
+    one = reader("memory.headroom")
+    peaks = [facts.memory for facts in one.view.opened.job.ranks]
+    worst = max(peaks, key=lambda memory: memory["peak_allocated_bytes"])
+    held = max(worst["peak_allocated_bytes"], worst.get("peak_reserved_bytes") or 0)
+    one.click("Memory", "#navigation")
+    one.reads(f"{format_bytes(worst['total_bytes'] - held)} of the device is left")
+
+
+def test_why_the_loader_waits(reader: Opens) -> None:
+    one = reader("input.starved")
+    waits = cause_by_step_us(one.view.opened.job, CAUSE_CODE["dataloader"])
+    one.click("More on input and host")
+    one.reads(f"On average {format_us(float(np.mean(waits)))} per step", "workers make the batches")
+
+
+def test_which_setting_to_change_and_what_it_wins(reader: Opens) -> None:
+    one = reader("input.starved")
+    report = one.view.opened.report
+    finding = report.ranked_findings()[0]
+    one.click("What if it were fixed")
+    after_us = report.predicted_step_us(finding)
+    one.reads(f"{format_us(report.steps.wall_us)} → {format_us(after_us)} per step", "ddprof whatif", "loader=ready")
+
+
+def test_where_the_longer_steps_are(reader: Opens) -> None:
+    one = reader(TODAY)
+    steps = one.view.opened.report.steps.per_step_us
+    longest = max(range(len(steps)), key=lambda step: steps[step])
+    one.click(f"Longest: step {longest}, in the timeline")
+    wait_for(one.chromium, "return ddprof.timeline && ddprof.timeline.tile")
+    lo, hi = one.chromium.execute_script("return [ddprof.timeline.lo, ddprof.timeline.hi]")
+    marks = [s for i, s in enumerate(one.view.opened.timeline.steps) if i == longest]
+    assert lo <= marks[0][1] and marks[0][2] <= hi < marks[0][2] + (marks[0][2] - marks[0][1])
+
+
+def test_what_else_was_looked_for_and_not_found(reader: Opens) -> None:
+    one = reader(YESTERDAY)
+    checked = one.view.opened.report.checked
+    one.click(f"{len(checked)} causes")
+    one.reads(*checked)

@@ -26,10 +26,11 @@ from ddprof.dashboard.server.asked import (
     WindowAsked,
     asked,
 )
-from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, range_statistics, slice_details
+from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, slice_details
 from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
 from ddprof.dashboard.timeline.search import places, search
+from ddprof.dashboard.timeline.selection import selection_statistics
 from ddprof.dashboard.timeline.steps import one_step
 from ddprof.dashboard.timeline.tiles import encode
 from ddprof.errors import DdprofError, UsageError
@@ -91,7 +92,7 @@ def _tile(opened: OpenRun, of: TileAsked) -> Response:
 
 def _statistics(opened: OpenRun, of: StatisticsAsked) -> dict[str, Any]:
     timeline = _timeline(opened, of)
-    return range_statistics(timeline, of.lanes_of(timeline.index), of.lo, of.hi, of.step)
+    return selection_statistics(timeline, of.lanes_of(timeline.index), of.lo, of.hi, of.step)
 
 
 def _search(opened: OpenRun, of: SearchAsked) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""What the timeline says on request: a slice in words, a range in numbers, the waits."""
+"""What the timeline says on request: a slice in words, the waits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, Lane, Timeline
 from ddprof.errors import UsageError
 from ddprof.report.phrases import clean
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Table
 from ddprof.units import format_bytes, format_us
 
-TOP_NAMES = 12
 MAX_WAITS = 60
 
 
@@ -111,66 +109,6 @@ def _member(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
         "end_us": end / 1e3,
         "late": late == position,
     }
-
-
-def range_statistics(
-    timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, step: int | None = None
-) -> dict[str, Any]:
-    """A window in numbers: exact busy time per lane and category, and the names that take most of it.
-
-    `step`: the window counts from each rank's own start of that step, and ends with the step.
-    """
-    index = timeline.index
-    groups = index.groups_of(np.array(lanes, np.int64))
-    from_ns, to_ns = _windows(timeline, groups, lo_ns, hi_ns, step)
-    busy = index.busy(groups, np.stack((from_ns, to_ns), axis=1))[:, 0]
-    parts = [
-        {
-            "rank": timeline.lanes[int(g) // index.categories].rank,
-            "lane": timeline.lanes[int(g) // index.categories].label,
-            "category": CATEGORY_WORDS[CATEGORIES[int(g) % index.categories]],
-            "busy_us": int(ns) / 1e3,
-            "share": int(ns) / max(1, hi_ns - lo_ns),
-        }
-        for g, ns in zip(groups, busy, strict=True)
-        if ns > 0
-    ]
-    streams = [i for i in lanes if timeline.lanes[i].kind in ("stream", "comm", "host")]
-    return {
-        "span_us": (hi_ns - lo_ns) / 1e3,
-        "parts": parts,
-        "names": _top_names(timeline, streams, lo_ns, hi_ns, step),
-    }
-
-
-def _windows(timeline: Timeline, groups: Array, lo_ns: int, hi_ns: int, step: int | None) -> tuple[Array, Array]:
-    """The window of each group in times of the run: the same for all, or within the step of its rank."""
-    if step is None:
-        return np.full(len(groups), lo_ns), np.full(len(groups), hi_ns)
-    bounds = {of.rank: (of.start_ns[step], of.end_ns[step]) for of in timeline.steps if step < len(of.marked)}
-    nowhere = timeline.index.hi_ns + 1, timeline.index.hi_ns + 1
-    ranks = [timeline.lanes[g // timeline.index.categories].rank for g in groups.tolist()]
-    start, end = np.array([bounds.get(rank, nowhere) for rank in ranks], np.int64).reshape(-1, 2).T
-    return np.clip(start + lo_ns, start, end), np.clip(start + hi_ns, start, end)
-
-
-def _top_names(
-    timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, step: int | None
-) -> list[dict[str, Any]]:
-    index = timeline.index
-    groups = index.groups_of(np.array(lanes, np.int64))
-    from_ns, to_ns = _windows(timeline, groups, lo_ns, hi_ns, step)
-    rows = index.rows(groups, from_ns, to_ns)
-    mine = np.searchsorted(groups, rows.lane * index.categories + rows.category)
-    inside = np.minimum(rows.start_ns + rows.dur_ns, to_ns[mine]) - np.maximum(rows.start_ns, from_ns[mine])
-    total = np.bincount(rows.name, weights=inside, minlength=len(timeline.names))
-    count = np.bincount(rows.name, minlength=len(timeline.names))
-    most = np.argsort(total)[::-1][:TOP_NAMES]
-    return [
-        {"name": timeline.names[n], "count": int(count[n]), "total_us": float(total[n]) / 1e3}
-        for n in most.tolist()
-        if total[n] > 0
-    ]
 
 
 def largest_waits(timeline: Timeline, job: JobFacts, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:

@@ -7,7 +7,19 @@ import random
 from collections.abc import Callable
 from urllib.parse import quote
 
-ROUTES = ("lanes", "tile", "slice", "statistics", "search", "waits", "path", "report.json", "table.csv", "nothing")
+ROUTES = (
+    "lanes",
+    "tile",
+    "slice",
+    "statistics",
+    "search",
+    "places",
+    "waits",
+    "path",
+    "report.json",
+    "table.csv",
+    "nothing",
+)
 NAMES = ("run", "expanded", "lanes", "lo", "hi", "bins", "row", "text", "ranks", "page", "id", "steps", "against")
 VALUES = (
     "",

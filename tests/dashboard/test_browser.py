@@ -133,24 +133,6 @@ def test_operators_are_lanes_on_request(chromium: Any, address: str) -> None:
     assert trouble(chromium, address) == []
 
 
-def test_a_dragged_range_has_statistics(chromium: Any, address: str, straggler: OpenRun) -> None:
-    from selenium.webdriver import ActionChains
-
-    visit(chromium, address, "/timeline")
-    canvas = chromium.find_element("css selector", ".tl-scroll canvas")
-    ActionChains(chromium).move_to_element_with_offset(canvas, -100, 0).click_and_hold().move_by_offset(
-        200, 0
-    ).release().perform()
-    heading = wait_for(chromium, "return document.querySelector('.tl-panel h3')?.textContent")
-    assert heading.startswith("Selected")
-    lo, hi = chromium.execute_script("return ddprof.timeline.range")
-    rows = chromium.execute_script("return [...document.querySelectorAll('.tl-panel td')].map(t => t.textContent)")
-    lane = next(i for i, info in enumerate(straggler.timeline.lanes) if info.kind == "causes")
-    groups = straggler.index.groups_of(np.array([lane]))
-    busy_ms = straggler.index.busy(groups, np.array([round(lo), round(hi)])).max() / 1e6
-    assert any(text.endswith("ms") and abs(float(text[:-3]) - busy_ms) < 0.06 for text in rows)
-
-
 def test_a_switch_replays(chromium: Any, address: str) -> None:
     visit(chromium, address, "/what-if")
     wait_for(chromium, "return document.querySelector('.prediction') !== null")

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun, load
+from ddprof.dashboard.timeline.selection import selection_statistics
 from tests.dashboard.axe import serious
 from tests.dashboard.browsing import trouble, wait_for
 from tests.dashboard.keyboard import walk
@@ -107,11 +107,11 @@ def test_the_canvas_is_painted_and_answers(chromium: Any, tmp_path: Path, text: 
       return found.size"""
     assert chromium.execute_script(colours) >= 4
     ask = "return ddprof.timelineData.statistics({}, [0], ddprof.timeline.info.lo_ns, ddprof.timeline.info.hi_ns)"
-    parts = {p["category"]: p["busy_us"] for p in chromium.execute_script(ask)["parts"]}
-    groups = straggler.index.groups_of(np.array([0]))
-    window = np.array([straggler.index.lo_ns, straggler.index.hi_ns])
-    busy = straggler.index.busy(groups, window)[:, 0] / 1e3
-    assert sorted(parts.values()) == pytest.approx(sorted(b for b in busy.tolist() if b > 0), rel=1e-3)
+    told = chromium.execute_script(ask)
+    known = selection_statistics(straggler.timeline, [0], straggler.index.lo_ns, straggler.index.hi_ns)
+    for table, key in (("causes", "cause"), ("names", "name")):
+        ours = {row[key]: row["total_ns"] for row in told[table]}
+        assert ours == pytest.approx({row[key]: row["total_ns"] for row in known[table]}, rel=1e-3), table
     found = chromium.execute_script("return ddprof.timelineData.search({}, 'nccl')")
     assert found["count"] > 0
     assert trouble(chromium, where) == []

@@ -11,7 +11,7 @@ import pytest
 
 from ddprof.causes import CAUSE_IDS
 from ddprof.dashboard.runs.open_run import OpenRun
-from ddprof.dashboard.timeline.inspect import largest_waits, range_statistics, slice_details
+from ddprof.dashboard.timeline.inspect import largest_waits, slice_details
 from ddprof.dashboard.timeline.lanes import CATEGORY
 from ddprof.dashboard.timeline.tiles import MAX_LANES, encode
 from ddprof.errors import UsageError
@@ -107,18 +107,3 @@ def test_a_waiting_slice_names_the_late_rank(straggler: OpenRun) -> None:
     assert details["rank"] in [m["rank"] for m in details["members"] if m["ready_us"] > m["start_us"]]
     with pytest.raises(UsageError, match="no such slice"):
         slice_details(straggler.timeline, straggler.job, len(index))
-
-
-def test_range_statistics_add_up(straggler: OpenRun) -> None:
-    index = straggler.index
-    middle = (index.lo_ns + index.hi_ns) // 2
-    lanes = list(range(len(straggler.timeline.lanes)))
-    first, second, whole = (
-        {
-            (p["rank"], p["lane"], p["category"]): p["busy_us"]
-            for p in range_statistics(straggler.timeline, lanes, lo, hi)["parts"]
-        }
-        for lo, hi in ((index.lo_ns, middle), (middle, index.hi_ns), (index.lo_ns, index.hi_ns))
-    )
-    for key, busy in whole.items():
-        assert first.get(key, 0.0) + second.get(key, 0.0) == pytest.approx(busy)

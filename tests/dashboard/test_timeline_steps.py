@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.timeline import configuration
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.timeline.inspect import range_statistics
+from ddprof.dashboard.timeline.selection import selection_statistics
 from ddprof.dashboard.timeline.steps import one_step, step_count
 
 
@@ -37,29 +36,33 @@ def test_ranks_without_the_step_are_left_out(straggler: OpenRun) -> None:
 def test_numbers_of_a_folded_step_are_those_of_the_ledger(straggler: OpenRun) -> None:
     """A window beyond the step's ends is cut to the step: its causes are what the ledger books to it."""
     timeline, job = straggler.timeline, straggler.job
-    lanes = [i for i, lane in enumerate(timeline.lanes) if lane.kind == "causes"]
-    found = range_statistics(timeline, lanes, -(10**9), 10**12, step=1)
-    by_cause = {(p["rank"], p["category"]): p["busy_us"] for p in found["parts"]}
+    causes = [i for i, lane in enumerate(timeline.lanes) if lane.kind == "causes"]
+    by_cause = {
+        (timeline.lanes[lane].rank, row["cause"]): row["total_ns"]
+        for lane in causes
+        for row in selection_statistics(timeline, [lane], -(10**9), 10**12, step=1)["causes"]
+    }
     ledger, codes = job.ledger, list(CAUSES.values())
     booked = {
-        (job.rank_ids[int(rank)], codes[int(cause)].label): int(ns) / 1e3
+        (job.rank_ids[int(rank)], codes[int(cause)].label): int(ns)
         for rank, step, cause, ns in zip(*(ledger[c] for c in ("rank", "step", "cause", "dur_ns")), strict=True)
         if step == 1 and ns
     }
-    assert by_cause == pytest.approx(booked)
+    assert by_cause == booked
 
 
 def test_names_of_a_folded_range_are_cut_to_it(straggler: OpenRun) -> None:
     timeline = straggler.timeline
     lanes = [i for i, lane in enumerate(timeline.lanes) if lane.kind == "stream"]
     span = min(int((of.end_ns - of.start_ns)[1]) for of in timeline.steps)
-    half = range_statistics(timeline, lanes, 0, span // 2, step=1)
-    whole = range_statistics(timeline, lanes, 0, 10**12, step=1)
-    streams, ranks = len(lanes), len(timeline.steps)
-    assert sum(n["total_us"] for n in half["names"]) <= streams * span / 2e3
-    assert 0 < sum(p["busy_us"] for p in half["parts"]) < sum(p["busy_us"] for p in whole["parts"])
-    nothing = range_statistics(timeline, lanes, 0, 10**6, step=straggler.step_count + 5)
-    assert nothing["parts"] == [] and nothing["names"] == [] and ranks > 1
+    half, whole = (
+        [row for row in selection_statistics(timeline, lanes, 0, until, step=1)["names"] if row["calls"]]
+        for until in (span // 2, 10**12)
+    )
+    assert sum(row["total_ns"] for row in half) <= len(lanes) * (span // 2)
+    assert 0 < sum(row["total_ns"] for row in half) < sum(row["total_ns"] for row in whole)
+    nothing = selection_statistics(timeline, lanes, 0, 10**6, step=straggler.step_count + 5)
+    assert nothing["causes"] == [] and nothing["names"] == [] and len(timeline.steps) > 1
 
 
 def test_the_address_names_the_step(straggler: OpenRun) -> None:

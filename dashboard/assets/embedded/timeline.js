@@ -22,7 +22,7 @@
     tile: async () => held.tile,
     tileNow: () => held.tile,
     slice: async (of, row) => held.slice(row),
-    statistics: async (of, lanes, lo, hi, step) => held.statistics(lanes, lo / 1e3, hi / 1e3, step),
+    statistics: async (of, lanes, lo, hi, step) => held.statistics(lanes, lo, hi, step),
     search: async (of, text, ranks, first) => held.search(text, first),
     places: async (of, text, tile) => held.places(text, tile),
     waits: async (of, lo, hi) => held.waitsIn(lo / 1e3, hi / 1e3),

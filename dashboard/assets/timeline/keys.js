@@ -10,6 +10,7 @@
     "P critical path",
     "click a rank (or O) opens its lanes",
     "drag selects a range",
+    "R selects what is in view of the lane",
     "arrows step through lanes and slices",
     "Enter details",
     "/ search, N next, Shift+N previous",
@@ -25,6 +26,7 @@
     d: (t) => t.pan(0.2),
     f: (t) => t.show(...t.bounds),
     p: (t) => t.togglePath(),
+    r: (t) => t.chooseView(),
     o: (t) => t.toggleRank(t.activeRow() || t.rows.find((r) => r.rank !== null && r.rank !== undefined)),
     "/": (t) => t.box.focus(),
     n: (t, back) => t.stepHit(back ? -1 : 1),
@@ -52,7 +54,7 @@
 
     /* Nothing selected, searched or chosen. */
     release() {
-      this.range = this.pinned = this.pointed = null;
+      this.range = this.area = this.pinned = this.pointed = null;
       this.unfind();
       this.paint();
     },

@@ -71,7 +71,7 @@
       s.spans.forEach((span) => this.span(span, span === s.focus));
       s.arrows.forEach((wait) => this.arrow(wait, 0.75));
       if (s.details) this.join(s.details);
-      this.selection();
+      this.selection(rows);
     }
 
     /* The lane of a row; folded, only what lies in the step of its rank, with its end marked. */

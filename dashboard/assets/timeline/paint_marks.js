@@ -1,4 +1,4 @@
-/* Painting what lies over the slices: critical path, findings, arrows between ranks, a collective, a selected range. */
+/* Painting what lies over the slices: critical path, findings, arrows between ranks, a collective. */
 (function () {
   "use strict";
   const { AXIS, GUTTER, Painter } = window.ddprof;
@@ -100,19 +100,6 @@
         if (!late || m.late || m.ready_us <= m.start_us) return;
         this.arrow({ culprit: late.rank, victim: m.rank, start, ready: m.ready_us * 1e3 }, 1);
       });
-    },
-
-    selection() {
-      const s = this.state;
-      const pen = this.context;
-      if (!s.range) return;
-      const x = this.x(s.range[0]);
-      const width = this.x(s.range[1]) - x;
-      pen.fillStyle = pen.strokeStyle = this.ink.accent;
-      pen.globalAlpha = 0.15;
-      pen.fillRect(x, AXIS, width, s.height);
-      pen.globalAlpha = 1;
-      pen.strokeRect(x, AXIS, width, s.height);
     },
   });
 })();

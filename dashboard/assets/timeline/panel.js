@@ -1,4 +1,4 @@
-/* What the timeline says below the picture: a slice, a selected range, a lane as a table. */
+/* What the timeline says below the picture: a slice, a lane as a table. */
 (function () {
   "use strict";
   const { element, time, Timeline } = window.ddprof;
@@ -50,22 +50,6 @@
         this.tell(lines.join(". "));
       }
       this.paint();
-    },
-
-    async statistics() {
-      const lanes = this.laneRows().map((r) => r.lane);
-      const found = await window.ddprof.timelineData.statistics(this.source(), lanes, ...this.range, this.foldedStep());
-      const names = found.names.map((n) => [n.name, String(n.count), time(n.total_us)]);
-      const parts = found.parts.map((p) => {
-        return [`rank ${p.rank} · ${p.lane}`, p.category, time(p.busy_us), (p.share * 100).toFixed(1) + " %"];
-      });
-      const title = `Selected ${time(found.span_us)}`;
-      this.tell(title);
-      this.panel.replaceChildren(
-        element("h3", title),
-        table("What takes the time", ["name", "slices", "time"], names),
-        table("Busy time by lane", ["lane", "what", "time", "share"], parts),
-      );
     },
 
     /* The slices of the active lane that are in view. */

@@ -95,15 +95,15 @@
 
     press(event) {
       const [x, y] = this.point(event);
-      if (x > ddprof.GUTTER) this.drag = x;
+      if (x > ddprof.GUTTER) [this.drag, this.dragY] = [x, y];
       else this.toggleRank(this.at(x, y).row);
     },
 
     dragging(event) {
-      const [x] = this.point(event);
+      const [x, y] = this.point(event);
       if (Math.abs(x - this.drag) < DRAG_PX) return;
-      this.range = [this.ns(Math.min(x, this.drag)), this.ns(Math.max(x, this.drag))];
-      this.paint();
+      const rows = this.rowsBetween(y, this.dragY);
+      this.choose(this.ns(Math.min(x, this.drag)), this.ns(Math.max(x, this.drag)), rows);
     },
 
     /* The end of a drag selects a range; a click chooses a lane and a slice. */
@@ -116,7 +116,7 @@
         this.statistics();
         return;
       }
-      this.range = null;
+      this.range = this.area = null;
       const { row, data, slice } = this.at(x, y);
       if (row) this.activeLane = row.lane;
       if (data) {

@@ -71,6 +71,7 @@
         ),
         ...(this.spans.length ? [next] : []),
         button("List lane", "Slices of the active lane in view, as a table", () => this.list()),
+        button("Statistics", "What is in view as a table: of the active lane, or of all (R)", () => this.chooseView()),
         button("Open all", "Lanes of every rank, or one line per rank (O)", () => this.openAll()),
       ];
     },

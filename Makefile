@@ -1,7 +1,7 @@
 # Everything sets itself up: `make demo` and `make test` work on a fresh machine with Python 3.10 or newer.
 #
 #   make demo      two short training jobs (healthy, and with one late data loader) and the verdict on each
-#   make test      formatting, types, then all tests (fast ones first), those on DeepSpeed, Lightning, ... included
+#   make test      formatting, types, then all tests (fast ones first), those on DeepSpeed, Lightning, wandb, ... included
 #   make fuzz      10,000 damaged inputs through the command line; what fails is left in fuzz-found/
 #   make docs      the documentation as a site, in build/site
 #   make setup     the environment in .venv alone
@@ -23,6 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
+TRACKERS := $(VENV)/.trackers
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DEMO_RUNS := ddprof-runs/demo
 DEMO_JOB := torchrun --nproc-per-node=2 workloads/mnist_ddp.py --steps 20
@@ -66,7 +67,11 @@ $(FRAMEWORKS): $(READY)
 	DS_BUILD_OPS=0 $(PIP) install -e '.[frameworks]' && touch $@ || \
 		echo "make: not all training frameworks could be installed; their tests will be skipped"
 
-test: lint types $(FRAMEWORKS)
+$(TRACKERS): $(READY)
+	$(PIP) install -e '.[wandb,mlflow,comet]' && touch $@ || \
+		echo "make: not all experiment trackers could be installed; their tests will be skipped"
+
+test: lint types $(FRAMEWORKS) $(TRACKERS)
 	@.ci/browser
 	python -m pytest -m "not slow"
 

@@ -67,6 +67,7 @@ ALLOWED: dict[str, set[str]] = {
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
     "assistants": VOCABULARY | {"_version", "report", "analyzers", REPLAY, PLANNING, KERNEL_TABLE, "readers"},
+    "trackers": VOCABULARY | {"report", LAUNCHER},  # launcher.live: the step rings of a running job
     "doctor": {"_version", "units", LAUNCHER},  # launcher.host: the sensors that a run would read
     "patching": {"settings", "errors", "outside"},
     "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
@@ -101,6 +102,7 @@ BROAD_GUARDS = {
     "capture.applying.construction",  # a constructor may raise anything of our arguments: then it gets the script's
     "capture.applying.wrapped.compiling",  # a compiler may raise anything: then the graph runs as the script has it
     "readers.files.safe_pickle",  # a damaged pickle raises anything
+    "trackers.sending",  # a tracker's library raises what the libraries below it do
     "outside.stores",  # a store's driver raises what the libraries below it do
 }
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
@@ -125,6 +127,7 @@ OTHERS: dict[str, set[str]] = {
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas"},
     "assistants": {"mcp", "mcp_types"},
+    "trackers": {"wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},
     "bench": {"numpy", "msgspec", "psutil"},
     "pytest_plugin": {"pytest"},

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import load_one, load_open_run
+from ddprof.capture.files.layout import MANIFEST
+from ddprof.cli.load import load_one, load_open_run, say
 from ddprof.cli.output import chosen_format, render, write_reports
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
-from ddprof.errors import UsageError
+from ddprof.errors import DdprofError, UsageError
+from ddprof.report.model import Report
+
+if TYPE_CHECKING:
+    from ddprof.trackers.target import Target
 
 
 @click.command("report")
@@ -25,9 +31,18 @@ from ddprof.errors import UsageError
     help="The file; its suffix chooses the format: .html, .md, .json or .txt.",
 )
 @click.option("--against", metavar="RUN", help="A run from before: adds the page Compare (.html).")
+@click.option(
+    "--to",
+    "trackers",
+    multiple=True,
+    metavar="TRACKER",
+    help="Also write verdict, numbers and the file to wandb, mlflow, tensorboard or comet (NAME[:PLACE]; several).",
+)
 @redact_option
 @reading_options
-def command(path: str, output: Path, against: str | None, redact: bool, reading: Reading) -> None:
+def command(
+    path: str, output: Path, against: str | None, trackers: tuple[str, ...], redact: bool, reading: Reading
+) -> None:
     """Write one self-contained file of RUN: the dashboard's pages, opens offline, makes no request, prints well.
 
     \b
@@ -35,9 +50,11 @@ def command(path: str, output: Path, against: str | None, redact: bool, reading:
     ddprof report after/ --against before/ -o change.html
     ddprof report ddprof-runs/latest -o summary.md
     ddprof report ddprof-runs/latest -o for-the-vendor.html --redact
+    ddprof report ddprof-runs/latest --to wandb --to mlflow
 
     Hashes differ from call to call unless DDPROF_REDACT_KEY is set to the same secret.
     """
+    targets = _targets(trackers)
     form, key = chosen_format(None, output), key_of_redaction(redact)
     with redacted_errors(key):
         if form == "html":
@@ -54,3 +71,35 @@ def command(path: str, output: Path, against: str | None, redact: bool, reading:
             (report,) = redacted_reports([report], key)
             text = render([report], form)
     write_reports(output, text, [report])
+    if targets:
+        _send(targets, report, output, None if key else path)
+
+
+def _targets(trackers: tuple[str, ...]) -> list[Target]:
+    """Checked before anything is read."""
+    if not trackers:
+        return []
+    from ddprof.trackers.target import parse_targets
+
+    return parse_targets("--to", trackers)
+
+
+def _send(targets: list[Target], report: Report, file: Path, path: str | None) -> None:
+    """Raises DdprofError where a tracker did not take it: after the others have. `path` None: it stays here."""
+    from ddprof.trackers.content import of_report
+    from ddprof.trackers.sending import Sending
+
+    folder = "" if path is None else str(Path(path).resolve())
+    sending = Sending(targets, run_name(path, report), say)
+    sending.log(of_report(report, file, folder))
+    sending.close()
+    if sending.failed:
+        raise DdprofError(f"not written to {', '.join(sending.failed)}")
+
+
+def run_name(path: str | None, report: Report) -> str:
+    """The folder that `ddprof run` made, where it is one; else what the report calls itself."""
+    folder = Path(path).resolve() if path is not None else None
+    if folder is not None and (folder / MANIFEST).is_file():
+        return folder.name
+    return report.run.name or "run"

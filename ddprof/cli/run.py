@@ -70,6 +70,13 @@ from ddprof.outside.plain_text import clean
     metavar="STEPS",
     help="End the script on all ranks after so many steps, by SystemExit between two of them (0: it ends by itself).",
 )
+@click.option(
+    "--log-to",
+    multiple=True,
+    metavar="TRACKER",
+    help="Write step times, and at the end the verdict, to wandb, mlflow, tensorboard or comet (NAME[:PLACE]); from a "
+    "process of its own.",
+)
 @click.option("--allow-numerics", is_flag=True, help="Also apply settings that change the precision of the training.")
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
@@ -89,6 +96,7 @@ def command(
     The exit code is the command's own (128 + n where signal n ended it).
     """
     _check_out(given["out"])
+    _check_trackers(given["log_to"])
     to_apply = _to_apply(fix_files, fix_values, allow_numerics) if fix_files or fix_values else None
     options = RunOptions(**given, to_apply=to_apply)
     _check_ranks(options.ranks)
@@ -143,6 +151,14 @@ def _check_out(out: str) -> None:
         raise UsageError(f"--out {out}: what is kept in this process's memory ends with it; name a folder or a store")
     if sign and not place.strip("/"):
         raise UsageError(f"--out {out}: names no place in the store; want {scheme}://BUCKET/FOLDER")
+
+
+def _check_trackers(targets: tuple[str, ...]) -> None:
+    """Raises UsageError for a tracker that there is none of, or whose library is missing: before the job starts."""
+    if targets:
+        from ddprof.trackers.target import parse_targets
+
+        parse_targets("--log-to", targets)
 
 
 def _check_ranks(ranks: str) -> None:

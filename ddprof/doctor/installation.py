@@ -24,6 +24,10 @@ EXTRAS = {
     "dask": ("distributed", "`--engine dask://HOST:PORT`"),
     "s3": ("s3fs", "s3:// URLs"),
     "mcp": ("mcp", "`ddprof mcp`, for assistants"),
+    "wandb": ("wandb", "`--to wandb`, `--log-to wandb`"),
+    "mlflow": ("mlflow", "`--to mlflow`, `--log-to mlflow`"),
+    "tensorboard": ("tensorboard", "`--to tensorboard`, `--log-to tensorboard`"),
+    "comet": ("comet_ml", "`--to comet`, `--log-to comet`"),
     "nvtx": ("nvtx", "NVTX ranges, for Nsight Systems"),
 }
 

@@ -26,7 +26,7 @@ def test_extras_are_those_that_can_be_installed() -> None:
     told = {part.name.removeprefix("extra ") for part in installation() if part.name.startswith("extra ")}
     known = project["optional-dependencies"]
     assert told <= set(known)
-    assert set(known) - told == {"bench", "frameworks", "dev"}  # for ddprof's own developers
+    assert set(known) - told == {"bench", "docs", "frameworks", "dev"}  # for ddprof's own developers
 
 
 def test_an_extra_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,10 @@ from ddprof.capture.launcher.host.nvml import Nvml
 from ddprof.capture.launcher.host.topology import read_topology
 from ddprof.capture.launcher.monitor import JobMonitor
 from ddprof.capture.launcher.salvage import salvage
+from ddprof.capture.launcher.sent.log_to import LogTo
+from ddprof.capture.launcher.sent.upload import RunUpload, is_url
 from ddprof.capture.launcher.shim import child_environment, obstacle
 from ddprof.capture.launcher.summary import RunSummary, summarize
-from ddprof.capture.launcher.upload import RunUpload, is_url
 
 Explain = Callable[[Path], Explained | None]  # why the job hangs or has failed, from what its ranks left in the folder
 
@@ -45,6 +46,7 @@ class RunOptions:
     on_hang: str = "dump"
     to_apply: ToApply | None = None
     end_after: int = 0
+    log_to: tuple[str, ...] = ()  # experiment trackers
 
 
 class CapturedRun:
@@ -71,6 +73,8 @@ class CapturedRun:
         watched, abort = self._folder.path, options.on_hang == "abort"
         self._hangs = HangWatch(watched, explain, abort, _look_s()) if self._leads else None
         self._uploads = RunUpload(self._folder.path, options.out) if is_url(options.out) else None
+        logs = bool(options.log_to) and self._leads
+        self._log_to = LogTo(self._folder.path, self._folder.path.name, options.log_to) if logs else None
         self._monitor = chore("monitor mode", "no counters and no windows on trouble", self._make_monitor)
 
     @property
@@ -85,6 +89,8 @@ class CapturedRun:
         def tick() -> int | None:
             if self._uploads is not None:
                 self._uploads.start()  # not before the child is there: it is forked from a process without threads
+            if self._log_to is not None:
+                chore("the trackers", "nothing is written to them", self._log_to.start)
             if watch is not None:
                 watch()
             return self._hangs.tick() if self._hangs is not None else None
@@ -106,6 +112,8 @@ class CapturedRun:
         if self._options.to_apply:
             chore("what was applied", "the manifest may tell", lambda: say(applied_line(summary.applied)))
         chore("the last line", f"the run is in {path}", lambda: say(self._last_line(summary, written)))
+        if self._log_to is not None:
+            chore("the trackers", f"ddprof report {path} --to NAME writes to them", self._log_to.end)
         if self._uploads is not None:
             uploaded = chore("the upload", f"the run stays in {path}", self._uploads.end)
             if uploaded is not None:

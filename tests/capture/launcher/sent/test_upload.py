@@ -14,8 +14,8 @@ import pytest
 
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.files.storage import read_object
-from ddprof.capture.launcher import upload
-from ddprof.capture.launcher.upload import GIVE_UP, RunUpload
+from ddprof.capture.launcher.sent import upload
+from ddprof.capture.launcher.sent.upload import GIVE_UP, RunUpload
 
 STEM = "rank0.host.7.0"
 

@@ -1,0 +1,43 @@
+"""Where to write: `wandb`, `mlflow:EXPERIMENT`, `tensorboard:FOLDER`, as options name it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from ddprof.errors import UsageError
+from ddprof.outside.meant import meant
+
+# Tracker, as options and extras name it -> (the package that it is written with, what may stand behind the colon).
+TRACKERS = {
+    "wandb": ("wandb", "PROJECT"),
+    "mlflow": ("mlflow", "EXPERIMENT"),
+    "tensorboard": ("tensorboard", "FOLDER"),
+    "comet": ("comet_ml", "PROJECT"),
+}
+SYNTAX = "|".join(TRACKERS) + "[:PLACE]"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A tracker, and the project, experiment or folder in it; "" where its own settings or the default choose."""
+
+    tracker: str
+    place: str = ""
+
+
+def parse_targets(option: str, texts: Iterable[str]) -> list[Target]:
+    """The trackers that an option names, each once. Raises UsageError: unknown, named twice, or without its library."""
+    found: dict[str, Target] = {}
+    for text in texts:
+        name, _, place = text.partition(":")
+        if name not in TRACKERS:
+            raise UsageError(f"{option} {text}: no such tracker{meant(name, TRACKERS)}; want {SYNTAX}")
+        if name in found:
+            raise UsageError(f"{option} {text}: {name} is named twice")
+        package, _ = TRACKERS[name]
+        if find_spec(package) is None:
+            raise UsageError(f"{option} {name} needs the {package} package: pip install 'ddprof[{name}]'")
+        found[name] = Target(name, place)
+    return list(found.values())

@@ -21,6 +21,7 @@ from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs
 from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
+from ddprof.dashboard.timeline.overview import overview
 from ddprof.dashboard.timeline.steps import one_step, step_count
 from ddprof.dashboard.timeline.tiles import MAX_BINS, MAX_LANES, encode
 from ddprof.errors import DdprofError
@@ -95,6 +96,7 @@ def _held(view: View, timeline: Timeline, lanes: list[int]) -> dict[str, Any]:
         "config": configuration(view),
         "info": {**info, "fixed": True, "steps": len(steps)},
         "waits": waits,
+        "overview": overview(timeline),
         "path": _path(view, timeline),
         "steps": steps,
     }

@@ -29,6 +29,7 @@ from ddprof.dashboard.server.asked import (
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, slice_details
 from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
+from ddprof.dashboard.timeline.overview import overview
 from ddprof.dashboard.timeline.search import places, search
 from ddprof.dashboard.timeline.selection import selection_statistics
 from ddprof.dashboard.timeline.steps import one_step
@@ -64,6 +65,7 @@ def routes(runs: Runs) -> Blueprint:
         add(name, lambda view: answer(view.opened, asked(kind, view.query)))
 
     add_typed("lanes", LanesAsked, lambda o, a: timeline_info(_timeline(o, a), parse_numbers(a.ranks)))
+    add_typed("overview", LanesAsked, lambda o, a: overview(o.timeline, parse_numbers(a.ranks)))
     add_typed("tile", TileAsked, _tile)
     add_typed("slice", SliceAsked, lambda o, a: slice_details(_timeline(o, a), o.job, a.row))
     add_typed("statistics", StatisticsAsked, _statistics)

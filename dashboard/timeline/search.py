@@ -78,6 +78,7 @@ def search(
         "rank": asked.rank if is_rank else None,
         "first": first,
         "hits": [_hit(timeline, *of) for of in zip(*listed, strict=True)],
+        "bins": WHOLE_BINS,
         "places": spots(starts, ends, index.lo_ns, index.hi_ns, WHOLE_BINS),
         "said": f"{found}, {format_us(total_us)} in all ({by})" if len(rows) else _none(timeline, job, asked, searched),
     }

@@ -13,6 +13,7 @@ ROUTES = (
     "slice",
     "statistics",
     "search",
+    "overview",
     "places",
     "waits",
     "path",

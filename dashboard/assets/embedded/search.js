@@ -49,6 +49,7 @@
         rank: only && known.includes(asked.rank) ? asked.rank : null,
         first,
         hits: calls.slice(first, first + MOST_HITS),
+        bins: WHOLE_BINS,
         places: spots(all, this.info.lo_ns, this.info.hi_ns, WHOLE_BINS),
         said: calls.length ? `${found}, ${ddprof.time(total_us)} in all` : this.nothing(asked, known),
       };

@@ -27,6 +27,7 @@
     places: async (of, text, tile) => held.places(text, tile),
     waits: async (of, lo, hi) => held.waitsIn(lo / 1e3, hi / 1e3),
     step: async (of, number) => held.steps[number],
+    overview: async () => held.overview,
     path: async () => held.path,
   };
 

@@ -29,6 +29,7 @@
       else if (config.focus !== null && this.spans[config.focus]) this.jump(config.focus);
       this.resize();
       this.fetchPath();
+      this.fetchOverview();
     }
 
     /* Slices are numbered anew: what was known of them by number is void. */

@@ -57,6 +57,7 @@
     },
     waits: (of, lo, hi) => get("waits", { ...of, ...view(lo, hi) }),
     step: (of, number) => get("step", { ...of, number }),
+    overview: (of, ranks) => get("overview", { ...of, ranks: ranks || "" }),
     path: (of) => get("path", of),
   };
 })();

@@ -24,6 +24,7 @@
       new MutationObserver(() => {
         this.painter.theme();
         this.painter.paint();
+        this.drawMap();
       }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
     },
 

@@ -45,8 +45,8 @@
       found.push(button("›", "Next hit (N)", () => this.stepHit(1)));
       const bar = element("div", [this.box, ...found, ...this.buttons(), ...this.boxes()], { class: "tl-bar" });
       const help = element("p", HELP, { class: "quiet" });
-      const bars = [bar, ...this.stepBar()];
-      this.root.replaceChildren(...bars, this.say, this.scroller, this.tip, help, this.sheets, this.panel);
+      const above = [bar, ...this.stepBar(), this.say, this.buildMap()];
+      this.root.replaceChildren(...above, this.scroller, this.tip, help, this.sheets, this.panel);
     },
 
     buttons() {

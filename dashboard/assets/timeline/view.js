@@ -62,7 +62,9 @@
       if (this.frame) return;
       this.frame = requestAnimationFrame(() => {
         this.frame = 0;
-        if (this.painter) this.painter.paint();
+        if (!this.painter) return;
+        this.painter.paint();
+        this.drawMap();
       });
     },
 

@@ -1,0 +1,57 @@
+"""The whole run in a few hundred bins, for the map above the lanes: where the time of all ranks goes, and the steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddprof.dashboard.runs.numbers import Numbers
+from ddprof.dashboard.timeline.lanes import Timeline
+from ddprof.tables import Array
+
+BINS = 600  # about one for two px of a wide screen
+MAX_STEPS = 400  # marks that can still be told apart there
+
+
+def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
+    """Of each bin the share of the ranks' time, 0 to 255, by category; and the number and start of steps, in us."""
+    index = timeline.index
+    lanes = [
+        n for n, lane in enumerate(timeline.lanes) if lane.kind == "causes" and (ranks is None or lane.rank in ranks)
+    ]
+    edges = np.linspace(index.lo_ns, index.hi_ns, BINS + 1)
+    whole = np.diff(edges) * max(1, len(lanes))
+    groups = index.groups_of(np.array(lanes, np.int64))
+    category = groups % index.categories
+    shares = {}
+    for code in np.unique(category).tolist():
+        mine = groups[category == code]
+        parts = [np.arange(index.first[g], index.first[g + 1]) for g in mine.tolist()]
+        rows = np.concatenate(parts)
+        start = index.start_ns(rows)
+        covered = np.diff(_covered(start, start + index.dur_ns(rows), edges))
+        shares[code] = np.clip(np.ceil(covered / whole * 255), 0, 255).astype(int).tolist()
+    return {"bins": BINS, "shares": shares, "steps": _steps(timeline)}
+
+
+def _covered(start_ns: Array, end_ns: Array, at_ns: Array) -> Array:
+    """Time that all slices together cover before each instant, whether or not they overlap."""
+    return _reached(start_ns, at_ns) - _reached(end_ns, at_ns)
+
+
+def _reached(since_ns: Array, at_ns: Array) -> Array:
+    ordered = np.sort(since_ns).astype(np.float64)
+    before = np.searchsorted(ordered, at_ns, side="right")
+    total = np.concatenate(([0.0], np.cumsum(ordered - at_ns[0])))
+    return np.asarray(before * (at_ns - at_ns[0]) - total[before])
+
+
+def _steps(timeline: Timeline) -> list[list[float]]:
+    """Number and start of steps on the rank that begins them first; of many, evenly chosen ones."""
+    most = max((len(of.marked) for of in timeline.steps), default=0)
+    chosen = np.unique(np.linspace(0, most - 1, min(most, MAX_STEPS)).astype(int)).tolist()
+    return [
+        [number, min(float(of.start_ns[number]) for of in timeline.steps if number < len(of.marked)) / 1e3]
+        for number in chosen
+    ]

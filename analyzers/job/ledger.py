@@ -77,16 +77,20 @@ def rank_ledger(facts: RankFacts, causes: Mapping[str, Intervals]) -> dict[str, 
 
 def stage_waits(facts: RankFacts, members: Table, position: int) -> Array:
     """Exposed waiting inside point-to-point kernels per step, ns, shape (steps,)."""
+    return intervals.overlap(stage_waiting(facts, members, position), *facts.steps.bounds)
+
+
+def stage_waiting(facts: RankFacts, members: Table, position: int) -> Intervals:
+    """When a rank waits, exposed, inside point-to-point kernels, on its own clock."""
     ready = ready_by_comm(members, position, facts)
     row = facts.exposed["comm"]
     message = np.zeros(len(facts.comms), bool)
     message[facts.messages["comm"]] = True
     keep = message[row]
-    waiting = intervals.subtract(
+    return intervals.subtract(
         facts.exposed.take(keep).bounds,
         intervals.union(ready, facts.comms["end_ns"]),
     )
-    return intervals.overlap(waiting, *facts.steps.bounds)
 
 
 def _book_bubble(booked: dict[str, Array], waits: Array, allowance_ns: int) -> None:

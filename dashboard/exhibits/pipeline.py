@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.stage_schedule import stage_schedule
 from ddprof.dashboard.figures.charts import Part, Stacked
 from ddprof.dashboard.runs.view import View
 from ddprof.units import format_ranks, format_share, format_us
@@ -39,6 +40,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
         reading = "This job has no pipeline: no regular point-to-point traffic between ranks was seen."
         yield Exhibit("pipeline", _QUESTION, reading, sheet(_COLUMNS, []))
         return
+    yield stage_schedule(view, pipeline)
     stages = _stages(view, pipeline)
     rows = [(s.number, s.ranks, s.work_us / 1e3, s.bubble_us / 1e3, s.wait_us / 1e3) for s in stages]
     yield Exhibit("pipeline", _QUESTION, _reading(pipeline, stages), sheet(_COLUMNS, rows), _chart(stages))

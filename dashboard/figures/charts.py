@@ -165,7 +165,29 @@ class Curves:
     limit_words: str = ""
 
 
-Chart = Stacked | Ranges | Columns | Heat | Dots | Bandwidths | Intervals | Dumbbells | Forecasts | Curves
+@dataclass(frozen=True)
+class TimeBlock:
+    """A span on a line of a schedule; `kind`: a row of `StageChart.kinds`. `mark` stands on it where there is room."""
+
+    line: int
+    start: float
+    length: float
+    kind: int
+    mark: str
+    words: str
+
+
+@dataclass(frozen=True)
+class StageChart:
+    """Blocks over time, line by line; nothing is drawn where nothing runs. `kinds`: words, colour, whether pale."""
+
+    lines: Sequence[str]
+    blocks: Sequence[TimeBlock]
+    kinds: Sequence[tuple[str, str, bool]]
+    axis: str
+
+
+Chart = Stacked | Ranges | Columns | Heat | Dots | Bandwidths | Intervals | Dumbbells | Forecasts | Curves | StageChart
 
 
 def all_cause_parts(values: Array) -> list[Part]:

@@ -6,7 +6,7 @@ passes are counted in damaged recordings where messages cannot be.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,12 +20,16 @@ LEAST_PASS = 0.1
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes of one rank in the order of their launch; parallel arrays. `knows_backward`: two threads launch them."""
+    """Passes of one rank in the order of their launch; parallel arrays. `knows_backward`: two threads launch them.
+
+    `of_op`, shape (device_ops,): the pass that each device operation is part of, -1 for what is in none.
+    """
 
     step: Array
     is_forward: Array  # bool; True of all where `knows_backward` is False
     busy_ns: Array  # time of their kernels
     knows_backward: bool
+    of_op: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def per_step(self, is_forward: bool, steps: int) -> Array:
         """How many forward (or backward) passes each step has."""
@@ -54,6 +58,9 @@ def passes_of(facts: RankFacts) -> Passes:
     starts = np.flatnonzero(np.concatenate(([True], (bounds[:, 1:] != bounds[:, :-1]).any(axis=0))))
     busy = np.add.reduceat((ops["end_ns"] - ops["start_ns"])[rows], starts)
     kept = busy >= LEAST_PASS * np.median(busy[busy >= LEAST_PASS * busy.max()])
+    of_op = np.full(len(ops), -1)
+    number = np.where(kept, np.cumsum(kept) - 1, -1)
+    of_op[rows] = np.repeat(number, np.diff(np.append(starts, len(rows))))
     starts, busy = starts[kept], busy[kept]
     is_forward = bounds[2, starts].astype(bool)
-    return Passes(step[rows][starts], is_forward, busy, not is_forward.all())
+    return Passes(step[rows][starts], is_forward, busy, not is_forward.all(), of_op)

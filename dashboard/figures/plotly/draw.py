@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ddprof.dashboard.figures import charts
-from ddprof.dashboard.figures.plotly import bars, grids, points
+from ddprof.dashboard.figures.plotly import bars, grids, points, schedule
 from ddprof.dashboard.figures.plotly.base import Palette
 
 _DRAWN_BY: Mapping[type, Callable[[Any, Palette], go.Figure]] = {
@@ -22,6 +22,7 @@ _DRAWN_BY: Mapping[type, Callable[[Any, Palette], go.Figure]] = {
     charts.Dumbbells: points.dumbbells,
     charts.Forecasts: points.forecasts,
     charts.Curves: points.curves,
+    charts.StageChart: schedule.schedule,
 }
 
 

@@ -24,5 +24,5 @@ _DRAWN_BY: Mapping[type, Callable[[Any, str], Markup]] = {
 
 
 def draw(chart: charts.Chart, words: str) -> Markup:
-    """The picture; `words` are what a screen reader says of it."""
-    return _DRAWN_BY[type(chart)](chart, words)
+    """The picture; `words` are what a screen reader says of it. Nothing for a schedule: its numbers are below it."""
+    return _DRAWN_BY[type(chart)](chart, words) if type(chart) in _DRAWN_BY else Markup("")

@@ -48,6 +48,7 @@
     await loaded;
     if (page.hidden) return;
     draw();
+    ddprof.timeline.readNotes();
     if (event.detail) ddprof.timeline.jump(Number(event.detail));
   }
 

@@ -8,6 +8,7 @@
     constructor(root, config, info) {
       Object.assign(this, { root, config, info, operators: false, expanded: "" });
       Object.assign(this, { focus: null, range: null, activeLane: undefined, arrows: [], path: [], showPath: true });
+      this.notes = [];
       this.sequence = 0; // of requests for tiles: an answer that has been overtaken is dropped
       this.forget();
       this.kinds = new Set(config.kinds);
@@ -28,6 +29,7 @@
       if (view && !this.folds) this.show(...view);
       else if (config.focus !== null && this.spans[config.focus]) this.jump(config.focus);
       this.resize();
+      this.readNotes();
       this.fetchPath();
       this.fetchOverview();
     }

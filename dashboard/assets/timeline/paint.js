@@ -72,6 +72,7 @@
       s.arrows.forEach((wait) => this.arrow(wait, 0.75));
       if (s.details) this.join(s.details);
       this.selection(rows);
+      this.notes();
     }
 
     /* The lane of a row; folded, only what lies in the step of its rank, with its end marked. */

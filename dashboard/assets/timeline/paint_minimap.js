@@ -9,7 +9,7 @@
     /* Draws the map where something that is on it has changed, and moves the box. */
     drawMap() {
       if (!this.map.clientWidth) return;
-      const known = [this.whole, this.map.clientWidth, this.painter.ink.accent, this.found, this.ratio];
+      const known = [this.whole, this.map.clientWidth, this.painter.ink.accent, this.found, this.ratio, this.notes];
       if (!this.mapped || known.some((item, i) => item !== this.mapped[i])) {
         this.mapped = known;
         this.painter.map(this.mapCanvas);
@@ -35,6 +35,7 @@
       };
       if (s.whole) s.whole.steps.forEach(([, us]) => mark(us * 1e3, us * 1e3, 0, this.ink.quiet));
       s.spans.forEach((span) => mark(span.lo, span.hi, height - EDGE + 1, this.ink.critical));
+      s.notes.forEach((note) => mark(note.at, note.at, height - EDGE + 1, this.ink.accent));
       const spots = s.found && s.found.count ? s.found.places : [];
       const { lo_ns: lo, hi_ns: hi } = s.info;
       const at = (bin) => lo + ((hi - lo) * bin) / s.found.bins;

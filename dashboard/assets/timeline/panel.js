@@ -52,6 +52,11 @@
       this.paint();
     },
 
+    binWords(bin) {
+      const more = this.info.fixed ? "This file holds the slices of the lane merged." : "Zoom in to see slices.";
+      return `${Math.round(bin.share * 100)} % busy, mostly ${this.info.categories[bin.category].words}. ${more}`;
+    },
+
     /* The slices of the active lane that are in view. */
     list() {
       const data = this.tile && this.tile.lanes.get(this.activeLane);

@@ -18,6 +18,7 @@
       canvas.addEventListener("mousedown", (e) => this.press(e));
       canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
       window.addEventListener("mouseup", (e) => this.drop(e), untilClosed);
+      window.addEventListener("hashchange", () => this.readNotes(), untilClosed);
       window.addEventListener("resize", () => this.resize(), untilClosed);
       this.scroller.addEventListener("scroll", () => this.refetch());
       this.box.addEventListener("keydown", (e) => e.key === "Enter" && this.seek(e.shiftKey ? -1 : 1));
@@ -67,7 +68,8 @@
 
     hoverOver(event) {
       const [x, y] = this.point(event);
-      const { data, slice, bin } = this.at(x, y);
+      const { row, data, slice, bin } = this.at(x, y);
+      this.pointNotes(x, row);
       const key = data ? data.row[slice] : null;
       this.tip.hidden = !data && !bin;
       this.tip.style.left = Math.min(x + 14, this.width - TIP_PX) + "px";
@@ -83,13 +85,9 @@
       this.paint();
     },
 
-    binWords(bin) {
-      const more = this.info.fixed ? "This file holds the slices of the lane merged." : "Zoom in to see slices.";
-      return `${Math.round(bin.share * 100)} % busy, mostly ${this.info.categories[bin.category].words}. ${more}`;
-    },
-
     leave() {
       this.tip.hidden = true;
+      this.pointerAt = null;
       this.pointTo(null);
       this.paint();
     },

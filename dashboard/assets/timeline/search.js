@@ -16,6 +16,7 @@
       this.found = null;
       this.asked = (this.asked || 0) + 1; // an answer under way is for words that are no longer there
       if (this.said) this.said.textContent = "";
+      if (this.foundBar) this.foundBar.hidden = true;
     },
 
     find() {
@@ -31,6 +32,7 @@
         this.found = { ...found, text, typed, at: -1, view: null };
         this.tell(found.said);
         this.said.textContent = found.count ? `${found.count.toLocaleString("en")} hits` : "none";
+        this.foundBar.hidden = found.rank !== null;
         if (found.rank !== null) this.showRank(found.rank);
         if (found.count) await this.stepHit(1);
         this.paint();

@@ -43,10 +43,11 @@
       this.sheets = element("div", "", { class: "tl-paper" });
       const found = [button("‹", "Previous hit (Shift+N)", () => this.stepHit(-1)), this.said];
       found.push(button("›", "Next hit (N)", () => this.stepHit(1)));
-      const bar = element("div", [this.box, ...found, ...this.buttons(), ...this.boxes()], { class: "tl-bar" });
+      this.foundBar = element("span", found, { class: "tl-found", hidden: "" });
+      const bar = element("div", [this.box, this.foundBar, ...this.buttons(), ...this.boxes()], { class: "tl-bar" });
       const help = element("p", HELP, { class: "quiet" });
       const above = [bar, ...this.stepBar(), this.say, this.buildMap()];
-      this.root.replaceChildren(...above, this.scroller, this.tip, help, this.sheets, this.panel);
+      this.root.replaceChildren(...above, this.scroller, this.tip, help, this.buildNotes(), this.sheets, this.panel);
     },
 
     buttons() {
@@ -72,6 +73,7 @@
         ...(this.spans.length ? [next] : []),
         button("List lane", "Slices of the active lane in view, as a table", () => this.list()),
         button("Statistics", "What is in view as a table: of the active lane, or of all (R)", () => this.chooseView()),
+        button("Mark", "Mark a moment with a note, kept in the link (M)", () => this.addNote()),
         button("Open all", "Lanes of every rank, or one line per rank (O)", () => this.openAll()),
       ];
     },

@@ -10,7 +10,7 @@ if __name__ != "ddprof":  # a checkout's folder, which is on `__path__` below, h
     raise ImportError(f"import ddprof, not {__name__}: a second copy would register everything twice")
 
 from ddprof._version import __version__
-from ddprof.marks import annotate, step
+from ddprof.marks import annotate, capture, step
 
 if _TYPE_CHECKING:
     from ddprof.api import AnalyzedRun, analyze
@@ -21,7 +21,7 @@ _ROOT = _Path(__file__).resolve().parent.parent
 if (_ROOT / "pyproject.toml").is_file() and (_ROOT / "analyzers").is_dir():
     __path__ = [*__path__, str(_ROOT)]
 
-__all__ = ["AnalyzedRun", "__version__", "analyze", "annotate", "step"]
+__all__ = ["AnalyzedRun", "__version__", "analyze", "annotate", "capture", "step"]
 
 
 def __dir__() -> list[str]:

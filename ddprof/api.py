@@ -7,22 +7,25 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
-from ddprof.findings import Finding
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.html.parts import render_summary
 from ddprof.report.json.contract import to_contract
 from ddprof.report.json.saved import is_saved_report, read_saved
+from ddprof.report.listed import FindingList
 from ddprof.report.model import Report, Verdict
 from ddprof.report.text import render_text, render_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_LARGEST_FRAME = 16_000_000  # characters: a notebook file keeps every output that it shows
 
 PathLike = str | os.PathLike[str]
 
@@ -40,9 +43,9 @@ class AnalyzedRun:
         return self.report.verdict
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        """Causes of lost time, the largest recoverable time first."""
-        return self.report.ranked_findings()
+    def findings(self) -> FindingList:
+        """Causes of lost time, the largest recoverable time first: a list that shows itself as a table."""
+        return FindingList(self.report)
 
     @property
     def step_us(self) -> float:
@@ -51,13 +54,38 @@ class AnalyzedRun:
 
     @property
     def ledger(self) -> pd.DataFrame:
-        """Mean step by cause in microseconds: a row per rank, columns wall_us and the causes, which sum to it."""
+        """Mean step by cause: a row per rank, columns wall_us and CAUSE_us of every cause, which sum to it."""
         import pandas as pd
 
         per_rank = self.report.ledger.per_rank
-        columns = ["wall_us", *CAUSES]
-        rows = [[float(row.get(column, 0.0)) for column in columns] for row in per_rank.values()]
+        rows = [[float(row.get(column, 0.0)) for column in ("wall_us", *CAUSES)] for row in per_rank.values()]
+        columns = ["wall_us", *(f"{cause}_us" for cause in CAUSES)]
         return pd.DataFrame(rows, index=pd.Index(list(per_rank), name="rank"), columns=columns)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """Every steady step of every rank: its number in the trace, start_us on the run's clock, wall_us, and CAUSE_us
+        of every cause, which sum to it. Raises NoUsableInput for a saved report, which holds no single steps.
+        """
+        from ddprof.analyzers.kernel_table.named_tables import rank_step_causes, rank_steps
+
+        job = self._traced("steps of single ranks").job
+        keys = ["rank", "step"]
+        booked = rank_step_causes(job).to_pandas()
+        wide = booked.pivot_table(index=keys, columns="cause", values="dur_us", aggfunc="sum", observed=True)
+        wide = wide.reindex(columns=list(CAUSES)).fillna(0.0).add_suffix("_us")
+        steps: pd.DataFrame = rank_steps(job).to_pandas().set_index(keys).join(wide)
+        return steps.fillna({f"{cause}_us": 0.0 for cause in CAUSES}).rename_axis(columns=None)
+
+    @cached_property
+    def collectives(self) -> pd.DataFrame:
+        """Every collective and message of the job: op, group, size_bytes, start_us on the run's clock, transfer_us, who
+        came last, longest_wait_us. Raises NoUsableInput for a saved report, which holds none.
+        """
+        from ddprof.analyzers.kernel_table.named_tables import collectives
+
+        table: pd.DataFrame = collectives(self._traced("collectives").job).to_pandas()
+        return table.set_index("collective")
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
@@ -68,10 +96,24 @@ class AnalyzedRun:
         """
         from ddprof.analyzers.kernel_table.of_run import kernels_of
 
-        if self._run is None:
-            raise NoUsableInput(f"{self.report.run.name}: a saved report holds no kernels; analyze the traces")
-        table: pd.DataFrame = kernels_of(self._run).rows.to_pandas()
+        table: pd.DataFrame = kernels_of(self._traced("kernels")).rows.to_pandas()
         return table
+
+    def _traced(self, what: str) -> LoadedRun:
+        if self._run is None:
+            raise NoUsableInput(f"{self.report.run.name}: a saved report holds no {what}; analyze the traces")
+        return self._run
+
+    def timeline(self, height: int = 640) -> TimelineView:
+        """The timeline of the run, which a notebook shows in a frame of its own, `height` pixels high.
+
+        Raises NoUsableInput for a saved report, which holds no events.
+        """
+        from ddprof.dashboard.onefile.document import render
+        from ddprof.dashboard.runs.open_run import OpenRun
+
+        run = self._traced("events")
+        return TimelineView(render(OpenRun(self.report, run), only="timeline"), height)
 
     def to_dict(self) -> dict[str, object]:
         """The document of the report contract as plain values."""
@@ -102,6 +144,24 @@ class AnalyzedRun:
 
     def _repr_html_(self) -> str:
         return render_summary(self.report)
+
+
+@dataclass(frozen=True, repr=False)
+class TimelineView:
+    """A page that holds a timeline and makes no request; shown by a notebook as a frame."""
+
+    html: str
+    height: int
+
+    def __repr__(self) -> str:
+        return f"<timeline, {len(self.html) / 1e6:.1f} MB: show it in a notebook, or write .html to a file>"
+
+    def _repr_html_(self) -> str:
+        if len(self.html) > _LARGEST_FRAME:
+            size = f"{len(self.html) / 1e6:.0f} MB, and a notebook keeps what it shows"
+            return f"<p>The timeline has {size}: run.save_html(PATH), or ddprof serve.</p>"
+        frame = f'srcdoc="{escape(self.html)}" style="width:100%;height:{self.height}px;border:0"'
+        return f'<iframe sandbox="allow-scripts" title="Timeline" {frame}></iframe>'
 
 
 def analyze(

@@ -1,6 +1,6 @@
-"""What a training script can say itself, where nothing it does tells: `step()` and `annotate("name")`.
+"""What a training script can say itself, where nothing it does tells: `step()`, `annotate("name")` and `capture()`.
 
-Both do nothing, in less than a microsecond, unless the script runs under `ddprof run`; neither imports torch.
+They do nothing, in less than a microsecond, unless the script runs under `ddprof run`; neither imports torch.
 """
 
 from __future__ import annotations
@@ -54,6 +54,32 @@ class annotate(ContextDecorator):
     def _recreate_cm(self) -> annotate:
         """For each call of a decorated function: it may call itself, or run in several threads."""
         return annotate(self.name)
+
+
+class capture(ContextDecorator):
+    """Trace the steps that begin inside: `with ddprof.capture():`, or `@ddprof.capture(steps=3)` over a function.
+
+    At most `steps` of them, because a profiler keeps all events of its window in memory. It is to be reached on every
+    rank, in the training thread. `ddprof run` opens its own window besides (`--skip`, `--mode monitor`).
+    """
+
+    def __init__(self, steps: int = 5) -> None:
+        if steps < 1:
+            raise ValueError(f"steps={steps}: want at least one")
+        self.steps = steps
+
+    def __enter__(self) -> capture:
+        session = _capture()
+        if session is not None:
+            session.in_code.asked(self.steps)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        session = _capture()
+        if session is not None:
+            session.in_code.done()
 
 
 def _capture() -> Session | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import threading
@@ -18,6 +19,9 @@ class Capture:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.in_code = SimpleNamespace(
+            asked=lambda steps: self.said.append(f"trace {steps}"), done=lambda: self.said.append("trace ends")
+        )
 
     def step_marked(self) -> None:
         self.said.append("step")
@@ -59,10 +63,32 @@ def test_a_decorated_function_may_call_itself_and_run_in_threads(capture: Captur
     assert capture.said == (["open part"] * 3 + ["close part"] * 3) * 2
 
 
-def test_without_a_capture_both_do_nothing_and_nothing_heavy_is_imported() -> None:
+def test_a_script_says_which_steps_to_trace(capture: Capture) -> None:
+    @ddprof.capture(steps=3)
+    def part() -> int:
+        ddprof.step()
+        return 7
+
+    with pytest.raises(KeyError), ddprof.capture():
+        assert part() == 7
+        raise KeyError
+    assert capture.said == ["trace 5", "trace 3", "step", "trace ends", "trace ends"]
+    with pytest.raises(ValueError, match="steps=0"):
+        ddprof.capture(steps=0)
+
+
+def test_the_package_of_that_name_answers_a_call_as_well(capture: Capture) -> None:
+    layout = importlib.import_module("ddprof.capture.files.layout")
+    assert ddprof.capture.files.layout is layout  # type: ignore[attr-defined]
+    with ddprof.capture(2):
+        pass
+    assert capture.said == ["trace 2", "trace ends"]
+
+
+def test_without_a_capture_they_do_nothing_and_nothing_heavy_is_imported() -> None:
     script = (
         "import sys, ddprof; ddprof.step()\n"
-        "with ddprof.annotate('x'): ddprof.annotate('y')(int)()\n"
+        "with ddprof.annotate('x'): ddprof.annotate('y')(ddprof.capture()(int))()\n"
         "print(sorted({'numpy', 'torch', 'msgspec', 'ddprof.capture'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -18,11 +18,14 @@ from ddprof.report.json.contract import to_contract
 _TIMELINE = ("timeline", "embedded")  # folders of scripts that only a file with events needs
 
 
-def render(opened: OpenRun, before: OpenRun | None = None, key: bytes | None = None) -> str:
-    """The file of a run; `before` is another run that it is compared with. `key`: names are hashed, verdicts stay."""
+def render(opened: OpenRun, before: OpenRun | None = None, key: bytes | None = None, only: str = "") -> str:
+    """The file of a run; `before` is another run that it is compared with. `key`: names are hashed, verdicts stay.
+
+    `only`: the anchor of the one page that it is to have.
+    """
     edition = _edition(opened, before) if key is None else _redacted(opened, before, key)
     report = edition.view.opened.report
-    shown = subjects(edition)
+    shown = [subject for subject in subjects(edition) if only in ("", subject.anchor)]
     sections = [page_section(edition, subject) for subject in shown]
     return page(
         f"ddprof: {report.run.name or 'report'}",
@@ -31,7 +34,7 @@ def render(opened: OpenRun, before: OpenRun | None = None, key: bytes | None = N
         embedded(to_contract(report)),
         joined(".css", "shared", "timeline", "onefile"),
         joined(".js", "shared", *(_TIMELINE if opened.has_traces else ()), "onefile"),
-        _navigation(shown),
+        _navigation(shown if len(shown) > 1 else []),
     )
 
 

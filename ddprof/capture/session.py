@@ -45,6 +45,7 @@ from ddprof.capture.steps.tracker import StepTracker
 from ddprof.capture.steps.unmarked import KINDS, UnmarkedSteps
 from ddprof.capture.window import flight_recorder
 from ddprof.capture.window.annotate import Annotator, Range
+from ddprof.capture.window.in_code import WindowInCode
 from ddprof.capture.window.plan import WindowPlan
 from ddprof.capture.window.trace import TraceWindow
 
@@ -77,7 +78,7 @@ class Session:
         self.ring: StepRing | None = None
         self.calls: CallLog | None = None
         self.finished = False  # the flush has begun
-        self.watch_root: Callable[[Any], object] = _nothing
+        self.watch_root: Callable[[Any], object] = lambda _: None
         self.unmarked = [self._without_optimizers()]
         self._marked_by_script = False
         self.ending: dict[str, Any] | None = None  # how the process ended, once it has
@@ -93,6 +94,7 @@ class Session:
         self.optimizer_stepped: Callable[..., Any] = self.guard.wrap_hook(self._optimizer_stepped)
         self.open_range = self.guard.wrap(self.annotator.open)
         self.step_marked: Callable[[], Any] = self.guard.wrap(self._step_marked)
+        self.in_code = WindowInCode(self)
         atexit.register(self.finish, "exit")
 
     def attach(self, instrumentors: Sequence[Instrumentor]) -> None:
@@ -394,7 +396,3 @@ class Session:
         self.control.abandon()
         self.watchdog.disarm_in_child()
         self.clock = ClockSync(self.config.clock)
-
-
-def _nothing(_: object) -> None:
-    return None

@@ -62,11 +62,12 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, redact
 
 
 def _tables(opened: OpenRun, folder: Path, form: str, redaction: Redaction | None) -> None:
+    from ddprof.analyzers.kernel_table.named_tables import named_tables
     from ddprof.report.export.columns import report_tables, write_tables
 
     tables = report_tables(opened.report)
     if opened.has_traces:
-        tables["kernels"] = opened.kernels.rows
+        tables |= named_tables(opened.job) | {"kernels": opened.kernels.rows}
     if redaction is not None:
         tables = {name: redaction.table(table, of_events=name == "kernels") for name, table in tables.items()}
     files = write_tables(folder, tables, form)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 import ddprof
-from ddprof.api import analyze_all, load
+from ddprof.api import AnalyzedRun, TimelineView, analyze_all, load
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.report.json.contract import to_contract
+from ddprof.report.listed import FindingList
 from ddprof.report.model import Report
+
+CAUSES_US = [f"{cause}_us" for cause in CAUSES]
 
 
 @pytest.fixture
@@ -27,10 +32,10 @@ def test_findings_verdict_and_ledger(saved: Path) -> None:
     assert [f.id for f in run.findings] == ["input.straggler", "comm.bandwidth_bound"]
     assert run.verdict.bound == "straggler"
     assert run.step_us == 100_000
-    assert list(run.ledger.columns) == ["wall_us", *CAUSES]
+    assert list(run.ledger.columns) == ["wall_us", *CAUSES_US]
     assert run.ledger.index.name == "rank"
-    assert run.ledger.loc[2, "dataloader"] == 38_000
-    assert (run.ledger[list(CAUSES)].sum(axis=1) - run.ledger["wall_us"]).abs().max() < 1
+    assert run.ledger.loc[2, "dataloader_us"] == 38_000
+    assert (run.ledger[CAUSES_US].sum(axis=1) - run.ledger["wall_us"]).abs().max() < 1
 
 
 def test_json_html_and_notebook(saved: Path, tmp_path: Path) -> None:
@@ -78,7 +83,7 @@ def test_kernels_have_real_names_and_a_saved_report_has_none(repo_root: Path, sa
     run = ddprof.analyze(repo_root / "sample_traces" / "slow_gpu" / "traces", cache=False)
     assert {"compute", "communication"} <= set(run.kernels["kind"])
     assert run.kernels["kernel"].str.contains("gemm").any()
-    busy = run.ledger[["compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy"]].sum(axis=1)
+    busy = run.ledger[["compute_us", "comm_wait_us", "comm_transfer_us", "pipeline_bubble_us", "memcpy_us"]].sum(axis=1)
     assert (run.kernels.groupby("rank")["busy_us"].sum() - busy).abs().max() < 1e-3 * busy.max()
     with pytest.raises(NoUsableInput, match="holds no kernels"):
         _ = ddprof.analyze(saved).kernels
@@ -89,3 +94,66 @@ def test_what_there_is_can_be_listed() -> None:
 
     assert {"analyze", "AnalyzedRun", "step", "annotate"} <= set(dir(ddprof))
     assert all(hasattr(ddprof, name) for name in dir(ddprof))
+
+
+@pytest.fixture(scope="module")
+def late(repo_root: Path) -> AnalyzedRun:
+    return ddprof.analyze(repo_root / "sample_traces" / "late_loader" / "traces", cache=False)
+
+
+def test_findings_are_a_list_that_shows_itself(saved: Path) -> None:
+    findings = ddprof.analyze(saved).findings
+    assert len(findings) == 2 and findings[0].id == "input.straggler" and findings[-1] in findings
+    assert [f.id for f in findings[1:]] == ["comm.bandwidth_bound"]
+    head, first, second = repr(findings).splitlines()
+    assert head.split() == ["finding", "who", "gain", "confidence", "what"]
+    assert first.split()[:2] == ["critical", "input.straggler"] and "36 ms" in first and "95%" in first
+    assert "comm.bandwidth_bound" in second
+    assert findings._repr_html_().count("<tr>") == 3
+    assert findings == tuple(findings) and findings != ()
+
+
+def test_what_a_trace_says_is_literal_in_a_notebook(straggler_report: Report) -> None:
+    hostile = replace(straggler_report.findings[0], summary="<script>x</script>\x1b[2J")
+    listed = FindingList(replace(straggler_report, findings=(hostile,)))
+    assert "<script>" not in listed._repr_html_() and "\x1b" not in repr(listed)
+    assert "no findings" in repr(FindingList(replace(straggler_report, findings=())))
+
+
+def test_steps_of_every_rank_sum_to_the_ledger(late: AnalyzedRun) -> None:
+    steps = late.steps
+    assert steps.index.names == ["rank", "step"]
+    assert list(steps.columns) == ["number", "start_us", "wall_us", *CAUSES_US]
+    assert (steps[CAUSES_US].sum(axis=1) - steps["wall_us"]).abs().max() < 1
+    means = steps.groupby("rank")[["wall_us", *CAUSES_US]].mean()
+    assert (means - late.ledger).abs().max().max() < 1
+    assert steps["start_us"].min() == 0
+
+
+def test_collectives_name_the_rank_that_came_last(late: AnalyzedRun) -> None:
+    table = late.collectives
+    assert set(table["op"]) == {"all_reduce"} and (table["size_bytes"] > 0).all()
+    assert (table["last_rank"] == 2).mean() > 0.9  # the loader of rank 2 is late
+    assert (table["longest_wait_us"] >= 0).all() and (table["transfer_us"] > 0).all()
+    assert table["start_us"].is_monotonic_increasing or table["start_us"].notna().all()
+
+
+def test_a_saved_report_says_what_it_does_not_hold(saved: Path) -> None:
+    run = ddprof.analyze(saved)
+    for read in (lambda: run.steps, lambda: run.collectives, run.timeline):
+        with pytest.raises(NoUsableInput, match="a saved report holds no"):
+            read()
+
+
+def test_the_timeline_is_a_frame_of_one_page(late: AnalyzedRun) -> None:
+    view = late.timeline(height=500)
+    assert 'id="timeline"' in view.html and 'id="ranks"' not in view.html
+    frame = view._repr_html_()
+    assert frame.startswith('<iframe sandbox="allow-scripts"') and "height:500px" in frame
+    assert unescape(frame.split('srcdoc="')[1].split('"')[0]) == view.html
+    assert len(repr(view)) < 100
+    assert "save_html" in TimelineView("x" * 17_000_000, 1)._repr_html_()
+
+
+def test_the_interface_is_what_dir_shows() -> None:
+    assert {"analyze", "annotate", "capture", "step"} <= set(dir(ddprof))

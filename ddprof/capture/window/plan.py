@@ -39,6 +39,17 @@ class WindowPlan:
             return "planned"
         return None
 
+    def end_with(self, step: int) -> bool:
+        """Let the window that opened last end with `step` at the latest, and drop a request that has not opened one.
+
+        True if there was such a request.
+        """
+        dropped = self._requested is not None
+        self._requested = None
+        self._end = min(self._end, step + 1)
+        self.idle = self._next is None
+        return dropped
+
     @property
     def last_step(self) -> int:
         """The last step of the window that opened last."""

@@ -54,13 +54,12 @@ FINDINGS = Schema(
 
 
 def report_tables(report: Report) -> dict[str, Table]:
-    """Every table by name: the report's own numbers, and the detail that the analysis kept (not in a saved report)."""
+    """The report's own numbers as tables, by name; a saved report has them too."""
     return {
         "findings": _findings(report),
         "rank_causes": _rank_causes(report),
         "step_causes": _step_causes(report),
         "steps": STEPS.table({"step": range(len(report.steps.per_step_us)), "wall_us": list(report.steps.per_step_us)}),
-        **report.tables,
     }
 
 

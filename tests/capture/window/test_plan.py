@@ -37,3 +37,15 @@ def test_a_plan_is_idle_only_where_no_window_is_to_come() -> None:
     assert plan.opens_at(12) == "asked for"
     assert plan.idle
     assert not WindowPlan(3, 2).idle
+
+
+def test_a_window_ends_where_the_script_says_so() -> None:
+    plan = WindowPlan(3, 5, automatic=False)
+    plan.request(10, 5, "asked for")
+    assert plan.opens_at(10) and plan.last_step == 14
+    assert not plan.end_with(11)
+    assert (plan.last_step, plan.closes_at(11), plan.closes_at(12)) == (11, False, True)
+    plan.end_with(20)
+    assert plan.last_step == 11  # never longer
+    plan.request(30, 2, "asked for")
+    assert plan.end_with(29) and plan.idle and plan.opens_at(30) is None

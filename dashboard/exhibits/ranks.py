@@ -20,6 +20,7 @@ from ddprof.dashboard.exhibits.parts.numbers import (
     shown_words,
     step_causes_us,
     step_count,
+    typical_us,
 )
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.view import View
@@ -55,9 +56,8 @@ def _lateness(view: View) -> Exhibit:
     if not np.isfinite(late).any():
         reading = "No collective was seen on two ranks: who comes late cannot be judged."
         return Exhibit("lateness", question, reading, sheet(table.columns, []))
-    # nanmedian warns on rows without any value; those are ranks that took part in nothing.
-    median = np.array([np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else -np.inf for row in late])
-    worst = int(median.argmax())
+    median = typical_us(late)
+    worst = int(np.nanargmax(median))
     behind = int(np.sum(late[worst] > 0))
     reading = (
         f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the other members (median "

@@ -12,6 +12,8 @@ from ddprof.report import phrases
 from ddprof.units import format_us
 
 FEW_RANKS = 4  # up to here all lanes of all ranks are shown; above it a rank is one line until it is opened
+GROUPINGS = ("none", "host", "tp", "pp", "dp", "block")  # as in assets/timeline/order.js
+ORDERS = ("rank", "late")
 MAX_STEP_DIGITS = 10
 MAX_TIME_US = 1e15  # 30 years; also keeps infinity and NaN out of the page's JSON
 
@@ -48,6 +50,8 @@ def configuration(view: View) -> dict[str, Any]:
         "culprits": sorted({r for f in report.findings for r in f.ranks}),
         "spans": spans,
         "focus": focus,
+        "by": _one_of(view.query.get("by", ""), GROUPINGS),
+        "order": _one_of(view.query.get("order", ""), ORDERS),
         "step": _step(view),
         "fold": view.query.get("fold", "") == "1",
         **_range(view),
@@ -59,6 +63,10 @@ def _opened(view: View, shown: Sequence[int]) -> list[int]:
     wanted = parse_numbers(view.query.get("open", ""))
     named = [rank for rank in shown if wanted is not None and rank in wanted][:FEW_RANKS]
     return named or (list(shown) if len(shown) <= FEW_RANKS else [])
+
+
+def _one_of(text: str, known: Sequence[str]) -> str | None:
+    return text if text in known else None
 
 
 def _range(view: View) -> dict[str, float | None]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddprof.causes import CAUSES
+from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.timeline import configuration, reading
 from ddprof.dashboard.onefile.exhibits import exhibit_section
@@ -99,6 +100,7 @@ def _held(view: View, timeline: Timeline, lanes: list[int]) -> dict[str, Any]:
         "overview": overview(timeline),
         "path": _path(view, timeline),
         "steps": steps,
+        "arrangement": arrangement(opened.job),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from flask import Blueprint, Response, request
 
+from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
@@ -73,6 +74,7 @@ def routes(runs: Runs) -> Blueprint:
     add_typed("places", PlacesAsked, _places)
     add_typed("waits", WindowAsked, lambda o, a: largest_waits(o.timeline, o.job, a.lo, a.hi))
     add_typed("step", StepAsked, lambda o, a: one_step(o.timeline.steps, a.number))
+    add_typed("arrangement", Asked, lambda o, a: arrangement(o.job))
     add_typed("path", Asked, lambda o, a: path_runs(o.timeline, o.job, o.critical))
     add("report.json", _report)
     add("table.csv", _csv)

@@ -48,3 +48,14 @@ def test_every_file_is_part_of_a_page(straggler: OpenRun) -> None:
 def test_a_file_without_events_has_no_scripts_of_the_timeline(straggler: OpenRun) -> None:
     assert "ddprof.Timeline = class" in render(straggler)
     assert "ddprof.Timeline = class" not in render(OpenRun(straggler.report))
+
+
+def test_no_two_files_of_the_timeline_define_one_method() -> None:
+    """They add to the same prototypes: the later file would replace the earlier one's method without a word."""
+    names = [
+        (name, "Painter" if file.name.startswith("paint") else "Timeline")
+        for file in sorted((FOLDER / "timeline").glob("*.js"))
+        for name in re.findall(r"^    (?:async |get )?(\w+)\(.*\) \{$", file.read_text(encoding="utf-8"), re.M)
+        if name not in ("if", "for", "while", "switch", "constructor")
+    ]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -29,6 +29,7 @@
     step: async (of, number) => held.steps[number],
     overview: async () => held.overview,
     path: async () => held.path,
+    arrangement: async () => held.arrangement,
   };
 
   /* A hidden page has no width: only a page that is seen can be drawn. */

@@ -18,6 +18,7 @@
       this.bounds = [info.lo_ns - beside, info.hi_ns + beside];
       this.runBounds = this.bounds;
       [this.lo, this.hi] = this.bounds;
+      this.arrange();
       this.build();
       this.layout();
       this.painter = new ddprof.Painter(this.canvas, this);
@@ -32,6 +33,7 @@
       this.readNotes();
       this.fetchPath();
       this.fetchOverview();
+      this.fetchArrangement();
     }
 
     /* Slices are numbered anew: what was known of them by number is void. */
@@ -57,16 +59,31 @@
     }
 
     laneAt(id) {
-      if (this.known !== this.info) {
-        this.known = this.info;
-        this.byId = new Map(this.info.lanes.map((lane) => [lane.id, lane]));
-      }
+      this.lookUp();
       return this.byId.get(id);
+    }
+
+    lanesOn(rank) {
+      this.lookUp();
+      return this.byRank.get(rank);
     }
 
     /* The ranks whose lanes are known, in the order of the lanes. */
     ranks() {
-      return [...new Set(this.info.lanes.map((lane) => lane.rank))];
+      this.lookUp();
+      return [...this.byRank.keys()];
+    }
+
+    /* Lanes by number and by rank, made anew when others are known. */
+    lookUp() {
+      if (this.known === this.info) return;
+      this.known = this.info;
+      this.byId = new Map(this.info.lanes.map((lane) => [lane.id, lane]));
+      this.byRank = new Map();
+      this.info.lanes.forEach((lane) => {
+        if (!this.byRank.has(lane.rank)) this.byRank.set(lane.rank, []);
+        this.byRank.get(lane.rank).push(lane);
+      });
     }
 
     tell(words) {

@@ -58,6 +58,7 @@
     waits: (of, lo, hi) => get("waits", { ...of, ...view(lo, hi) }),
     step: (of, number) => get("step", { ...of, number }),
     overview: (of, ranks) => get("overview", { ...of, ranks: ranks || "" }),
+    arrangement: (of) => get("arrangement", of),
     path: (of) => get("path", of),
   };
 })();

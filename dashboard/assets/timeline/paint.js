@@ -104,7 +104,7 @@
 
     label(row) {
       const pen = this.context;
-      const isHead = row.lane === undefined || row.isRank;
+      const isHead = row.lane === undefined || row.isRank || row.isHost;
       const size = row.height < 10 ? 9 : row.height < 14 ? 11 : 12;
       pen.fillStyle = isHead ? this.ink.text : this.ink.quiet;
       pen.font = font(size, isHead || row.lane === this.state.activeLane);

@@ -12,7 +12,8 @@
       if (!view) return;
       rows.forEach((row) => {
         const data = tile && tile.lanes.get(row.lane);
-        if (row.isRank) this.hitMarks(view.ranks[row.rank], view, row);
+        if (row.isClosed) row.group.ranks.forEach((rank) => this.hitMarks(view.ranks[rank], view, { ...row, rank }));
+        else if (row.isRank) this.hitMarks(view.ranks[row.rank], view, row);
         else if (data && data.bins) this.hitMarks(view.lanes[row.lane], view, row);
       });
     },

@@ -1,37 +1,49 @@
-/* Rows of the timeline: one line per rank, or all its lanes where it is open; hosts as headings. */
+/* Rows of the timeline: one line per rank, or all its lanes where it is open; groups of ranks under headings. */
 (function () {
   "use strict";
   const ddprof = window.ddprof;
   const TALL = 20; // px: heights of rows
   const SMALL = 13; // px, where there are many ranks
   const LEAST = 9; // px, where there are very many
+  const HEAD = 16; // px of a group's heading
   const MOST = 30; // px of a closed rank, where there are few
   const SCREEN = 360; // px that closed ranks share
   const MANY = 16; // ranks
   const VERY_MANY = 100; // ranks
-  const MOST_OPERATORS = 4; // ranks whose operators are read: each is a trace
 
   Object.assign(ddprof.Timeline.prototype, {
-    /* Rows from top to bottom: a closed rank is the one line of where its time goes. */
+    /* Rows from top to bottom: a closed rank is the one line of where its time goes, a closed group that of one. */
     layout() {
-      const ranks = [...new Set(this.info.lanes.map((l) => l.rank))];
-      const hosts = new Set(this.info.lanes.map((l) => l.host)).size;
-      const least = ranks.length > VERY_MANY ? LEAST : ranks.length > MANY ? SMALL : TALL;
-      const closed = Math.max(least, Math.min(MOST, Math.floor(SCREEN / ranks.length)));
+      const groups = this.groups();
+      const count = this.ranks().length;
+      const least = count > VERY_MANY ? LEAST : count > MANY ? SMALL : TALL;
+      this.closedTall = Math.max(least, Math.min(MOST, Math.floor(SCREEN / count)));
+      this.groupTall = Math.max(HEAD, Math.min(MOST, Math.floor(SCREEN / groups.length)));
+      this.openTall = count > MANY ? SMALL : TALL;
       this.rows = [];
       this.tall = 0;
-      let host = null;
-      ranks.forEach((rank) => {
-        const lanes = this.info.lanes.filter((l) => l.rank === rank);
-        if (hosts > 1 && hosts < ranks.length && lanes[0].host !== host) {
-          host = lanes[0].host;
-          this.place({ label: "host " + host, isHost: true }, SMALL + 3);
-        }
-        const label = this.rankLabel(rank, hosts === ranks.length ? lanes[0].host : "");
-        if (this.open.has(rank)) this.placeOpen(rank, label, lanes, ranks.length > MANY ? SMALL : TALL);
-        else this.place({ label, rank, lane: lanes[0].id, isRank: true }, closed);
+      groups.forEach((group) => {
+        const isClosed = group.key !== null && this.isGroupClosed(group);
+        if (isClosed) this.placeClosed(group);
+        else if (group.key !== null) this.place({ label: `▾ ${group.label}`, group, isHost: true }, HEAD);
+        if (!isClosed) group.ranks.forEach((rank) => this.placeRank(rank));
       });
       this.resize();
+    },
+
+    placeClosed(group) {
+      const rank = this.latestOf(group.ranks);
+      const lane = this.lanesOn(rank)[0].id;
+      const named = group.ranks.some((of) => this.config.culprits.includes(of)) ? " ◀" : "";
+      const label = `▸ ${group.label} (${rank})${named}`;
+      this.place({ label, group, rank, lane, isHost: true, isClosed: true }, this.groupTall);
+    },
+
+    placeRank(rank) {
+      const lanes = this.lanesOn(rank);
+      const label = this.rankLabel(rank, this.isAlone ? lanes[0].host : "");
+      if (this.open.has(rank)) this.placeOpen(rank, label, lanes, this.openTall);
+      else this.place({ label, rank, lane: lanes[0].id, isRank: true }, this.closedTall);
     },
 
     place(row, height) {
@@ -47,7 +59,8 @@
 
     rankLabel(rank, host) {
       const named = this.config.culprits.includes(rank) ? " ◀" : "";
-      return `${this.open.has(rank) ? "▾" : "▸"} rank ${rank}${named}${host ? " · " + host : ""}`;
+      const late = this.lateWords(rank);
+      return `${this.open.has(rank) ? "▾" : "▸"} rank ${rank}${named}${late}${host ? " · " + host : ""}`;
     },
 
     laneRows() {
@@ -71,7 +84,7 @@
 
     /* Where a rank's lanes are on the canvas, null where its lanes are not in the picture. */
     rankPlace(rank) {
-      const mine = this.rows.filter((r) => r.rank === rank);
+      const mine = this.rows.filter((r) => r.rank === rank || (r.isClosed && r.group.ranks.includes(rank)));
       if (!mine.length) return null;
       const first = mine[0];
       const last = mine[mine.length - 1];
@@ -83,58 +96,10 @@
       const places = new Map();
       const shift = this.shift();
       this.laneRows().forEach((r) => {
-        if (!places.has(r.rank)) places.set(r.rank, { y: r.top + shift, height: r.height });
+        const ranks = r.isClosed ? r.group.ranks : [r.rank];
+        ranks.forEach((rank) => places.has(rank) || places.set(rank, { y: r.top + shift, height: r.height }));
       });
       return places;
-    },
-
-    toggleRank(row) {
-      if (!row || row.rank === undefined || row.rank === null) return;
-      const opens = !this.open.has(row.rank);
-      if (opens) this.open.add(row.rank);
-      else this.open.delete(row.rank);
-      this.tell(`rank ${row.rank} ${opens ? "opened" : "closed"}`);
-      this.layout();
-      this.refetch();
-      if (this.operators) this.expand();
-    },
-
-    openAll() {
-      const ranks = this.info.lanes.map((l) => l.rank);
-      const all = ranks.every((r) => this.open.has(r));
-      this.open = new Set(all ? [] : ranks);
-      this.layout();
-      this.refetch();
-    },
-
-    toggleKind(kind, on) {
-      if (on) this.kinds.add(kind);
-      else this.kinds.delete(kind);
-      this.layout();
-      this.refetch();
-    },
-
-    /* Operators are read from the traces of the open ranks again; lanes and slices are numbered anew. */
-    async expand() {
-      if (this.operators && !this.open.size) this.open.add(this.info.lanes[0].rank);
-      const wanted = this.operators ? [...this.open].sort((a, b) => a - b).slice(0, MOST_OPERATORS) : [];
-      const expanded = wanted.join(",");
-      const ranks = wanted.join(", ");
-      if (expanded === this.expanded) {
-        this.layout();
-        return;
-      }
-      this.tell(ranks ? `reading operators of rank ${ranks} …` : "");
-      await this.attempt(async () => {
-        const info = await ddprof.timelineData.lanes({ run: this.config.run, expanded }, this.config.ranks);
-        Object.assign(this, { expanded, info });
-        this.forget();
-        const some = this.operators && this.open.size > MOST_OPERATORS;
-        const more = some ? ` of ${this.open.size} open ranks, the first ${MOST_OPERATORS}` : "";
-        this.tell(ranks ? `operators of rank ${ranks}${more}` : "");
-        this.layout();
-        this.refetch();
-      });
     },
   });
 })();

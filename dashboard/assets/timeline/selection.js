@@ -22,11 +22,11 @@
   }
 
   Object.assign(Timeline.prototype, {
-    /* All lanes that a row stands for: a closed or an open rank's own line for all of its lanes. */
+    /* All lanes that a row stands for: a rank's own line for all of its lanes, a heading for those of its ranks. */
     lanesOf(row) {
-      if (row.lane !== undefined && !row.isRank) return [row.lane];
-      const isOf = row.isRank ? (lane) => lane.rank === row.rank : (lane) => lane.host === row.host;
-      return row.isRank || row.host !== undefined ? this.info.lanes.filter(isOf).map((lane) => lane.id) : [];
+      const ranks = row.group ? row.group.ranks : row.isRank ? [row.rank] : [];
+      if (row.lane !== undefined && !ranks.length) return [row.lane];
+      return ranks.flatMap((rank) => this.lanesOn(rank).map((lane) => lane.id));
     },
 
     /* The rows between two places of the canvas; above the lanes, on the axis, all of them. */

@@ -46,7 +46,7 @@
       this.foundBar = element("span", found, { class: "tl-found", hidden: "" });
       const bar = element("div", [this.box, this.foundBar, ...this.buttons(), ...this.boxes()], { class: "tl-bar" });
       const help = element("p", HELP, { class: "quiet" });
-      const above = [bar, ...this.stepBar(), this.say, this.buildMap()];
+      const above = [bar, ...this.stepBar(), ...this.orderBar(), this.say, this.buildMap()];
       this.root.replaceChildren(...above, this.scroller, this.tip, help, this.buildNotes(), this.sheets, this.panel);
     },
 

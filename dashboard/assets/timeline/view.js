@@ -40,6 +40,8 @@
       address.searchParams.set("to", (this.hi / 1e3).toFixed(1));
       const kept = address.searchParams;
       const put = (name, value) => (value === null ? kept.delete(name) : kept.set(name, value));
+      put("by", this.by === this.byAtFirst ? null : this.by);
+      put("order", this.order === "rank" ? null : this.order);
       put("step", this.scrubbed ? String(this.scrubbed.number) : null);
       put("fold", this.isFolded ? "1" : null);
       window.history.replaceState(window.history.state, "", address);

@@ -82,6 +82,13 @@ def lateness_us(job: JobFacts) -> Array:
         return np.asarray(np.where(count > 0, total / count / 1e3, np.nan))
 
 
+def typical_us(by_step: Array) -> Array:
+    """Median over the known steps of each rank, from (ranks, steps); NaN where none is known."""
+    # nanmedian warns on rows without any value; those are ranks that took part in nothing.
+    known = (row[np.isfinite(row)] for row in by_step)
+    return np.array([np.median(row) if len(row) else np.nan for row in known])
+
+
 def step_causes_us(job: JobFacts, wanted: Array) -> Array:
     """Mean over some ranks (flags by position) of each step's time by cause, us, shape (steps, causes)."""
     steps = step_count(job)

@@ -19,7 +19,7 @@ from ddprof.dashboard.runs.view import View, parse_query, view_of
 from ddprof.dashboard.server.boundary import bound
 from ddprof.dashboard.server.guard import Access, protect
 from ddprof.dashboard.server.routes import routes
-from ddprof.dashboard.server.scripts import add_scripts, address, styles
+from ddprof.dashboard.server.scripts import add_scripts, address, plotly_address, styles
 from ddprof.dashboard.server.uploads import upload_route
 from ddprof.errors import DdprofError, UsageError
 from ddprof.report import phrases
@@ -40,7 +40,8 @@ _PAGE = """<!DOCTYPE html>
 </head>
 <body>
 {%app_entry%}
-<footer class="dash-footer">{%config%}<script src="__SCRIPTS__"></script>{%scripts%}{%renderer%}</footer>
+<footer class="dash-footer">{%config%}
+<script src="__SCRIPTS__" data-plotly="__PLOTLY__"></script>{%scripts%}{%renderer%}</footer>
 </body>
 </html>"""
 
@@ -58,7 +59,7 @@ def create_app(runs: Runs, access: Access, upload_bytes: int = 0) -> Dash:
         assets_ignore=".*",  # they come as one file
         serve_locally=True,
         suppress_callback_exceptions=True,
-        index_string=_PAGE.replace("__STYLE__", STYLE + styles()).replace("__SCRIPTS__", address()),
+        index_string=_page(),
     )
     app.layout = _frame()
     _callbacks(app, runs, upload_bytes)
@@ -69,6 +70,11 @@ def create_app(runs: Runs, access: Access, upload_bytes: int = 0) -> Dash:
     protect(app.server, access, app.csp_hashes())
     bound(app, upload_bytes)
     return app
+
+
+def _page() -> str:
+    page = _PAGE.replace("__STYLE__", STYLE + styles())
+    return page.replace("__SCRIPTS__", address()).replace("__PLOTLY__", plotly_address())
 
 
 def _frame() -> Component:

@@ -46,7 +46,8 @@ def _kernels(view: View, table: KernelTable) -> Exhibit:
         [r.lowest_us / 1e3 for r in drawn],
         [r.busy_us / 1e3 for r in drawn],
         [r.highest_us / 1e3 for r in drawn],
-        "ms/step" if len(view.opened.job.ranks) == 1 else "ms/step; line: fastest to slowest rank",
+        "ms/step",
+        "fastest to slowest rank" if len(view.opened.job.ranks) > 1 else "",
     )
     commands = _commands(view, table, rows)
     reading = " ".join(part for part in (_head(view, table, rows), _ONCE, _not_recorded(table, rows)) if part)

@@ -1,1 +1,1 @@
-"""A picture as data (`charts`), drawn by plotly for the dashboard and as SVG for the HTML file."""
+"""A picture as data (`charts`), and as what plotly.js draws of it, in the dashboard and in the HTML file alike."""

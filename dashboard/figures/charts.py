@@ -1,4 +1,4 @@
-"""Charts as data: what is drawn, with units, not how. plotly/ draws them for the dashboard, svg/ for the HTML file.
+"""Charts as data: what is drawn, with units, not how. plotly/ draws them.
 
 Colours are names of the theme (CSS variables of report/html/style.py): a ledger cause with dashes, or `line`, `accent`.
 """
@@ -40,13 +40,14 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Ranges:
-    """One bar per label with a whisker from low to high, in `unit`."""
+    """One bar per label with a whisker from low to high, in `unit`; `line_words` say what the whisker is."""
 
     labels: Sequence[str]
     low: Sequence[float]
     value: Sequence[float]
     high: Sequence[float]
     unit: str
+    line_words: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,15 @@ class Columns:
 
     labels: Sequence[str]
     values: Sequence[float]
+    unit: str
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """From the first level, change by change, to the last, in `unit`; a label for each level."""
+
+    labels: Sequence[str]
+    levels: Sequence[float]
     unit: str
 
 
@@ -187,7 +197,20 @@ class StageChart:
     axis: str
 
 
-Chart = Stacked | Ranges | Columns | Heat | Dots | Bandwidths | Intervals | Dumbbells | Forecasts | Curves | StageChart
+Chart = (
+    Stacked
+    | Ranges
+    | Columns
+    | Waterfall
+    | Heat
+    | Dots
+    | Bandwidths
+    | Intervals
+    | Dumbbells
+    | Forecasts
+    | Curves
+    | StageChart
+)
 
 
 def all_cause_parts(values: Array) -> list[Part]:

@@ -1,4 +1,4 @@
-"""Axes and places of marks, for plotly and SVG alike: round ticks, short numbers, dots side by side."""
+"""Axes and places of marks: round ticks, short numbers, dots side by side."""
 
 from __future__ import annotations
 
@@ -15,17 +15,6 @@ SERIES_COLOR = "comm-transfer"  # of operations that move data
 CURVE_COLORS = ("accent", "quiet")
 _LEAST_DECADES = 0.65  # of a logarithmic axis: always two ticks that are round numbers
 _DOT_ROOM = 0.7  # of the distance between two steps that the dots of one step share
-
-
-def linear_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """About `wanted` round numbers in [low, high], one where the range is empty."""
-    if not high > low:
-        return [low]
-    raw = (high - low) / max(1, wanted)
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(k * power for k in (1, 2, 2.5, 5, 10) if k * power >= raw * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
 
 
 def forecast_range(chart: Forecasts) -> tuple[float, float]:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from ddprof.dashboard.assets import joined
 from ddprof.dashboard.exhibits.catalogue import Subject
 from ddprof.dashboard.onefile.names import redaction_of, written
+from ddprof.dashboard.onefile.pictures import library
 from ddprof.dashboard.onefile.sections import Edition, page_section, subjects
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
-from ddprof.report.html.markup import Markup, tag
+from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.page import embedded, page
 from ddprof.report.json.contract import to_contract
 
@@ -27,11 +28,12 @@ def render(opened: OpenRun, before: OpenRun | None = None, key: bytes | None = N
     report = edition.view.opened.report
     shown = [subject for subject in subjects(edition) if only in ("", subject.anchor)]
     sections = [page_section(edition, subject) for subject in shown]
+    data = join(embedded(to_contract(report)), library())
     return page(
         f"ddprof: {report.run.name or 'report'}",
         phrases.run_words(report),
         sections,
-        embedded(to_contract(report)),
+        data,
         joined(".css", "shared", "timeline", "onefile"),
         joined(".js", "shared", *(_TIMELINE if opened.has_traces else ()), "onefile"),
         _navigation(shown if len(shown) > 1 else []),

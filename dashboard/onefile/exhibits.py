@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind
-from ddprof.dashboard.figures.svg.draw import draw
+from ddprof.dashboard.onefile.pictures import chart_block
 from ddprof.report.html.markup import Markup, join, tag
 
 MAX_ROWS = 300
@@ -12,9 +12,9 @@ MAX_CELLS = 4_000  # of one table: a cell takes about 30 bytes, and the file sta
 
 def exhibit_section(exhibit: Exhibit) -> Markup:
     """The section of one exhibit; its table is open where there is no picture."""
-    chart = None
+    chart, said = None, f"{exhibit.question} {exhibit.reading}"
     if exhibit.chart is not None:
-        chart = tag("div", draw(exhibit.chart, f"{exhibit.question} {exhibit.reading}"), class_="chart")
+        chart = chart_block(exhibit.chart, f"figure-{exhibit.id}", said)
     head = (tag("h2", exhibit.question), tag("p", exhibit.reading, class_="reading"))
     body = (*head, chart, _numbers(exhibit), *map(listing_block, exhibit.listings))
     return tag("section", *body, class_="exhibit", id=f"exhibit-{exhibit.id}")

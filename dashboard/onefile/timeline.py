@@ -5,8 +5,6 @@ Kinds of lanes with few slices are held exactly while the budget lasts; of the o
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import re
 from collections.abc import Callable, Collection
@@ -18,6 +16,7 @@ from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.timeline import configuration, reading
 from ddprof.dashboard.onefile.exhibits import exhibit_section
+from ddprof.dashboard.onefile.packing import packed
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs
 from ddprof.dashboard.timeline.lane_info import timeline_info
@@ -26,7 +25,7 @@ from ddprof.dashboard.timeline.overview import overview
 from ddprof.dashboard.timeline.steps import one_step, step_count
 from ddprof.dashboard.timeline.tiles import MAX_BINS, MAX_LANES, encode
 from ddprof.errors import DdprofError
-from ddprof.report.html.markup import Markup, join, tag
+from ddprof.report.html.markup import Markup, tag
 
 EXACT_SLICES = 120_000  # 17 bytes each before packing
 BINNED_BYTES = 600_000  # of all merged lanes, two bytes a bin, before packing
@@ -51,8 +50,8 @@ def timeline_section(view: View, event: Callable[[str], str], text: Callable[[st
         tag("div", id="timeline-root", class_="timeline"),
         tag("noscript", tag("p", "The timeline is drawn by a script; the table below names the same spans.")),
         exhibit_section(spans_exhibit(view)),
-        _packed("timeline-held", held),
-        _packed("timeline-tile", tile),
+        packed("timeline-held", held),
+        packed("timeline-tile", tile),
     ]
 
 
@@ -129,8 +128,3 @@ def _left_out(timeline: Timeline, lanes: list[int]) -> str:
     if left := len(timeline.lanes) - len(lanes):
         words.append(f"{left} lanes are left out.")
     return " ".join(words)
-
-
-def _packed(name: str, data: bytes) -> Markup:
-    text = base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
-    return join(Markup(f'<script type="application/gzip;base64" id="{name}">{text}</script>'))

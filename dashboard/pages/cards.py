@@ -6,6 +6,7 @@ Text is always children of a component: the browser never parses it as HTML.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,13 +18,14 @@ from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts import trials, try_it
 from ddprof.dashboard.exhibits.parts.answered_by import page_of_cause, page_of_finding
 from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind, unfiltered_words
-from ddprof.dashboard.figures.plotly.base import palette
+from ddprof.dashboard.figures.charts import Chart
+from ddprof.dashboard.figures.plotly.base import Key, themed
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
 from ddprof.findings import Finding, Remark
 from ddprof.report import phrases
 from ddprof.report.bar import legend_words, shares, title_words
-from ddprof.report.html.style import colour
+from ddprof.report.html.style import DARK, LIGHT, colour
 from ddprof.report.model import Report
 
 MAX_TABLE_ROWS = 500
@@ -38,18 +40,8 @@ def aria(**values: str) -> dict[str, Any]:
 
 def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     """One exhibit: question, sentence, picture, and the numbers behind a fold with a CSV link."""
-    picture = None
-    if exhibit.chart is not None:
-        figure = draw(exhibit.chart, palette(view.dark))
-        height = figure.layout.height
-        graph = dcc.Graph(
-            figure=figure,
-            config={"displayModeBar": False},
-            style={"height": height},
-            id=f"figure-{exhibit.id}",
-        )
-        # The place is kept while plotly.js is on its way, so that nothing jumps.
-        picture = html.Div(graph, style={"minHeight": height, **_most_width(figure)})
+    said = f"{exhibit.question} {exhibit.reading}"
+    shown = None if exhibit.chart is None else picture(exhibit.chart, f"figure-{exhibit.id}", view, said)
     scope = unfiltered_words([name for name in view.filtered if name not in exhibit.follows])
     label = [html.Span(scope, className="scope")] if scope else []
     reading = html.P([exhibit.reading, *([" "] if label else []), *label], className="reading")
@@ -57,7 +49,7 @@ def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
         [
             html.H2(exhibit.question),
             reading,
-            picture,
+            shown,
             *_ways(exhibit, page, view),
             fold(exhibit, page, view),
             *map(listing, exhibit.listings),
@@ -73,16 +65,36 @@ def _ways(exhibit: Exhibit, page: str, view: View) -> list[Component]:
     return [html.Div(links, className="links")] if links else []
 
 
+def picture(chart: Chart, name: str, view: View, words: str) -> Component:
+    """A chart and its legend, in the colours of the view's theme; `words` are what a screen reader says of it."""
+    drawn = draw(chart)
+    width = {"maxWidth": drawn.most_width_px, "minWidth": drawn.least_width_px}
+    place = {"minHeight": drawn.height_px, **{key: px for key, px in width.items() if px is not None}}
+    figure = themed(drawn.figure, DARK if view.dark else LIGHT)
+    config: Any = {"displayModeBar": False, "responsive": True}
+    graph = dcc.Graph(figure=figure, config=config, style={"height": drawn.height_px}, id=name)
+    # The place is kept while plotly.js is on its way, so that nothing jumps.
+    plot = html.Div(graph, style=place, className="plot", role="img", **aria(label=words))
+    # A wide one is scrolled, which the keyboard must reach.
+    scrolled: dict[str, Any] = {} if drawn.least_width_px is None else {"tabIndex": "0"}
+    return html.Div([html.Div(plot, className="plot-frame", **scrolled), _legend(drawn.legend)], className="chart")
+
+
+def _legend(keys: Sequence[Key]) -> Component | None:
+    if not keys:
+        return None
+    items = [
+        html.Li([html.Span(k.mark, className=f"swatch {k.color}", style={"background": k.background}), k.words])
+        for k in keys
+    ]
+    return html.Ul(items, className="legend")
+
+
 def listing(shown: Listing) -> Component:
     """Text to copy; assets/shared/copy.js copies it."""
     button = html.Button("Copy", type="button", className="copy no-print", **aria(label=f"Copy: {shown.words}"))
     head = html.Div([html.Span(shown.words), button], className="listing-head")
     return html.Div([head, html.Pre(shown.text, tabIndex="0")], className="listing")
-
-
-def _most_width(figure: Any) -> dict[str, int]:
-    meta = figure.layout.meta
-    return {"maxWidth": meta["max_width_px"]} if isinstance(meta, dict) and "max_width_px" in meta else {}
 
 
 def fold(exhibit: Exhibit, page: str, view: View) -> Component:

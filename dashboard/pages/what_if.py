@@ -17,9 +17,8 @@ from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import sheet
 from ddprof.dashboard.exhibits.what_if import exhibits
-from ddprof.dashboard.figures.plotly.bars import waterfall
-from ddprof.dashboard.figures.plotly.base import palette
-from ddprof.dashboard.pages.cards import aria, exhibit_card, listing, notice, table, whole_run
+from ddprof.dashboard.figures.charts import Waterfall
+from ddprof.dashboard.pages.cards import aria, exhibit_card, listing, notice, picture, table, whole_run
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.runs.wanted_settings import wanted_settings
@@ -157,15 +156,12 @@ def result(view: View, found: Prediction) -> list[Component]:
     )
     names = [_level_words(level) for level in found.levels]
     levels = [("as recorded", before), *zip(names, (level.step_us for level in found.levels), strict=True)]
-    figure = waterfall([w for w, _ in levels], [us / 1e3 for _, us in levels], palette(view.dark), "ms per step")
-    graph = dcc.Graph(
-        figure=figure, config={"displayModeBar": False}, id="what-if-figure", style={"height": figure.layout.height}
-    )
+    chart = Waterfall([w for w, _ in levels], [us / 1e3 for _, us in levels], "ms per step")
     numbers = table(sheet(("change", "step (ms)"), [(w, us / 1e3) for w, us in levels]))
     return [
         html.H2(reading, className="prediction"),
         html.P(f"{_range_words(view.opened, found)}.", className="reading"),
-        graph,
+        picture(chart, "what-if-figure", view, reading),
         html.Details([html.Summary("Numbers"), numbers]),
     ]
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from ddprof.dashboard.assets import FOLDER
+from ddprof.dashboard.assets.library import PLOTLY_FILE
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.server import scripts
 
 MAX_LINE_CHARS, MAX_FILE_LINES, MAX_BLOCK_LINES = 120, 400, 60
-FILES = sorted(file for kind in ("js", "css") for file in FOLDER.rglob(f"*.{kind}"))
+FILES = sorted(file for kind in ("js", "css") for file in FOLDER.rglob(f"*.{kind}") if file != PLOTLY_FILE)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))

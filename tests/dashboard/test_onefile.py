@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.dashboard.assets.library import plotly_script
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
+from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
@@ -74,6 +76,15 @@ def test_every_change_that_applies_is_replayed_alone(file: File, straggler: Open
     assert "No collections" not in alone and "Stages balanced" not in alone
 
 
+def test_every_picture_is_the_dashboards(file: File, straggler: OpenRun) -> None:
+    view = View(straggler, {}, (straggler,))
+    drawn = {e.id: draw(e.chart) for s in SUBJECTS for e in s.exhibits(view) if e.chart is not None}
+    assert len(drawn) > 8
+    for name, figure in drawn.items():
+        assert json.loads(file.scripts[f"figure-{name}"]) == json.loads(json.dumps(figure.figure)), name
+    assert file.unpacked("plotly").decode() == plotly_script()
+
+
 def test_the_file_asks_for_nothing(file: File, text: str) -> None:
     links = [value for name, value in file.attributes if name in {"src", "href", "action", "background", "poster"}]
     assert links and all(value and value.startswith("#") for value in links)
@@ -125,7 +136,8 @@ def test_names_from_traces_stay_text(straggler: OpenRun) -> None:
     evil = _with_names(straggler, EVIL + "\x1b[31m")
     text = render(evil)
     file = File(text)
-    assert set(file.scripts) == {"report", "timeline-held", "timeline-tile", "code"}
+    held = {name for name in file.scripts if not name.startswith("figure-")}
+    assert held == {"report", "timeline-held", "timeline-tile", "plotly", "code"}
     assert EVIL not in text and "\x1b" not in text
     assert EVIL.encode() in file.unpacked("timeline-tile")  # drawn on the canvas and as text content only
     assert not [name for name, _ in file.attributes if name.startswith("on")]
@@ -162,7 +174,7 @@ def test_a_saved_report_says_what_it_does_not_hold(straggler_report: Report) -> 
     file = File(text)
     assert file.pages == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
     assert text.count("A saved report does not hold what this page shows") == sum(s.needs_traces for s in SUBJECTS)
-    assert set(file.scripts) == {"report", "code"}
+    assert {name for name in file.scripts if not name.startswith("figure-")} == {"report", "plotly", "code"}
 
 
 def test_it_needs_neither_dash_nor_plotly(straggler_traces: Path, tmp_path: Path) -> None:

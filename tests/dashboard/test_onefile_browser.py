@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ddprof.dashboard.assets.library import PLOTLY_VERSION
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun, load
@@ -180,6 +181,10 @@ def test_paper_holds_every_page_and_no_control(chromium: Any, tmp_path: Path, te
     chromium.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     drawn = "[...document.querySelectorAll('.tl-paper canvas')].reduce((sum, c) => sum + c.height / 2, 0)"
     assert chromium.execute_script(f"return {drawn} >= ddprof.timeline.tall")  # every lane: paper does not scroll
+    undrawn = (
+        "return [...document.querySelectorAll('.plot')].filter((p) => !p.querySelector('.bars, .points, .hm')).length"
+    )
+    assert chromium.execute_script(undrawn) == 0  # at once: the event ends when this page is on paper
     chromium.execute_script("window.dispatchEvent(new Event('afterprint'))")
     pdf = base64.b64decode(chromium.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
     pages = len(re.findall(rb"/Type\s*/Page\b(?!s)", pdf))
@@ -227,6 +232,38 @@ def test_both_themes_keep_words_readable(chromium: Any, tmp_path: Path, text: st
         chromium.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
         count, contrast = chromium.execute_script(script)
         assert count > 30 and contrast >= 4.5, theme
+
+
+def test_charts_are_drawn_once_they_are_seen_and_again_in_another_theme(
+    chromium: Any, tmp_path: Path, text: str
+) -> None:
+    where = _open(chromium, tmp_path / "x.html", text)
+    wait_for(chromium, "return document.querySelector('#overview .plot .main-svg')")
+    assert chromium.execute_script("return document.querySelectorAll('.page[hidden] .plot .main-svg').length") == 0
+    chromium.execute_script("location.hash = 'what-if'")
+    fill = "const bar = document.querySelector('#what-if .bars path'); return bar && getComputedStyle(bar).fill"
+    seen = []
+    for theme, colour in (("light", "rgb(10, 88, 202)"), ("dark", "rgb(108, 176, 255)")):
+        chromium.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
+        wait_for(chromium, f"const drawn = (() => {{ {fill} }})(); return drawn === '{colour}'")
+        seen.append(chromium.execute_script("return Plotly.version"))
+    assert seen == [PLOTLY_VERSION] * 2
+    assert trouble(chromium, where) == []
+
+
+def test_charts_take_the_width_of_the_window(chromium: Any, tmp_path: Path, text: str) -> None:
+    width = """
+      const plot = document.querySelector("#overview .plot");
+      plot.scrollIntoView();
+      return plot.querySelector(".main-svg")?.width.baseVal.value"""
+    try:
+        chromium.set_window_size(1280, 900)
+        _open(chromium, tmp_path / "x.html", text)
+        wide = wait_for(chromium, width)
+        chromium.set_window_size(420, 900)
+        wait_for(chromium, f"return (() => {{ {width} }})() < {wide}")
+    finally:
+        chromium.set_window_size(1280, 900)
 
 
 def test_saved_json_is_the_report(chromium: Any, tmp_path: Path, text: str, straggler: OpenRun) -> None:

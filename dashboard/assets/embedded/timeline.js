@@ -5,14 +5,9 @@
   const root = document.getElementById("timeline-root");
   if (!root) return;
 
-  async function unpacked(id) {
-    const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).arrayBuffer();
-  }
-
   let held = null;
-  const loaded = Promise.all([unpacked("timeline-held"), unpacked("timeline-tile")]).then(([text, bytes]) => {
+  const parts = ["timeline-held", "timeline-tile"].map(ddprof.unpacked);
+  const loaded = Promise.all(parts).then(([text, bytes]) => {
     held = new ddprof.Held(JSON.parse(new TextDecoder().decode(text)), ddprof.decodeTile(bytes));
   });
 

@@ -1,1 +1,1 @@
-"""Charts for the dashboard: figures of plotly."""
+"""Charts as figures of plotly.js: plain dictionaries, for which plotly's Python package is not needed."""

@@ -2,97 +2,133 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+import math
+from typing import Any
 
-import plotly.graph_objects as go
+from ddprof.causes import CAUSES
+from ddprof.dashboard.figures.charts import Columns, Part, Ranges, Stacked, Waterfall
+from ddprof.dashboard.figures.plotly.base import Drawn, Key, label, layout, lines, var
 
-from ddprof.dashboard.figures.charts import Columns, Ranges, Stacked
-from ddprof.dashboard.figures.plotly.base import PATTERNS, Palette, figure, label, name_lines
-
-BAR_HEIGHT, LEGEND_LINE = 26, 21
-
-
-def stacked(chart: Stacked, colors: Palette) -> go.Figure:
-    """One bar per label, stacked by part. Parts that are zero everywhere are left out."""
-    listed = LEGEND_LINE * len(chart.drawn_parts) + 90  # on a narrow window each part has a line of the legend
-    height = max(180, listed, BAR_HEIGHT * len(chart.labels) + 110) if chart.horizontal else 320
-    titles = (chart.unit, chart.axis) if chart.horizontal else (chart.axis, chart.unit)
-    drawn = figure(colors, *titles, min(height, 900))
-    names = name_lines(drawn, chart.labels) if chart.horizontal else [label(text) for text in chart.labels]
-    for part in chart.drawn_parts:
-        x, y = (list(part.values), list(range(len(names)))) if chart.horizontal else (names, list(part.values))
-        pattern = {"shape": PATTERNS.get(part.key, ""), "solidity": 0.25, "fillmode": "overlay"}
-        drawn.add_bar(
-            x=x,
-            y=y,
-            customdata=names,
-            orientation="h" if chart.horizontal else "v",
-            name=label(part.words),
-            marker={"color": colors.value(part.color), "pattern": pattern},
-            hovertemplate=_hover(chart.unit, chart.horizontal),
-        )
-    drawn.update_layout(barmode="stack", bargap=0.25)
-    if not chart.horizontal:
-        drawn.update_xaxes(type="category")
-    return drawn
+UPRIGHT_PX, MOST_LYING_PX = 300, 900
+GAP = 0.28  # of a line, above and below its bar together
+LETTER_PX = 11
+# Where a letter stands: on what is as long as it is wide on a phone, as a share of the axis.
+LEAST_LYING, LEAST_UPRIGHT, MOST_UPRIGHT_BARS = 0.04, 0.06, 24
 
 
-def _hover(unit: str, horizontal: bool) -> str:
-    return f"%{{fullData.name}}: %{{{'x' if horizontal else 'y'}:.4g}} {unit}<extra>%{{customdata}}</extra>"
+def stacked(chart: Stacked) -> Drawn:
+    """One bar per label, stacked by part, a letter on each. Parts that are zero everywhere are left out."""
+    names = [label(text) for text in chart.labels]
+    parts = chart.drawn_parts
+    if chart.horizontal:
+        made = lines(chart.labels, chart.unit, most_px=MOST_LYING_PX)
+    else:
+        made = layout(UPRIGHT_PX, chart.axis, chart.unit)
+        made["xaxis"] |= {"type": "category", "showgrid": False}
+    made |= {"barmode": "stack", "bargap": GAP}
+    legend = tuple(Key(part.color, _letter(part), part.words) for part in parts)
+    least = _least_with_letter(chart, parts)
+    return Drawn([_bars(chart, part, names, least) for part in parts], made, legend)
 
 
-def ranges(chart: Ranges, colors: Palette) -> go.Figure:
+def _least_with_letter(chart: Stacked, parts: list[Part]) -> float:
+    """The amount from which on a part of a bar has room for its letter."""
+    most = max((sum(part.values[i] for part in parts) for i in range(len(chart.labels))), default=0.0)
+    if chart.horizontal:
+        return most * LEAST_LYING
+    return most * LEAST_UPRIGHT if len(chart.labels) <= MOST_UPRIGHT_BARS else math.inf
+
+
+def _bars(chart: Stacked, part: Part, names: list[str], least: float) -> dict[str, Any]:
+    amounts, letter = list(part.values), _letter(part)
+    x, y = (amounts, list(range(len(names)))) if chart.horizontal else (names, amounts)
+    return {
+        **_solid("h" if chart.horizontal else "v", part.color),
+        "x": x,
+        "y": y,
+        "customdata": names,
+        "name": label(part.words),
+        "text": [letter if amount >= least else "" for amount in amounts],
+        "textposition": "inside",
+        "constraintext": "none",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "insidetextfont": {"color": var("on-bar"), "size": LETTER_PX, "weight": "bold"},
+        "hovertemplate": f"%{{fullData.name}}: %{{{'x' if chart.horizontal else 'y'}:.4g}} {chart.unit}"
+        "<extra>%{customdata}</extra>",
+    }
+
+
+def _solid(orientation: str, color: str) -> dict[str, Any]:
+    return {"type": "bar", "orientation": orientation, "marker": {"color": var(color), "line": {"width": 0}}}
+
+
+def _letter(part: Part) -> str:
+    """The mark of a part; none on the ground that is left over, which is too pale for one."""
+    if part.color == "line":
+        return ""
+    look = CAUSES.get(part.key)
+    return look.letter if look else part.words[:1].upper()
+
+
+def ranges(chart: Ranges) -> Drawn:
     """One bar per label with a whisker from low to high."""
-    drawn = figure(colors, chart.unit, "", max(160, 34 * len(chart.labels) + 70))
-    drawn.add_bar(
-        x=list(chart.value),
-        y=list(range(len(chart.labels))),
-        customdata=name_lines(drawn, chart.labels),
-        orientation="h",
-        marker={"color": colors.accent},
-        error_x={
+    ends = list(zip(chart.low, chart.value, chart.high, strict=True))
+    bars = {
+        **_solid("h", "accent"),
+        "x": list(chart.value),
+        "y": list(range(len(chart.labels))),
+        "customdata": [[label(n), lo, hi] for n, (lo, _, hi) in zip(chart.labels, ends, strict=True)],
+        "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": [h - v for h, v in zip(chart.high, chart.value, strict=True)],
-            "arrayminus": [v - lo for v, lo in zip(chart.value, chart.low, strict=True)],
-            "color": colors.text,
+            "array": [h - v if h > lo else None for lo, v, h in ends],
+            "arrayminus": [v - lo if h > lo else None for lo, v, h in ends],
+            "color": var("text"),
+            "thickness": 1.6,
+            "width": 4,
         },
-        hovertemplate="%{x:.4g} " + chart.unit + "<extra>%{customdata}</extra>",
-    )
-    return drawn
+        "hovertemplate": "%{x:.4g} " + chart.unit + " (%{customdata[1]:.4g} to %{customdata[2]:.4g})"
+        "<extra>%{customdata[0]}</extra>",
+    }
+    key = (Key("text", "━", chart.line_words),) if chart.line_words else ()
+    return Drawn([bars], {**lines(chart.labels, chart.unit), "bargap": GAP}, key)
 
 
-def waterfall(labels: Sequence[str], levels: Sequence[float], colors: Palette, unit: str) -> go.Figure:
-    """From the first level, change by change, to the last; `labels` has one entry per level, the first is the total."""
-    changes = [b - a for a, b in itertools.pairwise(levels)]
-    names = [label(text) for text in [*labels, "after all of it"]]
-    chart = figure(colors, "", unit, 320)
-    chart.add_waterfall(
-        x=names,
-        y=[levels[0], *changes, levels[-1]],
-        measure=["absolute", *("relative" for _ in changes), "total"],
-        text=[f"{levels[0]:.4g}", *(f"{c:+.3g}" for c in changes), f"{levels[-1]:.4g}"],
-        textposition="outside",
-        connector={"line": {"color": colors.grid}},
-        decreasing={"marker": {"color": "#00A37A"}},
-        increasing={"marker": {"color": colors.critical}},
-        totals={"marker": {"color": colors.accent}},
-        hovertemplate="%{x}: %{y:.4g} " + unit + "<extra></extra>",
-    )
-    chart.update_yaxes(rangemode="tozero")
-    return chart
-
-
-def columns(chart: Columns, colors: Palette) -> go.Figure:
+def columns(chart: Columns) -> Drawn:
     """One upright bar per label, as in a histogram."""
-    drawn = figure(colors, "", chart.unit, 280)
-    drawn.add_bar(
-        x=[label(text) for text in chart.labels],
-        y=list(chart.values),
-        marker={"color": colors.accent},
-        hovertemplate="%{x}: %{y:.4g} " + chart.unit + "<extra></extra>",
-    )
-    drawn.update_xaxes(type="category")
-    drawn.update_layout(bargap=0.1)
-    return drawn
+    made = {**layout(UPRIGHT_PX, "", chart.unit), "bargap": 0.2}
+    made["xaxis"] |= {"type": "category", "showgrid": False}
+    bars = {
+        **_solid("v", "accent"),
+        "x": [label(text) for text in chart.labels],
+        "y": list(chart.values),
+        "hovertemplate": "%{x}: %{y:.4g} " + chart.unit + "<extra></extra>",
+    }
+    return Drawn([bars], made)
+
+
+def waterfall(chart: Waterfall) -> Drawn:
+    """From the first level, change by change, to the last: a bar floats from each level to the next."""
+    first, last = chart.levels[0], chart.levels[-1]
+    moves = list(zip(chart.levels, chart.levels[1:], strict=False))
+    low = [0.0, *(min(a, b) for a, b in moves), 0.0]
+    tall = [first, *(abs(b - a) for a, b in moves), last]
+    words = [f"{first:.4g}", *(f"{b - a:+.3g}" for a, b in moves), f"{last:.4g}"]
+    colors = ["accent", *("good" if b <= a else "critical" for a, b in moves), "accent"]
+    made = {**layout(UPRIGHT_PX, "", chart.unit), "bargap": 0.35}
+    made["xaxis"] |= {"type": "category", "showgrid": False}
+    made["yaxis"] |= {"rangemode": "tozero", "range": [0.0, max(chart.levels) * 1.12 or 1.0]}
+    bars = {
+        "type": "bar",
+        "orientation": "v",
+        "x": [label(text) for text in (*chart.labels, "after all of it")],
+        "y": tall,
+        "base": low,
+        "marker": {"color": [var(name) for name in colors], "line": {"width": 0}},
+        "text": words,
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertemplate": "%{x}: %{text} " + chart.unit + "<extra></extra>",
+    }
+    return Drawn([bars], made)

@@ -1,109 +1,162 @@
-"""Colours and defaults of all figures: one meaning per colour, transparent ground, no plotly decoration."""
+"""Defaults of all figures: one meaning per colour, solid fills, transparent ground, the legend outside of the picture.
+
+Colours are names of the theme (ddprof/report/html/style.py) as in CSS, "var(--accent)": `themed` puts a theme's colours
+in their place for the dashboard, assets/onefile/charts.js those that the page of the HTML file has at the moment.
+"""
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import plotly.graph_objects as go
-
-from ddprof.causes import CAUSES
 from ddprof.report.phrases import clean
 
 MAX_LABEL_CHARS = 60
-LEAST_PLOT_PX = 36  # of a figure's height, whatever legend and names need: plotly's 64 lets them lie on the bars
-LINE_CHARS = 36  # of a name at the left of a bar: two lines of it leave room for the bar on a narrow window
+LINE_CHARS = 28  # of a name at the left of a bar: two lines of it leave room for the bar on a narrow window
+PALE = 0.45  # opacity of what is drawn pale
+MOST_WIDTH_PX = 920  # of a picture: longer bars are no easier to compare
+LINE_PX, TWO_LINES_PX = 24, 36  # height of a bar with its gap, and where names take two lines
+BELOW_PX = 52  # height of an axis with its title
+LEAST_PLOT_PX = 36  # of a figure's height, whatever its names need: plotly's 64 would not do for one line
+_FONT = {"family": "system-ui, sans-serif", "size": 12}
+_NAME = re.compile(r"var\(--([a-z-]+)\)")
 
 
 @dataclass(frozen=True)
-class Palette:
-    """Colours of one theme."""
+class Key:
+    """A line of the legend: a colour of the theme, the letter or symbol on it, and words."""
 
-    text: str
-    quiet: str
-    grid: str
-    accent: str
-    critical: str
-    ground: str
-    dark: bool
-
-    def cause(self, cause: str) -> str:
-        """Colour of a ledger cause."""
-        look = CAUSES[cause]
-        return look.dark if self.dark else look.light
-
-    def value(self, name: str) -> str:
-        """The colour of a theme's name: a ledger cause with dashes, or one of the palette's own."""
-        own = {"line": self.grid, "accent": self.accent, "critical": self.critical, "quiet": self.quiet}
-        return own.get(name) or self.cause(name.replace("-", "_"))
+    color: str
+    mark: str
+    words: str
+    is_pale: bool = False
 
     @property
-    def heat(self) -> list[list[float | str]]:
-        """Scale of heatmaps, the same on all pages: the ground at zero, the colour of what is critical where more is
-        lost, and where less is one that does not draw the eye from it."""
-        less, pale = ("#59636e", "#22272e") if self.dark else ("#9aa7b4", "#f6f8fa")
-        return [[0.0, less], [0.5, pale], [1.0, "#c2362b"]]
+    def background(self) -> str:
+        """Of the swatch, as CSS."""
+        solid = var(self.color)
+        return f"color-mix(in srgb,{solid} {PALE:.0%},{var('ground')})" if self.is_pale else solid
 
 
-LIGHT = Palette("#1f2328", "#57606a", "#d0d7de", "#0a58ca", "#b42318", "#ffffff", False)
-DARK = Palette("#e6edf3", "#9da7b3", "#3d444d", "#6cb0ff", "#ff8f85", "#0d1117", True)
-# Textures, where parts of a bar touch: colour is never alone.
-_SHAPES = {"hatch": "/", "dots": ".", "lines": "|", "cross": "+", "": ""}
-PATTERNS = {**{row.id: _SHAPES[row.texture] for row in CAUSES.values()}, "comm_hidden": "x"}
+@dataclass(frozen=True)
+class Drawn:
+    """A figure of plotly.js and what stands around it. `least_width_px`: below, it is scrolled."""
+
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    legend: tuple[Key, ...] = ()
+    most_width_px: int | None = MOST_WIDTH_PX
+    least_width_px: int | None = None
+
+    @property
+    def height_px(self) -> int:
+        """Of the figure, without its legend."""
+        return int(self.layout["height"])
+
+    @property
+    def figure(self) -> dict[str, Any]:
+        """What plotly.js is given, with names for colours."""
+        return {"data": self.data, "layout": self.layout}
 
 
-def palette(dark: bool) -> Palette:
-    """The palette of a theme."""
-    return DARK if dark else LIGHT
+def var(name: str) -> str:
+    """A colour of the theme."""
+    return f"var(--{name})"
 
 
-def figure(colors: Palette, x_title: str, y_title: str, height: int = 300) -> go.Figure:
-    """An empty figure in the house style; axis titles carry the units."""
+def themed(figure: Any, theme: Mapping[str, str]) -> Any:
+    """A figure, or a part of one, with the colours of a theme for their names."""
+    if isinstance(figure, Mapping):
+        return {key: themed(value, theme) for key, value in figure.items()}
+    if isinstance(figure, list):
+        return [themed(value, theme) for value in figure] if _has_text(figure) else figure
+    if isinstance(figure, str) and (found := _NAME.fullmatch(figure)):
+        return theme[found[1]]
+    return figure
+
+
+def _has_text(values: Sequence[Any]) -> bool:
+    return any(not isinstance(value, int | float | None) for value in values)
+
+
+def layout(height_px: int, x_title: str = "", y_title: str = "") -> dict[str, Any]:
+    """A layout in the house style; axis titles carry the units."""
+    grid = {"color": var("line"), "gridcolor": var("line"), "zerolinecolor": var("line"), "linecolor": var("line")}
     axis = {
-        "gridcolor": colors.grid,
-        "zerolinecolor": colors.grid,
-        "linecolor": colors.grid,
+        **grid,
         "automargin": True,
         "ticks": "",
+        "tickfont": {"color": var("text")},
+        # 50,000 and not 50k, which reads as a unit's prefix before the unit in the title
+        "exponentformat": "none",
+        "separatethousands": True,
+        "gridwidth": 0.6,
     }
-    small = {"size": 13}
-    # In one piece and without a template: update_layout and the default template cost 0.1 s a figure.
-    layout = {
-        "template": "none",
-        "height": height,
+    return {
+        "height": height_px,
         "minreducedheight": LEAST_PLOT_PX,
-        "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
+        "margin": {"l": 8, "r": 18, "t": 8, "b": 8},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": colors.text, "family": "system-ui, sans-serif", "size": 13},
-        # Plotly lists the parts of stacked bars from the last to the first otherwise.
-        "legend": {
-            **{"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
-            "maxheight": 0.8,  # of the figure: a narrow window lists one part a line, and none may need scrolling
-        },
-        "hoverlabel": {"bgcolor": colors.ground, "font": {"color": colors.text}, "bordercolor": colors.grid},
-        "xaxis": {**axis, "title": {"text": x_title, "font": small}},
-        "yaxis": {**axis, "title": {"text": y_title, "font": small}},
+        "font": {**_FONT, "color": var("text")},
+        "showlegend": False,
+        "hovermode": "closest",
+        "hoverlabel": {"bgcolor": var("ground"), "font": {"color": var("text")}, "bordercolor": var("line")},
+        "xaxis": {**axis, "title": _title(x_title)},
+        "yaxis": {**axis, "title": _title(y_title)},
     }
-    return go.Figure(layout=layout)
 
 
-def label(text: str) -> str:
-    """A name from a trace as plotly text: plotly reads a few HTML tags, so `<` must not reach it."""
-    return _plain(_cut(clean(text), MAX_LABEL_CHARS))
+def _title(words: str) -> dict[str, Any]:
+    return {"text": words, "standoff": 6, "font": {"size": 12, "color": var("text")}}
 
 
-def name_lines(drawn: go.Figure, names: Sequence[str], line_chars: int = LINE_CHARS) -> list[str]:
-    """Names the lines of a picture, 0 at the top, in two lines of text at most; returns what to call them on hover.
+def lines(
+    names: Sequence[str], x_title: str, line_px: int = LINE_PX, line_chars: int = LINE_CHARS, most_px: int | None = None
+) -> dict[str, Any]:
+    """A layout with a line for each name, 0 at the top, in two lines of text at most; `most_px` is its greatest height.
 
     Lines have numbers for places: plotly draws what has one name, or one name once it is cut, on one line, and would
     stack two bars there.
     """
     words = ["<br>".join(_plain(part) for part in _two_lines(clean(name), line_chars)) for name in names]
-    places = list(range(len(names)))
-    drawn.update_yaxes(tickmode="array", tickvals=places, ticktext=words, range=[len(names) - 0.5, -0.5])
-    return [label(name) for name in names]
+    each_px = max(line_px, TWO_LINES_PX) if any("<br>" in name for name in words) else line_px
+    tall = each_px * len(names) + BELOW_PX
+    made = layout(tall if most_px is None else min(tall, most_px), x_title)
+    made["yaxis"] |= {
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": words,
+        "range": [len(names) - 0.5, -0.5],
+        "showgrid": False,
+        "zeroline": False,
+        "ticklabelstandoff": 4,
+        "fixedrange": True,
+    }
+    return made
+
+
+def label(text: str, most: int = MAX_LABEL_CHARS) -> str:
+    """A name from a trace as plotly text: plotly reads a few HTML tags, so `<` must not reach it."""
+    return _plain(_cut(clean(text), most))
+
+
+def dashed(axis: str, at: float, color: str = "quiet") -> dict[str, Any]:
+    """A dashed line across the plot where an axis, "x" or "y", has a value. Not for logarithmic axes."""
+    other = "y" if axis == "x" else "x"
+    line = {"color": var(color), "dash": "dash", "width": 1.5}
+    ends = {f"{axis}0": at, f"{axis}1": at, f"{other}0": 0, f"{other}1": 1}
+    return {
+        "type": "line",
+        "layer": "below",
+        f"{axis}ref": axis,
+        f"{other}ref": f"{other} domain",
+        **ends,
+        "line": line,
+    }
 
 
 def _two_lines(name: str, most: int) -> list[str]:

@@ -1,20 +1,19 @@
-"""A chart as a plotly figure in the colours of a theme."""
+"""A chart as a figure of plotly.js."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import plotly.graph_objects as go
-
 from ddprof.dashboard.figures import charts
 from ddprof.dashboard.figures.plotly import bars, grids, points, schedule
-from ddprof.dashboard.figures.plotly.base import Palette
+from ddprof.dashboard.figures.plotly.base import Drawn
 
-_DRAWN_BY: Mapping[type, Callable[[Any, Palette], go.Figure]] = {
+_DRAWN_BY: Mapping[type, Callable[[Any], Drawn]] = {
     charts.Stacked: bars.stacked,
     charts.Ranges: bars.ranges,
     charts.Columns: bars.columns,
+    charts.Waterfall: bars.waterfall,
     charts.Heat: grids.heatmap,
     charts.Dots: points.step_dots,
     charts.Bandwidths: points.size_against_bandwidth,
@@ -26,6 +25,6 @@ _DRAWN_BY: Mapping[type, Callable[[Any, Palette], go.Figure]] = {
 }
 
 
-def draw(chart: charts.Chart, colors: Palette) -> go.Figure:
-    """The figure; its layout states its height."""
-    return _DRAWN_BY[type(chart)](chart, colors)
+def draw(chart: charts.Chart) -> Drawn:
+    """The figure with its legend; its colours are names of the theme."""
+    return _DRAWN_BY[type(chart)](chart)

@@ -2,87 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from ddprof.dashboard.figures.charts import Heat
-from ddprof.dashboard.figures.plotly.base import Palette, figure, label
+from ddprof.dashboard.figures.plotly.base import BELOW_PX, MOST_WIDTH_PX, Drawn, Key, label, layout, var
 from ddprof.dashboard.figures.scales import cell_digits, strengths
 from ddprof.tables import Array
 
-MAX_CELLS_WITH_TEXT = 250
-LINE_PX, MAX_HEIGHT_PX = 24, 900
-SHORT_CHARS, SLANTED_PX = 8, 60  # long names of columns stand aslant where there is little room
-COLUMN_PX, NARROW_BELOW_COLUMNS = 120, 6  # a few columns are not stretched over the page
-CHAR_PX = 7  # mean width of a character of the 13 px font
+MAX_CELLS_WITH_TEXT = 400
+LINE_PX, MAX_HEIGHT_PX = 22, 900
+SHORT_CHARS, SLANTED_PX = 8, 52  # long names of columns stand aslant where there is little room
+COLUMN_PX, LEAST_COLUMN_PX = 84, 38  # a few columns are not stretched over the page; a number needs so much
+CHAR_PX = 7  # mean width of a character of the 12 px font
+HEAD_CHARS = 22
 
 
-def heatmap(chart: Heat, colors: Palette) -> go.Figure:
+def heatmap(chart: Heat) -> Drawn:
     """Lines against columns; the number stands on the cell where there is room."""
-    values, lines, columns = chart.values, chart.lines, chart.columns
-    slanted = SLANTED_PX if len(columns) > 3 and max(map(len, columns)) > SHORT_CHARS else 0
-    height = min(MAX_HEIGHT_PX, max(150, LINE_PX * len(lines) + 80)) + slanted
-    drawn = figure(colors, "", "", int(height))
-    shown = strengths(chart)
-    written = values.size <= MAX_CELLS_WITH_TEXT and LINE_PX * len(lines) + 80 <= MAX_HEIGHT_PX
-    names, heads = [label(line) for line in lines], [label(c) for c in columns]
-    drawn.add_heatmap(
-        z=_plain(shown),
-        x=heads,
-        y=names,
-        customdata=_plain(values),
-        colorscale=colors.heat,
-        zmin=-1.0,
-        zmax=1.0,
-        colorbar={"title": {"text": chart.unit}, "thickness": 12, **_bar_ticks(chart)},
-        showscale=not written,
-        hovertemplate="%{y}, %{x}: %{customdata:.4g} " + chart.unit + "<extra></extra>",
-        xgap=1,
-        ygap=1,
+    values, count = chart.values, len(chart.columns)
+    is_slanted = count > 2 and max(map(len, chart.columns)) > SHORT_CHARS
+    tall = LINE_PX * len(chart.lines) + (BELOW_PX if chart.axis else BELOW_PX - 22) + SLANTED_PX * is_slanted
+    made = layout(min(MAX_HEIGHT_PX, tall), chart.axis)
+    names, heads = [label(line) for line in chart.lines], [label(c) for c in chart.columns]
+    beside = CHAR_PX * max(map(len, names), default=0) + 40
+    written = values.size <= MAX_CELLS_WITH_TEXT and tall <= MAX_HEIGHT_PX
+    places = {"type": "category", "showgrid": False, "zeroline": False}
+    made["xaxis"] |= {**places, "range": [-0.5, count - 0.5], "tickangle": 0}
+    made["yaxis"] |= {**places, "range": [len(names) - 0.5, -0.5]}
+    if is_slanted:
+        short = [label(c, HEAD_CHARS) for c in chart.columns]
+        made["xaxis"] |= {"tickmode": "array", "tickvals": heads, "ticktext": short, "tickangle": -32}
+    cells = {
+        "type": "heatmap",
+        "x": heads,
+        "y": names,
+        "z": _plain(strengths(chart)),
+        "customdata": _plain(values),
+        "colorscale": [[0.0, var("heat-less")], [0.5, var("ground")], [1.0, var("heat-more")]],
+        "zmin": -1.0,
+        "zmax": 1.0,
+        "showscale": False,
+        "hovertemplate": "%{y}, %{x}: %{customdata:.4g} " + chart.unit + "<extra></extra>",
+        "hoverongaps": False,
+        "xgap": 1,
+        "ygap": 1,
+    }
+    return Drawn(
+        [cells, _numbers(values, heads, names)] if written else [cells],
+        made,
+        _key(chart),
+        min(MOST_WIDTH_PX, beside + max(COLUMN_PX, CHAR_PX * len(chart.axis) // max(1, count)) * count),
+        beside + LEAST_COLUMN_PX * count if written else None,
     )
-    cells = f"cells: {chart.unit}, full colour from {chart.critical:.3g}"
-    title = f"{chart.axis}; {cells}".removeprefix("; ") if written else chart.axis
-    drawn.update_xaxes(title={"text": title, "standoff": 8})  # below names that a narrow window turns upright
-    if written:
-        _write(drawn, values, _takes_black(shown, colors.dark), heads, names)
-    drawn.update_layout(showlegend=False)
-    drawn.update_yaxes(range=[len(lines) - 0.5, -0.5], type="category")
-    drawn.update_xaxes(range=[-0.5, len(columns) - 0.5], type="category", side="bottom")
-    if len(columns) < NARROW_BELOW_COLUMNS:
-        width = max(COLUMN_PX * len(columns), CHAR_PX * len(title)) + 160
-        drawn.update_layout(meta={"max_width_px": width})  # kept by cards.exhibit_card
-    return drawn
+
+
+def _numbers(values: Array, heads: list[str], names: list[str]) -> dict[str, Any]:
+    """What is written on the cells."""
+    digits = cell_digits(values)
+    lines, columns = np.nonzero(np.isfinite(values))
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": [heads[j] for j in columns.tolist()],
+        "y": [names[i] for i in lines.tolist()],
+        "text": [f"{value:.{digits}f}" for value in values[lines, columns].tolist()],
+        "textfont": {"size": 12, "color": var("text")},
+        "hoverinfo": "skip",
+    }
 
 
 def _plain(values: Array) -> list[list[float | None]]:
-    return [[None if not np.isfinite(v) else float(v) for v in row] for row in values]
+    return [[float(f"{v:.5g}") if np.isfinite(v) else None for v in row] for row in values.tolist()]
 
 
-def _bar_ticks(chart: Heat) -> dict[str, Any]:
-    """The amounts that stand at the scale's ends and middle."""
-    at = [-1.0, 0.0, 1.0] if chart.diverging else [0.0, 1.0]
-    words = [f"{place * chart.critical:.3g}" for place in at]
-    return {"tickmode": "array", "tickvals": at, "ticktext": [*words[:-1], f"{words[-1]} or more"]}
-
-
-def _takes_black(strength: Array, dark: bool) -> Array:
-    """Whether black is readable on a cell; plotly's own choice is too faint in between. The limits are where black and
-    white have the same contrast on the scale (4.5)."""
-    return np.zeros(strength.shape, bool) if dark else strength < 0.82
-
-
-def _write(chart: go.Figure, values: Array, black: Array, heads: Sequence[str], names: Sequence[str]) -> None:
-    """Numbers on the cells."""
-    digits = cell_digits(values)
-    cells = [(i, j) for i in range(len(names)) for j in range(len(heads)) if np.isfinite(values[i, j])]
-    chart.add_scatter(
-        x=[heads[j] for _, j in cells],
-        y=[names[i] for i, _ in cells],
-        text=[f"{values[c]:.{digits}f}" for c in cells],
-        mode="text",
-        textfont={"size": 12, "color": ["#111418" if black[c] else "#ffffff" for c in cells]},
-        hoverinfo="skip",
-    )
+def _key(chart: Heat) -> tuple[Key, ...]:
+    """What the colours mean."""
+    unit = "points off the typical peer" if chart.shade is not None else chart.unit
+    ends = [("heat-less", -1.0), ("ground", 0.0), ("heat-more", 1.0)] if chart.diverging else [("ground", 0.0)]
+    ends += [] if chart.diverging else [("heat-more", 1.0)]
+    sign = "+" if chart.diverging else ""
+    words = [f"{strength * chart.critical:{sign if strength else ''}.3g} {unit}" for _, strength in ends]
+    words[-1] += " or more"
+    return tuple(Key(color, "", said) for (color, _), said in zip(ends, words, strict=True))

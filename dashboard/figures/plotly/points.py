@@ -1,4 +1,4 @@
-"""Points: steps in time, message size against bandwidth, clock offsets with their error."""
+"""Points: steps in time, message size against bandwidth, clock offsets with their error, curves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Forecasts, Intervals
-from ddprof.dashboard.figures.plotly.base import Palette, figure, label, name_lines
+from ddprof.dashboard.figures.plotly.base import Drawn, Key, dashed, label, layout, lines, var
 from ddprof.dashboard.figures.scales import (
     CURVE_COLORS,
     SERIES_COLOR,
@@ -21,61 +19,77 @@ from ddprof.dashboard.figures.scales import (
 )
 
 MAX_POINTS = 2000
+LONG_MS = 10_000.0  # from here on a step is told in seconds
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
+_MARKS = "●■◆▲✚✖★"  # the same in a legend
+_DOTS_PX, _TALL_PX = 230, 330
 
 
-def step_dots(chart: Dots, colors: Palette, height: int = 220) -> go.Figure:
-    """One dot per rank and step in ms, the median dashed; those that stand out are diamonds."""
-    drawn = figure(colors, "step", "ms", height)
-    outliers = set(chart.outliers)
-    at, words = spread(chart), dot_words(chart)
-    kinds = (("circle", colors.accent, False), ("diamond", colors.critical, True))
+def step_dots(chart: Dots) -> Drawn:
+    """One dot per rank and step, the median dashed; those that stand out are diamonds."""
+    unit, scale = ("s", 1e-3) if chart.median >= LONG_MS else ("ms", 1.0)
+    made = layout(_DOTS_PX, "step", unit)
+    outliers, at, words = set(chart.outliers), spread(chart), dot_words(chart)
+    data = []
+    kinds = (("circle", "accent", False), ("diamond", "critical", True))
     for symbol, color, stands_out in kinds:
         places = [i for i in range(len(at)) if (i in outliers) is stands_out]
-        drawn.add_scatter(
-            x=[at[i] for i in places],
-            y=[chart.values[i] for i in places],
-            mode="markers",
-            text=[words[i] for i in places],
-            name="stands out" if stands_out else "",
-            marker={"size": 10 if stands_out else 7, "color": color, "symbol": symbol, "opacity": 0.8},
-            hovertemplate="%{text}: %{y:.4g} ms<extra></extra>",
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": [round(at[i], 3) for i in places],
+                "y": [float(f"{chart.values[i] * scale:.6g}") for i in places],
+                "text": [words[i] for i in places],
+                "marker": {"size": 9 if stands_out else 6.5, "color": var(color), "symbol": symbol, "opacity": 0.8},
+                "hovertemplate": f"%{{text}}: %{{y:.4g}} {unit}<extra></extra>",
+            }
         )
-    drawn.add_hline(y=chart.median, line={"color": colors.quiet, "dash": "dash"})
-    drawn.update_yaxes(rangemode="tozero")
-    drawn.update_xaxes(tickformat="d")
-    drawn.update_layout(showlegend=False)
+    made["shapes"] = [dashed("y", chart.median * scale)]
+    made["yaxis"]["rangemode"] = "tozero"
+    made["xaxis"] |= {"tickformat": "d", "showgrid": False, "zeroline": False}
+    made["xaxis"]["range"] = [min(chart.steps) - 0.6, max(chart.steps) + 0.6]
     if len(set(chart.steps)) <= 20:
-        drawn.update_xaxes(dtick=1)
-    return drawn
+        made["xaxis"]["dtick"] = 1
+    key = [Key("accent", "●", "a step of the job" if chart.ranks is None else "a step of a rank")]
+    key += [Key("critical", "◆", "stands out")] if outliers else []
+    return Drawn(data, made, (*key, Key("quiet", "–", f"median, {chart.median * scale:.4g} {unit}")))
 
 
-def size_against_bandwidth(chart: Bandwidths, colors: Palette) -> go.Figure:
+def size_against_bandwidth(chart: Bandwidths) -> Drawn:
     """Message size (bytes) against bus bandwidth (GB/s), logarithmic: one symbol per operation, a reference line."""
-    drawn = figure(colors, "message size (bytes)", "bus bandwidth (GB/s)", 360)
+    made = layout(_TALL_PX, "message size (bytes)", "bus bandwidth (GB/s)")
+    data, key = [], []
     for number, (name, (sizes, rates)) in enumerate(chart.series.items()):
-        every = math.ceil(len(sizes) / MAX_POINTS) or 1
-        drawn.add_scatter(
-            x=list(sizes)[::every],
-            y=list(rates)[::every],
-            mode="markers",
-            name=label(name),
-            marker={
-                "symbol": _SYMBOLS[number % len(_SYMBOLS)],
-                "size": 8,
-                "opacity": 0.7,
-                "color": colors.value(SERIES_COLOR),
-            },
-            hovertemplate="%{x:.3s}B at %{y:.3g} GB/s<extra>%{fullData.name}</extra>",
+        every, mark = math.ceil(len(sizes) / MAX_POINTS) or 1, number % len(_SYMBOLS)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": list(sizes)[::every],
+                "y": list(rates)[::every],
+                "name": label(name),
+                "marker": {"symbol": _SYMBOLS[mark], "size": 8, "opacity": 0.7, "color": var(SERIES_COLOR)},
+                "hovertemplate": "%{x:.3s}B at %{y:.3g} GB/s<extra>%{fullData.name}</extra>",
+            }
         )
-    # A trace, not add_hline: on a logarithmic axis plotly places a shape's annotation at 10 to the power of y.
+        key.append(Key(SERIES_COLOR, _MARKS[mark], name))
+    # A trace and no shape: on a logarithmic axis plotly places a shape at 10 to the power of y.
     below = _log_axis([v for sizes, _ in chart.series.values() for v in sizes])
-    ends, line = [10.0**power for power in below["range"]], {"color": colors.quiet, "dash": "dash"}
-    drawn.add_scatter(x=ends, y=[chart.reference] * 2, mode="lines", name=label(chart.words), line=line)
-    drawn.update_xaxes(below)
-    drawn.update_yaxes(_log_axis([v for _, rates in chart.series.values() for v in rates]))
-    drawn.update_layout(showlegend=True)
-    return drawn
+    made["xaxis"] |= below
+    made["yaxis"] |= _log_axis([chart.reference, *(v for _, rates in chart.series.values() for v in rates)])
+    data.append(_level([10.0**power for power in below["range"]], chart.reference, chart.words, "quiet"))
+    return Drawn(data, made, (*key, Key("quiet", "–", chart.words)))
+
+
+def _level(ends: Sequence[float], at: float, words: str, color: str) -> dict[str, Any]:
+    """A dashed line from end to end."""
+    line = {"color": var(color), "dash": "dash", "width": 1.5}
+    hover = "%{y:.4g}<extra>%{fullData.name}</extra>"
+    name = label(words)
+    return {"type": "scatter", "mode": "lines", "x": list(ends), "y": [at, at], "name": name, "line": line} | {
+        "hovertemplate": hover
+    }
 
 
 def _log_axis(values: Sequence[float]) -> dict[str, Any]:
@@ -85,94 +99,116 @@ def _log_axis(values: Sequence[float]) -> dict[str, Any]:
     return {"type": "log", "range": [low, high], "tickmode": "array", "tickvals": ticks, "ticktext": words}
 
 
-def intervals(chart: Intervals, colors: Palette) -> go.Figure:
+def intervals(chart: Intervals) -> Drawn:
     """One point per label with its error to both sides, zero marked."""
-    drawn = figure(colors, chart.unit, "", max(150, 26 * len(chart.labels) + 80))
-    drawn.add_scatter(
-        x=list(chart.middle),
-        y=list(range(len(chart.labels))),
-        customdata=name_lines(drawn, chart.labels),
-        mode="markers",
-        marker={"size": 9, "color": colors.accent},
-        error_x={"type": "data", "array": list(chart.half), "color": colors.text},
-        hovertemplate="%{x:.4g} " + chart.unit + "<extra>%{customdata}</extra>",
-    )
-    drawn.add_vline(x=0, line={"color": colors.quiet, "dash": "dash"})
-    return drawn
+    made = lines(chart.labels, chart.unit)
+    made["shapes"] = [dashed("x", 0)]
+    points = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": list(chart.middle),
+        "y": list(range(len(chart.labels))),
+        "customdata": [[label(n), half] for n, half in zip(chart.labels, chart.half, strict=True)],
+        "marker": {"size": 8, "color": var("accent")},
+        "error_x": {"type": "data", "array": list(chart.half), "color": var("text"), "thickness": 1.6, "width": 4},
+        "hovertemplate": "%{x:.4g} ± %{customdata[1]:.3g} " + chart.unit + "<extra>%{customdata[0]}</extra>",
+    }
+    return Drawn([points], made)
 
 
-def dumbbells(chart: Dumbbells, colors: Palette) -> go.Figure:
+def dumbbells(chart: Dumbbells) -> Drawn:
     """Two points per label, joined: an open circle before, a filled diamond after."""
-    drawn = figure(colors, chart.unit, "", max(180, 28 * len(chart.labels) + 100))
-    names, places = name_lines(drawn, chart.labels), list(range(len(chart.labels)))
-    for place, first, second in zip(places, chart.before, chart.after, strict=True):
-        line = {"color": colors.grid, "width": 4}
-        drawn.add_scatter(
-            x=[first, second], y=[place, place], mode="lines", line=line, showlegend=False, hoverinfo="skip"
-        )
+    made = lines(chart.labels, chart.unit)
+    places, names = list(range(len(chart.labels))), [label(n) for n in chart.labels]
+    made["xaxis"]["rangemode"] = "tozero"
+    joined: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [x for a, b in zip(chart.before, chart.after, strict=True) for x in (a, b, None)],
+        "y": [y for place in places for y in (place, place, None)],
+        "line": {"color": var("line"), "width": 4},
+        "hoverinfo": "skip",
+    }
+    data = [joined]
     for words, values, symbol in (("before", chart.before, "circle-open"), ("after", chart.after, "diamond")):
-        drawn.add_scatter(
-            x=list(values),
-            y=places,
-            customdata=names,
-            mode="markers",
-            name=words,
-            marker={"size": 11, "symbol": symbol, "color": colors.accent, "line": {"width": 2}},
-            hovertemplate=f"{words}: %{{x:.4g}} {chart.unit}<extra>%{{customdata}}</extra>",
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": list(values),
+                "y": places,
+                "customdata": names,
+                "marker": {"size": 9, "symbol": symbol, "color": var("accent"), "line": {"width": 2}},
+                "hovertemplate": f"{words}: %{{x:.4g}} {chart.unit}<extra>%{{customdata}}</extra>",
+            }
         )
-    return drawn
+    return Drawn(data, made, (Key("accent", "○", "before"), Key("accent", "◆", "after")))
 
 
 _SHORT_LINE_CHARS = 22  # where a line is high enough for two: leaves room for the marks on a phone
-_BESIDE = 0.17  # of a line: predictions lie above its middle, measurements below
+_TWO_PX = 40
+_BESIDE = 0.19  # of a line: predictions lie above its middle, measurements below
 
 
-def forecasts(chart: Forecasts, colors: Palette) -> go.Figure:
+def forecasts(chart: Forecasts) -> Drawn:
     """Two points per label with their intervals: an open circle predicted, a filled diamond measured; zero marked."""
-    drawn = figure(colors, chart.unit, "", max(170, 46 * len(chart.labels) + 90))
-    names = name_lines(drawn, chart.labels, _SHORT_LINE_CHARS)
+    made = lines(chart.labels, chart.unit, _TWO_PX, _SHORT_LINE_CHARS)
+    made["shapes"] = [dashed("x", 0)]
+    made["xaxis"]["range"] = list(forecast_range(chart))
+    names, data = [label(n) for n in chart.labels], []
     kinds = (
-        ("predicted", chart.predicted, "circle-open", colors.quiet, -_BESIDE),
-        ("measured", chart.measured, "diamond", colors.accent, _BESIDE),
+        ("predicted", chart.predicted, "circle-open", "quiet", -_BESIDE),
+        ("measured", chart.measured, "diamond", "accent", _BESIDE),
     )
     for words, estimates, symbol, color, beside in kinds:
         known = [(place, estimate) for place, estimate in enumerate(estimates) if estimate is not None]
-        drawn.add_scatter(
-            x=[estimate.value for _, estimate in known],
-            y=[place + beside for place, _ in known],
-            customdata=[[names[place], *estimate.ends] for place, estimate in known],
-            mode="markers",
-            name=words,
-            marker={"size": 11, "symbol": symbol, "color": color, "line": {"width": 2}},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [estimate.ends[1] - estimate.value for _, estimate in known],
-                "arrayminus": [estimate.value - estimate.ends[0] for _, estimate in known],
-                "color": color,
-            },
-            hovertemplate=f"{words}: %{{x:.4g}} {chart.unit} (%{{customdata[1]:.4g}} to %{{customdata[2]:.4g}})"
-            "<extra>%{customdata[0]}</extra>",
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": [estimate.value for _, estimate in known],
+                "y": [place + beside for place, _ in known],
+                "customdata": [[names[place], *estimate.ends] for place, estimate in known],
+                "marker": {"size": 9, "symbol": symbol, "color": var(color), "line": {"width": 2}},
+                "error_x": {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [estimate.ends[1] - estimate.value for _, estimate in known],
+                    "arrayminus": [estimate.value - estimate.ends[0] for _, estimate in known],
+                    "color": var(color),
+                    "thickness": 1.6,
+                    "width": 4,
+                },
+                "hovertemplate": f"{words}: %{{x:.4g}} {chart.unit} (%{{customdata[1]:.4g}} to "
+                "%{customdata[2]:.4g})<extra>%{customdata[0]}</extra>",
+            }
         )
-    drawn.add_vline(x=0, line={"color": colors.quiet, "dash": "dash"})
-    drawn.update_xaxes(range=list(forecast_range(chart)))
-    return drawn
+    key = (Key("quiet", "○", "predicted, with its range"), Key("accent", "◆", "measured, with its interval"))
+    return Drawn(data, made, key)
 
 
-def curves(chart: Curves, colors: Palette) -> go.Figure:
+def curves(chart: Curves) -> Drawn:
     """Lines, and a dashed limit where it is known."""
-    drawn = figure(colors, chart.x_title, chart.y_title, 320)
+    made = layout(_TALL_PX, chart.x_title, chart.y_title)
+    made["yaxis"]["rangemode"] = "tozero"
+    data, key = [], []
     for number, curve in enumerate(chart.curves):
-        color = colors.value(CURVE_COLORS[number % len(CURVE_COLORS)])
-        line = {"color": color, "width": 2, "dash": "dot" if curve.dotted else "solid"}
-        hover = "%{x:.4g}: %{y:.4g}<extra>%{fullData.name}</extra>"
-        x, y = list(curve.x), list(curve.y)
-        drawn.add_scatter(x=x, y=y, mode="lines", name=label(curve.words), line=line, hovertemplate=hover)
-    ends = [at for curve in chart.curves for at in (min(curve.x), max(curve.x)) if len(curve.x)]
+        color = CURVE_COLORS[number % len(CURVE_COLORS)]
+        every = math.ceil(len(curve.x) / MAX_POINTS) or 1
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": list(curve.x)[::every],
+                "y": list(curve.y)[::every],
+                "name": label(curve.words),
+                "line": {"color": var(color), "width": 2, "dash": "dot" if curve.dotted else "solid"},
+                "hovertemplate": "%{x:.4g}: %{y:.4g}<extra>%{fullData.name}</extra>",
+            }
+        )
+        key.append(Key(color, "┄" if curve.dotted else "━", curve.words))
+    ends = [at for curve in chart.curves if len(curve.x) for at in (min(curve.x), max(curve.x))]
     if chart.limit is not None and ends:
-        line = {"color": colors.critical, "dash": "dash"}
-        x = [min(ends), max(ends)]
-        drawn.add_scatter(x=x, y=[chart.limit] * 2, mode="lines", name=label(chart.limit_words), line=line)
-    drawn.update_yaxes(rangemode="tozero")
-    drawn.update_layout(showlegend=True)
-    return drawn
+        data.append(_level([min(ends), max(ends)], chart.limit, chart.limit_words, "critical"))
+        key.append(Key("critical", "–", f"{chart.limit_words}, {chart.limit:.4g}"))
+    return Drawn(data, made, tuple(key))

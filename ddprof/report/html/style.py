@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ddprof.causes import CAUSES
 
-_LIGHT = "".join(f"--{cause.color_name}:{cause.light};" for cause in CAUSES.values())
-_DARK = "".join(f"--{cause.color_name}:{cause.dark};" for cause in CAUSES.values())
-_LIGHT_GROUND = (
-    "--ground:#fff;--panel:#f6f8fa;--line:#d0d7de;--text:#1f2328;--quiet:#57606a;--accent:#0a58ca;"
-    "--critical:#b42318;--warning:#8a5a00;--info:#0a58ca;--on-bar:#fff;"
-)
-_DARK_GROUND = (
-    "--ground:#0d1117;--panel:#161b22;--line:#3d444d;--text:#e6edf3;--quiet:#9da7b3;--accent:#6cb0ff;"
-    "--critical:#ff8f85;--warning:#e8b649;--info:#6cb0ff;--on-bar:#0d1117;"
-)
+# Colours by the theme's names: those of the causes and of the page. `heat-...`: cells of a heatmap on which the theme's
+# text has a contrast of 4.5.
+LIGHT: Mapping[str, str] = {
+    "ground": "#fff", "panel": "#f6f8fa", "line": "#d0d7de", "text": "#1f2328", "quiet": "#57606a", "accent": "#0a58ca",
+    "critical": "#b42318", "warning": "#8a5a00", "info": "#0a58ca", "on-bar": "#fff", "good": "#00805f",
+    "heat-more": "#d27b74", "heat-less": "#9aa0a6",
+    **{cause.color_name: cause.light for cause in CAUSES.values()},
+}  # fmt: skip
+DARK: Mapping[str, str] = {
+    "ground": "#0d1117", "panel": "#161b22", "line": "#3d444d", "text": "#e6edf3", "quiet": "#9da7b3",
+    "accent": "#6cb0ff", "critical": "#ff8f85", "warning": "#e8b649", "info": "#6cb0ff", "on-bar": "#0d1117",
+    "good": "#3fc79a", "heat-more": "#86504e", "heat-less": "#555c65",
+    **{cause.color_name: cause.dark for cause in CAUSES.values()},
+}  # fmt: skip
+
+
+def _variables(theme: Mapping[str, str]) -> str:
+    return "".join(f"--{name}:{value};" for name, value in theme.items())
+
 
 STYLE = f"""
-:root{{color-scheme:light dark;{_LIGHT_GROUND}{_LIGHT}}}
-@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{_DARK_GROUND}{_DARK}}}}}
-:root[data-theme=dark]{{color-scheme:dark;{_DARK_GROUND}{_DARK}}}
+:root{{color-scheme:light dark;{_variables(LIGHT)}}}
+@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{_variables(DARK)}}}}}
+:root[data-theme=dark]{{color-scheme:dark;{_variables(DARK)}}}
 :root[data-theme=light]{{color-scheme:light}}
-@media print{{:root,:root[data-theme=dark]{{color-scheme:light;{_LIGHT_GROUND}{_LIGHT}}}
+@media print{{:root,:root[data-theme=dark]{{color-scheme:light;{_variables(LIGHT)}}}
  .no-print{{display:none!important}}
  .swatch,.part,.shade,.stepbar{{print-color-adjust:exact}}
  details>*{{display:block}} body{{font-size:11px}} section{{break-inside:avoid}}}}
@@ -51,8 +62,7 @@ code,pre{{font-family:ui-monospace,SFMono-Regular,Consolas,monospace;font-size:1
 th,td{{padding:3px 10px;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}}
 th:first-child,td:first-child,td.text,th.text{{text-align:left;white-space:normal}} td.short{{white-space:nowrap}}
 svg{{display:block;width:100%;height:auto}} svg text{{fill:var(--text);font:12px system-ui,sans-serif}}
-svg .on-bar{{fill:var(--on-bar);font-weight:700}} svg .axis{{stroke:var(--line)}} svg .dot{{fill:var(--accent)}}
-svg .median{{stroke:var(--quiet);stroke-dasharray:4 4}} summary{{cursor:pointer}}
+svg .on-bar{{fill:var(--on-bar);font-weight:700}} summary{{cursor:pointer}}
 footer{{max-width:1180px;margin:30px auto;padding:0 20px;color:var(--quiet);font-size:13px}}
 @media (prefers-reduced-motion:no-preference){{.card{{transition:border-color .1s}}}}
 """

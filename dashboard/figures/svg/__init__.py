@@ -1,1 +1,0 @@
-"""Charts as inline SVG in the colours of the theme."""

@@ -34,7 +34,7 @@ def command(name: str | None, list_only: bool, form: str | None, output: Path | 
         return
     chosen = choose(samples, name)
     say(f"sample {chosen}: {describe(samples[chosen])}")
-    paths, form = [str(root / chosen)], chosen_format(form, output)
+    paths, form = [str(root / chosen / "traces")], chosen_format(form, output)
     if form == "html":
         deliver_pages(load_open_run(paths, Reading(cache=False)), output)
     else:

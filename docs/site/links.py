@@ -30,7 +30,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         words, target, anchor = link[1], link[2], link[3] or ""
         path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
         place = PAGES.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
-        if place is not None and files.get_file_from_path(place):
+        shown = files.get_file_from_path(place) if place is not None else None
+        if place is not None and shown is not None and shown.inclusion.is_included():
             return f"[{words}]({posixpath.relpath(place, posixpath.dirname(uri) or '.')}{anchor})"
         if not (root / path).exists():
             raise PluginError(f"{origin}: the link to {target} leads nowhere")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddprof.report.history.changes import PastRun, history
+from ddprof.report.history.changes import TAIL, PastRun, _crept_us, history
 from ddprof.report.history.text import headline, render_text, to_json, when_words
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Report, Steps
@@ -42,6 +42,24 @@ def test_runs_that_vary_among_themselves_are_no_change(straggler_report: Report)
     assert changes(history([run(straggler_report, n, mean_us, 50.0) for n, mean_us in enumerate(means_us)])) == [
         ("run-4", "slower")
     ]
+
+
+def test_steps_that_creep_are_a_change_told_with_the_run_where_that_began(straggler_report: Report) -> None:
+    """Each run is half a percent slower than the one before: none of them alone is a change."""
+    entries = history([run(straggler_report, n, 100e3 + 500 * n + 60 * (-1) ** n, 50.0) for n in range(6)])
+    assert [(e.name, e.change, e.since) for e in entries if e.change] == [("run-4", "slower", "run-0")]
+    assert entries[4].change_us == pytest.approx(2e3, rel=0.05)
+    assert "slower by 2 ms little by little since run-0" in render_text(entries)
+    assert to_json(entries)["runs"][4]["since"] == "run-0"
+
+
+def test_runs_that_vary_by_chance_do_not_creep() -> None:
+    """Sixty runs each: a false alarm is due in one such history of twenty."""
+    random = np.random.default_rng(7)
+    steps_us = 100e3 * (1 + 0.02 * random.standard_normal((200, 60)))
+    alarms = [any(_crept_us(row[:n], TAIL / 60) for n in range(1, 61)) for row in steps_us]
+    assert np.mean(alarms) < 0.05
+    assert _crept_us(100e3 * np.array([1, 1.0004, 1.0008, 1.0012, 1.0016]), TAIL) == 0.0  # certain, and too small
 
 
 def test_noise_of_the_steps_is_no_change(straggler_report: Report) -> None:

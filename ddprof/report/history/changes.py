@@ -5,6 +5,10 @@ that the steps' own spread allows (as `ddprof compare` has it), and, where three
 change point, also lies outside the 95 % prediction interval of one more run like these (Student's t): the steps of one
 run share its machine and its moment, so their spread alone says nothing of what varies from run to run. A run of
 another size, device or parallelism begins anew: its step cannot be compared.
+
+Steps that creep, each run by less than that, are a change too: at the run where the straight line of least squares
+through the runs since the last change point has risen or fallen by 1 % or more, and its slope is other than zero by a
+t test. That test is made again at each run, so its level is divided by the number of runs (Bonferroni).
 """
 
 from __future__ import annotations
@@ -15,11 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.report.comparison.compare import Comparison, compare
+from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, compare
 from ddprof.report.comparison.student import quantile
 from ddprof.report.model import Report
 
 LEAST_RUNS = 3  # since the last change point, before their spread says what varies from run to run
+LEAST_TREND = 5  # runs that a line is drawn through: two give it, the others test it
 TAIL = 0.025  # of either side of a 95 % interval
 
 
@@ -27,7 +32,8 @@ TAIL = 0.025  # of either side of a 95 % interval
 class PastRun:
     """One run. `change`: "slower" or "faster" at a change point, "other" where another kind of job begins, else "".
 
-    `change_us`: of the step against the run before it; None for the first of its kind. `why` in words.
+    `change_us`: of the step against the run before it, or against the run named `since`, from which on it crept; None for
+    the first of its kind. `why`: the cause that changed most, or what differs, in words.
     """
 
     report: Report
@@ -35,6 +41,7 @@ class PastRun:
     change: str = ""
     change_us: float | None = None
     why: str = ""
+    since: str = ""
 
 
 def history(named: Sequence[tuple[str, Report]]) -> list[PastRun]:
@@ -42,26 +49,46 @@ def history(named: Sequence[tuple[str, Report]]) -> list[PastRun]:
     measured = [(name, report) for name, report in named if _step_us(report) > 0]
     ordered = sorted(measured, key=lambda pair: pair[1].run.started_unix_s or 0.0)
     entries: list[PastRun] = []
-    since: list[float] = []  # steps of the runs since the last change point
+    first = 0  # the last change point
     for name, report in ordered:
-        entry = _entry(name, report, entries[-1].report if entries else None, since)
+        entry = _entry(name, report, entries[first:], len(ordered))
         if entry.change:
-            since.clear()
-        since.append(_step_us(report))
+            first = len(entries)
         entries.append(entry)
     return entries
 
 
-def _entry(name: str, report: Report, before: Report | None, since: Sequence[float]) -> PastRun:
-    if before is None:
+def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int) -> PastRun:
+    """The run after those `since` the last change point, of so many `runs` in all."""
+    if not since:
         return PastRun(report, name)
-    comparison = compare(before, report)
+    comparison = compare(since[-1].report, report)
     if comparison.differences:
         return PastRun(report, name, "other", None, f"another job: {comparison.differences[0]}")
-    step = comparison.step
-    if step.outcome not in ("slower", "faster") or not _is_outside(_step_us(report), since):
-        return PastRun(report, name, "", step.change_us)
-    return PastRun(report, name, step.outcome, step.change_us, _cause_words(comparison))
+    step, steps_us = comparison.step, [_step_us(entry.report) for entry in since]
+    if step.outcome in ("slower", "faster") and _is_outside(_step_us(report), steps_us):
+        return PastRun(report, name, step.outcome, step.change_us, _cause_words(comparison))
+    crept_us = _crept_us([*steps_us, _step_us(report)], TAIL / runs)
+    if crept_us:
+        words = _cause_words(compare(since[0].report, report))
+        return PastRun(report, name, "slower" if crept_us > 0 else "faster", crept_us, words, since[0].name)
+    return PastRun(report, name, "", step.change_us)
+
+
+def _crept_us(steps_us: Sequence[float], tail: float) -> float:
+    """How far the straight line through these steps rises (falls: below zero) from the first to the last; 0.0 where
+    that is less than 1 % or may be chance.
+    """
+    count = len(steps_us)
+    if count < LEAST_TREND:
+        return 0.0
+    place, steps = np.arange(count) - (count - 1) / 2, np.asarray(steps_us)
+    slope = float(place @ steps / (place @ place))
+    rest = steps - steps.mean() - slope * place
+    error = math.sqrt(float(rest @ rest) / (count - 2) / float(place @ place))
+    rise_us = slope * (count - 1)
+    is_clear = abs(slope) > quantile(tail, count - 2) * error and abs(rise_us) >= LEAST_SHARE * steps_us[0]
+    return rise_us if is_clear else 0.0
 
 
 def _is_outside(step_us: float, since: Sequence[float]) -> bool:

@@ -52,7 +52,8 @@ def change_words(entry: PastRun) -> str:
     if not entry.change or entry.change_us is None:
         return ""
     cause = f", mostly {CAUSES[entry.why].label}" if entry.why in CAUSES else ""
-    return f"{entry.change} by {format_us(abs(entry.change_us))}{cause}"
+    since = f" little by little since {entry.since}" if entry.since else ""
+    return f"{entry.change} by {format_us(abs(entry.change_us))}{since}{cause}"
 
 
 def headline(entries: Sequence[PastRun]) -> str:
@@ -108,6 +109,7 @@ def to_json(entries: Sequence[PastRun]) -> dict[str, Any]:
                 "change": entry.change or None,
                 "change_us": None if entry.change_us is None else round(entry.change_us, 3),
                 "why": entry.why or None,
+                "since": entry.since or None,
             }
             for entry in entries
         ],

@@ -1,4 +1,4 @@
-"""The rules there are: one per file in analyzers/rules, and those that other packages register.
+"""The rules there are: one per file in analyzers/rules, and those that other packages register; and the page of each.
 
 A third party adds a rule by an entry point in the group `ddprof.rules` that resolves to a `findings.Rule`.
 """
@@ -11,7 +11,10 @@ from functools import lru_cache
 from importlib.metadata import entry_points
 
 from ddprof.analyzers import rules
+from ddprof.analyzers.training.catalogue import training_checks
+from ddprof.errors import UsageError
 from ddprof.findings import Rule
+from ddprof.outside.meant import meant
 
 GROUP = "ddprof.rules"
 
@@ -36,11 +39,18 @@ def _foreign_rules() -> list[Rule]:
     return [point.load() for point in entry_points(group=GROUP)]
 
 
-def page(rule_id: str) -> str:
-    """The documentation page of a rule: the docstring of the module that defines it.
+def titles() -> dict[str, str]:
+    """Title of every rule, then of every check of the training, by identifier."""
+    known = [*catalogue().values(), *training_checks().values()]
+    return {one.id: one.title for one in known}
 
-    Raises KeyError for an unknown id.
+
+def page(identifier: str) -> str:
+    """The documentation page of a rule or of a check: the docstring of the module that defines it.
+
+    Raises UsageError for an unknown identifier, with the one that was meant.
     """
-    rule = catalogue()[rule_id]
-    module = importlib.import_module(rule.detect.__module__)
-    return (module.__doc__ or rule.title).strip()
+    one = catalogue().get(identifier) or training_checks().get(identifier)
+    if one is None:
+        raise UsageError(f"no finding {identifier!r}{meant(identifier, titles())}; `ddprof explain` lists them")
+    return (importlib.import_module(one.detect.__module__).__doc__ or one.title).strip()

@@ -22,9 +22,10 @@ from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_c
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
+from ddprof.model import element_bytes
 from ddprof.units import MIB
 
-ELEMENT_BYTES = {"float32": 4.0, "float64": 8.0, "bfloat16": 2.0, "float16": 2.0}
+UNKNOWN_ELEMENT_BYTES = 4  # float32, which parameters are unless someone asks for another type
 STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "RMSprop": 1, "Adagrad": 1, "SGD": 1, "Lion": 1}
 DEFAULT_STATES = 2
 UNIT_BYTES = 100 * MIB  # of parameters per FSDP unit where the run has none: a large layer
@@ -119,7 +120,7 @@ def _model(measures: Measures) -> tuple[int, float, float]:
     if ranks < 2:
         raise NoUsableInput("no data-parallel group with two ranks or more in this run: nothing to shard")
     if captured.count:
-        element = ELEMENT_BYTES.get(captured.dtype or "", 4.0)
+        element = _width(captured.dtype or "")
         return ranks, float(captured.count) * (ranks if captured.sharded else 1), element
     scattered = [t for t in measures.comm.traffic if t.op == "reduce_scatter" and t.total_bytes]
     traffic = gradient_traffic(measures) if not scattered else max(scattered, key=lambda t: t.total_bytes)
@@ -135,7 +136,11 @@ def _communicated_bytes(measures: Measures, op: str) -> float:
     mine = facts.comms["dtype"][facts.comms["op"] == OP_CODE[op]]
     names = [facts.strings[int(code)].lower() for code in mine if 0 <= int(code) < len(facts.strings)]
     most = max(set(names), key=names.count, default="")
-    return 2.0 if most in ("bfloat16", "half", "float16", "c10::bfloat16", "c10::half") else 4.0
+    return _width(most)
+
+
+def _width(dtype: str) -> float:
+    return float(element_bytes(dtype) or UNKNOWN_ELEMENT_BYTES)
 
 
 def _cost(measures: Measures) -> TransferCurve:

@@ -19,12 +19,6 @@ def training_checks() -> dict[str, Check]:
     return {check.id: check for check in sorted(found, key=lambda check: check.id)}
 
 
-def training_page(check_id: str) -> str:
-    """The documentation page of a check: the docstring of its file. Raises KeyError for an unknown id."""
-    check = training_checks()[check_id]
-    return (importlib.import_module(check.detect.__module__).__doc__ or check.title).strip()
-
-
 def remarks(job: JobFacts) -> tuple[Remark, ...]:
     """What the checks say of a job: in the order of their identifiers."""
     return tuple(remark for check in training_checks().values() for remark in check.detect(job))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ddprof.analyzers.bottleneck import bottleneck
-from ddprof.analyzers.catalogue import catalogue, page
+from ddprof.analyzers.catalogue import page
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.hangs.explain import explain as explain_hang
 from ddprof.analyzers.kernel_table.of_run import kernels_of
@@ -16,7 +16,6 @@ from ddprof.analyzers.planning.facts import parse_now, present
 from ddprof.analyzers.planning.knobs import parse_setting
 from ddprof.analyzers.planning.predict import predict
 from ddprof.analyzers.prediction_text import prediction_text
-from ddprof.analyzers.training.catalogue import training_checks, training_page
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.outside.meant import meant
 from ddprof.report.comparison.compare import compare as compare_reports
@@ -109,11 +108,7 @@ class Answers:
 
 def explain(identifier: str) -> str:
     """The page of a finding: what it detects, why it costs, how it is priced, how to fix it, its limits."""
-    rules, checks = catalogue(), training_checks()
-    if identifier not in rules and identifier not in checks:
-        known = [*rules, *checks]
-        raise UsageError(f"no finding {identifier!r}{meant(identifier, known)}; known are {', '.join(known)}")
-    return bounded(page(identifier) if identifier in rules else training_page(identifier))
+    return bounded(page(identifier))
 
 
 def bounded(text: str) -> str:

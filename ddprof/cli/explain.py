@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import click
 
-from ddprof.errors import UsageError
-from ddprof.outside.meant import meant
-
 
 @click.command("explain")
 @click.argument("identifier", required=False, metavar="[ID]")
@@ -15,17 +12,12 @@ def command(identifier: str | None) -> None:
 
     Without ID, lists every finding that ddprof can make, and what it remarks on the training itself.
     """
-    from ddprof.analyzers.catalogue import catalogue, page
-    from ddprof.analyzers.training.catalogue import training_checks, training_page
+    from ddprof.analyzers.catalogue import page, titles
 
-    rules, checks = catalogue(), training_checks()
-    titles = {rule.id: rule.title for rule in rules.values()} | {check.id: check.title for check in checks.values()}
     if identifier is None:
-        for name, title in titles.items():
+        for name, title in titles().items():
             click.echo(f"{name:<28} {title}")
         return
-    if identifier not in titles:
-        raise UsageError(f"no finding {identifier!r}{meant(identifier, titles)}; `ddprof explain` lists them")
-    title = f"{identifier}: {titles[identifier]}"
-    text = page(identifier) if identifier in rules else training_page(identifier)
+    text = page(identifier)
+    title = f"{identifier}: {titles()[identifier]}"
     click.echo(f"{title}\n{'=' * len(title)}\n\n{text}")

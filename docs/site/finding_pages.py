@@ -14,8 +14,7 @@ from functools import cache
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from ddprof.analyzers.catalogue import catalogue, page
-from ddprof.analyzers.training.catalogue import training_checks, training_page
+from ddprof.analyzers.catalogue import page, titles
 from ddprof.api import AnalyzedRun, analyze
 from ddprof.cli.demo import read_samples, sample_root
 from ddprof.findings import Finding
@@ -42,22 +41,16 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the pages into the navigation, below their index."""
     for entry in config.nav or []:
         if isinstance(entry, dict) and entry.get("Findings") == [INDEX]:
-            entry["Findings"] = [INDEX, *({name: _uri(name)} for name in _titles())]
+            entry["Findings"] = [INDEX, *({name: _uri(name)} for name in titles())]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages."""
-    texts = {INDEX: _index()} | {_uri(name): _page(name, title) for name, title in _titles().items()}
+    texts = {INDEX: _index()} | {_uri(name): _page(name, title) for name, title in titles().items()}
     for uri, text in texts.items():
         files.append(File.generated(config, uri, content=text))
     return files
-
-
-@cache
-def _titles() -> dict[str, str]:
-    rules, checks = catalogue(), training_checks()
-    return {rule.id: rule.title for rule in rules.values()} | {check.id: check.title for check in checks.values()}
 
 
 def _uri(name: str) -> str:
@@ -65,13 +58,12 @@ def _uri(name: str) -> str:
 
 
 def _index() -> str:
-    rows = [f"| [`{name}`]({name}.md) | {title} |" for name, title in _titles().items()]
+    rows = [f"| [`{name}`]({name}.md) | {title} |" for name, title in titles().items()]
     return _INTRODUCTION + "\n".join(["| identifier | what it says |", "|---|---|", *rows, ""])
 
 
 def _page(name: str, title: str) -> str:
-    text = page(name) if name in catalogue() else training_page(name)
-    return f"# {name}\n\n**{title}.** {_sections(text)}\n\n{_example(name)}"
+    return f"# {name}\n\n**{title}.** {_sections(page(name))}\n\n{_example(name)}"
 
 
 def _sections(text: str) -> str:

@@ -13,6 +13,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers import rules
 from ddprof.analyzers.catalogue import catalogue, page
+from ddprof.errors import UsageError
 from ddprof.findings import Abstention, Candidate
 
 CONTRACT = [
@@ -91,9 +92,9 @@ def test_rules_say_what_they_bound(rule_id: str) -> None:
     assert rule.bound in BOUNDS
 
 
-def test_an_unknown_page_is_a_key_error() -> None:
-    with pytest.raises(KeyError):
-        page("no.such")
+def test_an_unknown_page_names_the_one_that_was_meant() -> None:
+    with pytest.raises(UsageError, match=r"no finding 'input.stragler' \(did you mean input.straggler\?\)"):
+        page("input.stragler")
 
 
 OF_EACH_RANK = ("host.sync", "host.gc", "host.checkpoint", "host.allocator", "memory.headroom", "input.starved")

@@ -32,8 +32,8 @@ TAIL = 0.025  # of either side of a 95 % interval
 class PastRun:
     """One run. `change`: "slower" or "faster" at a change point, "other" where another kind of job begins, else "".
 
-    `change_us`: of the step against the run before it, or against the run named `since`, from which on it crept; None for
-    the first of its kind. `why`: the cause that changed most, or what differs, in words.
+    `change_us`: of the step against the run before it, or against the run named `since`, from which on it crept; None
+    for the first of its kind. `why`: the cause that changed most, or what differs, in words.
     """
 
     report: Report

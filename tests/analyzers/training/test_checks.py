@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from training.jobs import held, job, said
 
-from ddprof.analyzers.training.catalogue import training_checks, training_page
+from ddprof.analyzers.catalogue import page
+from ddprof.analyzers.training.catalogue import training_checks
 from ddprof.analyzers.training.setup import training_of
 from ddprof.findings import Remark
 
@@ -16,9 +17,9 @@ LINE = {"file": "train.py", "line": 30, "function": "main"}
 
 def test_every_check_has_a_page_with_all_parts() -> None:
     for name in training_checks():
-        page = training_page(name)
+        text = page(name)
         for part in ("What it detects:", "Why it matters:", "How to fix:", "Limits:", "Sources:"):
-            assert part in page, (name, part)
+            assert part in text, (name, part)
 
 
 def norms(samples: int, kind: str = "ddp", layers: int = 3) -> dict[str, Any]:

@@ -41,8 +41,8 @@ def _foreign_rules() -> list[Rule]:
 
 def titles() -> dict[str, str]:
     """Title of every rule, then of every check of the training, by identifier."""
-    known = [*catalogue().values(), *training_checks().values()]
-    return {one.id: one.title for one in known}
+    found, checks = catalogue().values(), training_checks().values()
+    return {rule.id: rule.title for rule in found} | {check.id: check.title for check in checks}
 
 
 def page(identifier: str) -> str:

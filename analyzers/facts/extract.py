@@ -92,6 +92,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         main_thread=main,
         steps=steps,
         phases=marked,
+        tracks=trace.tracks,
         engine_passes=engine_passes(trace, marked),
         stream_waits=stream_waits(trace, threads),
         process_groups=trace.process_groups,

@@ -23,6 +23,7 @@ from ddprof.model import (
     SCRIPT_SPANS,
     SCRIPT_STACKS,
     SCRIPT_TOTALS,
+    TRACKS,
     Device,
     HealthNote,
     Identity,
@@ -306,6 +307,7 @@ class RankFacts:
     script_totals: Table = field(default_factory=SCRIPT_TOTALS.empty)  # of the whole run; other threads and workers too
     module_spans: Table = field(default_factory=MODULE_SPANS.empty)  # of the threads that launch
     module_stacks: Table = field(default_factory=MODULE_STACKS.empty)
+    tracks: Table = field(default_factory=TRACKS.empty)  # threads and streams as the file names them
     process_groups: tuple[ProcessGroup, ...] = ()
     memory: Mapping[str, Any] = field(default_factory=dict)  # facts/memory/summary.py
     counts: Mapping[str, int] = field(default_factory=dict)  # events seen, kernels per step, ...
@@ -383,5 +385,6 @@ TABLES: dict[str, Schema] = {
         SCRIPT_TOTALS,
         MODULE_SPANS,
         MODULE_STACKS,
+        TRACKS,
     )
 }

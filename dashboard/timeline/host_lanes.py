@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.dashboard.timeline.index import Slices
+from ddprof.dashboard.timeline.lane_names import thread_words
 from ddprof.dashboard.timeline.rows import disjoint_rows
 from ddprof.model import Kind, RankTrace
-from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Array
 
 MAX_DEPTH = 40  # rows of a thread; Python stacks beyond it are cut and the lane says so
@@ -70,5 +70,4 @@ def _thread(
 
 
 def _words(trace: RankTrace, track: int) -> str:
-    name, tid = str(trace.tracks["name"][track]), str(trace.tracks["tid"][track])
-    return clean(name or f"thread {tid}")[:60]
+    return thread_words(trace.tracks, track)

@@ -51,12 +51,14 @@ def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str,
     }
 
 
-def _category(name: str) -> dict[str, str | None]:
+def _category(name: str) -> dict[str, str | bool | None]:
     look = CAUSES[_LOOKS_LIKE.get(name, name)]
     letter = look.letter if name in CAUSES else name[0]
     return {
         "words": CATEGORY_WORDS[name],
         "color": look.color_name,
         "letter": letter,
-        "texture": look.texture or None,
+        # Hatching means waiting for others, and nothing else.
+        "texture": look.texture if name == "comm_wait" else None,
+        "idle": name in CAUSES and look.is_idle,
     }

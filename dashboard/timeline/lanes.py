@@ -18,6 +18,7 @@ from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.timeline.host_lanes import host_lanes
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
+from ddprof.dashboard.timeline.lane_names import stream_words, thread_words
 from ddprof.dashboard.timeline.rows import disjoint_rows
 from ddprof.dashboard.timeline.steps import RankSteps, step_words, steps_of
 from ddprof.readers import Source, read
@@ -114,7 +115,7 @@ def _rank_lanes(
         ("causes", "time goes to", _causes(facts, ready, names)),
         ("steps", "step", _steps(facts, names)),
         *(("phases", "phases", p) for p in _phases(facts, codes)),
-        *(("host", "host", p) for p in _host(facts, codes)),
+        *(("host", label, p) for label, p in _host(facts, codes)),
         *(_operators(source, names) if source is not None else ()),
         *_streams(facts, ready, codes),
         *(("comm", "communication", p) for p in _host_comms(facts, ready, codes)),
@@ -160,28 +161,31 @@ def _phases(facts: RankFacts, codes: Array) -> Iterator[Slices]:
         yield _sorted(table["start_ns"][rows], table["end_ns"][rows], category[rows], name, rows)
 
 
-def _host(facts: RankFacts, codes: Array) -> Iterator[Slices]:
+def _host(facts: RankFacts, codes: Array) -> Iterator[tuple[str, Slices]]:
     table = facts.host_spans
     for thread in np.unique(table["thread"]).tolist():
         mine = np.flatnonzero(table["thread"] == thread)
+        words = f"host: {thread_words(facts.tracks, thread)}"
         for row in disjoint_rows(table["start_ns"][mine], table["end_ns"][mine]):
             rows = mine[row]
             cause = table["cause"][rows].astype(np.int64)
-            yield _sorted(table["start_ns"][rows], table["end_ns"][rows], cause, codes[table["name"][rows]], rows)
+            yield (
+                words,
+                _sorted(table["start_ns"][rows], table["end_ns"][rows], cause, codes[table["name"][rows]], rows),
+            )
 
 
 def _streams(facts: RankFacts, ready: Array, codes: Array) -> Iterator[tuple[str, str, Slices]]:
     ops = facts.device_ops
-    for number, track in enumerate(np.unique(ops["track"]).tolist()):
+    for track in np.unique(ops["track"]).tolist():
         mine = np.flatnonzero(ops["track"] == track)
-        words = _stream_words(ops["work"][mine], number)
+        words = f"{stream_words(facts.tracks, track)}: {_work_words(ops['work'][mine])}"
         for depth, row in enumerate(disjoint_rows(ops["start_ns"][mine], ops["end_ns"][mine])):
             yield "stream", words if not depth else f"{words} ({depth + 1})", _device(facts, mine[row], ready, codes)
 
 
-def _stream_words(work: Array, number: int) -> str:
-    most = int(np.bincount(work, minlength=3).argmax())
-    return f"stream {number}: {('compute', 'communication', 'copies')[most]}"
+def _work_words(work: Array) -> str:
+    return ("compute", "communication", "copies")[int(np.bincount(work, minlength=3).argmax())]
 
 
 def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices:

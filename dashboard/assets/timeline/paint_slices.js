@@ -7,6 +7,7 @@
   const LETTERS_TALL = 11; // px: height of a slice with words
   const LEAST_ROOM = 8; // px for a letter
   const NAME_FROM = 44; // px for a name
+  const IDLE = 3; // px: height of the line over idle time
   const DIM = 0.2; // opacity of what a search does not match
 
   Object.assign(Painter.prototype, {
@@ -28,7 +29,8 @@
         if (next < GUTTER || x > this.state.width) continue;
         pen.globalAlpha = Math.max(0.25, data.share[i] / 255);
         pen.fillStyle = this.fill[data.category[i]];
-        pen.fillRect(x, row.y + 1, Math.max(1, next - x), row.height - 2);
+        const height = this.isIdle(row, data.category[i]) ? IDLE : row.height - 2;
+        pen.fillRect(x, row.y + 1, Math.max(1, next - x), height);
       }
       pen.globalAlpha = 1;
     },
@@ -53,12 +55,19 @@
       this.context.globalAlpha = 1;
     },
 
+    /* Where nothing runs on the device there is nothing to fill: only a line says what it is idle for. */
+    isIdle(row, category) {
+      const s = this.state;
+      return s.info.categories[category].idle && s.laneAt(row.lane).kind === "causes";
+    },
+
     slice(row, data, tile, i, x, width) {
       const s = this.state;
       const pen = this.context;
       const kind = data.category[i];
       const y = row.y + 1;
-      const height = row.height - 2;
+      const isIdle = this.isIdle(row, kind);
+      const height = isIdle ? IDLE : row.height - 2;
       const opacity = s.dims(row.lane, data.row[i]) ? DIM : 1;
       pen.globalAlpha = opacity;
       pen.fillStyle = this.fill[kind];
@@ -69,7 +78,7 @@
         pen.fillRect(x, y, width - 0.5, height);
         pen.globalAlpha = opacity;
       }
-      if (width > LETTERS_FROM && height > LETTERS_TALL)
+      if (width > LETTERS_FROM && row.height - 2 > LETTERS_TALL)
         this.caption(row, tile.names[data.name[i]] || "", x, width, kind);
       if (s.selected !== data.row[i]) return;
       pen.globalAlpha = 1;
@@ -90,7 +99,7 @@
         pen.fillStyle = this.fill[kind];
         pen.fillRect(left - 2, row.y + 2, Math.min(room, pen.measureText(words).width) + 4, row.height - 4);
       }
-      pen.fillStyle = this.ink.onBar;
+      pen.fillStyle = this.isIdle(row, kind) ? this.ink.quiet : this.ink.onBar;
       this.text(words, left, row.y + row.height / 2, room);
     },
   });

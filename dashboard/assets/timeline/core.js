@@ -31,6 +31,10 @@
       else if (config.focus !== null && this.spans[config.focus]) this.jump(config.focus);
       this.resize();
       this.readNotes();
+    }
+
+    /* What can wait until there is a picture: the server works these out of all ranks. */
+    fetchRest() {
       this.fetchPath();
       this.fetchOverview();
       this.fetchArrangement();

@@ -101,7 +101,10 @@
     record(ms) {
       const told = this.root.dataset;
       told.fetchMs = ms.toFixed(1);
-      if (!told.tiles) told.pictureMs = performance.now().toFixed(0);
+      if (!told.tiles) {
+        told.pictureMs = performance.now().toFixed(0);
+        this.fetchRest();
+      }
       told.tiles = String(Number(told.tiles || 0) + 1);
     },
   });

@@ -14,6 +14,7 @@ from ddprof.dashboard.assets import FOLDER as ASSETS_FOLDER
 from ddprof.dashboard.pages import live, what_if
 from ddprof.dashboard.pages.cards import aria, notice
 from ddprof.dashboard.pages.catalogue import PAGES, Page, page_at
+from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View, parse_query, view_of
 from ddprof.dashboard.server.boundary import bound
@@ -46,10 +47,10 @@ _PAGE = """<!DOCTYPE html>
 </html>"""
 
 
-def create_app(runs: Runs, access: Access, upload_bytes: int = 0) -> Dash:
+def create_app(runs: Runs, access: Access, upload_bytes: int = 0, perfetto_ui: str = PERFETTO_UI) -> Dash:
     """The application for some runs, for whom `access` lets in.
 
-    `upload_bytes`: the largest upload that may add runs; 0: none.
+    `upload_bytes`: the largest upload that may add runs; 0: none. `perfetto_ui`: where the timeline's button leads.
     """
     app = Dash(
         "ddprof.dashboard",
@@ -62,7 +63,7 @@ def create_app(runs: Runs, access: Access, upload_bytes: int = 0) -> Dash:
         index_string=_page(),
     )
     app.layout = _frame()
-    _callbacks(app, runs, upload_bytes)
+    _callbacks(app, runs, upload_bytes, perfetto_ui)
     app.server.register_blueprint(routes(runs))
     add_scripts(app.server)
     if upload_bytes:
@@ -92,7 +93,7 @@ def _frame() -> Component:
     )
 
 
-def _callbacks(app: Dash, runs: Runs, upload_bytes: int) -> None:
+def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> None:
     @app.callback(Output("version", "data"), Input("clock", "n_intervals"), State("version", "data"))
     def look(_: int | None, shown: int) -> int:
         version = runs.refresh()
@@ -109,7 +110,7 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int) -> None:
         Input("version", "data"),
     )
     def draw(path: str | None, search: str | None, _: int) -> tuple[Any, Any, Any]:
-        view = make_view(runs, search or "", upload_bytes)
+        view = make_view(runs, search or "", upload_bytes, perfetto_ui)
         return _top(view, runs), _navigation(view, path or "/"), page_content(view, path or "/")
 
     @app.callback(
@@ -148,14 +149,14 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int) -> None:
     )
 
 
-def make_view(runs: Runs, search: str, upload_bytes: int = 0) -> View:
+def make_view(runs: Runs, search: str, upload_bytes: int = 0, perfetto_ui: str = "") -> View:
     """What an address asks for, in the theme of the browser that asks; the first run where the address is malformed."""
     try:
         query = parse_query(search)
     except UsageError:
         query = {}
     dark = flask.has_request_context() and flask.request.cookies.get(THEME_COOKIE) == "dark"
-    return view_of(runs.open_runs, query, dark, upload_bytes)
+    return view_of(runs.open_runs, query, dark, upload_bytes, perfetto_ui)
 
 
 def page_content(view: View, path: str) -> list[Component]:

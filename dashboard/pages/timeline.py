@@ -18,6 +18,6 @@ def content(view: View) -> list[Component]:
         html.H1("Timeline", className="small"),
         html.P(reading(view), className="reading"),
         html.Div(id="timeline-root", className="timeline"),
-        dcc.Store(id="timeline-config", data=configuration(view)),
+        dcc.Store(id="timeline-config", data={**configuration(view), "perfetto": view.perfetto_ui}),
         html.Div(id="timeline-mounted", hidden=True),
     ]

@@ -29,6 +29,7 @@ class View:
     runs: tuple[OpenRun, ...] = ()
     dark: bool = False
     upload_bytes: int = 0  # the largest upload that is taken; 0: none
+    perfetto_ui: str = ""  # where the timeline's button leads
 
     @property
     def run(self) -> int:
@@ -92,10 +93,12 @@ class View:
         return path + ("?" + urlencode(query) if query else "")
 
 
-def view_of(runs: Sequence[OpenRun], query: Mapping[str, str], dark: bool = False, upload_bytes: int = 0) -> View:
+def view_of(
+    runs: Sequence[OpenRun], query: Mapping[str, str], dark: bool = False, upload_bytes: int = 0, perfetto_ui: str = ""
+) -> View:
     """What an address asks for of the served runs: the first run where it asks for none that exists."""
     number = named_run(query.get("run", ""), [run.report for run in runs]) or 0
-    return View(runs[number], query, tuple(runs), dark, upload_bytes)
+    return View(runs[number], query, tuple(runs), dark, upload_bytes, perfetto_ui)
 
 
 def parse_query(search: str) -> dict[str, str]:

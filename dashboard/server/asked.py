@@ -46,6 +46,12 @@ class WindowAsked(Asked, frozen=True, kw_only=True):
             raise ValueError("the window is empty")  # msgspec makes it a ValidationError
 
 
+class TraceAsked(WindowAsked, frozen=True, kw_only=True):
+    """A trace of some ranks, of which a window is looked at."""
+
+    ranks: str = ""
+
+
 class RangeAsked(WindowAsked, frozen=True, kw_only=True):
     """A window of some lanes."""
 

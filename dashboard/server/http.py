@@ -13,6 +13,7 @@ from flask import Flask, Response, request
 from werkzeug.serving import BaseWSGIServer, ThreadedWSGIServer, WSGIRequestHandler
 
 from ddprof.dashboard.app import create_app
+from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import PACKAGES_PATH, Access, is_loopback
 from ddprof.dashboard.server.scripts import PLOTLY_PATH
@@ -98,13 +99,15 @@ class _Server(ThreadedWSGIServer):
             self._free.release()
 
 
-def make_server(runs: Runs, port: int, access: Access, max_upload_bytes: int = 0) -> BaseWSGIServer:
+def make_server(
+    runs: Runs, port: int, access: Access, max_upload_bytes: int = 0, perfetto_ui: str = PERFETTO_UI
+) -> BaseWSGIServer:
     """A server that is bound but not yet serving. Raises UsageError where the address cannot be bound.
 
     Uploads of up to `max_upload_bytes` are taken on loopback or with a token, from nobody else.
     """
     is_safe = access.token is not None or is_loopback(access.host)
-    app = create_app(runs, access, max_upload_bytes if is_safe else 0)
+    app = create_app(runs, access, max_upload_bytes if is_safe else 0, perfetto_ui)
     compress(app.server)
     try:
         return _Server(access.host, port, app.server)

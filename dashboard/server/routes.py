@@ -13,6 +13,7 @@ from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.runs.perfetto import hand_over
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View, parse_query, view_of
 from ddprof.dashboard.server.asked import (
@@ -24,6 +25,7 @@ from ddprof.dashboard.server.asked import (
     StatisticsAsked,
     StepAsked,
     TileAsked,
+    TraceAsked,
     WindowAsked,
     asked,
 )
@@ -76,6 +78,7 @@ def routes(runs: Runs) -> Blueprint:
     add_typed("step", StepAsked, lambda o, a: one_step(o.timeline.steps, a.number))
     add_typed("arrangement", Asked, lambda o, a: arrangement(o.job))
     add_typed("path", Asked, lambda o, a: path_runs(o.timeline, o.job, o.critical))
+    add_typed("trace.json.gz", TraceAsked, _trace)
     add("report.json", _report)
     add("table.csv", _csv)
     return blueprint
@@ -108,6 +111,14 @@ def _places(opened: OpenRun, of: PlacesAsked) -> dict[str, Any]:
     return places(timeline, opened.job, of.text, of.lanes_of(timeline.index), of.lo, of.hi, of.bins)
 
 
+def _trace(opened: OpenRun, of: TraceAsked) -> Response:
+    ranks = parse_numbers(of.ranks)
+    packed, holds = hand_over(opened, opened.job.rank_ids if ranks is None else ranks, of.lo, of.hi)
+    answer = _download(packed, "application/gzip", "ddprof-trace.json.gz")
+    answer.headers["X-Ddprof-Holds"] = holds
+    return answer
+
+
 def _report(view: View) -> Response:
     body = json.dumps(to_contract(view.opened.report), indent=1, allow_nan=False)
     return _download(body, "application/json", "ddprof-report.json")
@@ -121,7 +132,7 @@ def _csv(view: View) -> Response:
     raise UsageError("no such table on this page")
 
 
-def _download(body: str, mimetype: str, name: str) -> Response:
+def _download(body: str | bytes, mimetype: str, name: str) -> Response:
     return Response(body, mimetype=mimetype, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 

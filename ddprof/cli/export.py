@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,7 @@ from ddprof.errors import NoUsableInput, UsageError
 
 if TYPE_CHECKING:
     from ddprof.dashboard.runs.open_run import OpenRun
-    from ddprof.report.export.perfetto import RankSlices
     from ddprof.report.redaction.redact import Redaction
-
-LEAST_ARROW_SHARE = 0.01  # of a step: shorter waits are not drawn
 
 
 @click.command("export")
@@ -77,38 +73,15 @@ def _tables(opened: OpenRun, folder: Path, form: str, redaction: Redaction | Non
 def _perfetto(
     opened: OpenRun, file: Path, ranks: str | None, progress: Progress | None, redaction: Redaction | None
 ) -> None:
-    from ddprof.analyzers.job.waiting.arrows import wait_arrows
-    from ddprof.report.export.perfetto import arrows_of, write_perfetto
+    from ddprof.dashboard.runs.perfetto import PERFETTO_UI, write_run
 
     job = opened.job
     chosen = parse_ranks(ranks) if ranks else set(job.rank_ids)
     if not chosen & set(job.rank_ids):
         raise UsageError(f"--ranks {ranks}: this run has ranks {min(job.rank_ids)} to {max(job.rank_ids)}")
-    shifts_ns = [job.clock.offset_ns(p) + job.origin_ns for p in range(len(job.ranks))]
-    waits = wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns))
     file.parent.mkdir(parents=True, exist_ok=True)
-    slices = _slices(opened, chosen, shifts_ns, progress, redaction)
-    arrows = list(arrows_of(waits, job.rank_ids, shifts_ns, chosen))
-    count = write_perfetto(file, redaction.report() if redaction else opened.report, slices, arrows)
-    say(f"wrote {count} slices and {len(arrows)} waits to {file}; open it at https://ui.perfetto.dev")
-
-
-def _slices(
-    opened: OpenRun, chosen: set[int], shifts_ns: list[int], progress: Progress | None, redaction: Redaction | None
-) -> Iterator[RankSlices]:
-    """The chosen ranks, each read again from its trace and dropped when written."""
-    from ddprof.readers import read
-    from ddprof.report.export.perfetto import RankSlices
-    from ddprof.report.redaction.redact import redacted_trace
-
-    wanted = [(p, rank) for p, rank in enumerate(opened.job.rank_ids) if rank in chosen]
-    for done, (position, rank) in enumerate(wanted):
-        if progress:
-            progress(done, len(wanted), f"rank {rank}")
-        facts = opened.job.ranks[position]
-        trace = read(opened.sources[facts.path])
-        trace = redacted_trace(trace, redaction) if redaction else trace
-        yield RankSlices(rank, trace, shifts_ns[position], facts.steps)
+    slices, waits = write_run(opened, file, chosen, progress, redaction)
+    say(f"wrote {slices} slices and {waits} waits to {file}; open it at {PERFETTO_UI}")
 
 
 def parse_ranks(text: str) -> set[int]:

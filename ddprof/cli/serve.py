@@ -48,6 +48,12 @@ DEFAULT_UPLOAD_MIB = 256  # some tens of ranks of a few steps, packed; more is b
     metavar="MIB",
     help="Largest upload that the page Data takes, in MiB; 0: none.",
 )
+@click.option(
+    "--perfetto-ui",
+    metavar="URL",
+    help="Perfetto UI that the timeline's button opens (default: https://ui.perfetto.dev). The trace goes from the "
+    "page to that tab, nothing is uploaded.",
+)
 def command(
     paths: tuple[str, ...],
     host: str,
@@ -57,6 +63,7 @@ def command(
     names: tuple[str, ...],
     workers: int | None,
     max_upload: int,
+    perfetto_ui: str | None,
 ) -> None:
     """Show runs in the browser: verdict, findings, timeline, what-if.
 
@@ -69,15 +76,17 @@ def command(
     """
     try:
         from ddprof.dashboard.runs.open_run import load
+        from ddprof.dashboard.runs.perfetto import PERFETTO_UI, checked_ui
         from ddprof.dashboard.runs.served import Runs
         from ddprof.dashboard.server.guard import Access, is_loopback
         from ddprof.dashboard.server.http import make_server
     except ModuleNotFoundError as error:
         raise UsageError(f"the dashboard needs {error.name}: pip install 'ddprof[dashboard]'") from error
     access = Access(_token(token, no_token, is_loopback(host)), host, tuple(name.lower() for name in names))
+    perfetto_ui = checked_ui(perfetto_ui or PERFETTO_UI)
     with progress_bar() as progress:
         open_runs = load(paths, workers, progress)
-    server = make_server(Runs(paths, open_runs, workers), port, access, max_upload * 2**20)
+    server = make_server(Runs(paths, open_runs, workers), port, access, max_upload * 2**20, perfetto_ui)
     for opened in open_runs:
         say(opened.report.verdict.headline)
     if not is_loopback(host):

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
 
 from ddprof.dashboard.runs.open_run import OpenRun, load
+from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
@@ -69,9 +70,13 @@ def serve() -> Iterator[Callable[..., str]]:
     servers = []
 
     def start(
-        open_runs: list[OpenRun], token: str | None = None, paths: tuple[str, ...] = (), max_upload_bytes: int = 0
+        open_runs: list[OpenRun],
+        token: str | None = None,
+        paths: tuple[str, ...] = (),
+        max_upload_bytes: int = 0,
+        perfetto_ui: str = PERFETTO_UI,
     ) -> str:
-        server = make_server(Runs(paths, open_runs), 0, Access(token), max_upload_bytes)
+        server = make_server(Runs(paths, open_runs), 0, Access(token), max_upload_bytes, perfetto_ui)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}"

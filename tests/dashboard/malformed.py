@@ -17,6 +17,7 @@ ROUTES = (
     "places",
     "waits",
     "path",
+    "trace.json.gz",
     "report.json",
     "table.csv",
     "nothing",

@@ -40,6 +40,12 @@
   const part = (of, lanes, lo, hi) => ({ ...of, lanes: ranges(lanes), ...view(lo, hi) });
 
   /* `of` is {run, expanded}: the run, and the ranks whose operators are lanes too. Times are ns. */
+  async function traced(of, span) {
+    const answer = await ask("trace.json.gz", { ...of, ...span });
+    return { buffer: await answer.arrayBuffer(), holds: answer.headers.get("X-Ddprof-Holds") };
+  }
+
+  ddprof.ranges = ranges;
   ddprof.timelineData = {
     lanes: (of, ranks) => get("lanes", { ...of, ranks: ranks || "" }),
     tile: async (of, lanes, lo, hi, bins) =>
@@ -59,6 +65,9 @@
     step: (of, number) => get("step", { ...of, number }),
     overview: (of, ranks) => get("overview", { ...of, ranks: ranks || "" }),
     arrangement: (of) => get("arrangement", of),
+    /* A trace for the Perfetto UI, of {ranks, lo, hi}, and what it holds in words. */
+    trace: traced,
+    traceAddress: (of, span) => address("trace.json.gz", { ...of, ...span }),
     path: (of) => get("path", of),
   };
 })();

@@ -74,6 +74,7 @@
         button("List lane", "Slices of the active lane in view, as a table", () => this.list()),
         button("Statistics", "What is in view as a table: of the active lane, or of all (R)", () => this.chooseView()),
         button("Mark", "Mark a moment with a note, kept in the link (M)", () => this.addNote()),
+        ...(this.config.perfetto ? [button("Perfetto", "This span in the Perfetto UI", () => this.toPerfetto())] : []),
         button("Open all", "Lanes of every rank, or one line per rank (O)", () => this.openAll()),
       ];
     },

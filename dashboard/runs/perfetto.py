@@ -1,0 +1,117 @@
+"""A run as one trace for the Perfetto UI: written by `ddprof export`, handed over by the timeline.
+
+The ranks' traces are read again, one at a time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ddprof.analyzers.job.waiting.arrows import wait_arrows
+from ddprof.dashboard.runs.numbers import Numbers
+from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.errors import UsageError
+from ddprof.model import RankTrace
+from ddprof.readers import read
+from ddprof.report.export.perfetto import RankSlices, arrows_of, write_perfetto
+from ddprof.report.redaction.redact import Redaction, redacted_trace
+from ddprof.units import format_ranks
+
+PERFETTO_UI = "https://ui.perfetto.dev"
+LEAST_ARROW_SHARE = 0.01  # of a step: shorter waits are not drawn
+WHOLE_EVENTS = 1_000_000  # up to here a hand-over holds the whole run: the Perfetto UI opens it in some seconds
+MAX_EVENTS = 4_000_000  # of the ranks that are read for a hand-over
+BESIDE = 1.0  # of the window's length, kept on both sides where a hand-over is cut
+Report = Callable[[int, int, str], None]
+
+
+def write_run(
+    opened: OpenRun,
+    file: Path,
+    chosen: Collection[int],
+    progress: Report | None = None,
+    redaction: Redaction | None = None,
+    window_ns: tuple[int, int] | None = None,
+) -> tuple[int, int]:
+    """Write the trace of some ranks, of a window of the run alone if one is given; returns slices and waits.
+
+    Raises OSError where it cannot be written.
+    """
+    job = opened.job
+    shifts_ns = [job.clock.offset_ns(p) + job.origin_ns for p in range(len(job.ranks))]
+    waits = wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns))
+    arrows = list(arrows_of(waits, job.rank_ids, shifts_ns, set(chosen)))
+    if window_ns is not None:
+        arrows = [arrow for arrow in arrows if arrow.to_ns > window_ns[0] and arrow.from_ns < window_ns[1]]
+    slices = _slices(opened, chosen, shifts_ns, progress, redaction, window_ns)
+    count = write_perfetto(file, redaction.report() if redaction else opened.report, slices, arrows)
+    return count, len(arrows)
+
+
+def _slices(
+    opened: OpenRun,
+    chosen: Collection[int],
+    shifts_ns: list[int],
+    progress: Report | None,
+    redaction: Redaction | None,
+    window_ns: tuple[int, int] | None,
+) -> Iterator[RankSlices]:
+    """The chosen ranks, each read again from its trace and dropped when written."""
+    wanted = [(p, rank) for p, rank in enumerate(opened.job.rank_ids) if rank in chosen]
+    for done, (position, rank) in enumerate(wanted):
+        if progress:
+            progress(done, len(wanted), f"rank {rank}")
+        facts = opened.job.ranks[position]
+        trace = read(opened.sources[facts.path])
+        trace = redacted_trace(trace, redaction) if redaction else trace
+        if window_ns is not None:
+            trace = _within(trace, window_ns[0] + shifts_ns[position], window_ns[1] + shifts_ns[position])
+        yield RankSlices(rank, trace, shifts_ns[position], facts.steps)
+
+
+def _within(trace: RankTrace, lo_ns: int, hi_ns: int) -> RankTrace:
+    """The events that touch a window, whole."""
+    start = trace.events["ts_ns"]
+    return replace(trace, events=trace.events.take((start < hi_ns) & (start + trace.events["dur_ns"] > lo_ns)))
+
+
+def hand_over(opened: OpenRun, ranks: Numbers | Collection[int], lo_ns: int, hi_ns: int) -> tuple[bytes, str]:
+    """The trace for a view of some ranks, packed, and in words what it holds: the whole run where that is not too much.
+
+    Raises UsageError where the ranks hold more than is read at once.
+    """
+    chosen = [rank for rank in opened.job.rank_ids if rank in ranks]
+    if not chosen:
+        raise UsageError("none of these ranks is in this run")
+    counts = dict(zip(opened.job.rank_ids, (facts.counts.get("events", 0) for facts in opened.job.ranks), strict=True))
+    events = sum(counts[rank] for rank in chosen)
+    if events > MAX_EVENTS:
+        words = f"{format_ranks(chosen)}: {events:,} events, {MAX_EVENTS:,} at once are handed over"
+        raise UsageError(f"{words}; open fewer ranks, or use ddprof export --ranks")
+    beside = int((hi_ns - lo_ns) * BESIDE)
+    window = None if events <= WHOLE_EVENTS else (lo_ns - beside, hi_ns + beside)
+    with tempfile.TemporaryDirectory(prefix="ddprof-perfetto-") as folder:
+        file = Path(folder) / "trace.json.gz"
+        try:
+            count, _ = write_run(opened, file, chosen, window_ns=window)
+            packed = file.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{error.filename}: cannot be read again: {error.strerror}") from error
+    part = "the whole run" if window is None else "the view and as much beside it"
+    return packed, f"{count:,} slices of {format_ranks(chosen)}: {part}"
+
+
+def checked_ui(address: str) -> str:
+    """The address of a Perfetto UI. Raises UsageError for what is no address of a page."""
+    try:
+        parts = urlsplit(address)
+        is_page = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
+    except ValueError:
+        is_page = False
+    if not is_page or any(character.isspace() for character in address):
+        raise UsageError(f"--perfetto-ui: want an address such as {PERFETTO_UI}")
+    return address

@@ -17,7 +17,8 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
 from ddprof.model import RankTrace
 from ddprof.readers import read
-from ddprof.report.export.perfetto import RankSlices, arrows_of, write_perfetto
+from ddprof.report.export.perfetto import write_perfetto
+from ddprof.report.export.slices import RankSlices, arrows_of
 from ddprof.report.redaction.redact import Redaction, redacted_trace
 from ddprof.units import format_ranks
 

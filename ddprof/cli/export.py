@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ddprof.dashboard.runs.open_run import OpenRun
     from ddprof.report.redaction.redact import Redaction
 
+MOST_AS_TEXT = 1_000_000  # slices: the UI parses text slowly, and holds some 2 GB of it at most
+
 
 @click.command("export")
 @click.argument("path", metavar="RUN")
@@ -28,9 +30,10 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, redact
     """Write RUN for other tools.
 
     \b
-    perfetto   one Chrome trace of all ranks on one clock, with steps, findings and
-               arrows from the rank that came last to those that waited; open it at
-               ui.perfetto.dev (it stays in the browser)
+    perfetto   one trace of all ranks on one clock, with steps, findings and arrows from
+               the rank that came last to those that waited; open it at ui.perfetto.dev
+               (it stays in the browser). Chrome's JSON, above a million slices, or
+               where -o ends in .pftrace, Perfetto's own format
     parquet    tables with documented columns (columns.md), one file each
     csv        the same as text
     """
@@ -50,7 +53,7 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, redact
         redaction = redaction_of(open_runs[0], key) if key else None
         try:
             if form == "perfetto":
-                _perfetto(open_runs[0], output or Path("ddprof-trace.json.gz"), ranks, progress, redaction)
+                _perfetto(open_runs[0], output, ranks, progress, redaction)
             else:
                 _tables(open_runs[0], output or Path(f"ddprof-{form}"), form, redaction)
         except OSError as error:
@@ -71,7 +74,7 @@ def _tables(opened: OpenRun, folder: Path, form: str, redaction: Redaction | Non
 
 
 def _perfetto(
-    opened: OpenRun, file: Path, ranks: str | None, progress: Progress | None, redaction: Redaction | None
+    opened: OpenRun, output: Path | None, ranks: str | None, progress: Progress | None, redaction: Redaction | None
 ) -> None:
     from ddprof.dashboard.runs.perfetto import PERFETTO_UI, write_run
 
@@ -79,6 +82,8 @@ def _perfetto(
     chosen = parse_ranks(ranks) if ranks else set(job.rank_ids)
     if not chosen & set(job.rank_ids):
         raise UsageError(f"--ranks {ranks}: this run has ranks {min(job.rank_ids)} to {max(job.rank_ids)}")
+    events = sum(f.counts.get("events", 0) for f, r in zip(job.ranks, job.rank_ids, strict=True) if r in chosen)
+    file = output or Path(f"ddprof-trace.{'pftrace' if events > MOST_AS_TEXT else 'json'}.gz")
     file.parent.mkdir(parents=True, exist_ok=True)
     slices, waits = write_run(opened, file, chosen, progress, redaction)
     say(f"wrote {slices} slices and {waits} waits to {file}; open it at {PERFETTO_UI}")

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 Invoke = Callable[..., tuple[int, str, str]]
 
 
@@ -48,3 +50,18 @@ def test_the_kernel_table_is_exported_and_sums_to_the_ledger(ddprof: Invoke, rep
             booked = sum(float(row["mean_us"]) for row in causes if row["rank"] == rank and row["cause"] in busy)
             assert abs(found - booked) < 1e-3 * booked
         assert "## kernels" in (out / "columns.md").read_text(encoding="utf-8")
+
+
+def test_many_slices_are_written_in_the_format_of_perfetto(
+    ddprof: Invoke, repo_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = str(repo_root / "sample_traces" / "slow_gpu")
+    monkeypatch.chdir(tmp_path)
+    assert ddprof("export", run)[0] == 0
+    monkeypatch.setattr("ddprof.cli.export.MOST_AS_TEXT", 10)
+    assert ddprof("export", run)[0] == 0
+    assert ddprof("export", run, "-o", "own.json")[0] == 0  # the name decides
+    written = {file.name: file for file in tmp_path.iterdir()}
+    assert sorted(written) == ["ddprof-trace.json.gz", "ddprof-trace.pftrace.gz", "own.json"]
+    assert gzip.decompress(written["ddprof-trace.pftrace.gz"].read_bytes())[:1] == b"\n"  # the first packet
+    assert written["own.json"].read_text().startswith("{")

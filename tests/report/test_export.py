@@ -16,7 +16,8 @@ from ddprof.causes import CAUSES
 from ddprof.cli.export import parse_ranks
 from ddprof.errors import UsageError
 from ddprof.report.export.columns import report_tables, write_tables
-from ddprof.report.export.perfetto import FINDINGS_PROCESS, Arrow, _flow
+from ddprof.report.export.perfetto import FINDINGS_PROCESS, _flow
+from ddprof.report.export.slices import Arrow
 from ddprof.report.model import Report
 from ddprof.tables import from_arrow
 

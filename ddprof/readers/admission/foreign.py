@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
+from ddprof.readers.files.nsys_report import MAGIC, can_export
 from ddprof.readers.format import Sample
 
 # (how the file begins, anywhere in its first bytes if it is a pattern, what it is and what to do)
 _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (
-        re.compile(rb"\ANVIDIA Tegra Profiler Report|\A\x00*QDSTRM|\AQDREP"),
-        "a report of Nsight Systems, which only its own tools read: `nsys export --type sqlite FILE` makes what ddprof "
-        "reads",
+        re.compile(rb"\A\x00*QDSTRM|\AQDREP"),
+        "an unfinished report of Nsight Systems: its QdstrmImporter makes a .nsys-rep of it, and `nsys export --type "
+        "sqlite FILE` of that what ddprof reads",
     ),
     (
         re.compile(rb"\Aversion https://git-lfs\.github\.com/spec/"),
@@ -36,4 +37,9 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
 
 def foreign(sample: Sample) -> str | None:
     """What the file is and what to do with it, for a person; None where it is none of these."""
+    if sample.head.startswith(MAGIC) and not can_export():
+        return (
+            "a report of Nsight Systems, which only its own tools read: `nsys export --type sqlite FILE` makes what "
+            "ddprof reads, and ddprof calls it itself where nsys is on PATH"
+        )
     return next((what for pattern, what in _KNOWN if pattern.search(sample.head)), None)

@@ -16,6 +16,8 @@ from urllib.parse import quote
 import numpy as np
 
 from ddprof.errors import NoUsableInput
+from ddprof.readers.files.nsys_report import MAGIC as REPORT_MAGIC
+from ddprof.readers.files.nsys_report import export
 from ddprof.readers.files.streams import open_blocks, open_raw
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
@@ -42,7 +44,8 @@ def open_database(source: Source) -> Iterator[Database]:
 
 @lru_cache(maxsize=4)
 def _plain_path(path: str, member: str | None, state: tuple[int, str]) -> str:
-    """The path itself, or an unpacked copy that lives as long as this process (one per file, for all its parts)."""
+    """The path itself, or a copy that lives as long as this process (one per file, for all its parts): unpacked, of a
+    report of Nsight Systems the database that `nsys` makes of it."""
     if member is None and "://" not in path:
         with open_raw(path) as file:
             if file.read(len(MAGIC)) == MAGIC:
@@ -52,8 +55,15 @@ def _plain_path(path: str, member: str | None, state: tuple[int, str]) -> str:
     Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=0)
     copy = Path(folder) / "database.sqlite"
     with open_blocks(path, member) as blocks, copy.open("wb") as sink:
+        is_report = False
         for block in blocks:
+            is_report = is_report or (not sink.tell() and block.startswith(REPORT_MAGIC))
             sink.write(block)
+    if is_report:
+        database = Path(folder) / "exported.sqlite"
+        export(str(copy), path, database)
+        copy.unlink()
+        return str(database)
     return str(copy)
 
 

@@ -12,17 +12,17 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
 from ddprof._version import __version__
-from ddprof.model import Kind, RankTrace
+from ddprof.model import Kind
 from ddprof.report import phrases
+from ddprof.report.export.pftrace import write_packets
+from ddprof.report.export.slices import Arrow, RankSlices, rank_label, track_label
 from ddprof.report.model import Report
-from ddprof.tables import NULL, Table
 
 FINDINGS_PROCESS = 1_000_000  # beyond any rank
 _STEPS_THREAD = 0
@@ -30,31 +30,13 @@ _BLOCK = 20_000  # events per write: text of a block is a few MB
 _CATEGORIES = {kind: kind.name.lower() for kind in Kind}
 
 
-@dataclass(frozen=True)
-class RankSlices:
-    """One rank to write: its events, what to take off its times to reach the run's zero, and its steps."""
-
-    rank: int
-    trace: RankTrace
-    shift_ns: int
-    steps: Table
-
-
-@dataclass(frozen=True)
-class Arrow:
-    """A wait: from an event of one rank to an event of another; tracks are rows of the ranks' tracks."""
-
-    from_rank: int
-    from_track: int
-    from_ns: int  # on the run's clock
-    to_rank: int
-    to_track: int
-    to_ns: int
-
-
 def write_perfetto(path: Path, report: Report, ranks: Iterable[RankSlices], arrows: Iterable[Arrow]) -> int:
-    """Write the trace (gzip where the name ends in .gz); returns the number of slices. OSError where it cannot."""
+    """Write the trace (gzip where the name ends in .gz), in Perfetto's own format where the name says .pftrace; returns
+    the number of slices. OSError where it cannot."""
     count = 0
+    if path.name.removesuffix(".gz").endswith(".pftrace"):
+        with gzip.open(path, "wb", compresslevel=4) if path.name.endswith(".gz") else path.open("wb") as packets:
+            return write_packets(packets, report, ranks, arrows)
     with _opened(path) as out:
         other = {"ddprof": __version__, "clock": report.clock.method, "run": report.run.name}
         out.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(other)},"traceEvents":[\n')
@@ -87,20 +69,13 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 def _rank_metadata(report: Report, item: RankSlices) -> Iterator[dict[str, Any]]:
     process = item.rank + 1
-    host = report.run.hosts.get(item.rank)
-    name = f"rank {item.rank}" + (f" on {host}" if host else "")
-    yield _meta("process_name", process, 0, {"name": name})
+    yield _meta("process_name", process, 0, {"name": rank_label(report, item.rank)})
     yield _meta("process_sort_index", process, 0, {"sort_index": item.rank})
     yield _meta("thread_name", process, _STEPS_THREAD, {"name": "steps"})
     yield _meta("thread_sort_index", process, _STEPS_THREAD, {"sort_index": -1})
     for row, track in enumerate(item.trace.tracks.rows()):
         on_device = track["stream"] is not None
-        label = (
-            f"device {track['device']} stream {track['stream']}"
-            if on_device
-            else track["name"] or f"thread {track['tid']}"
-        )
-        yield _meta("thread_name", process, row + 1, {"name": label})
+        yield _meta("thread_name", process, row + 1, {"name": track_label(track)})
         yield _meta("thread_sort_index", process, row + 1, {"sort_index": row + (0 if on_device else 1000)})
 
 
@@ -168,18 +143,3 @@ def _slice(
 
 def _meta(kind: str, process: int, thread: int, args: dict[str, Any]) -> dict[str, Any]:
     return {"ph": "M", "pid": process, "tid": thread, "name": kind, "args": args}
-
-
-def arrows_of(table: Table, rank_ids: tuple[int, ...], shifts_ns: list[int], chosen: set[int]) -> Iterator[Arrow]:
-    """Arrows between the chosen ranks, on the run's clock, from a table of waits (culprit, victim, tracks, times)."""
-    for row in table.rows():
-        culprit, victim = row["culprit"], row["victim"]
-        if {rank_ids[culprit], rank_ids[victim]} <= chosen and NULL not in (row["culprit_track"], row["victim_track"]):
-            yield Arrow(
-                rank_ids[culprit],
-                row["culprit_track"],
-                row["culprit_ns"] - shifts_ns[culprit],
-                rank_ids[victim],
-                row["victim_track"],
-                row["victim_ns"] - shifts_ns[victim],
-            )

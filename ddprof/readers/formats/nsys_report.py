@@ -1,0 +1,29 @@
+"""Reports of Nsight Systems (.nsys-rep), read by the database that an installed `nsys` makes of them.
+
+Without `nsys` they are refused with the command to type (admission/foreign.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers.files.nsys_report import MAGIC
+from ddprof.readers.format import Format, Sample
+from ddprof.readers.formats.nsys import process_parts, read_nsys
+from ddprof.readers.source import Source
+
+
+def _parts(source: Source) -> list[str]:
+    """As of the database; nothing where `nsys` has left that beside the report: it is a trace of its own."""
+    beside = Path(source.path).with_suffix(".sqlite")
+    if source.member is None and "://" not in source.path and beside.is_file():
+        raise NoUsableInput(f"{source.label}: its export lies beside it and is what to analyze: {beside.name}")
+    return process_parts(source)
+
+
+def _recognise(sample: Sample) -> bool:
+    return sample.head.startswith(MAGIC)
+
+
+FORMAT = Format("nsys_report", "a report of Nsight Systems", _recognise, read_nsys, _parts)

@@ -1,0 +1,171 @@
+"""Perfetto's own format, read back by a decoder that knows the wire format and nothing of the encoder."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ddprof.analyzers.engine import Options, load_runs
+from ddprof.model import EVENTS, RankTrace
+from ddprof.readers import read
+from ddprof.report.export.perfetto import write_perfetto
+from ddprof.report.export.pftrace import _crossing, _lanes
+from ddprof.report.export.protobuf import ZERO_NS, stamps, varint
+from ddprof.report.export.slices import Arrow, RankSlices
+from ddprof.report.model import Report
+
+Fields = dict[int, list[Any]]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def decoded(data: bytes) -> Fields:
+    """The fields of a message by number; lengths must fit exactly."""
+    found: Fields = defaultdict(list)
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        if tag & 7 == 0:
+            value, at = _varint(data, at)
+        elif tag & 7 == 1:
+            value, at = struct.unpack_from("<Q", data, at)[0], at + 8
+        else:
+            assert tag & 7 == 2
+            length, at = _varint(data, at)
+            value, at = data[at : at + length], at + length
+            assert len(value) == length
+        found[tag >> 3].append(value)
+    return found
+
+
+class Trace:
+    """What the UI would show: slices by track, names of tracks, arrows."""
+
+    def __init__(self, data: bytes) -> None:
+        self.slices: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
+        self.instants: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        self.names: dict[int, str] = {}
+        self.parents: dict[int, int] = {}
+        self.flows: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        open_slices: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        interned: dict[int, dict[int, str]] = {}
+        for packet in map(decoded, decoded(data)[1]):
+            (sequence,) = packet[10]
+            if packet[12]:
+                pairs = [decoded(entry) for entry in decoded(packet[12][0])[2]]
+                interned[sequence] = {p[1][0]: p[2][0].decode() for p in pairs}
+            if packet[60]:
+                track = decoded(packet[60][0])
+                self.names[track[1][0]] = (track[2] or decoded(track[3][0])[6])[0].decode()
+                self.parents |= {track[1][0]: track[5][0]} if track[5] else {}
+            if packet[11]:
+                event, at = decoded(packet[11][0]), packet[8][0] - ZERO_NS
+                self._event(event, at, open_slices, interned[sequence])
+        assert not any(open_slices.values())
+
+    def _event(self, event: Fields, at: int, open_slices: dict[int, list[tuple[str, int]]], names: Any) -> None:
+        (kind,), (track,) = event[9], event[11]
+        assert track in self.names
+        name = event[23][0].decode() if event[23] else names[event[10][0]] if event[10] else ""
+        if kind == 1:
+            open_slices[track].append((name, at))
+        elif kind == 2:
+            begun, start = open_slices[track].pop()
+            self.slices[track].append((begun, start, at - start))
+        else:
+            self.instants[track].append((name, at))
+        for flow in (*event[47], *event[48]):
+            self.flows[flow].append((track, at))
+
+
+@pytest.fixture(scope="module")
+def written(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    (run,) = load_runs([str(repo_root / "sample_traces" / "late_loader" / "traces")], Options(cache=False))
+    items = [
+        RankSlices(rank, read(run.sources[facts.path]), run.job.origin_ns, facts.steps)
+        for rank, facts in zip(run.job.rank_ids, run.job.ranks, strict=True)
+    ]
+    file = tmp_path_factory.mktemp("pf") / "x.pftrace.gz"
+    count = write_perfetto(file, run.report, items, [Arrow(2, 0, 5_000, 0, 1, 4_000)])
+    with gzip.open(file, "rb") as packed:
+        yield items, count, Trace(packed.read()), run.report
+
+
+def test_every_event_comes_back_with_its_name_and_times(written: Any) -> None:
+    items, count, trace, _ = written
+    assert count == sum(len(item.trace.events) for item in items)
+    for item in items:
+        events, strings = item.trace.events, item.trace.strings
+        starts_ns = events["ts_ns"] - item.shift_ns
+        wanted = Counter(
+            (strings[name], int(start), max(int(dur), 0))
+            for name, start, dur in zip(events["name"], starts_ns, events["dur_ns"], strict=True)
+        )
+        mine = {uuid for uuid in trace.names if uuid >> 32 == item.rank + 1 and trace.names[uuid] != "steps"}
+        found = Counter(one for uuid in mine for one in trace.slices[uuid])
+        found.update((name, at, 0) for uuid in mine for name, at in trace.instants[uuid] if name != "waits for")
+        assert found == wanted
+        steps = next(uuid for uuid in trace.names if uuid >> 32 == item.rank + 1 and trace.names[uuid] == "steps")
+        assert len(trace.slices[steps]) == len(item.steps)
+
+
+def test_tracks_lie_below_their_rank_and_findings_are_tracks(written: Any) -> None:
+    items, _, trace, report = written
+    roots = {trace.names[parent] for parent in trace.parents.values()}
+    assert roots == {*(f"rank {item.rank} on node00" for item in items), "ddprof findings"}
+    (finding,) = [f for f in report.findings if f.id == "input.straggler"]
+    shown = {trace.names[uuid] for uuid, slices in trace.slices.items() if slices}
+    assert any(name.startswith(f"{finding.id} (rank 2") for name in shown)
+
+
+def test_an_arrow_joins_two_tracks_and_never_runs_backwards(written: Any) -> None:
+    _, _, trace, _ = written
+    assert list(trace.flows) == [1]
+    (first, at), (second, later) = trace.flows[1]
+    assert (first >> 32, second >> 32) == (3, 1) and (at, later) == (5_000, 5_000)
+
+
+def test_ranges_that_cross_go_to_another_lane() -> None:
+    #                 outer    inner   crosses outer   crosses that one too    after all
+    starts, ends = [0, 10, 50, 60, 200], [100, 40, 150, 170, 210]
+    assert _crossing([0] * 5, starts, ends) == [2, 3]
+    assert _crossing([0, 0, 1, 2, 2], starts, ends) == []
+    dur = np.array(ends) - np.array(starts)
+    assert _lanes(np.zeros(5, np.int64), np.array(starts), dur).tolist() == [0, 0, 1, 2, 0]
+
+
+def test_crossing_ranges_keep_their_lengths(straggler_report: Report, repo_root: Path, tmp_path: Path) -> None:
+    (run,) = load_runs([str(repo_root / "sample_traces" / "late_loader" / "traces")], Options(cache=False))
+    trace: RankTrace = read(next(iter(run.sources.values())))
+    rows = trace.events.take(np.arange(4))
+    rows = rows.replace(track=np.zeros(4), ts_ns=[-10, 0, 40, 60], dur_ns=[50, 50, 40, 0])
+    assert rows.schema is EVENTS
+    from dataclasses import replace
+
+    item = RankSlices(0, replace(trace, events=rows), 0, run.job.ranks[0].steps.take(np.zeros(0, int)))
+    file = tmp_path / "x.pftrace"
+    assert write_perfetto(file, straggler_report, [item], []) == 4
+    back = Trace(file.read_bytes())
+    mine = [one for uuid, slices in back.slices.items() if uuid >> 32 == 1 for one in slices]
+    assert sorted((start, dur) for _, start, dur in mine) == [(-10, 50), (0, 50), (40, 40)]
+    assert [at for uuid, found in back.instants.items() if uuid >> 32 == 1 for _, at in found] == [60]
+
+
+@pytest.mark.parametrize("ns", [0, -1, 1, 2**51, -(2**51), 123_456_789_000])
+def test_stamps_are_the_varints_of_their_times(ns: int) -> None:
+    assert stamps(np.array([ns])) == [varint(ns + ZERO_NS)]

@@ -15,11 +15,20 @@ if TYPE_CHECKING:
 
 MARKER = "ddprof_budget"
 _HELP = (
-    "ddprof_budget(run=PATH or run_fixture=NAME, max_step_ms=None, max_exposed_comm=None, fail_on=()): analyze the "
-    "training run and fail the test if a step takes longer, communication is exposed for a larger share, or an "
-    "expression of `ddprof analyze --fail-on` matches"
+    "ddprof_budget(run=PATH or run_fixture=NAME, max_step_ms=None, max_exposed_comm=None, fail_on=(), baseline=None, "
+    "max_regression='5%'): analyze the training run and fail the test if a step takes longer, communication is exposed "
+    "for a larger share, or an expression of `ddprof analyze --fail-on` matches; with `baseline`, a saved report kept "
+    "beside the tests, if the step got slower than that by more than max_regression, and only if what matches is new"
 )
-_KNOWN = {"run", "run_fixture", "max_step_ms", "max_exposed_comm", "fail_on"}
+_KNOWN = {"run", "run_fixture", "max_step_ms", "max_exposed_comm", "fail_on", "baseline", "max_regression"}
+UPDATE = "--ddprof-update-baselines"
+_LIMIT = "5%"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The switch that writes baselines."""
+    words = "write the run of each ddprof_budget(baseline=...) as its baseline instead of judging it"
+    parser.getgroup("ddprof").addoption(UPDATE, action="store_true", help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,7 +60,7 @@ def _ddprof_budget(request: pytest.FixtureRequest) -> None:
 
     try:
         run = request.getfixturevalue("ddprof_run")
-        violations = _violations(run, marker.kwargs)
+        violations = _violations(run, marker.kwargs) + _against_baseline(request.config, run, marker.kwargs)
     except DdprofError as error:
         pytest.fail(f"ddprof: {error}", pytrace=False)
     if violations:
@@ -65,13 +74,46 @@ def _path(request: pytest.FixtureRequest, options: dict[str, Any]) -> str:
 
 
 def _violations(run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
+    """What is over a budget of its own; `fail_on` beside a baseline is judged against it."""
     from ddprof.report.gate import parse_gate
 
-    stated = options.get("fail_on", ())
-    expressions = [stated] if isinstance(stated, str) else list(stated)
+    expressions = [] if options.get("baseline") else _expressions(options)
     if options.get("max_step_ms") is not None:
         expressions.append(f"step>{options['max_step_ms']:.6f}ms")
     if options.get("max_exposed_comm") is not None:
         expressions.append(f"exposed_comm>{options['max_exposed_comm'] * 100:.6f}%")
     found = [violation for expression in expressions for violation in parse_gate(expression).violations(run.report)]
     return [violation.text for violation in found]
+
+
+def _against_baseline(config: pytest.Config, run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
+    """What is worse than in the report kept with the tests; with the switch that report is written anew instead."""
+    if not options.get("baseline"):
+        return []
+    from ddprof.api import load
+    from ddprof.report.comparison.compare import compare
+    from ddprof.report.comparison.limit import parse_limit, regressions
+    from ddprof.report.gate import parse_gate
+
+    file = config.rootpath / options["baseline"]
+    if config.getoption(UPDATE):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(run.to_json() + "\n", encoding="utf-8")
+        return []
+    if not file.is_file():
+        return [f"{options['baseline']}: no such baseline; `pytest {UPDATE}` writes it, to be committed"]
+    limit = parse_limit(str(options.get("max_regression", _LIMIT)), "max_regression")
+    before = load(file).report
+    comparison = compare(before, run.report)
+    if comparison.differences:
+        return [f"cannot be judged against {options['baseline']}: {comparison.differences[0]}"]
+    found = regressions(comparison, limit)
+    for gate in map(parse_gate, _expressions(options)):
+        known = {violation.key for violation in gate.violations(before)}
+        found += [violation.text for violation in gate.violations(run.report) if violation.key not in known]
+    return found
+
+
+def _expressions(options: dict[str, Any]) -> list[str]:
+    stated = options.get("fail_on", ())
+    return [stated] if isinstance(stated, str) else list(stated)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import click
@@ -13,14 +12,11 @@ from ddprof.cli.load import load_one, say, tell
 from ddprof.cli.output import FORMATS, chosen_format, write_file
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
-from ddprof.errors import NoUsableInput, UsageError
+from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.compare import Comparison, compare, to_json
 from ddprof.report.comparison.html import render_html
+from ddprof.report.comparison.limit import parse_limit, regressions
 from ddprof.report.comparison.text import headline, render_markdown, render_text
-from ddprof.units import format_share, format_us
-
-_LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%|us|ms|s)")
-_UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
 @click.command("compare")
@@ -57,7 +53,7 @@ def command(
     ddprof compare main.json ddprof-runs/latest --max-regression 5%
     """
     gates = gates_of(fail_on)
-    limit = _parse_limit(max_regression) if max_regression else None
+    limit = parse_limit(max_regression, "--max-regression") if max_regression else None
     key = key_of_redaction(redact)  # one for both: a host that is in both has one hash
     with redacted_errors(key):
         first, second = load_one(before, reading), load_one(after, reading)
@@ -68,30 +64,11 @@ def command(
             raise NoUsableInput(
                 f"a gate cannot judge this: {comparison.differences[0]} (--allow-different judges it anyway)"
             )
-        violations = _regressions(comparison, limit) if limit else []
+        violations = regressions(comparison, limit) if limit else []
         for gate in gates:
             known = {violation.key for violation in gate.violations(first)}
             violations += [v.text for v in gate.violations(second) if v.key not in known]
         fail(violations)
-
-
-def _parse_limit(text: str) -> tuple[float, str]:
-    """ "5%" -> (5.0, "%"). Raises UsageError."""
-    found = _LIMIT.fullmatch(text.strip())
-    if found is None:
-        raise UsageError(f"--max-regression {text}: want a share or a time per step, like 5% or 10ms")
-    return float(found.group(1)), found.group(2)
-
-
-def _regressions(comparison: Comparison, limit: tuple[float, str]) -> list[str]:
-    """The step's regression in words, where it is over the limit and more than noise (or the noise is not known)."""
-    value, unit = limit
-    step = comparison.step
-    allowed_us = step.before_us * value / 100 if unit == "%" else value * _UNITS_US[unit]
-    if step.change_us <= allowed_us or step.outcome == "noise":
-        return []
-    share = step.change_us / step.before_us
-    return [f"the step is {format_us(step.change_us)} ({format_share(share)}) slower, allowed is {value:g}{unit}"]
 
 
 def _deliver(comparison: Comparison, form: str, output: Path | None) -> None:

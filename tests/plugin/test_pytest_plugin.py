@@ -21,11 +21,13 @@ def project(tmp_path: Path, straggler_report: Report) -> Path:
     return tmp_path
 
 
-def _session(project: Path, marker: str, body: str = "assert True", alone: bool = True) -> tuple[int, str]:
+def _session(
+    project: Path, marker: str, body: str = "assert True", alone: bool = True, switches: tuple[str, ...] = ()
+) -> tuple[int, str]:
     """Exit code and output of a session; `alone` without the other plugins of this environment, which take seconds."""
     text = f"import pytest\n\n\n@pytest.mark.ddprof_budget({marker})\ndef test_speed(ddprof_run):\n    {body}\n"
     (project / "test_speed.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "--strict-markers", "-q", "test_speed.py"]
+    command = [sys.executable, "-m", "pytest", "--strict-markers", "-q", *switches, "test_speed.py"]
     environment = dict(os.environ)
     if alone:
         command += ["-p", "ddprof.pytest_plugin"]
@@ -37,7 +39,7 @@ def _session(project: Path, marker: str, body: str = "assert True", alone: bool 
 
 
 def test_a_run_within_its_budget_passes_and_is_at_hand(project: Path) -> None:
-    body = "assert ddprof_run.ledger.loc[2, 'dataloader'] == 38_000"
+    body = "assert ddprof_run.ledger.loc[2, 'dataloader_us'] == 38_000"
     code, out = _session(
         project, "run='run.json', max_step_ms=120, max_exposed_comm=0.5, fail_on='host.*'", body, alone=False
     )
@@ -71,3 +73,21 @@ def test_a_run_that_is_not_there_fails_in_one_line(project: Path) -> None:
     assert code == 1
     assert "absent" in out
     assert "Traceback" not in out
+
+
+def test_a_run_is_held_against_the_baseline_that_is_kept_with_the_tests(project: Path) -> None:
+    marker = "run='run.json', baseline='baselines/small.json', max_regression='5%', fail_on='warning'"
+    code, out = _session(project, marker)
+    assert code == 1 and "no such baseline" in out
+    code, out = _session(project, marker, switches=("--ddprof-update-baselines",))
+    assert code == 0 and (project / "baselines" / "small.json").is_file(), out
+    code, out = _session(project, marker)
+    assert code == 0, out  # the finding is known: only what is new fails
+
+    document = json.loads((project / "run.json").read_text())
+    for span in ("wall_us", "per_step_us"):
+        value = document["steps"][span]
+        document["steps"][span] = [2 * us for us in value] if isinstance(value, list) else 2 * value
+    (project / "run.json").write_text(json.dumps(document))
+    code, out = _session(project, marker)
+    assert code == 1 and "slower, allowed is 5%" in out

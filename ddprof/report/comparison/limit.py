@@ -1,0 +1,31 @@
+"""A limit on how much slower a step may get, and whether a comparison is over it."""
+
+from __future__ import annotations
+
+import re
+
+from ddprof.errors import UsageError
+from ddprof.report.comparison.compare import Comparison
+from ddprof.units import format_share, format_us
+
+_LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%|us|ms|s)")
+_UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
+
+
+def parse_limit(text: str, name: str) -> tuple[float, str]:
+    """ "5%" -> (5.0, "%"). Raises UsageError, in which `name` is what was given."""
+    found = _LIMIT.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"{name} {text}: want a share or a time per step, like 5% or 10ms")
+    return float(found.group(1)), found.group(2)
+
+
+def regressions(comparison: Comparison, limit: tuple[float, str]) -> list[str]:
+    """The step's regression in words, where it is over the limit and more than noise (or the noise is not known)."""
+    value, unit = limit
+    step = comparison.step
+    allowed_us = step.before_us * value / 100 if unit == "%" else value * _UNITS_US[unit]
+    if step.change_us <= allowed_us or step.outcome == "noise":
+        return []
+    share = step.change_us / step.before_us
+    return [f"the step is {format_us(step.change_us)} ({format_share(share)}) slower, allowed is {value:g}{unit}"]

@@ -1,0 +1,162 @@
+"""The comment of the GitHub Action, against a server on loopback that speaks the endpoints it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "a-token"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ci_comment", ROOT / ".ci" / "comment.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class GitHub(HTTPServer):
+    """Comments of pull request 7 of owner/name."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.comments: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.reads_only = False
+
+    def add(self, body: str, kind: str = "User") -> dict[str, Any]:
+        """A further comment."""
+        self.comments.append({"id": 100 + len(self.comments), "body": body, "user": {"type": kind}})
+        return self.comments[-1]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: GitHub
+
+    def _answer(self, code: int, document: Any) -> None:
+        data = json.dumps(document).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _any(self) -> None:
+        self.server.asked.append(f"{self.command} {self.path}")
+        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers["Authorization"] != f"Bearer {TOKEN}":
+            return self._answer(401, {})
+        if self.server.reads_only and self.command != "GET":
+            return self._answer(403, {"message": "Resource not accessible by integration"})
+        path, _, query = self.path.partition("?")
+        if path == "/repos/owner/name/issues/7/comments" and self.command == "GET":
+            asked = dict(part.split("=") for part in query.split("&"))
+            size, page = int(asked["per_page"]), int(asked["page"])
+            return self._answer(200, self.server.comments[size * (page - 1) : size * page])
+        if path == "/repos/owner/name/issues/7/comments" and self.command == "POST":
+            return self._answer(201, self.server.add(json.loads(sent)["body"], "Bot"))
+        if (one := re.fullmatch(r"/repos/owner/name/issues/comments/(\d+)", path)) and self.command == "PATCH":
+            (comment,) = [c for c in self.server.comments if c["id"] == int(one[1])]
+            comment["body"] = json.loads(sent)["body"]
+            return self._answer(200, comment)
+        return self._answer(404, {})
+
+    do_GET = do_POST = do_PATCH = _any
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing on stderr."""
+
+
+@pytest.fixture
+def github() -> Iterator[GitHub]:
+    server = GitHub()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def job(github: GitHub, tmp_path: Path) -> dict[str, str]:
+    """The environment of a step in a pull request's job."""
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps({"pull_request": {"number": 7}}))
+    return {
+        "GITHUB_TOKEN": TOKEN,
+        "GITHUB_API_URL": f"http://127.0.0.1:{github.server_port}",
+        "GITHUB_REPOSITORY": "owner/name",
+        "GITHUB_EVENT_PATH": str(event),
+    }
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "text.md"
+    file.write_text("Slower by 5 ms", encoding="utf-8")
+    return file
+
+
+def test_it_is_made_once_and_then_updated(script: ModuleType, github: GitHub, job: dict[str, str], text: Path) -> None:
+    github.add("Nice work")
+    assert script.main([str(text)], job) == "commented on pull request 7"
+    text.write_text("Faster by 2 ms", encoding="utf-8")
+    assert script.main([str(text)], job) == "updated the comment on pull request 7"
+    assert [c["body"].partition("\n")[2] or c["body"] for c in github.comments] == ["Nice work", "Faster by 2 ms"]
+
+
+def test_it_is_found_behind_a_hundred_others(
+    script: ModuleType, github: GitHub, job: dict[str, str], text: Path
+) -> None:
+    for number in range(130):
+        github.add(f"comment {number}")
+    script.main([str(text)], job)
+    script.main([str(text)], job)
+    assert len(github.comments) == 131 and sum("page=2" in line for line in github.asked) == 2
+
+
+def test_two_names_have_a_comment_each(script: ModuleType, github: GitHub, job: dict[str, str], text: Path) -> None:
+    for name in ("small", "large", "small"):
+        script.main([str(text), name], job)
+    assert len(github.comments) == 2
+
+
+def test_a_person_who_copies_the_marker_is_left_alone(
+    script: ModuleType, github: GitHub, job: dict[str, str], text: Path
+) -> None:
+    github.add("<!-- ddprof: ddprof -->\nmine")
+    script.main([str(text)], job)
+    assert github.comments[0]["body"].endswith("mine") and len(github.comments) == 2
+
+
+def test_a_long_text_is_cut_and_says_so(script: ModuleType, github: GitHub, job: dict[str, str], text: Path) -> None:
+    text.write_text("x" * 100_000, encoding="utf-8")
+    script.main([str(text)], job)
+    (comment,) = github.comments
+    assert len(comment["body"]) == script.MAX_CHARACTERS and comment["body"].endswith(script.CUT)
+
+
+def test_what_refuses_a_comment_is_said_and_breaks_nothing(
+    script: ModuleType, github: GitHub, job: dict[str, str], text: Path, tmp_path: Path
+) -> None:
+    assert "no token" in script.main([str(text)], job | {"GITHUB_TOKEN": ""})
+    (tmp_path / "event.json").write_text('{"ref": "refs/heads/main"}')
+    assert "not started by a pull request" in script.main([str(text)], job)
+    (tmp_path / "event.json").write_text('{"pull_request": {"number": 7}}')
+    github.reads_only = True
+    assert "pull-requests: write" in script.main([str(text)], job)
+    assert "401" in script.main([str(text)], job | {"GITHUB_TOKEN": "another"})
+    assert "could not be reached" in script.main([str(text)], job | {"GITHUB_API_URL": "http://127.0.0.1:9"})
+    assert github.comments == []

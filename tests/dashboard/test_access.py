@@ -27,12 +27,14 @@ def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) ->
 
 
 def _visit(chromium: Any, address: str, path: str, theme: str) -> None:
-    """Open a page in a theme, with all its tables and what the timeline says of a slice and of a range."""
+    """Open a page in a theme, with all its tables; the timeline with hits, a mark and the tables of a range."""
     chromium.execute_cdp_cmd("Network.setCookie", {"name": "ddprof_theme", "value": theme, "url": address})
     visit(chromium, address, path)
     wait_for(chromium, f"return document.documentElement.dataset.theme === '{theme}'")
     chromium.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     if chromium.execute_script("return document.getElementById('timeline-root') !== null"):
+        chromium.execute_script("const t = ddprof.timeline; t.box.value = 'e'; t.find(); t.addNote()")
+        wait_for(chromium, "return ddprof.timeline.found?.view && document.querySelector('.tl-notes input')")
         chromium.execute_script("const t = ddprof.timeline; t.range = [t.lo, t.hi]; t.statistics()")
         wait_for(chromium, "return document.querySelector('.tl-panel table')")
 

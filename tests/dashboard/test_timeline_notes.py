@@ -62,6 +62,35 @@ def test_a_mark_and_its_note_come_back_with_the_link(chromium: Any, address: str
     assert trouble(chromium, address) == []
 
 
+def test_flags_do_not_cover_one_another(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/timeline")
+    script = """
+      const t = ddprof.timeline, drawn = [], middle = (t.lo + t.hi) / 2;
+      const { flag } = ddprof.Painter.prototype;
+      ddprof.Painter.prototype.flag = function (flags, ...more) {
+        flag.call(this, flags, ...more);
+        drawn.splice(0, drawn.length, ...flags);
+      };
+      t.notes = [0, 1, 2].map((i) => ({ at: middle + i, rank: null, text: "at the same place" }));
+      t.painter.paint();
+      ddprof.Painter.prototype.flag = flag;
+      t.notes = [];
+      return drawn;"""
+    flags = chromium.execute_script(script)
+    assert len(flags) == 3 and len({flag["top"] for flag in flags}) == 3
+
+
+def test_a_long_name_does_not_widen_the_page(chromium: Any, address: str) -> None:
+    chromium.set_window_size(500, 900)
+    try:
+        visit(chromium, address, "/timeline")
+        chromium.execute_script("ddprof.timeline.tell('x'.repeat(500))")
+        wide = "const d = document.documentElement; return d.scrollWidth - d.clientWidth"
+        assert chromium.execute_script(wide) <= 1
+    finally:
+        chromium.set_window_size(1280, 900)
+
+
 def test_marks_stay_while_other_pages_are_read(chromium: Any, address: str) -> None:
     visit(chromium, address, "/timeline")
     _mark(chromium, "kept")

@@ -21,7 +21,7 @@ SHIFT, ENTER = "\ue008", "\ue007"
 # Pixels of a closed rank's line that have the colour of marks.
 MARKED = """
   const t = ddprof.timeline, row = t.visibleRows().find((r) => r.rank === arguments[0] && r.isRank);
-  const want = t.painter.ink.accent.match(/[0-9a-f]{2}/gi).map((h) => parseInt(h, 16));
+  const want = t.painter.ink.text.match(/[0-9a-f]{2}/gi).map((h) => parseInt(h, 16));
   const line = t.canvas.getContext('2d').getImageData(0, (row.y + 2) * t.ratio, t.canvas.width, 1).data;
   let found = 0;
   for (let i = 0; i < line.length; i += 4) found += want.every((v, k) => Math.abs(line[i + k] - v) < 4);

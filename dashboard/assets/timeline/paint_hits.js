@@ -29,7 +29,7 @@
         if (x + width < GUTTER || x > this.state.width) continue;
         pen.fillStyle = this.ink.ground; // marks stand on every colour of slices
         pen.fillRect(x - 1, row.y, width + 2, TALL + 1);
-        pen.fillStyle = this.ink.accent;
+        pen.fillStyle = this.ink.text;
         pen.fillRect(x, row.y, width, TALL);
       }
     },

@@ -8,6 +8,7 @@ from ddprof.analyzers.kernel_table.merged import Merged, inclusive_us, merged
 from ddprof.analyzers.kernel_table.model import KernelTable
 from ddprof.analyzers.kernel_table.ncu import ncu_command
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Nested, Sheet, following
+from ddprof.dashboard.exhibits.parts.flame import flame
 from ddprof.dashboard.exhibits.parts.short_name import short_name
 from ddprof.dashboard.figures.charts import Ranges
 from ddprof.dashboard.runs.view import View
@@ -16,7 +17,14 @@ from ddprof.units import format_share, format_us
 
 DRAWN, LABEL_CHARS = 12, 22  # bars of the picture
 JOB = "torchrun train.py"  # stands for the command of the job, which a trace does not hold
-NAMED_BY_TRACES = ("kernels", "operators", "modules", "lines", "compare-kernels")  # exhibits that state names of events
+NAMED_BY_TRACES = (
+    "kernels",
+    "operators",
+    "modules",
+    "lines",
+    "compare-kernels",
+    "flame",
+)  # exhibits that state names of events
 _ONCE = "Busy time counts each moment once and sums to the ledger; total time counts every call in full."
 
 
@@ -27,8 +35,15 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     except DdprofError as error:
         yield Exhibit("kernels", "What takes the device's time?", str(error), Sheet((), ()))
         return
-    for exhibit in (_kernels(view, table), _operators(view, table), _modules(view, table), _lines(view, table)):
-        yield following(exhibit, "ranks")
+    for exhibit in (
+        _kernels(view, table),
+        flame(view, table),
+        _operators(view, table),
+        _modules(view, table),
+        _lines(view, table),
+    ):
+        if exhibit is not None:
+            yield following(exhibit, "ranks")
 
 
 def _kernels(view: View, table: KernelTable) -> Exhibit:

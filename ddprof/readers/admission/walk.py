@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 
@@ -14,12 +15,18 @@ from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.source import Source
 
 # Written by capture while it runs, by analysis (fixes), or by people: no traces, and not worth a note each.
-SKIPPED_SUFFIXES = (
+_SKIPPED_SUFFIXES = (
     *(".tmp", ".ring", ".bin", ".py", ".md", ".txt", ".log", ".html", ".csv", ".yaml", ".yml", ".sh"),
     *(".toml", ".patch", ".diff"),
 )
+_INSPECTOR_LOG = re.compile(r"-pid\d+\.log$")  # HOST-pidN.log, as NCCL's Inspector plugin names its output
 _LEFT_OUT = "left out"
 _LOCAL = "file://"
+
+
+def is_skipped(name: str) -> bool:
+    """Whether a file of this name, where nobody named it, is no trace."""
+    return name.endswith(_SKIPPED_SUFFIXES) and not _INSPECTOR_LOG.search(name)
 
 
 def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
@@ -70,7 +77,7 @@ def _source(path: str, status: os.stat_result) -> Source:
 def _stated(path: str, notes: list[HealthNote]) -> Iterator[Source]:
     """A file that a folder lists: looked at once, so that what vanishes or is no file costs itself alone."""
     is_link = os.path.islink(path)
-    if path.endswith(SKIPPED_SUFFIXES) and not is_link:
+    if is_skipped(path) and not is_link:
         return
     try:
         status = os.stat(path)
@@ -83,14 +90,14 @@ def _stated(path: str, notes: list[HealthNote]) -> Iterator[Source]:
         notes.append(
             HealthNote(f"{path}: {kind_words(status.st_mode)}, not a regular file", _LEFT_OUT, "info", where=path)
         )
-    elif not path.endswith(SKIPPED_SUFFIXES):
+    elif not is_skipped(path):
         yield _source(path, status)
 
 
 def _remote_files(url: str) -> Iterator[Source]:
     try:
         for file in walk_remote(url):
-            if not file.url.endswith(SKIPPED_SUFFIXES):
+            if not is_skipped(file.url):
                 yield Source(file.url, "", size_bytes=file.size_bytes, stamp=file.stamp)
     except FileNotFoundError as error:
         raise NoUsableInput(f"{url}: no such file, folder or bucket") from error

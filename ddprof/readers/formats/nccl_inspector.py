@@ -1,0 +1,177 @@
+"""Logs of NCCL's Inspector plugin (ext-profiler/inspector, output v4.0 and v4.1) and of RCCL's copy of it: JSON lines.
+
+A line is one finished collective or message of one communicator. When it ran is told by the times of its kernels, which
+the plugin writes with NCCL_INSPECTOR_DUMP_VERBOSE=1 alone; a log without them holds durations that lie nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
+from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.numbers import MAX_NS, near_each_other, one_int, one_rank
+from ddprof.readers.format import Format, Sample
+from ddprof.readers.json_text.load import load_records
+from ddprof.readers.json_text.trace_event import as_text
+from ddprof.readers.source import Source
+from ddprof.tables import NULL
+
+_VERSION = re.compile(rb'"inspector_output_format_version"\s*:')
+_WORDS = (b"inspector_output_format_version",)
+_US = 1000
+_MOST_BYTES = 2**60  # of one message: a million times the memory of a GPU
+
+
+@dataclass(frozen=True)
+class _Done:
+    """One collective or message: in which communicator (its hash), by which of its ranks, how many there are, and
+    when."""
+
+    communicator: str
+    rank: int | None
+    members: int | None
+    op: str
+    number: int
+    size_bytes: int
+    start_ns: int
+    dur_ns: int
+    host: str | None
+    pid: int
+
+
+def read_nccl_inspector(source: Source) -> RankTrace:
+    """The communication of one process. Raises NoUsableInput where nothing says when it was."""
+    records, notes = load_records(source.path, source.member)
+    stated = list(_performances(records))
+    timed = [done for record, what, kind in stated if (done := _done(record, what, kind)) is not None]
+    if not stated:
+        raise NoUsableInput(f"{source.label}: a log of NCCL Inspector without a collective")
+    if not timed:
+        raise NoUsableInput(
+            f"{source.label}: a log of NCCL Inspector that does not say when its {len(stated)} collectives ran: record "
+            "with NCCL_INSPECTOR_DUMP_VERBOSE=1"
+        )
+    near = near_each_other(np.array([done.start_ns for done in timed], np.int64))
+    timed = sorted((d for d, ok in zip(timed, near.tolist(), strict=True) if ok), key=lambda d: d.start_ns)
+    if len(timed) < len(stated):
+        notes = [
+            *notes,
+            HealthNote(f"{source.label}: {len(stated) - len(timed)} collectives without times", "left out"),
+        ]
+    rank, world = _world(timed)
+    columns = EventColumns()
+    _fill(columns, timed, world)
+    issue = f"{source.label}: a log of NCCL Inspector holds communication only"
+    notes = [*notes, HealthNote(issue, "its window is one step; computation cannot be judged", "info")]
+    identity = Identity(
+        rank=rank,
+        source="content" if rank is not None else "order",
+        world_size=world,
+        host=timed[0].host,
+        pid=timed[0].pid if timed[0].pid != NULL else None,
+        backend="nccl",
+    )
+    return finish(source, columns, identity, Device("cuda"), notes, top={"records": "communication"})
+
+
+def _performances(records: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
+    for record in records:
+        for kind in ("coll", "p2p"):
+            what = record.get(f"{kind}_perf")
+            if isinstance(what, dict):
+                yield record, what, kind
+
+
+def _done(record: dict[str, Any], what: dict[str, Any], kind: str) -> _Done | None:
+    header, metadata = (value if isinstance(value := record.get(key), dict) else {} for key in ("header", "metadata"))
+    spans = [span for span in _kernel_spans(what) if span is not None]
+    if not spans:
+        return None
+    start_us, end_us = min(start for start, _ in spans), max(end for _, end in spans)
+    size = one_int(what.get(f"{kind}_msg_size_bytes"))
+    return _Done(
+        communicator=as_text(header.get("id")) or "",
+        rank=one_rank(header.get("rank")),
+        members=one_rank(header.get("n_ranks")),
+        op=as_text(what.get(kind)) or "",
+        number=one_int(what.get(f"{kind}_sn")),
+        size_bytes=size if 0 <= size < _MOST_BYTES else NULL,
+        start_ns=start_us * _US,
+        dur_ns=(end_us - start_us) * _US,
+        host=as_text(metadata.get("hostname")),
+        pid=one_int(metadata.get("pid")),
+    )
+
+
+def _kernel_spans(what: dict[str, Any]) -> Iterator[tuple[int, int] | None]:
+    """(start, end) of the kernel of every channel, microseconds: v4.0 lists them once, v4.1 among other events."""
+    traced = what.get("event_trace_ts")
+    listed = traced.get("kernel_events") if isinstance(traced, dict) else None
+    for entry in listed if isinstance(listed, list) else []:
+        yield _span(entry)
+    events = what.get("events")
+    for event in events if isinstance(events, list) else []:
+        if isinstance(event, dict) and event.get("event_type") == "KernelCh":
+            yield _span(event.get("event_trace_ts"))
+
+
+def _span(times: Any) -> tuple[int, int] | None:
+    if not isinstance(times, dict):
+        return None
+    start, end = one_int(times.get("kernel_start_ts")), one_int(times.get("kernel_stop_ts"))
+    return (start, end) if 0 < start <= end < MAX_NS // _US else None
+
+
+def _world(timed: list[_Done]) -> tuple[int | None, int | None]:
+    """Rank and size of the largest communicator, in which most ranks of a process are its ranks of the job."""
+    world = max((done.members for done in timed if done.members), default=None)
+    ranks = Counter(done.rank for done in timed if done.members == world and done.rank is not None)
+    return (ranks.most_common(1)[0][0] if len(ranks) == 1 else None), world
+
+
+def _fill(columns: EventColumns, timed: list[_Done], world: int | None) -> None:
+    start = np.array([done.start_ns for done in timed], np.int64)
+    dur = np.array([done.dur_ns for done in timed], np.int64)
+    mark, first_ns, last_ns = ("host", "log"), int(start.min()), int((start + dur).max())
+    columns.append(Kind.ANNOTATION, ["ProfilerStep#0"], [mark], np.array([first_ns]), np.array([last_ns - first_ns]))
+    columns.name_track(*mark, "log")
+    tracks = [("device", done.communicator) for done in timed]
+    first = columns.append(Kind.KERNEL, [f"ncclDevKernel_{done.op}" for done in timed], tracks, start, dur)
+    for stream, track in enumerate(dict.fromkeys(tracks)):
+        columns.name_track(*track, f"communicator {track[1]}", 0, stream)
+    given, strings = columns.arguments, columns.strings
+    for at, done in enumerate(timed):
+        ranks = tuple(range(world)) if world and done.members == world else ()
+        group = given.groups.add(ProcessGroup(done.communicator, "", ranks, done.members, "nccl"))
+        size = done.members or NULL
+        given.collectives.append(
+            (
+                first + at,
+                strings[done.op],
+                group,
+                done.number,
+                done.size_bytes,
+                NULL,
+                strings[""],
+                size,
+                NULL,
+                NULL,
+                NULL,
+            )
+        )
+
+
+def _recognise(sample: Sample) -> bool:
+    return sample.is_object and sample.has(_VERSION, _WORDS)
+
+
+FORMAT = Format("nccl_inspector", "a log of NCCL Inspector", _recognise, read_nccl_inspector, is_run=False)

@@ -65,6 +65,16 @@ def _opened(view: View, shown: Sequence[int]) -> list[int]:
     return named or (list(shown) if len(shown) <= FEW_RANKS else [])
 
 
+def side_by_side(view: View, after: int) -> dict[str, Any]:
+    """The configuration for this run and another one, laid side by side."""
+    shown = [rank for rank in view.opened.report.run.ranks if view.shows(rank)]
+    nothing: dict[str, Any] = {"spans": [], "focus": None, "culprits": []}
+    if "from" not in view.query:  # the filter of steps has times of one run
+        nothing |= {"from_us": None, "to_us": None}
+    opened = shown if len(shown) <= FEW_RANKS else []
+    return {**configuration(view), **nothing, "open": opened, "beside": view.ids[after]}
+
+
 def _one_of(text: str, known: Sequence[str]) -> str | None:
     return text if text in known else None
 

@@ -23,7 +23,21 @@ def content(view: View) -> list[Component]:
     remarks = [notice(f"Not the same kind of run: {d}", "error") for d in comparison.differences]
     remarks += [notice(note) for note in comparison.notes]
     charts = [exhibit_card(exhibit, "/compare", view) for exhibit in exhibits(view)]
-    return [*head, html.H2(phrases.clean(headline(comparison)), className="prediction"), choices, *remarks, *charts]
+    headed = html.H2(phrases.clean(headline(comparison)), className="prediction")
+    return [*head, headed, choices, _both(view), *remarks, *charts]
+
+
+def _both(view: View) -> Component:
+    """The way to the timeline of the two, or why there is none."""
+    after = against(view)
+    saved = [view.names[n] for n in (view.run, after) if not view.runs[n].has_traces]
+    if saved:
+        words = (
+            f"No timeline of the two: {' and '.join(saved)} {'is a saved report' if len(saved) < 2 else 'are saved'}."
+        )
+        return html.P(words, className="reading")
+    link = view.link("/timeline", beside=view.ids[after])
+    return html.P(dcc.Link("Show both in the timeline, aligned by step", href=link))
 
 
 def _choice(view: View, number: int) -> Component | str:

@@ -21,6 +21,7 @@ from ddprof.analyzers.replay.price import Pricer
 from ddprof.dashboard.runs.argument import arguments
 from ddprof.dashboard.runs.live import running_ranks, waiting_report
 from ddprof.dashboard.runs.tunings import Tuning, tunings_of
+from ddprof.dashboard.timeline.difference import difference
 from ddprof.dashboard.timeline.index import SliceIndex
 from ddprof.dashboard.timeline.kept import KEPT
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
@@ -157,6 +158,14 @@ class OpenRun:
             raise UsageError(f"operators of {words}, {MAX_EXPANDED_EVENTS:,} at once are read")
         with self._lock:
             return KEPT.get((self._number, expanded), lambda: build_timeline(self.job, self.sources, expanded))
+
+    def beside(self, after: OpenRun) -> Timeline:
+        """This run and a later one in one timeline, aligned by step.
+
+        Raises UsageError where they have nothing in common, NoUsableInput for a saved report.
+        """
+        before, later = self.timeline, after.timeline
+        return KEPT.get((self._number, after._number), lambda: difference(before, later))
 
     def _traced(self) -> LoadedRun:
         if self.loaded is None:

@@ -27,6 +27,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     run: str = ""
     expanded: str = ""
+    beside: str = ""  # another run: the timeline is of both, aligned by step
 
 
 class LanesAsked(Asked, frozen=True):

@@ -29,6 +29,7 @@ from ddprof.dashboard.server.asked import (
     WindowAsked,
     asked,
 )
+from ddprof.dashboard.timeline.difference import difference_details
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, slice_details
 from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
@@ -64,18 +65,33 @@ def routes(runs: Runs) -> Blueprint:
 
         blueprint.add_url_rule(f"/{name}", name.replace(".", "_"), handler)
 
-    def add_typed(name: str, kind: type[Kind], answer: Callable[[OpenRun, Kind], Answer]) -> None:
-        add(name, lambda view: answer(view.opened, asked(kind, view.query)))
+    def add_typed(
+        name: str,
+        kind: type[Kind],
+        answer: Callable[[OpenRun, Kind], Answer],
+        of_two: Callable[[Timeline, Kind], Answer] | None = None,
+    ) -> None:
+        """`of_two`: the answer of two runs that are laid side by side, where there is one."""
 
-    add_typed("lanes", LanesAsked, lambda o, a: timeline_info(_timeline(o, a), parse_numbers(a.ranks)))
-    add_typed("overview", LanesAsked, lambda o, a: overview(o.timeline, parse_numbers(a.ranks)))
-    add_typed("tile", TileAsked, _tile)
-    add_typed("slice", SliceAsked, lambda o, a: slice_details(_timeline(o, a), o.job, a.row))
-    add_typed("statistics", StatisticsAsked, _statistics)
+        def typed(view: View) -> Answer:
+            of = asked(kind, view.query)
+            if not of.beside:
+                return answer(view.opened, of)
+            if of_two is None:
+                raise UsageError(f"{name}: two runs side by side have none; the timeline of one run has")
+            return of_two(_both(view, of.beside), of)
+
+        add(name, typed)
+
+    add_typed("lanes", LanesAsked, lambda o, a: timeline_info(_timeline(o, a), parse_numbers(a.ranks)), _info)
+    add_typed("overview", LanesAsked, lambda o, a: overview(o.timeline, parse_numbers(a.ranks)), _overview)
+    add_typed("tile", TileAsked, lambda o, a: _tile(_timeline(o, a), a), _tile)
+    add_typed("slice", SliceAsked, lambda o, a: slice_details(_timeline(o, a), o.job, a.row), _slice_of_two)
+    add_typed("statistics", StatisticsAsked, lambda o, a: _statistics(_timeline(o, a), a), _statistics)
     add_typed("search", SearchAsked, _search)
     add_typed("places", PlacesAsked, _places)
     add_typed("waits", WindowAsked, lambda o, a: largest_waits(o.timeline, o.job, a.lo, a.hi))
-    add_typed("step", StepAsked, lambda o, a: one_step(o.timeline.steps, a.number))
+    add_typed("step", StepAsked, lambda o, a: one_step(o.timeline.steps, a.number), _step)
     add_typed("arrangement", Asked, lambda o, a: arrangement(o.job))
     add_typed("path", Asked, lambda o, a: path_runs(o.timeline, o.job, o.critical))
     add_typed("trace.json.gz", TraceAsked, _trace)
@@ -91,14 +107,36 @@ def _timeline(opened: OpenRun, of: Asked) -> Timeline:
     return opened.timeline_of(frozenset(chosen))
 
 
-def _tile(opened: OpenRun, of: TileAsked) -> Response:
-    timeline = _timeline(opened, of)
+def _both(view: View, beside: str) -> Timeline:
+    """The run of the address and another one of those that are served, side by side."""
+    number = view.number(beside)
+    if number is None or number == view.run:
+        raise UsageError("the run to lay beside is not served")
+    return view.opened.beside(view.runs[number])
+
+
+def _info(timeline: Timeline, of: LanesAsked) -> dict[str, Any]:
+    return timeline_info(timeline, parse_numbers(of.ranks))
+
+
+def _overview(timeline: Timeline, of: LanesAsked) -> dict[str, Any]:
+    return overview(timeline, parse_numbers(of.ranks))
+
+
+def _slice_of_two(timeline: Timeline, of: SliceAsked) -> dict[str, Any]:
+    return difference_details(timeline, of.row)
+
+
+def _step(timeline: Timeline, of: StepAsked) -> dict[str, Any]:
+    return one_step(timeline.steps, of.number)
+
+
+def _tile(timeline: Timeline, of: TileAsked) -> Response:
     body = encode(timeline, of.lanes_of(timeline.index), of.lo, of.hi, of.bins)
     return Response(body, mimetype="application/octet-stream")
 
 
-def _statistics(opened: OpenRun, of: StatisticsAsked) -> dict[str, Any]:
-    timeline = _timeline(opened, of)
+def _statistics(timeline: Timeline, of: StatisticsAsked) -> dict[str, Any]:
     return selection_statistics(timeline, of.lanes_of(timeline.index), of.lo, of.hi, of.step)
 
 

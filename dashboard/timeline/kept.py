@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ddprof.dashboard.timeline.lanes import Timeline
 
 KEPT_BYTES = 128 * 2**20  # about 4 million slices: a page goes back and forth between two or three sets of open ranks
-Key = tuple[int, frozenset[int]]  # number of the run, ranks
+Key = tuple[int, frozenset[int]] | tuple[int, int]  # number of the run, and ranks or the run that it is laid beside
 
 
 class KeptTimelines:

@@ -32,6 +32,20 @@ _LOOKS_LIKE = {
 }
 
 
+# Colours of timeline.css and letters of what became of a slice between two runs.
+DIFFERENCE_LOOKS = {
+    "grew_much": ("grew-much", "+"),
+    "grew": ("grew", "+"),
+    "unchanged": ("unchanged", "="),
+    "shrank": ("shrank", "−"),
+    "shrank_much": ("shrank-much", "−"),
+    "only_here": ("only-here", "!"),
+}
+
+
+PALE = ("grew_much", "grew", "unchanged", "shrank")  # the page's text is read on these
+
+
 def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
     """Lanes of some ranks (None: all), the window in ns since the run's start, and how categories look."""
     lanes = [
@@ -52,6 +66,10 @@ def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str,
 
 
 def _category(name: str) -> dict[str, str | bool | None]:
+    if name in DIFFERENCE_LOOKS:
+        color, letter = DIFFERENCE_LOOKS[name]
+        looks = {"color": color, "letter": letter, "texture": None, "idle": False}
+        return {"words": CATEGORY_WORDS[name], **looks, "pale": name in PALE}
     look = CAUSES[_LOOKS_LIKE.get(name, name)]
     letter = look.letter if name in CAUSES else name[0]
     return {
@@ -61,4 +79,5 @@ def _category(name: str) -> dict[str, str | bool | None]:
         # Hatching means waiting for others, and nothing else.
         "texture": look.texture if name == "comm_wait" else None,
         "idle": name in CAUSES and look.is_idle,
+        "pale": False,
     }

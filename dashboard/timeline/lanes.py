@@ -29,6 +29,7 @@ from ddprof.tables import NULL, Array
 EXTRA = (
     *("forward", "backward", "optimizer", "step", "comm_hidden"),
     *("operator", "range", "runtime", "frame", "worker"),
+    *("shrank_much", "shrank", "unchanged", "grew", "grew_much", "only_here"),  # of two runs (difference.py)
 )
 CATEGORIES = (*CAUSES, *EXTRA)
 CATEGORY = {name: code for code, name in enumerate(CATEGORIES)}
@@ -44,6 +45,12 @@ CATEGORY_WORDS = {
     "runtime": "runtime call",
     "frame": "Python frame",
     "worker": "loader worker fetches a batch",
+    "shrank_much": "shorter after by 10 % of the step or more",
+    "shrank": "shorter after by 1 % of the step or more",
+    "unchanged": "as long, to 1 % of the step",
+    "grew": "longer after by 1 % of the step or more",
+    "grew_much": "longer after by 10 % of the step or more",
+    "only_here": "only here",
 }
 KINDS = ("causes", "steps", "phases", "host", "ops", "workers", "stream", "comm")
 

@@ -8,7 +8,8 @@
     if (!config || !root) return "";
     if (ddprof.timeline) ddprof.timeline.close();
     try {
-      const info = await ddprof.timelineData.lanes({ run: config.run, expanded: "" }, config.ranks);
+      const both = config.beside ? { beside: config.beside } : {};
+      const info = await ddprof.timelineData.lanes({ run: config.run, expanded: "", ...both }, config.ranks);
       ddprof.timeline = new ddprof.Timeline(root, config, info);
     } catch (error) {
       root.replaceChildren(ddprof.element("p", String(error.message), { role: "alert" }));

@@ -35,8 +35,9 @@
 
     /* What can wait until there is a picture: the server works these out of all ranks. */
     fetchRest() {
-      this.fetchPath();
       this.fetchOverview();
+      if (this.config.beside) return; // two runs have no path, and no lateness, in common
+      this.fetchPath();
       this.fetchArrangement();
     }
 
@@ -59,7 +60,8 @@
 
     /* Which timeline the server is asked about: the run, and the ranks whose operators were read. */
     source() {
-      return { run: this.config.run, expanded: this.expanded };
+      const { run, beside } = this.config;
+      return { run, expanded: this.expanded, ...(beside ? { beside } : {}) };
     }
 
     laneAt(id) {

@@ -99,7 +99,8 @@
         pen.fillStyle = this.fill[kind];
         pen.fillRect(left - 2, row.y + 2, Math.min(room, pen.measureText(words).width) + 4, row.height - 4);
       }
-      pen.fillStyle = this.isIdle(row, kind) ? this.ink.quiet : this.ink.onBar;
+      const { pale } = this.state.info.categories[kind];
+      pen.fillStyle = this.isIdle(row, kind) ? this.ink.quiet : pale ? this.ink.text : this.ink.onBar;
       this.text(words, left, row.y + row.height / 2, room);
     },
   });

@@ -54,22 +54,23 @@
       const arrows = "Arrows from the late rank to those that wait";
       const path = "The chain of work that makes the run as long as it is (P)";
       const next = button("Next finding", "Next finding ( ] )", () => this.jumpBy(1));
+      const waits = pressed(
+        "Who waits for whom",
+        arrows,
+        () => Boolean(this.showArrows),
+        () => this.toggleArrows(),
+      );
+      const critical = pressed(
+        "Critical path",
+        path,
+        () => this.showPath,
+        () => this.togglePath(),
+      );
       return [
         button("−", "Zoom out (S)", () => this.zoom(1.6)),
         button("+", "Zoom in (W)", () => this.zoom(0.6)),
         button("All", "Whole run (F)", () => this.show(...this.bounds)),
-        pressed(
-          "Who waits for whom",
-          arrows,
-          () => Boolean(this.showArrows),
-          () => this.toggleArrows(),
-        ),
-        pressed(
-          "Critical path",
-          path,
-          () => this.showPath,
-          () => this.togglePath(),
-        ),
+        ...(this.config.beside ? [] : [waits, critical]), // of one run
         ...(this.spans.length ? [next] : []),
         button("List lane", "Slices of the active lane in view, as a table", () => this.list()),
         button("Statistics", "What is in view as a table: of the active lane, or of all (R)", () => this.chooseView()),
@@ -91,7 +92,7 @@
       const kinds = this.info.kinds.map(([kind, words]) => {
         return box(words, this.kinds.has(kind), (on) => this.toggleKind(kind, on));
       });
-      return this.info.fixed ? kinds : [...kinds, operators];
+      return this.info.fixed || this.config.beside ? kinds : [...kinds, operators];
     },
   });
 })();

@@ -9,12 +9,14 @@
 #
 # PYTHON       interpreter to build .venv with (default python3)
 # TORCH        torch requirement (default torch==2.13.0; the tool itself works with any torch >= 2.4)
+# LOCKED       any value: take the versions that .ci/requirements.lock pins, with their hashes
 # N, SEED      how many cases `make fuzz` runs, and the number of the first (default: a new one, which it prints)
 # TORCH_INDEX  index to take torch from, e.g. https://download.pytorch.org/whl/cpu for the small CPU-only build
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
+LOCKED ?=
 N ?= 10000
 SEED ?=
 EXTRAS ?= dev,dashboard,docs,fast,nvtx
@@ -41,6 +43,7 @@ setup: $(READY)
 $(READY): pyproject.toml .ci/make_venv.py $(wildcard ddprof/*/native/* ddprof/*/*/native/*)
 	$(PYTHON) .ci/make_venv.py $(VENV)
 	$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
+	$(if $(LOCKED),$(PIP) install --require-hashes --no-deps -r .ci/requirements.lock)
 	$(PIP) install -e '.[$(EXTRAS)]'
 	touch $@
 

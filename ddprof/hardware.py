@@ -41,6 +41,18 @@ def gpu_row(name: str) -> dict[str, Any] | None:
     return next((row for row in _table()["gpu"] if row["name"].lower() == wanted), None)
 
 
+def device_link(device_name: str | None) -> float | None:
+    """Bytes per second, one direction, between devices of a node as they are usually joined, by the name that the
+    driver gives ("NVIDIA H100 80GB HBM3"); None if not in the table. PCIe cards go by other names and have none."""
+    words = (device_name or "").lower().replace("-", " ").split()
+    if "pcie" in words:
+        return None
+    for row in _table()["gpu"]:
+        if row["name"].lower().partition("-")[0] in words:
+            return float(row["link_bytes_per_s"])
+    return None
+
+
 def gpu_names() -> list[str]:
     """Names of the devices that a plan can be made for."""
     return [str(row["name"]) for row in _table()["gpu"]]

@@ -9,6 +9,7 @@ import numpy as np
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import bandwidths, group_times
+from ddprof.dashboard.exhibits.places.pairs import pair_exhibits
 from ddprof.dashboard.figures.charts import Bandwidths, Part, Stacked
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
@@ -26,6 +27,7 @@ def has_data(view: View) -> bool:
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
     yield from (_groups(view), _overlap(view), _bandwidth(view))
+    yield from pair_exhibits(view)
 
 
 def _groups(view: View) -> Exhibit:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
-from ddprof.dashboard.exhibits.parts.stage_schedule import stage_schedule
+from ddprof.dashboard.exhibits.places.stage_schedule import stage_schedule
 from ddprof.dashboard.figures.charts import Part, Stacked
 from ddprof.dashboard.runs.view import View
 from ddprof.units import format_ranks, format_share, format_us

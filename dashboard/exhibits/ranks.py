@@ -10,7 +10,6 @@ from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.overview import rank_causes
 from ddprof.dashboard.exhibits.parts import shown
 from ddprof.dashboard.exhibits.parts.blamed import off_the_path, told_beyond, told_of
-from ddprof.dashboard.exhibits.parts.by_host import by_host
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     charged_us,
@@ -22,6 +21,7 @@ from ddprof.dashboard.exhibits.parts.numbers import (
     step_count,
     typical_us,
 )
+from ddprof.dashboard.exhibits.places.by_host import by_host
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.view import View
 from ddprof.findings import CRITICAL_SHARE

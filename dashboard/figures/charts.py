@@ -73,7 +73,8 @@ class Heat:
     """A number per (line, column), NaN where nothing is known. Differences (`diverging`) are centred on zero.
 
     `critical`: what gets the full colour, in every run the same share of the step, so that chance stays pale; more gets
-    no more. `shade`: what is coloured where that is not the value itself.
+    no more. `shade`: what is coloured where that is not the value itself. `is_amount`: much of it is neither good nor
+    bad, and gets no colour of what is critical.
     """
 
     values: Array
@@ -84,6 +85,7 @@ class Heat:
     diverging: bool = False
     axis: str = ""
     shade: Array | None = None
+    is_amount: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.parts.answered_by import page_of_cause, page_of_finding
-from ddprof.dashboard.exhibits.parts.by_host import by_host
 from ddprof.dashboard.exhibits.parts.loading import loading_words
 from ddprof.dashboard.exhibits.parts.numbers import charged_us
+from ddprof.dashboard.exhibits.places.by_host import by_host
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.sidecar import LoaderSettings, TimedFetches

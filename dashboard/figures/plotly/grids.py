@@ -40,7 +40,7 @@ def heatmap(chart: Heat) -> Drawn:
         "y": names,
         "z": _plain(strengths(chart)),
         "customdata": _plain(values),
-        "colorscale": [[0.0, var("heat-less")], [0.5, var("ground")], [1.0, var("heat-more")]],
+        "colorscale": [[0.0, var("heat-less")], [0.5, var("ground")], [1.0, var(_most(chart))]],
         "zmin": -1.0,
         "zmax": 1.0,
         "showscale": False,
@@ -77,11 +77,15 @@ def _plain(values: Array) -> list[list[float | None]]:
     return [[float(f"{v:.5g}") if np.isfinite(v) else None for v in row] for row in values.tolist()]
 
 
+def _most(chart: Heat) -> str:
+    return "heat-less" if chart.is_amount else "heat-more"
+
+
 def _key(chart: Heat) -> tuple[Key, ...]:
     """What the colours mean."""
     unit = "points off the typical peer" if chart.shade is not None else chart.unit
     ends = [("heat-less", -1.0), ("ground", 0.0), ("heat-more", 1.0)] if chart.diverging else [("ground", 0.0)]
-    ends += [] if chart.diverging else [("heat-more", 1.0)]
+    ends += [] if chart.diverging else [(_most(chart), 1.0)]
     sign = "+" if chart.diverging else ""
     words = [f"{strength * chart.critical:{sign if strength else ''}.3g} {unit}" for _, strength in ends]
     words[-1] += " or more"

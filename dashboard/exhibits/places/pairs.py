@@ -1,0 +1,193 @@
+"""Rank against rank, or host against host: who waits for whom, what two have to move, and how fast that goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.matrix import OUTSIDE, Pairs, pairs_of
+from ddprof.analyzers.job.whole_run.hardware import gpu_links
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, matrix, sheet
+from ddprof.dashboard.exhibits.parts.numbers import readable_times
+from ddprof.dashboard.exhibits.places.by_host import hosts_of
+from ddprof.dashboard.figures.charts import Heat
+from ddprof.dashboard.runs.view import View
+from ddprof.hardware import device_link
+from ddprof.tables import Array
+from ddprof.units import format_bytes, format_share, format_us
+
+MOST_RANKS = 64  # in a matrix that can be read; of more ranks the hosts are compared
+MIB = 2**20
+ALIKE = 0.05  # of a rate: groups that do the same differ by a few per cent
+_WAITS, _SHARED = "Who waits for whom?", "Which ranks communicate with which, and how much?"
+_SENT, _RATE = "Which rank sends to which?", "Between which ranks is communication slow?"
+
+
+@dataclass(frozen=True)
+class MatrixLines:
+    """What the lines of a matrix are: ranks or hosts. `blocks`: the host of each, "" where hosts are not told apart."""
+
+    names: tuple[str, ...]
+    unit_of: Array
+    blocks: tuple[str, ...]
+    are_hosts: bool
+
+
+def pair_exhibits(view: View) -> Iterator[Exhibit]:
+    """The matrices; one sentence where there are too many ranks to compare and no hosts."""
+    job, units = view.opened.job, _units(view)
+    if len(job.rank_ids) < 2:
+        return
+    if units is None:
+        reading = (
+            f"The run has {len(job.rank_ids)} ranks and does not say which host each is on: choose up to {MOST_RANKS} "
+            "ranks above to compare them."
+        )
+        yield Exhibit("waits", _WAITS, reading, sheet(("waits",), []), follows=("ranks",))
+        return
+    pairs = pairs_of(job, units.unit_of, len(units.names))
+    found = [_waits(view, units, pairs), _shared(units, pairs), _rate(job, units, pairs)]
+    if np.isfinite(pairs.sent_bytes).any():
+        found.insert(2, _sent(units, pairs))
+    yield from (following(exhibit, "ranks") for exhibit in found)
+
+
+def _units(view: View) -> MatrixLines | None:
+    """Ranks while they can be read, else hosts; None where those are not known."""
+    job = view.opened.job
+    hosts = hosts_of(view.opened)
+    host_of = {position: host for host, positions in hosts.items() for position in positions}
+    chosen = [position for position, rank in enumerate(job.rank_ids) if view.shows(rank)]
+    unit_of = np.full(len(job.rank_ids), OUTSIDE, np.int64)
+    if len(chosen) <= MOST_RANKS:
+        chosen.sort(
+            key=lambda position: (list(hosts).index(host_of[position]) if position in host_of else -1, position)
+        )
+        unit_of[chosen] = np.arange(len(chosen))
+        blocks = tuple(host_of.get(position, "") if len(hosts) > 1 else "" for position in chosen)
+        return MatrixLines(tuple(f"rank {job.rank_ids[p]}" for p in chosen), unit_of, blocks, False)
+    if len(hosts) < 2:
+        return None
+    names = [host for host, positions in hosts.items() if any(p in set(chosen) for p in positions)]
+    for position in chosen:
+        if position in host_of:
+            unit_of[position] = names.index(host_of[position])
+    return MatrixLines(tuple(names), unit_of, ("",) * len(names), True)
+
+
+def _waits(view: View, units: MatrixLines, pairs: Pairs) -> Exhibit:
+    values = pairs.waits_us / 1e3
+    table = matrix(("waits (ms/step)", *(f"for {name}" for name in units.names)), units.names, values)
+    if not values.any():
+        reading = "No exposed waiting is charged to any of these."
+        return Exhibit("waits", _WAITS, reading, sheet(table.columns, []))
+    line, column = _largest(values)
+    whose = ", mean over its ranks" if units.are_hosts else ""
+    reading = (
+        f"{_capital(units.names[line])} waits longest for {units.names[column]}: "
+        f"{format_us(values[line, column] * 1e3)} per step. A line is what one waits, exposed{whose}, by whom that is "
+        "charged to."
+    )
+    times, unit, critical = readable_times(values, view.opened.measures.step_us / 1e3)
+    times = np.where(times > 0, times, np.nan)  # nothing stands where nobody waits
+    return Exhibit("waits", _WAITS, reading, table, _heat(units, times, unit, critical, "waited for"))
+
+
+def _shared(units: MatrixLines, pairs: Pairs) -> Exhibit:
+    values = pairs.shared_bytes / MIB
+    question = _SHARED.replace("ranks", "hosts") if units.are_hosts else _SHARED
+    table = matrix(("MiB/step", *units.names), units.names, values)
+    if not np.isfinite(values).any():
+        reading = "No collective with a recorded size has two of them as members."
+        return Exhibit("shared", question, reading, sheet(table.columns, []))
+    line, column = _largest(values)
+    reading = (
+        f"{_capital(units.names[line])} and {units.names[column]} take part in collectives of "
+        f"{format_bytes(values[line, column] * MIB)} per step, the most. A cell is the size of the collectives that "
+        "both take part in: what goes from the one to the other depends on the algorithm, which is not recorded."
+    )
+    chart = _heat(units, values, "MiB per step", float(np.nanmax(values)), "", is_amount=True)
+    return Exhibit("shared", question, reading, table, chart)
+
+
+def _sent(units: MatrixLines, pairs: Pairs) -> Exhibit:
+    values = pairs.sent_bytes / MIB
+    table = matrix(("sends (MiB/step)", *(f"to {name}" for name in units.names)), units.names, values)
+    line, column = _largest(values)
+    reading = (
+        f"{_capital(units.names[line])} sends most, {format_bytes(values[line, column] * MIB)} per step to "
+        f"{units.names[column]}. Lines send, columns receive; messages between two ranks alone, no collectives."
+    )
+    chart = _heat(units, values, "MiB per step", float(np.nanmax(values)), "receiver", is_amount=True)
+    return Exhibit("sent", _SENT, reading, table, chart)
+
+
+def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
+    values = pairs.rate_gbps
+    question = _RATE.replace("ranks", "hosts") if units.are_hosts else _RATE
+    table = matrix(("GB/s", *units.names), units.names, values)
+    if not np.isfinite(values).any():
+        reading = "How large messages are was not recorded: their speed is not known."
+        return Exhibit("rates", question, reading, sheet(table.columns, []))
+    known = np.isfinite(values) & ~np.eye(len(values), dtype=bool)
+    stated = _stated_gbps(job)
+    reference = stated or float(np.nanmax(values))
+    line, column = np.unravel_index(int(np.nanargmin(values)), values.shape)
+    slow = float(values[line, column])
+    pair = f"{_capital(units.names[int(line)])} and {units.names[int(column)]} are slowest, {slow:.3g} GB/s"
+    if slow > (1 - ALIKE) * float(np.nanmax(values)):
+        pair = f"All pairs are alike to {format_share(ALIKE)}, {slow:.3g} GB/s"
+    against = f"the {stated:.3g} GB/s of NVLink in one direction" if stated else "the fastest pair"
+    unknown = "" if stated else " The rate of the link itself is not recorded."
+    reading = (
+        f"{pair}, {format_share(max(0.0, 1 - slow / reference))} below {against}. Bytes over transfer time of what "
+        f"both take part in, without waiting, collectives as bus bandwidth.{unknown}"
+    )
+    if slow > (1 - ALIKE) * reference:  # nothing to tell apart
+        least_most = sheet(
+            ("pairs", "slowest (GB/s)", "fastest (GB/s)"), [(len(values[known]) // 2, slow, float(values[known].max()))]
+        )
+        return Exhibit("rates", question, reading, least_most)
+    below = np.maximum(0.0, 100 * (1 - values / reference))
+    chart = _heat(units, below, f"% below {reference:.3g} GB/s", 100.0, "")
+    return Exhibit("rates", question, reading, table, chart)
+
+
+def _stated_gbps(job: JobFacts) -> float | None:
+    """The rate of the links between the devices, where all ranks are on one host and all its pairs are NVLink."""
+    kinds = {kind for facts in job.ranks for kind in gpu_links(facts).values()}
+    hosts = {facts.identity.host for facts in job.ranks}
+    if not kinds or len(hosts) > 1 or not all(kind.startswith("NV") for kind in kinds):
+        return None
+    rate = device_link(job.ranks[0].device.name)
+    return rate / 1e9 if rate else None
+
+
+def _heat(units: MatrixLines, values: Array, unit: str, critical: float, axis: str, is_amount: bool = False) -> Heat:
+    """The matrix; between hosts a line that is empty, named after the host that begins there."""
+    short = [name.removeprefix("rank ") for name in units.names]
+    if len(set(units.blocks)) < 2:
+        return Heat(values, short, list(units.names), unit, critical, axis=axis, is_amount=is_amount)
+    starts = [i for i, host in enumerate(units.blocks) if i == 0 or host != units.blocks[i - 1]]
+    parted = np.insert(np.insert(values, starts, np.nan, axis=0), starts, np.nan, axis=1)
+    hosts = [units.blocks[i] or "host not recorded" for i in starts]
+    columns, lines = (_parted(names, starts, hosts) for names in (short, units.names))
+    return Heat(parted, columns, lines, unit, critical, axis=axis, is_amount=is_amount)
+
+
+def _parted(names: Sequence[str], starts: Sequence[int], hosts: Sequence[str]) -> list[str]:
+    """The names with the host before the first of each block."""
+    host_at = dict(zip(starts, hosts, strict=True))
+    return [text for i, name in enumerate(names) for text in ([host_at[i]] if i in host_at else []) + [name]]
+
+
+def _largest(values: Array) -> tuple[int, int]:
+    line, column = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    return int(line), int(column)
+
+
+def _capital(name: str) -> str:
+    return name[0].upper() + name[1:] if name.startswith("rank ") else name

@@ -1,0 +1,83 @@
+"""Who communicates with whom: matrices that sum to the ledger and to the messages, and invent no pairs."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ddprof.analyzers.engine import load_runs
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.matrix import OUTSIDE, Pairs, pairs_of
+from ddprof.causes import CAUSE_CODE
+from ddprof.tables import NULL, Array
+
+SAMPLES = Path(__file__).resolve().parents[4] / "sample_traces"
+
+
+def job_of(sample: str) -> JobFacts:
+    return next(iter(load_runs([SAMPLES / sample]))).job
+
+
+def ranks_of(job: JobFacts) -> Pairs:
+    return pairs_of(job, np.arange(len(job.ranks)), len(job.ranks))
+
+
+def steps_of(job: JobFacts) -> int:
+    return min(len(facts.steps) for facts in job.ranks)
+
+
+def booked_us(job: JobFacts, *causes: str) -> Array:
+    total = np.zeros(len(job.ranks))
+    for cause in causes:
+        mine = job.ledger["cause"] == CAUSE_CODE[cause]
+        np.add.at(total, job.ledger["rank"][mine], job.ledger["dur_ns"][mine] / 1e3)
+    return total / steps_of(job)
+
+
+@pytest.mark.parametrize("sample", ["slow_gpu", "slow_stage", "sharding", "late_loader"])
+def test_a_line_sums_to_the_waiting_of_that_rank_in_the_ledger(sample: str) -> None:
+    job = job_of(sample)
+    assert not (job.blame["culprit"] == NULL).any()  # every rank was traced
+    waits = ranks_of(job).waits_us
+    assert waits.sum(axis=1) == pytest.approx(booked_us(job, "comm_wait", "pipeline_bubble"), rel=1e-3, abs=1.0)
+    assert not np.diagonal(waits).any()
+
+
+def test_the_late_rank_is_waited_for() -> None:
+    waits = ranks_of(job_of("slow_gpu")).waits_us
+    assert waits.sum(axis=0).argmax() == 2
+
+
+def test_two_ranks_share_the_collectives_of_the_groups_that_both_are_in() -> None:
+    job = job_of("slow_gpu")
+    shared = ranks_of(job).shared_bytes
+    assert np.isnan(np.diagonal(shared)).all()
+    known = job.instances["size_bytes"][(job.instances["size_bytes"] != NULL) & (job.instances["members"] == 4)]
+    off = shared[~np.eye(len(shared), dtype=bool)]
+    assert (off == off[0]).all()  # one group of all
+    assert 0 < off[0] * steps_of(job) <= known.sum()
+
+
+def test_stages_send_to_their_neighbours_alone() -> None:
+    job = job_of("bubble")
+    assert job.pipeline is not None
+    sent = ranks_of(job).sent_bytes
+    found = {(int(a), int(b)) for a, b in np.argwhere(np.isfinite(sent))}
+    chains = zip(*job.pipeline.stages, strict=True)
+    wanted = {pair for chain in chains for a, b in itertools.pairwise(chain) for pair in ((a, b), (b, a))}
+    assert found == wanted
+    rate = ranks_of(job).rate_gbps
+    assert np.isfinite(rate[sorted(wanted)[0]]) and rate == pytest.approx(rate.T, nan_ok=True)
+
+
+def test_hosts_are_sums_of_their_ranks_and_who_is_in_none_is_left_out() -> None:
+    job = job_of("slow_gpu")
+    by_rank = ranks_of(job).waits_us
+    by_host = pairs_of(job, np.array([0, 0, 1, 1]), 2).waits_us
+    assert by_host[0, 1] == pytest.approx(by_rank[:2, 2:].sum() / 2)
+    some = pairs_of(job, np.array([0, OUTSIDE, 1, OUTSIDE]), 2)
+    assert some.waits_us[0, 1] == pytest.approx(by_rank[0, 2])
+    assert np.isnan(np.diagonal(some.shared_bytes)).all()

@@ -99,9 +99,10 @@ class SearchAsked(Asked, frozen=True):
 
 
 class PlacesAsked(TileAsked, frozen=True, kw_only=True):
-    """Where hits are in a picture of a window."""
+    """Where hits are in a picture of a window, and on some further ranks, whose lanes are not in it."""
 
     text: Words = ""
+    ranks: str = ""
 
 
 def asked(kind: type[Something], query: Mapping[str, str]) -> Something:

@@ -146,7 +146,8 @@ def _search(opened: OpenRun, of: SearchAsked) -> dict[str, Any]:
 
 def _places(opened: OpenRun, of: PlacesAsked) -> dict[str, Any]:
     timeline = _timeline(opened, of)
-    return places(timeline, opened.job, of.text, of.lanes_of(timeline.index), of.lo, of.hi, of.bins)
+    lanes, ranks = of.lanes_of(timeline.index), parse_numbers(of.ranks)
+    return places(timeline, opened.job, of.text, lanes, of.lo, of.hi, of.bins, ranks)
 
 
 def _trace(opened: OpenRun, of: TraceAsked) -> Response:

@@ -85,11 +85,22 @@ def search(
 
 
 def places(
-    timeline: Timeline, job: JobFacts, text: str, lanes: Collection[int], lo_ns: int, hi_ns: int, bins: int
+    timeline: Timeline,
+    job: JobFacts,
+    text: str,
+    lanes: Collection[int],
+    lo_ns: int,
+    hi_ns: int,
+    bins: int,
+    ranks: Numbers | None = None,
 ) -> dict[str, Any]:
-    """Where hits are in a window of some lanes: their rows, and bins that hold some, by lane and by rank."""
+    """Where hits are in a window of some lanes: their rows, and bins that hold some, by lane and by rank.
+
+    `ranks`: further ranks to tell the bins of.
+    """
     index = timeline.index
     shown = {timeline.lanes[lane].rank for lane in lanes}
+    shown |= {rank for rank in job.rank_ids if ranks is not None and rank in ranks}
     rows, _ = matching(timeline, job, sought(text), shown)
     start, end = index.start_ns(rows), index.start_ns(rows) + index.dur_ns(rows)
     inside = (start < hi_ns) & (end > lo_ns)

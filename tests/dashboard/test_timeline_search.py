@@ -111,6 +111,8 @@ def test_places_mark_closed_ranks_and_name_the_slices_of_lanes(straggler: OpenRu
     lane = next(n for n, known in enumerate(timeline.lanes) if known.rank == 1 and known.kind == "causes")
     closed = places(timeline, straggler.job, "nccl", [lane], index.lo_ns, index.hi_ns, 100)
     assert closed["rows"] == [] and closed["lanes"] == {} and list(closed["ranks"]) == [1]
+    more = places(timeline, straggler.job, "nccl", [lane], index.lo_ns, index.hi_ns, 100, parse_numbers("2-3,99"))
+    assert list(more["ranks"]) == [1, 2, 3] and more["ranks"][1] == closed["ranks"][1] and more["rows"] == []
     lanes = [n for n, known in enumerate(timeline.lanes) if known.rank == 1 and known.kind == "stream"]
     opened = places(timeline, straggler.job, "nccl", lanes, index.lo_ns, index.hi_ns, 100)
     rows = np.array(opened["rows"])

@@ -70,6 +70,33 @@ def test_a_hit_in_a_closed_rank_is_opened_and_the_others_are_marked(
     assert trouble(chromium, address) == []
 
 
+def test_a_closed_group_is_marked_and_selected_as_all_of_its_ranks(chromium: Any, address: str) -> None:
+    visit(chromium, address, "/timeline")
+    script = """
+      const t = ddprof.timeline, half = { key: "test:half", label: "half", ranks: [0, 1, 2] };
+      const rest = { key: "test:rest", label: "rest", ranks: t.ranks().filter((rank) => rank > 2) };
+      t.groups = () => [half, rest];
+      t.isGroupClosed = () => true;
+      t.open = new Set();
+      t.layout();
+      t.box.value = "nccl";
+      t.showHit = () => {};
+      return t.find().then(() => t.fetch()).then(() => t.lanesOf(t.rows[0]).length);"""
+    lanes = chromium.execute_script(script)
+    wait_for(chromium, "return ddprof.timeline.found.view?.ranks[2]")
+    counted = "return ddprof.timeline.info.lanes.filter((lane) => lane.rank <= 2).length"
+    assert chromium.execute_script(counted) == lanes
+    drawn = """
+      const t = ddprof.timeline, drawn = [], { hitMarks } = t.painter;
+      t.painter.hitMarks = (spots, view, row) => drawn.push([row.label, spots.length > 0]);
+      t.painter.hits(t.visibleRows());
+      delete t.painter.hitMarks;
+      return drawn;"""
+    marks = chromium.execute_script(drawn)
+    assert len(marks) == chromium.execute_script("return ddprof.timeline.ranks().length")
+    assert all(has for _, has in marks) and len({label for label, _ in marks}) == 2
+
+
 def test_next_and_previous_go_round(chromium: Any, address: str, straggler: OpenRun) -> None:
     visit(chromium, address, "/timeline")
     seek(chromium, "step 1")

@@ -56,10 +56,10 @@
     statistics: (of, lanes, lo, hi, step) =>
       get("statistics", { ...part(of, lanes, lo, hi), ...(step === null ? {} : { step }) }),
     search: (of, text, ranks, first) => get("search", { ...of, text, ranks: ranks || "", first }),
-    /* Where hits are in a tile and its lanes. */
-    places: (of, text, tile) => {
+    /* Where hits are in a tile and its lanes, and on some further ranks. */
+    places: (of, text, tile, ranks) => {
       const lanes = [...tile.lanes.keys()].sort((a, b) => a - b);
-      return get("places", { ...part(of, lanes, tile.lo, tile.hi), bins: tile.bins, text });
+      return get("places", { ...part(of, lanes, tile.lo, tile.hi), bins: tile.bins, text, ranks: ranges(ranks) });
     },
     waits: (of, lo, hi) => get("waits", { ...of, ...view(lo, hi) }),
     step: (of, number) => get("step", { ...of, number }),

@@ -43,7 +43,7 @@
         this.pinned = details;
         const [head, ...more] = lines;
         this.panel.replaceChildren(
-          element("h3", head),
+          element("h3", head, { "aria-level": "2" }),
           ...more.map((words) => element("div", words)),
           ...members(details),
         );

@@ -75,7 +75,7 @@
       const own = "A Perfetto UI of your own, here on port 10000:";
       this.tell(why);
       this.panel.replaceChildren(
-        element("h3", "Without the Perfetto UI"),
+        element("h3", "Without the Perfetto UI", { "aria-level": "2" }),
         element("p", why),
         element("p", [element("a", "Download the trace of this view", link)]),
         element("p", steps),

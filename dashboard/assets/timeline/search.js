@@ -99,7 +99,9 @@
     async placeHits() {
       const { found, tile } = this;
       if (!found || !found.count || !tile) return;
-      const view = await ddprof.timelineData.places(this.source(), found.text, tile);
+      const closed = this.visibleRows().filter((row) => row.isClosed);
+      const ranks = closed.flatMap((row) => row.group.ranks).sort((a, b) => a - b);
+      const view = await ddprof.timelineData.places(this.source(), found.text, tile, ranks);
       if (found !== this.found || tile !== this.tile) return;
       found.view = { ...view, rows: new Set(view.rows), lo: tile.lo, hi: tile.hi, bins: tile.bins };
       this.root.dataset.placed = found.text;

@@ -40,7 +40,8 @@
     /* Selects [lo, hi] ns of some rows; of all rows where there are none. */
     choose(lo, hi, rows) {
       this.range = [lo, hi];
-      this.area = new Set((rows.length ? rows : this.rows).flatMap((row) => this.lanesOf(row)));
+      const isAll = !rows.length || rows.length === this.rows.length;
+      this.area = new Set(isAll ? this.info.lanes.map((l) => l.id) : rows.flatMap((row) => this.lanesOf(row)));
       this.paint();
     },
 
@@ -64,7 +65,7 @@
         const title = `Selected ${time(found.span_us)} on ${on}`;
         this.tell([title, found.idle].filter(Boolean).join(". "));
         this.panel.replaceChildren(
-          element("h3", title),
+          element("h3", title, { "aria-level": "2" }),
           ...(found.idle ? [element("p", found.idle)] : []),
           ...(found.note ? [element("p", found.note, { class: "quiet" })] : []),
           ddprof.sheet("What ran, by name", NAMES, found.names.map(nameCells), 3),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, sheet
+from ddprof.dashboard.exhibits.parts.memory_peak import memory_peak
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
 from ddprof.dashboard.runs.view import View
@@ -52,6 +53,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     drawn = sorted(sorted(peaks, key=lambda p: -p.share)[:MAX_LINES], key=lambda p: p.rank)
     more = f" Drawn: the {len(drawn)} fullest of {len(peaks)} ranks." if len(drawn) < len(peaks) else ""
     yield Exhibit("memory", _QUESTION, _reading(worst) + more, table, _chart(drawn), ("ranks",))
+    yield memory_peak(view)
     yield following(_curve(view, worst), "ranks")
 
 

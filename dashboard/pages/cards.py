@@ -177,7 +177,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
         rows.append(("Confidence", phrases.confidence_words(finding)))
         rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
         rows += [("Source", source) for source in dict.fromkeys(fix.source for fix in finding.fixes if fix.source)]
-    facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(text))]
+    facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(phrases.on_page(text)))]
     patches = [html.Pre(_lines(fix.patch)) for fix in finding.fixes if full and fix.patch]
     title: list[Component | str] = [
         html.Span(f"{_ICONS.get(severity, '')} {severity}", className=f"severity {severity}"),
@@ -198,7 +198,7 @@ def remark_cards(report: Report) -> list[Component]:
 def _remark_card(remark: Remark) -> Component:
     rows = [("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence]
     rows += [("Do", phrases.fix_words(fix)) for fix in remark.fixes]
-    facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(text))]
+    facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(phrases.on_page(text)))]
     patches = [html.Pre(_lines(fix.patch)) for fix in remark.fixes if fix.patch]
     title: list[Component | str] = [
         html.Span(f"{_ICONS['info']} info", className="severity info"),

@@ -197,6 +197,11 @@ def calibration_words(known: Calibration | None) -> str:
     return f"; of {known.total} predictions like this, {known.inside} fell inside the range"
 
 
+def on_page(words: str) -> str:
+    """A sentence as a browser shows it: with an arrow that no end of a line tears in two."""
+    return words.replace("->", "→")
+
+
 def fix_words(fix: Fix) -> str:
     """One change: setting, from what to what, and why."""
     change = f"{fix.setting}: {fix.current} -> {fix.suggested}" if fix.current else f"{fix.setting}: {fix.suggested}"

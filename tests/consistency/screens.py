@@ -112,8 +112,8 @@ class Screens:
 
 
 def one_line(text: str) -> str:
-    """Text with its blanks and line ends as single blanks."""
-    return " ".join(text.replace(" ", " ").split())
+    """Text with its blanks and line ends as single blanks, and its arrows as a terminal writes them."""
+    return " ".join(text.replace(" ", " ").replace("→", "->").split())
 
 
 def texts(node: Any) -> Iterator[str]:

@@ -138,7 +138,12 @@ def dumbbells(chart: Dumbbells) -> Drawn:
                 "x": list(values),
                 "y": places,
                 "customdata": names,
-                "marker": {"size": 9, "symbol": symbol, "color": var("accent"), "line": {"width": 2}},
+                "marker": {
+                    "size": 9,
+                    "symbol": symbol,
+                    "color": var("accent"),
+                    "line": {"width": 2, "color": var("accent")},
+                },
                 "hovertemplate": f"{words}: %{{x:.4g}} {chart.unit}<extra>%{{customdata}}</extra>",
             }
         )
@@ -169,7 +174,7 @@ def forecasts(chart: Forecasts) -> Drawn:
                 "x": [estimate.value for _, estimate in known],
                 "y": [place + beside for place, _ in known],
                 "customdata": [[names[place], *estimate.ends] for place, estimate in known],
-                "marker": {"size": 9, "symbol": symbol, "color": var(color), "line": {"width": 2}},
+                "marker": {"size": 9, "symbol": symbol, "color": var(color), "line": {"width": 2, "color": var(color)}},
                 "error_x": {
                     "type": "data",
                     "symmetric": False,

@@ -92,7 +92,7 @@ def card(
         f" {number}. {finding.summary} ",
         tag("code", finding.id),
     )
-    facts = tag("dl", *(join(tag("dt", name), tag("dd", text)) for name, text in rows))
+    facts = tag("dl", *(join(tag("dt", name), tag("dd", phrases.on_page(text))) for name, text in rows))
     return tag("article", title, facts, *patches, links, class_=f"card {severity}")
 
 
@@ -120,7 +120,7 @@ def _remark(remark: Remark) -> Markup:
         if fix.patch
     ]
     title = tag("h3", tag("span", "info", class_="severity info"), " ", phrases.remark_words(remark))
-    facts = tag("dl", *(join(tag("dt", name), tag("dd", text)) for name, text in rows))
+    facts = tag("dl", *(join(tag("dt", name), tag("dd", phrases.on_page(text))) for name, text in rows))
     return tag("article", title, facts, *patches, class_="card info")
 
 

@@ -40,7 +40,7 @@ def timeline_section(view: View, event: Callable[[str], str], text: Callable[[st
     """The page's content. `event` and `text` map names of events and other text (identity, or redaction)."""
     lanes = _embedded_lanes(view.opened.timeline, configuration(view)["culprits"])
     timeline = _renamed(view.opened.timeline, event, text)
-    held = json.dumps(_held(view, timeline, lanes), allow_nan=False, separators=(",", ":")).encode()
+    held = json.dumps(_held(view, timeline, lanes, text), allow_nan=False, separators=(",", ":")).encode()
     index = timeline.index
     bins = min(MAX_BINS, max(LEAST_BINS, BINNED_BYTES // 2 // max(1, len(lanes))))
     tile = encode(timeline, lanes, index.lo_ns, index.hi_ns, bins, EXACT_SLICES)
@@ -87,7 +87,7 @@ def _renamed(timeline: Timeline, event: Callable[[str], str], text: Callable[[st
     return replace(timeline, names=names, lanes=lanes)
 
 
-def _held(view: View, timeline: Timeline, lanes: list[int]) -> dict[str, Any]:
+def _held(view: View, timeline: Timeline, lanes: list[int], text: Callable[[str], str]) -> dict[str, Any]:
     opened, kept = view.opened, set(lanes)
     info, steps = timeline_info(timeline), _steps(timeline)
     info["lanes"] = [lane for lane in info["lanes"] if lane["id"] in kept]
@@ -100,6 +100,7 @@ def _held(view: View, timeline: Timeline, lanes: list[int]) -> dict[str, Any]:
         "path": _path(view, timeline),
         "steps": steps,
         "arrangement": arrangement(opened.job),
+        "counters": [{**track, "label": text(track["label"])} for track in opened.counters],
     }
 
 

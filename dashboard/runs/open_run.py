@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.job.measures import Measures
@@ -19,6 +20,7 @@ from ddprof.analyzers.planning.facts import present
 from ddprof.analyzers.planning.offers import Offer, offers
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.dashboard.runs.argument import arguments
+from ddprof.dashboard.runs.counters import counter_tracks
 from ddprof.dashboard.runs.live import running_ranks, waiting_report
 from ddprof.dashboard.runs.tunings import Tuning, tunings_of
 from ddprof.dashboard.timeline.difference import difference
@@ -141,6 +143,11 @@ class OpenRun:
     def index(self) -> SliceIndex:
         """Slices of all lanes, sorted, with prefix sums."""
         return self.timeline.index
+
+    @cached_property
+    def counters(self) -> list[dict[str, Any]]:
+        """What was sampled of hosts, devices and memory while the run was traced."""
+        return counter_tracks(self.job, self.run_folder, self.index.lo_ns, self.index.hi_ns)
 
     def timeline_of(self, expanded: frozenset[int]) -> Timeline:
         """The timeline with the host operators of some ranks, which are read from their traces again.

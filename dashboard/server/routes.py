@@ -92,6 +92,7 @@ def routes(runs: Runs) -> Blueprint:
     add_typed("places", PlacesAsked, _places)
     add_typed("waits", WindowAsked, lambda o, a: largest_waits(o.timeline, o.job, a.lo, a.hi))
     add_typed("step", StepAsked, lambda o, a: one_step(o.timeline.steps, a.number), _step)
+    add_typed("counters", Asked, lambda o, a: o.counters)
     add_typed("arrangement", Asked, lambda o, a: arrangement(o.job))
     add_typed("path", Asked, lambda o, a: path_runs(o.timeline, o.job, o.critical))
     add_typed("trace.json.gz", TraceAsked, _trace)

@@ -24,6 +24,7 @@
     step: async (of, number) => held.steps[number],
     overview: async () => held.overview,
     path: async () => held.path,
+    counters: async () => held.counters,
     arrangement: async () => held.arrangement,
   };
 

@@ -38,6 +38,7 @@
       this.fetchOverview();
       if (this.config.beside) return; // two runs have no path, and no lateness, in common
       this.fetchPath();
+      this.fetchCounters();
       this.fetchArrangement();
     }
 

@@ -64,6 +64,7 @@
     waits: (of, lo, hi) => get("waits", { ...of, ...view(lo, hi) }),
     step: (of, number) => get("step", { ...of, number }),
     overview: (of, ranks) => get("overview", { ...of, ranks: ranks || "" }),
+    counters: (of) => get("counters", of),
     arrangement: (of) => get("arrangement", of),
     /* A trace for the Perfetto UI, of {ranks, lo, hi}, and what it holds in words. */
     trace: traced,

@@ -66,6 +66,7 @@
       const s = this.state;
       this.gridlines();
       rows.forEach((row) => row.lane !== undefined && this.line(row));
+      rows.forEach((row) => row.track && this.counter(row));
       this.hits(rows);
       if (s.showPath) this.criticalPath();
       s.spans.forEach((span) => this.span(span, span === s.focus));
@@ -95,8 +96,8 @@
     }
 
     ground(row) {
-      const isHead = row.lane === undefined || row.isHost;
-      const isActive = row.lane === this.state.activeLane;
+      const isHead = (row.lane === undefined && !row.track) || row.isHost;
+      const isActive = row.lane !== undefined && row.lane === this.state.activeLane;
       if (!isHead && !isActive) return;
       this.context.fillStyle = this.ink.panel;
       this.context.fillRect(0, row.y, this.state.width, row.height);
@@ -104,10 +105,10 @@
 
     label(row) {
       const pen = this.context;
-      const isHead = row.lane === undefined || row.isRank || row.isHost;
+      const isHead = (row.lane === undefined && !row.track) || row.isRank || row.isHost;
       const size = row.height < 10 ? 9 : row.height < 14 ? 11 : 12;
       pen.fillStyle = isHead ? this.ink.text : this.ink.quiet;
-      pen.font = font(size, isHead || row.lane === this.state.activeLane);
+      pen.font = font(size, isHead || (!row.track && row.lane === this.state.activeLane));
       this.text(row.label, isHead ? 8 : 18, row.y + row.height / 2, GUTTER - (isHead ? 12 : 24));
     }
 

@@ -28,6 +28,7 @@
         else if (group.key !== null) this.place({ label: `▾ ${group.label}`, group, isHost: true }, HEAD);
         if (!isClosed) group.ranks.forEach((rank) => this.placeRank(rank));
       });
+      this.placeCounters();
       this.resize();
     },
 

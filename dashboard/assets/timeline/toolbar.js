@@ -92,7 +92,8 @@
       const kinds = this.info.kinds.map(([kind, words]) => {
         return box(words, this.kinds.has(kind), (on) => this.toggleKind(kind, on));
       });
-      return this.info.fixed || this.config.beside ? kinds : [...kinds, operators];
+      this.counterBox = element("span", "", { class: "quiet" });
+      return [...kinds, ...(this.info.fixed || this.config.beside ? [] : [operators]), this.counterBox];
     },
   });
 })();

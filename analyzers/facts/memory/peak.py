@@ -1,6 +1,7 @@
 """What a rank's memory is at its fullest, as far as totals over time tell: held before the step, added in a phase.
 
-Which tensor is a parameter, a gradient or a state of the optimizer is not in totals, and is not guessed.
+Which tensor is a parameter, a gradient or a state of the optimizer is not in totals, and is not guessed. Of recordings
+with more totals than the facts keep (summary.CURVE_POINTS) each stands for the largest of some that follow one another.
 """
 
 from __future__ import annotations

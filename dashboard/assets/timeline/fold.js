@@ -27,6 +27,13 @@
       return this.isFolded && (!step || ns < step[0] || ns >= step[1]);
     },
 
+    /* What of [lo, hi] ns of the run lies in the folded step of a rank; empty where it has none. */
+    inStep(rank, lo, hi) {
+      if (!this.isFolded) return [lo, hi];
+      const [first, last] = this.stepOf(rank) || [hi, hi];
+      return [Math.max(lo, first), Math.min(hi, last)];
+    },
+
     /* The part of the run, in ns, that a view of some ranks covers. */
     runWindow(lo, hi, ranks) {
       const starts = this.isFolded ? ranks.filter((r) => this.stepOf(r)).map((r) => this.since(r)) : [];

@@ -14,9 +14,10 @@
       pen.beginPath();
       s.path.forEach((piece) => {
         const place = places.get(piece.rank);
-        if (s.isOutside(piece, piece.lo)) return;
-        const x = this.x(piece.lo, piece.rank);
-        const end = this.x(piece.hi, piece.rank);
+        const [lo, hi] = s.inStep(piece.rank, piece.lo, piece.hi);
+        if (lo >= hi) return;
+        const x = this.x(lo, piece.rank);
+        const end = this.x(hi, piece.rank);
         const y = place ? place.y + place.height - 2 : null;
         if (y !== null && end >= GUTTER && x <= s.width) {
           pen.fillRect(x, y - 1, Math.max(1, end - x), 3);

@@ -244,7 +244,9 @@ def sums(s: Screens) -> Iterator[str]:
             continue
         parts_at = [i for i in range(1, len(columns)) if i != total]
         for row in exhibit.sheet.rows:
-            if abs(sum(row[i] or 0.0 for i in parts_at) - row[total]) > 1e-6 * max(1.0, row[total]):
+            if abs(sum(row[i] or 0.0 for i in parts_at if not isinstance(row[i], str)) - row[total]) > 1e-6 * max(
+                1.0, row[total]
+            ):
                 yield f"{name}: row {row[0]} does not sum to its total"
     mix = s.exhibits.get("/ rank-causes")
     for row in mix.sheet.rows if mix else ():

@@ -43,7 +43,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     yield stage_schedule(view, pipeline)
     stages = _stages(view, pipeline)
     rows = [(s.number, s.ranks, s.work_us / 1e3, s.bubble_us / 1e3, s.wait_us / 1e3) for s in stages]
-    yield Exhibit("pipeline", _QUESTION, _reading(pipeline, stages), sheet(_COLUMNS, rows), _chart(stages))
+    yield Exhibit("pipeline", _QUESTION, _reading(view, pipeline, stages), sheet(_COLUMNS, rows), _chart(stages))
 
 
 def _stages(view: View, pipeline: Pipeline) -> list[Stage]:
@@ -57,21 +57,30 @@ def _stages(view: View, pipeline: Pipeline) -> list[Stage]:
     return found
 
 
-def _reading(pipeline: Pipeline, stages: list[Stage]) -> str:
-    depth, chunks = len(stages), pipeline.microbatches * pipeline.interleave
+def _reading(view: View, pipeline: Pipeline, stages: list[Stage]) -> str:
     slow = max(stages, key=lambda s: s.work_us)
-    mean = sum(s.work_us for s in stages) / depth
+    mean = sum(s.work_us for s in stages) / len(stages)
     excess = slow.work_us / mean - 1 if mean > 0 else 0.0
-    split = f" in {pipeline.interleave} chunks per stage" if pipeline.interleave > 1 else ""
-    bubble = (
-        f"How large the bubble of {depth} stages is cannot be told: {pipeline.unsure}."
-        if pipeline.unsure
-        else f"{depth} stages and {pipeline.microbatches} microbatches{split} leave an unavoidable bubble of "
-        f"{format_share((depth - 1) / (chunks + depth - 1))} of the pipeline's time."
-    )
+    late = [f for f in view.opened.report.findings if f.id == "straggler.compute"]
+    but = f"; the slow device of {format_ranks(late[0].ranks)} has its part in that" if late else ""
     return (
-        f"{bubble} Stage {slow.number} ({slow.ranks}) has most of the work: {format_us(slow.work_us)} per step, "
-        f"{100 * excess:+.0f} % against the mean."
+        f"{_bubble_words(view, pipeline)} Stage {slow.number} ({slow.ranks}) has most of the work: "
+        f"{format_us(slow.work_us)} per step, {100 * excess:+.0f} % against the mean{but}."
+    )
+
+
+def _bubble_words(view: View, pipeline: Pipeline) -> str:
+    """The bubble that was measured, beside the one of a pipeline of even stages that does nothing else."""
+    depth, chunks = len(pipeline.stages), pipeline.microbatches * pipeline.interleave
+    if pipeline.unsure:
+        return f"How large the bubble of {depth} stages is cannot be told: {pipeline.unsure}."
+    split = f" in {pipeline.interleave} chunks per stage" if pipeline.interleave > 1 else ""
+    measures = view.opened.measures
+    share = float(measures.cause_us("pipeline_bubble").mean()) / measures.step_us
+    return (
+        f"The unavoidable bubble of {depth} stages and {pipeline.microbatches} microbatches{split} is "
+        f"{format_share(share)} of the step; with even stages that do nothing beside their passes it would be "
+        f"{format_share((depth - 1) / (chunks + depth - 1))}."
     )
 
 

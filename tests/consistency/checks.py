@@ -242,7 +242,8 @@ def sums(s: Screens) -> Iterator[str]:
         total = next((i for i, c in enumerate(columns) if c.startswith("all (")), None)
         if total is None:
             continue
-        parts_at = [i for i in range(1, len(columns)) if i != total]
+        unit = columns[total].removeprefix("all ")
+        parts_at = [i for i, c in enumerate(columns) if i != total and c.endswith(unit)]
         for row in exhibit.sheet.rows:
             if abs(sum(row[i] or 0.0 for i in parts_at if not isinstance(row[i], str)) - row[total]) > 1e-6 * max(
                 1.0, row[total]

@@ -86,12 +86,13 @@ def _compare(position: int, own: _Kernels, reference: dict[tuple[str, str], Arra
 
 
 def _is_of_the_device(ratio: Array, weight: Array, shaped: Array, factor: float) -> bool:
-    """Whether kernels are slow alike; of those whose shapes are known, some may be as fast as elsewhere: a device that
-    is short of power slows only those that keep its multiplying units busy.
+    """Whether kernels are slow alike; of those whose shapes are known, some may be as fast as elsewhere in all their
+    launches: a device that is short of power slows only those that keep its multiplying units busy. One of which some
+    launches are as fast as elsewhere and others are not does other work in these.
     """
     reach = max(SCATTER, ALIKE * (factor - 1))
     alike = np.abs(ratio - factor) <= reach
-    alike |= shaped[:, None] & (np.abs(ratio - 1) <= reach)
+    alike |= (shaped & (np.abs(ratio - 1) <= reach).all(axis=1))[:, None]
     return bool((alike * weight[:, None]).sum() >= ALIKE_SHARE * len(QUARTILES) * weight.sum())
 
 

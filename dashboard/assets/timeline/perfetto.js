@@ -72,7 +72,7 @@
     offerTrace(span, why) {
       const link = { href: ddprof.timelineData.traceAddress(this.source(), span), download: "ddprof-trace.json.gz" };
       const steps = "Open the file with a Perfetto UI (“Open trace file”). All ranks and the whole run:";
-      const own = "A Perfetto UI of your own, here on port 10000:";
+      const own = "A Perfetto UI of your own, by its address:";
       this.tell(why);
       this.panel.replaceChildren(
         element("h3", "Without the Perfetto UI", { "aria-level": "2" }),
@@ -81,7 +81,7 @@
         element("p", steps),
         element("pre", "ddprof export RUN -o ddprof-trace.json.gz", { tabindex: "0" }),
         element("p", own),
-        element("pre", "ddprof serve RUN --perfetto-ui http://localhost:10000", { tabindex: "0" }),
+        element("pre", "ddprof serve RUN --perfetto-ui ADDRESS", { tabindex: "0" }),
       );
       this.root.dataset.perfetto = "offered";
     },

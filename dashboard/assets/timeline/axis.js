@@ -3,7 +3,7 @@
   "use strict";
   const ddprof = (window.ddprof = window.ddprof || {});
   ddprof.AXIS = 26; // px: height of the axis above the rows
-  ddprof.GUTTER = 190; // px: width of the labels left of the lanes
+  ddprof.GUTTER = window.innerWidth < 600 ? 110 : 190; // px: width of the labels left of the lanes; less on a telephone
   const TICK_PX = 120; // at least between two ticks
 
   ddprof.time = (us) => {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ddprof.causes import CAUSES
+
 # By the first part of a finding's identifier: title and address.
 _OF_FINDING: Mapping[str, tuple[str, str]] = {
     "comm": ("communication", "/communication"),
@@ -14,19 +16,15 @@ _OF_FINDING: Mapping[str, tuple[str, str]] = {
     "pipeline": ("the pipeline", "/pipeline"),
     "straggler": ("ranks and steps", "/ranks"),
 }
-_OF_CAUSE: Mapping[str, str] = {
+# By what a step that is mostly of a cause is bound by. What no cause explains is on the page of what the host did.
+_OF_BOUND: Mapping[str, str] = {
+    "communication": "/communication",
     "compute": "/kernels",
-    "comm_transfer": "/communication",
-    "comm_wait": "/ranks",
-    "memcpy": "/kernels",
-    "dataloader": "/host",
-    "host_launch": "/host",
-    "host_sync": "/host",
-    "allocator": "/host",
-    "gc": "/host",
-    "checkpoint": "/host",
-    "pipeline_bubble": "/pipeline",
-    "other": "/host",
+    "host": "/host",
+    "input": "/host",
+    "none": "/host",
+    "pipeline": "/pipeline",
+    "straggler": "/ranks",
 }
 
 
@@ -35,6 +33,6 @@ def page_of_finding(identifier: str) -> tuple[str, str] | None:
     return _OF_FINDING.get(identifier.partition(".")[0])
 
 
-def page_of_cause(cause: str) -> str | None:
-    """Address; None where no page has more: time without a name."""
-    return _OF_CAUSE.get(cause)
+def page_of_cause(cause: str) -> str:
+    """Address."""
+    return _OF_BOUND[CAUSES[cause].bound]

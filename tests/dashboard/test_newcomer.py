@@ -27,11 +27,12 @@ TRUTHS: dict[str, dict[str, Any]] = {
 FAULTY = [name for name, truth in TRUTHS.items() if truth["findings"]]
 NO_EVENT = {"memory.headroom", "input.unsharded"}  # a level and a setting: nothing of the timeline is their event
 
-# A place on the canvas where a slice of this rank lies under the middle of the span that is shaded.
+# A place of the canvas, not of a row that its end cuts, where a slice of this rank lies in the middle of the span.
 _PLACE = """
   const [rank, lo, hi] = arguments, t = ddprof.timeline, x = t.painter.x((lo + hi) / 2 * 1e3);
   const rows = t.visibleRows().filter((r) => r.rank === rank && r.lane !== undefined);
-  const row = rows.reverse().find((r) => t.at(x, r.y + r.height / 2).data);
+  const middle = (r) => r.y + r.height / 2;
+  const row = rows.reverse().find((r) => middle(r) < t.height && t.at(x, middle(r)).data);
   return row ? [x, row.y + row.height / 2] : null;"""
 
 

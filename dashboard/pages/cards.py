@@ -157,7 +157,7 @@ def step_bar(row: dict[str, float], words: str, view: View) -> Component:
 
 def _told_cause(words: str, cause: str, view: View) -> Component | str:
     path = page_of_cause(cause)
-    return dcc.Link(words, href=view.link(path)) if path and view.opened.has_traces else words
+    return dcc.Link(words, href=view.link(path)) if view.opened.has_traces else words
 
 
 def finding_card(view: View, number: int, finding: Finding, full: bool) -> Component:

@@ -77,7 +77,7 @@ def _category(name: str) -> dict[str, str | bool | None]:
         "color": look.color_name,
         "letter": letter,
         # Hatching means waiting for others, and nothing else.
-        "texture": look.texture if name == "comm_wait" else None,
+        "texture": look.texture if look.texture == "hatch" else None,
         "idle": name in CAUSES and look.is_idle,
         "pale": False,
     }

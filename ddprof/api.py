@@ -24,6 +24,9 @@ from ddprof.report.text import render_text, render_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+    import plotly.graph_objects as go
+
+    from ddprof.dashboard.runs.view import View
 
 _LARGEST_FRAME = 16_000_000  # characters: a notebook file keeps every output that it shows
 
@@ -114,6 +117,29 @@ class AnalyzedRun:
 
         run = self._traced("events")
         return TimelineView(render(OpenRun(self.report, run), only="timeline"), height)
+
+    @property
+    def plots(self) -> dict[str, str]:
+        """The pictures of the dashboard that this run has: the question that each answers, by the name for `plot`."""
+        from ddprof.dashboard.exhibits.pictures import questions
+
+        return questions(self._view(is_dark=False))
+
+    def plot(self, name: str, *, dark: bool = False) -> go.Figure:
+        """One of `plots` as a figure of plotly (the extra `dashboard`), as on its page.
+
+        Raises UsageError for a name that has none.
+        """
+        from ddprof.dashboard.exhibits.pictures import picture
+
+        return picture(self._view(is_dark=dark), name)
+
+    def _view(self, is_dark: bool) -> View:
+        from ddprof.dashboard.runs.open_run import OpenRun
+        from ddprof.dashboard.runs.view import View
+
+        opened = OpenRun(self.report, self._traced("pictures"))
+        return View(opened, {}, (opened,), dark=is_dark)
 
     def to_dict(self) -> dict[str, object]:
         """The document of the report contract as plain values."""

@@ -12,7 +12,7 @@ import pytest
 import ddprof
 from ddprof.api import AnalyzedRun, TimelineView, analyze_all, load
 from ddprof.causes import CAUSES
-from ddprof.errors import NoUsableInput
+from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.json.contract import to_contract
 from ddprof.report.listed import FindingList
 from ddprof.report.model import Report
@@ -140,7 +140,7 @@ def test_collectives_name_the_rank_that_came_last(late: AnalyzedRun) -> None:
 
 def test_a_saved_report_says_what_it_does_not_hold(saved: Path) -> None:
     run = ddprof.analyze(saved)
-    for read in (lambda: run.steps, lambda: run.collectives, run.timeline):
+    for read in (lambda: run.steps, lambda: run.collectives, lambda: run.plots, run.timeline):
         with pytest.raises(NoUsableInput, match="a saved report holds no"):
             read()
 
@@ -153,6 +153,15 @@ def test_the_timeline_is_a_frame_of_one_page(late: AnalyzedRun) -> None:
     assert unescape(frame.split('srcdoc="')[1].split('"')[0]) == view.html
     assert len(repr(view)) < 100
     assert "save_html" in TimelineView("x" * 17_000_000, 1)._repr_html_()
+
+
+def test_pictures_are_figures_with_their_question_answer_and_legend(late: AnalyzedRun) -> None:
+    assert {"steps", "blame", "kernels"} <= set(late.plots)
+    figure = late.plot("blame", dark=True)
+    assert late.plots["blame"] in figure.layout.title.text and "■" in figure.layout.title.text
+    assert len(figure.data) and "var(--" not in figure.to_json()
+    with pytest.raises(UsageError, match=r"no picture 'blam' of this run \(did you mean blame\?\); there are steps, "):
+        late.plot("blam")
 
 
 def test_the_interface_is_what_dir_shows() -> None:

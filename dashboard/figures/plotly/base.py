@@ -122,7 +122,7 @@ def lines(
     Lines have numbers for places: plotly draws what has one name, or one name once it is cut, on one line, and would
     stack two bars there.
     """
-    words = ["<br>".join(_plain(part) for part in _two_lines(clean(name), line_chars)) for name in names]
+    words = ["<br>".join(plain(part) for part in _two_lines(clean(name), line_chars)) for name in names]
     each_px = max(line_px, TWO_LINES_PX) if any("<br>" in name for name in words) else line_px
     tall = each_px * len(names) + BELOW_PX
     made = layout(tall if most_px is None else min(tall, most_px), x_title)
@@ -141,7 +141,7 @@ def lines(
 
 def label(text: str, most: int = MAX_LABEL_CHARS) -> str:
     """A name from a trace as plotly text: plotly reads a few HTML tags, so `<` must not reach it."""
-    return _plain(_cut(clean(text), most))
+    return plain(_cut(clean(text), most))
 
 
 def dashed(axis: str, at: float, color: str = "quiet") -> dict[str, Any]:
@@ -168,5 +168,6 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Text that plotly shows as it is: it reads some tags of HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

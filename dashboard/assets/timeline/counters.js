@@ -18,7 +18,7 @@
 
     /* The tick that shows the tracks, or once that there are none. */
     offerCounters() {
-      if (!this.counters.length) return this.counterBox.replaceChildren("no counters recorded");
+      if (!this.counters.length) return this.counterBox.replaceChildren("no counters of the traced time");
       const tick = element("input", "", { type: "checkbox" });
       tick.checked = true;
       tick.addEventListener("change", () => {

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.hardware import peak_flops
+from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.hardware import device_link, peak_flops
 from ddprof.tables import NULL
 
 # busbw = algbw x factor(n) (nccl-tests PERFORMANCE.md); the size is the total array.
@@ -74,13 +75,30 @@ def bus_bandwidth(measures: Measures) -> dict[str, float]:
     """Median bus bandwidth per collective over all matched instances with known size, GB/s (10^9)."""
     found: dict[str, list[float]] = {}
     for traffic in measures.comm.traffic:
-        factor = bus_factor(traffic.op, traffic.group_size)
-        usable = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
-        if factor is None or not usable.any():
-            continue
-        rates = traffic.sizes_bytes[usable] / traffic.times_us[usable] / 1e3 * factor
-        found.setdefault(traffic.op, []).extend(rates.tolist())
-    return {op: float(np.median(values)) for op, values in found.items()}
+        found.setdefault(traffic.op, []).extend(_rates_gbps(traffic))
+    return {op: float(np.median(values)) for op, values in found.items() if values}
+
+
+def reached_words(measures: Measures, traffic: Traffic) -> str:
+    """The median bus bandwidth of one kind of communication, beside the rate of the link between devices of a node
+    where it is known; "" where sizes are not.
+    """
+    rates_gbps = _rates_gbps(traffic)
+    if not rates_gbps:
+        return ""
+    link = device_link(measures.job.ranks[0].device.name)
+    beside = f"; the link between devices of a node has {link / 1e9:.0f}" if link else ""
+    return f"{traffic.op} reaches a bus bandwidth of {float(np.median(rates_gbps)):.3g} GB/s (median){beside}"
+
+
+def _rates_gbps(traffic: Traffic) -> list[float]:
+    """Bus bandwidth of every instance whose size is known, GB/s (10^9)."""
+    factor = bus_factor(traffic.op, traffic.group_size)
+    usable = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
+    if factor is None or not usable.any():
+        return []
+    rates: list[float] = (traffic.sizes_bytes[usable] / traffic.times_us[usable] / 1e3 * factor).tolist()
+    return rates
 
 
 def _mfu(measures: Measures) -> float | None:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.efficiency import reached_words
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
@@ -34,6 +35,9 @@ from ddprof.analyzers.rules.evidence.transport import of_job
 from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
+_UNKNOWN = "group of"  # the role of a group whose use is not recorded
+_HIDDEN = "compute can hide them only where it does not need their data at once"
+_WAITED_FOR = "compute needs their data at once, so that little can hide them: the link helps"
 HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
 
 
@@ -56,6 +60,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                     f"{format_us(traffic.transfer_us)} of transfer per step in {traffic.count:.0f} calls,"
                     f" {format_share(traffic.hidden_share)} hidden"
                 ),
+                *(Evidence(words) for words in [reached_words(measures, traffic)] if words),
                 *moved_by,
                 *exposed_transfer(measures, traffic),
             ),
@@ -69,8 +74,8 @@ def _fix(role: str, hook: str) -> Fix:
     if role not in GRADIENT_ROLES:
         return Fix(
             setting=_link_of(role),
-            suggested="keep these groups inside NVLink; check the NCCL transport",
-            why="these transfers cannot overlap: only the link helps",
+            suggested="keep these groups inside NVLink; check the NCCL transport, and the bandwidth it reaches",
+            why=f"what these groups are for was not recorded: {_HIDDEN}" if role.startswith(_UNKNOWN) else _WAITED_FOR,
             source="ml-engineering",
         )
     if not hook:
@@ -96,7 +101,7 @@ def _volume(size_bytes: float) -> str:
 
 
 def _link_of(role: str) -> str:
-    return f"link of the {role}" if role.startswith("group of") else f"link of the {role or 'model'} groups"
+    return f"link of the {role}" if role.startswith(_UNKNOWN) else f"link of the {role or 'model'} groups"
 
 
 RULE = Rule("comm.bandwidth_bound", "Too much volume for the link", detect, bound="communication", reads_traffic=True)

@@ -13,6 +13,7 @@ from labelled_runs import Runs, abstains, fires
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.execution.cpu import CpuExecution
+from ddprof.analyzers.job.efficiency import bus_bandwidth
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.findings import Basis, Candidate
@@ -87,8 +88,17 @@ def test_shared_memory_between_gpus_that_nvlink_joins(labelled: Runs) -> None:
 def test_nothing_is_said_of_connections_that_were_not_captured(labelled: Runs, sidecar: dict[str, Any]) -> None:
     (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), sidecar))
     assert isinstance(said, Candidate)
-    untimed = [e for e in said.evidence if e.start_us is None]  # its volume; the example of a transfer has a time
-    assert (len(untimed), len(said.fixes)) == (1, 1)
+    volume, reached = [e.text for e in said.evidence if e.start_us is None]  # the example of a transfer has a time
+    assert "hidden" in volume and "GB/s" in reached and len(said.fixes) == 1
+
+
+def test_the_bandwidth_that_is_reached_stands_beside_that_of_the_link(labelled: Runs) -> None:
+    measures = with_sidecars(labelled(ID), {})
+    (said,) = catalogue()[ID].detect(measures)
+    assert isinstance(said, Candidate)
+    (words,) = [e.text for e in said.evidence if "GB/s" in e.text]
+    ((op, gbps),) = bus_bandwidth(measures).items()
+    assert words.startswith(f"{op} reaches a bus bandwidth of {gbps:.3g} GB/s")
 
 
 def with_times(measures: Measures, change: Callable[[Traffic], Array]) -> Measures:

@@ -125,7 +125,7 @@ OTHERS: dict[str, set[str]] = {
     **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
-    "api": {"pandas"},
+    "api": {"pandas", "plotly"},
     "assistants": {"mcp", "mcp_types"},
     "trackers": {"wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},

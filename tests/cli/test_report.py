@@ -31,8 +31,9 @@ def test_a_comparison_wants_pages(ddprof: Invoke, saved: Path, tmp_path: Path) -
 
 def test_the_demo_writes_the_same_file(ddprof: Invoke, repo_root: Path, tmp_path: Path) -> None:
     sample = "slow_gpu"
+    traces = repo_root / "sample_traces" / sample / "traces"
     demo, report = tmp_path / "demo.html", tmp_path / "report.html"
     assert ddprof("demo", sample, "-o", str(demo))[0] == 0
-    assert ddprof("report", str(repo_root / "sample_traces" / sample), "--no-cache", "-o", str(report))[0] == 0
+    assert ddprof("report", str(traces), "--no-cache", "-o", str(report))[0] == 0
     assert 'id="timeline-tile"' in demo.read_text(encoding="utf-8")
     assert demo.read_text(encoding="utf-8") == report.read_text(encoding="utf-8")

@@ -18,7 +18,10 @@
 
     /* The tick that shows the tracks, or once that there are none. */
     offerCounters() {
-      if (!this.counters.length) return this.counterBox.replaceChildren("no counters of the traced time");
+      if (!this.counters.length) {
+        this.counterBox.title = "none of the traced time were recorded";
+        return this.counterBox.replaceChildren("no counters");
+      }
       const tick = element("input", "", { type: "checkbox" });
       tick.checked = true;
       tick.addEventListener("change", () => {

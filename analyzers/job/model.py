@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.model import HealthNote
 from ddprof.sidecar import StepMedians
-from ddprof.tables import Column, Schema, Table
+from ddprof.tables import Array, Column, Schema, Table
 
 GROUPS = Schema(
     "groups",
@@ -158,3 +160,12 @@ class JobFacts:
             int(f.steps["start_ns"][0]) - self.clock.offset_ns(p) for p, f in enumerate(self.ranks) if len(f.steps)
         ]
         return min(marks, default=0)
+
+    @cached_property
+    def shifts_ns(self) -> Array:
+        """By position: what to take off the rank's times to reach the run's clock, whose zero is `origin_ns`."""
+        return np.array([self.clock.offset_ns(position) + self.origin_ns for position in range(len(self.ranks))])
+
+    def shift_ns(self, position: int) -> int:
+        """What to take off one rank's times to reach the run's clock."""
+        return int(self.shifts_ns[position])

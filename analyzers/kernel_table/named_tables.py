@@ -105,7 +105,7 @@ def rank_steps(job: JobFacts) -> Table:
         columns["rank"].append(np.full(len(start_ns), rank))
         columns["step"].append(np.arange(len(start_ns)))
         columns["number"].append(facts.steps["index"])
-        columns["start_us"].append((start_ns - _shift_ns(job)[position]) / 1e3)
+        columns["start_us"].append((start_ns - job.shift_ns(position)) / 1e3)
         columns["wall_us"].append((end_ns - start_ns) / 1e3)
     return RANK_STEPS.table({name: np.concatenate(parts) if parts else [] for name, parts in columns.items()})
 
@@ -127,7 +127,7 @@ def collectives(job: JobFacts) -> Table:
     """COLLECTIVES: a row per collective or message of the job."""
     instances, members = job.instances, job.members
     count = len(instances)
-    start_ns = members["start_ns"] - _shift_ns(job)[members["rank"]]
+    start_ns = members["start_ns"] - job.shifts_ns[members["rank"]]
     first_ns = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(first_ns, members["instance"], start_ns)
     longest_ns = np.zeros(count, np.int64)
@@ -165,7 +165,7 @@ def _collective_members(job: JobFacts) -> Table:
             "collective": members["instance"],
             "rank": _ranks(job)[members["rank"]],
             "step": _step_of(job, members),
-            "start_us": (start_ns - _shift_ns(job)[members["rank"]]) / 1e3,
+            "start_us": (start_ns - job.shifts_ns[members["rank"]]) / 1e3,
             "wait_us": (members["ready_ns"] - start_ns) / 1e3,
             "dur_us": (members["end_ns"] - start_ns) / 1e3,
         }
@@ -189,8 +189,9 @@ def _charged_waits(job: JobFacts) -> Table:
 def _step_of(job: JobFacts, members: Table) -> Array:
     """The step in which each member arrives; NULL outside steps."""
     found = np.full(len(members), NULL)
-    for position, facts in enumerate(job.ranks):
-        rows = np.flatnonzero(members["rank"] == position)
+    order = np.argsort(members["rank"], kind="stable")
+    cuts = np.searchsorted(members["rank"][order], np.arange(1, len(job.ranks)))
+    for facts, rows in zip(job.ranks, np.split(order, cuts), strict=True):
         start_ns, end_ns = facts.steps.bounds
         if not len(rows) or not len(start_ns):
             continue
@@ -213,8 +214,3 @@ def _ranks(job: JobFacts) -> Array:
 
 def _causes() -> Array:
     return np.array(CAUSE_IDS, object)
-
-
-def _shift_ns(job: JobFacts) -> Array:
-    """By position: what to take off the rank's times to reach the run's clock."""
-    return np.array([job.clock.offset_ns(position) + job.origin_ns for position in range(len(job.ranks))], np.int64)

@@ -98,7 +98,7 @@ def _curve(view: View, worst: Peak) -> Exhibit:
     known = job.ranks[position].memory.get("curve") or {}
     if not known.get("at_ns"):
         return Exhibit("memory-curve", question, "The traces say how much, but not when.", sheet(columns, []))
-    shift = view.opened.timeline.origin_ns + job.clock.offset_ns(position)
+    shift = job.shift_ns(position)
     at = [(ns - shift) / 1e6 for ns in known["at_ns"]]
     rows = list(zip(at, known["allocated_bytes"], known["reserved_bytes"], strict=True))
     fullest, least = max(rows, key=lambda r: r[1] or 0), min((r[1] for r in rows if r[1] is not None), default=0)

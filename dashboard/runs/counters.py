@@ -42,7 +42,7 @@ def counter_tracks(job: JobFacts, folder: str, lo_ns: int, hi_ns: int) -> list[d
 def _memory(job: JobFacts) -> Iterator[dict[str, Any]]:
     for position, (rank, facts) in enumerate(zip(job.rank_ids, job.ranks, strict=True)):
         curve = facts.memory.get("curve") or {}
-        shift = job.clock.offset_ns(position) + job.origin_ns
+        shift = job.shift_ns(position)
         for column, words in (("allocated_bytes", "memory allocated"), ("reserved_bytes", "memory reserved")):
             pairs = zip(curve.get("at_ns", ()), curve.get(column, ()), strict=False)
             points = [(at - shift, value * 2.0**-30) for at, value in pairs if value is not None]

@@ -43,12 +43,11 @@ def write_run(
     Raises OSError where it cannot be written.
     """
     job = opened.job
-    shifts_ns = [job.clock.offset_ns(p) + job.origin_ns for p in range(len(job.ranks))]
     waits = wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns))
-    arrows = list(arrows_of(waits, job.rank_ids, shifts_ns, set(chosen)))
+    arrows = list(arrows_of(waits, job.rank_ids, job.shifts_ns.tolist(), set(chosen)))
     if window_ns is not None:
         arrows = [arrow for arrow in arrows if arrow.to_ns > window_ns[0] and arrow.from_ns < window_ns[1]]
-    slices = _slices(opened, chosen, shifts_ns, progress, redaction, window_ns)
+    slices = _slices(opened, chosen, progress, redaction, window_ns)
     count = write_perfetto(file, redaction.report() if redaction else opened.report, slices, arrows)
     return count, len(arrows)
 
@@ -56,7 +55,6 @@ def write_run(
 def _slices(
     opened: OpenRun,
     chosen: Collection[int],
-    shifts_ns: list[int],
     progress: Report | None,
     redaction: Redaction | None,
     window_ns: tuple[int, int] | None,
@@ -66,12 +64,12 @@ def _slices(
     for done, (position, rank) in enumerate(wanted):
         if progress:
             progress(done, len(wanted), f"rank {rank}")
-        facts = opened.job.ranks[position]
+        facts, shift_ns = opened.job.ranks[position], opened.job.shift_ns(position)
         trace = read(opened.sources[facts.path])
         trace = redacted_trace(trace, redaction) if redaction else trace
         if window_ns is not None:
-            trace = _within(trace, window_ns[0] + shifts_ns[position], window_ns[1] + shifts_ns[position])
-        yield RankSlices(rank, trace, shifts_ns[position], facts.steps)
+            trace = _within(trace, window_ns[0] + shift_ns, window_ns[1] + shift_ns)
+        yield RankSlices(rank, trace, shift_ns, facts.steps)
 
 
 def _within(trace: RankTrace, lo_ns: int, hi_ns: int) -> RankTrace:

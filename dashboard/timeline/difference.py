@@ -58,7 +58,7 @@ def difference(before: Timeline, after: Timeline) -> Timeline:
     start = np.arange(count) * slot_ns
     longest = [np.maximum(*((of.end_ns - of.start_ns)[:count] for of in pair)) for pair in zip(*steps, strict=True)]
     placed = [RankSteps(r, np.arange(count), start, start + ns) for r, ns in zip(ranks, longest, strict=True)]
-    return Timeline(tuple(lanes), tuple(names), SliceIndex(slices, len(CATEGORIES)), 0, tuple(placed))
+    return Timeline(tuple(lanes), tuple(names), SliceIndex(slices, len(CATEGORIES)), tuple(placed))
 
 
 def _parts(run: Timeline, side: int, steps: RankSteps, names: dict[str, int], slot_ns: int, count: int) -> list[_Part]:

@@ -99,7 +99,7 @@ def _members(timeline: Timeline, job: JobFacts, position: int, comm: int | None)
 
 def _member(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
     members, position = job.members, int(job.members["rank"][row])
-    shift = job.clock.offset_ns(position) + timeline.origin_ns
+    shift = job.shift_ns(position)
     start, ready, end = (int(members[c][row]) - shift for c in ("start_ns", "ready_ns", "end_ns"))
     late = int(job.instances["late"][int(members["instance"][row])])
     return {
@@ -114,8 +114,8 @@ def _member(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
 def largest_waits(timeline: Timeline, job: JobFacts, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:
     """Who waits for whom in a window: the longest waits, each from the late rank's arrival to the waiting rank."""
     members = job.members
-    offset = np.array([job.clock.offset_ns(p) for p in range(len(job.ranks))])[members["rank"]] + timeline.origin_ns
-    start, ready = members["start_ns"] - offset, members["ready_ns"] - offset
+    shift = job.shifts_ns[members["rank"]]
+    start, ready = members["start_ns"] - shift, members["ready_ns"] - shift
     late = job.instances["late"][members["instance"]]
     usable = (late != NULL) & (late != members["rank"]) & (ready > start) & (ready > lo_ns) & (start < hi_ns)
     rows = np.flatnonzero(usable)
@@ -137,6 +137,6 @@ def path_runs(timeline: Timeline, job: JobFacts, path: Table) -> list[list[float
         return []
     first = np.flatnonzero(np.concatenate(([True], path["rank"][1:] != path["rank"][:-1])))
     last = np.append(first[1:], len(path)) - 1
-    start, end = path["start_ns"][first] - timeline.origin_ns, path["end_ns"][last] - timeline.origin_ns
+    start, end = path["start_ns"][first] - job.origin_ns, path["end_ns"][last] - job.origin_ns
     ranks = (job.rank_ids[p] for p in path["rank"][first].tolist())
     return [[rank, lo / 1e3, hi / 1e3] for rank, lo, hi in zip(ranks, start.tolist(), end.tolist(), strict=True)]

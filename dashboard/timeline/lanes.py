@@ -74,7 +74,6 @@ class Timeline:
     lanes: tuple[Lane, ...]
     names: tuple[str, ...]
     index: SliceIndex
-    origin_ns: int  # reference clock at time zero
     steps: tuple[RankSteps, ...]
 
     @property
@@ -101,22 +100,20 @@ def build_timeline(
     job: JobFacts, sources: Mapping[str, Source] | None = None, expanded: Collection[int] = ()
 ) -> Timeline:
     """All lanes of the job; for the ranks in `expanded` also every operator of the host, from their `sources`."""
-    origin = job.origin_ns
     names, lanes, slices = _Names(), [], []
     for position, facts in enumerate(job.ranks):
         host = facts.identity.host or ""
         source = (sources or {}).get(facts.path) if job.rank_ids[position] in expanded else None
-        shift = job.clock.offset_ns(position) + origin
-        for kind, label, part in _rank_lanes(job, position, facts, shift, names, source):
+        for kind, label, part in _rank_lanes(job, position, facts, names, source):
             lanes.append(Lane(position, job.rank_ids[position], clean(host), kind, label, len(part)))
             slices.append(part)
-    return Timeline(tuple(lanes), tuple(names.codes), SliceIndex(slices, len(CATEGORIES)), origin, steps_of(job))
+    return Timeline(tuple(lanes), tuple(names.codes), SliceIndex(slices, len(CATEGORIES)), steps_of(job))
 
 
 def _rank_lanes(
-    job: JobFacts, position: int, facts: RankFacts, shift_ns: int, names: _Names, source: Source | None
+    job: JobFacts, position: int, facts: RankFacts, names: _Names, source: Source | None
 ) -> Iterator[tuple[str, str, Slices]]:
-    codes = names.table(facts.strings)
+    codes, shift_ns = names.table(facts.strings), job.shift_ns(position)
     ready = ready_by_comm(job.members, position, facts)
     parts = [
         ("causes", "time goes to", _causes(facts, ready, names)),

@@ -184,7 +184,7 @@ def _in_step(timeline: Timeline, job: JobFacts, lane: Lane, rows: Array, number:
     row = number if number < len(steps) else int(marked[0])
     if lane.kind == "steps":
         return np.asarray(index.ref[rows] == steps["index"][row])
-    shift = job.clock.offset_ns(lane.position) + timeline.origin_ns
+    shift = job.shift_ns(lane.position)
     start = index.start_ns(rows)
     begins, ends = int(steps["start_ns"][row]) - shift, int(steps["end_ns"][row]) - shift
     return np.asarray((start < ends) & (start + index.dur_ns(rows) > begins))

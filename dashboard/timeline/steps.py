@@ -24,7 +24,7 @@ def steps_of(job: JobFacts) -> tuple[RankSteps, ...]:
     """The steps of every rank."""
     found = []
     for position, (rank, facts) in enumerate(zip(job.rank_ids, job.ranks, strict=True)):
-        shift = job.clock.offset_ns(position) + job.origin_ns
+        shift = job.shift_ns(position)
         steps = facts.steps
         found.append(RankSteps(rank, steps["index"], steps["start_ns"] - shift, steps["end_ns"] - shift))
     return tuple(found)

@@ -29,7 +29,7 @@ def _run(calls: list[tuple[str, int, int]], late_ns: int = 0, rank: int = 0, ste
     lane = Lane(0, rank, "", "stream", "stream 7: compute", len(start))
     edges = late_ns + np.arange(steps + 1) * STEP_NS
     marks = RankSteps(rank, np.arange(steps), edges[:-1], edges[1:])
-    return Timeline((lane,), names, SliceIndex([slices], len(CATEGORIES)), 0, (marks,))
+    return Timeline((lane,), names, SliceIndex([slices], len(CATEGORIES)), (marks,))
 
 
 def _told(both: Timeline) -> dict[tuple[str, str], tuple[str, int]]:

@@ -41,7 +41,7 @@ def test_time_goes_to_lanes_hold_the_ledger(straggler: OpenRun) -> None:
         if info.kind != "causes":
             continue
         steps = job.ranks[info.position].steps
-        shift = job.clock.offset_ns(info.position) + timeline.origin_ns
+        shift = job.shift_ns(info.position)
         window = np.array([steps["start_ns"][0], steps["end_ns"][-1]]) - shift
         groups = timeline.index.groups_of(np.array([lane]))
         busy = timeline.index.busy(groups, window)[:, 0]

@@ -29,7 +29,7 @@ def test_the_table_of_streams_is_arithmetic_on_the_device_operations(straggler: 
     job, timeline = straggler.job, straggler.timeline
     expected: dict[str, list[tuple[int, bool]]] = defaultdict(list)
     for position, facts in enumerate(job.ranks):
-        shift = job.clock.offset_ns(position) + timeline.origin_ns
+        shift = job.shift_ns(position)
         ops = facts.device_ops
         compute = ops["comm"] < 0
         for name, start, end in zip(
@@ -74,7 +74,7 @@ def test_shares_of_a_kind_add_up_with_what_is_idle(straggler: OpenRun) -> None:
 def test_causes_are_those_of_the_ledger(straggler: OpenRun) -> None:
     job, timeline = straggler.job, straggler.timeline
     steps = job.ranks[1].steps
-    shift = job.clock.offset_ns(1) + timeline.origin_ns
+    shift = job.shift_ns(1)
     lo, hi = int(steps["start_ns"][0]) - shift, int(steps["end_ns"][-1]) - shift
     lane = next(n for n in _lanes(straggler, "stream") if timeline.lanes[n].position == 1)
     found = {row["cause"]: row["total_ns"] for row in selection_statistics(timeline, [lane], lo, hi)["causes"]}

@@ -21,7 +21,7 @@ def test_a_step_is_where_each_rank_has_it(straggler: OpenRun) -> None:
     assert told["number"] == 1 and told["words"].startswith("step 1")
     for position, (rank, lo_us, hi_us) in enumerate(told["ranks"]):
         table = job.ranks[position].steps
-        shift = job.clock.offset_ns(position) + job.origin_ns
+        shift = job.shift_ns(position)
         assert rank == job.rank_ids[position]
         assert (lo_us, hi_us) == ((table["start_ns"][1] - shift) / 1e3, (table["end_ns"][1] - shift) / 1e3)
 

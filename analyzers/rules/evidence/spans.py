@@ -16,7 +16,7 @@ from ddprof.units import format_share, format_us
 
 def at(measures: Measures, position: int, start_ns: int, end_ns: int, text: str, event: str | None) -> Evidence:
     """An observation on one rank, its own clock mapped to the run's."""
-    shift = measures.job.clock.offset_ns(position) + measures.job.origin_ns
+    shift = measures.job.shift_ns(position)
     return Evidence(text, measures.job.rank_ids[position], (start_ns - shift) / 1e3, (end_ns - shift) / 1e3, event)
 
 

@@ -29,7 +29,7 @@ def _own_clock_ns(measures: Measures, said: Evidence) -> tuple[int, int, int]:
     job = measures.job
     assert said.rank is not None and said.start_us is not None and said.end_us is not None
     position = job.rank_ids.index(said.rank)
-    shift = job.clock.offset_ns(position) + job.origin_ns
+    shift = job.shift_ns(position)
     return position, round(said.start_us * 1e3) + shift, round(said.end_us * 1e3) + shift
 
 

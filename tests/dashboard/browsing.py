@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,17 @@ def visit(chromium: Any, address: str, path: str) -> list[str]:
     chromium.get(address + path)
     _wait_until_drawn(chromium)
     return trouble(chromium, address)
+
+
+def open_file(chromium: Any, file: Path, text: str, anchor: str = "") -> str:
+    """Write the one-file report, open it from disk and wait for the timeline where that is asked for; its address."""
+    file.write_text(text, encoding="utf-8")
+    chromium.get("about:blank")
+    trouble(chromium, "about:")
+    chromium.get(file.as_uri() + anchor)
+    if anchor.startswith("#timeline"):
+        wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
+    return str(file.as_uri())
 
 
 def turn_to(chromium: Any, address: str, title: str) -> list[str]:

@@ -20,7 +20,7 @@ from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.model import Report
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import open_file, trouble, visit, wait_for
 
 BUSY = ("compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy")
 
@@ -67,9 +67,7 @@ def test_a_click_on_the_flame_graph_filters_the_table(
         address = serve([straggler])
         assert visit(chromium, address, "/kernels") == []
     else:
-        (tmp_path / "x.html").write_text(render(straggler), encoding="utf-8")
-        address = (tmp_path / "x.html").as_uri()
-        chromium.get(f"{address}#kernels")
+        address = open_file(chromium, tmp_path / "x.html", render(straggler), "#kernels")
         chromium.execute_script("document.querySelector('#exhibit-flame').scrollIntoView()")
     bars = "[...document.querySelectorAll('#exhibit-flame .bars .point path')]"
     wait_for(chromium, f"return {bars}.length > 3")

@@ -18,7 +18,7 @@ from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.json.contract import to_contract
-from tests.dashboard.browsing import one_in, trouble, wait_for
+from tests.dashboard.browsing import one_in, open_file, trouble, wait_for
 from tests.dashboard.onefile_reader import File, equal_tables
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
@@ -75,11 +75,7 @@ def test_it_opens_from_disk(
     chromium: Any, tmp_path: Path, sample: Callable[[str], tuple[OpenRun, str]], name: str
 ) -> None:
     opened, text = sample(name)
-    (tmp_path / "x.html").write_text(text, encoding="utf-8")
-    where = (tmp_path / "x.html").as_uri()
-    chromium.get("about:blank")
-    trouble(chromium, "about:")
-    chromium.get(where)
+    where = open_file(chromium, tmp_path / "x.html", text)
     for subject in (s for s in SUBJECTS if s.anchor != "compare"):
         chromium.execute_script(f"location.hash = '{subject.anchor}'")
         title = f"document.querySelector('#{subject.anchor} h1')"

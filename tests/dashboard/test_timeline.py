@@ -95,7 +95,7 @@ def test_bad_tile_requests_are_refused(straggler: OpenRun) -> None:
 
 def test_a_waiting_slice_names_the_late_rank(straggler: OpenRun) -> None:
     culprit = straggler.report.ranked_findings()[0].ranks[0]
-    waits = largest_waits(straggler.timeline, straggler.job, straggler.index.lo_ns, straggler.index.hi_ns)
+    waits = largest_waits(straggler.job, straggler.index.lo_ns, straggler.index.hi_ns)
     assert waits[0]["culprit"] == culprit
     index = straggler.index
     streams = np.array([i for i, lane in enumerate(straggler.timeline.lanes) if lane.kind == "stream"])

@@ -11,7 +11,7 @@ import pytest
 
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import open_file, trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -151,12 +151,7 @@ def test_the_link_is_bounded(chromium: Any, address: str) -> None:
 
 
 def test_a_file_keeps_marks_too(chromium: Any, tmp_path: Path, straggler: OpenRun) -> None:
-    file = tmp_path / "x.html"
-    file.write_text(render(straggler), encoding="utf-8")
-    chromium.get("about:blank")
-    trouble(chromium, "about:")
-    chromium.get(file.as_uri() + "#timeline")
-    wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
+    address = open_file(chromium, tmp_path / "x.html", render(straggler), "#timeline")
     _mark(chromium, "in a file")
     link = chromium.current_url
     assert "#timeline//notes=" in link
@@ -165,4 +160,4 @@ def test_a_file_keeps_marks_too(chromium: Any, tmp_path: Path, straggler: OpenRu
     wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
     assert chromium.execute_script("return ddprof.timeline.notes.map((n) => n.text)") == ["in a file"]
     assert not chromium.find_elements("css selector", "#timeline[hidden]")
-    assert trouble(chromium, file.as_uri()) == []
+    assert trouble(chromium, address) == []

@@ -13,7 +13,7 @@ from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.overview import BINS, overview
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import open_file, trouble, visit, wait_for
 
 LEFT, RIGHT, HOME, END, PAGE_UP = "\ue012", "\ue014", "\ue011", "\ue010", "\ue00e"
 VIEW = "return [ddprof.timeline.lo, ddprof.timeline.hi]"
@@ -129,10 +129,6 @@ def test_hits_and_findings_are_on_the_map(whole: Any, straggler: OpenRun) -> Non
 
 @pytest.mark.browser
 def test_the_file_has_the_map(chromium: Any, tmp_path: Path, straggler: OpenRun) -> None:
-    file = tmp_path / "x.html"
-    file.write_text(render(straggler), encoding="utf-8")
-    chromium.get("about:blank")
-    trouble(chromium, "about:")
-    chromium.get(file.as_uri() + "#timeline")
+    address = open_file(chromium, tmp_path / "x.html", render(straggler), "#timeline")
     assert wait_for(chromium, "return document.getElementById('timeline-root').dataset.map") == str(BINS)
-    assert trouble(chromium, file.as_uri()) == []
+    assert trouble(chromium, address) == []

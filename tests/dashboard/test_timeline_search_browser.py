@@ -11,7 +11,7 @@ import pytest
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.search import search
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import open_file, trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -156,12 +156,7 @@ def test_ticking_operators_searches_them_too(chromium: Any, address: str) -> Non
 
 
 def test_the_file_finds_the_same(chromium: Any, tmp_path: Path, straggler: OpenRun) -> None:
-    file = tmp_path / "x.html"
-    file.write_text(render(straggler), encoding="utf-8")
-    chromium.get("about:blank")
-    trouble(chromium, "about:")
-    chromium.get(file.as_uri() + "#timeline")
-    wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
+    address = open_file(chromium, tmp_path / "x.html", render(straggler), "#timeline")
     for text in ("nccl", "step 1", "nccl rank 1 step 1"):
         known = search(straggler.timeline, straggler.job, text)
         chromium.execute_script(f"ddprof.timeline.box.value = '{text}'; ddprof.timeline.find()")
@@ -172,4 +167,4 @@ def test_the_file_finds_the_same(chromium: Any, tmp_path: Path, straggler: OpenR
     chromium.execute_script("ddprof.timeline.box.value = 'no such'; ddprof.timeline.find()")
     say = "return document.getElementById('timeline-say').textContent"
     assert "ddprof serve searches all" in wait_for(chromium, say + ".startsWith('Nothing named') && " + say[7:])
-    assert trouble(chromium, file.as_uri()) == []
+    assert trouble(chromium, address) == []

@@ -11,7 +11,7 @@ import pytest
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.steps import one_step
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import open_file, trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -125,12 +125,7 @@ def test_what_leads_elsewhere_unfolds(chromium: Any, address: str) -> None:
 
 
 def test_the_file_folds_without_a_server(chromium: Any, tmp_path: Path, straggler: OpenRun) -> None:
-    file = tmp_path / "x.html"
-    file.write_text(render(straggler), encoding="utf-8")
-    chromium.get("about:blank")
-    trouble(chromium, "about:")
-    chromium.get(file.as_uri() + "#timeline")
-    wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
+    address = open_file(chromium, tmp_path / "x.html", render(straggler), "#timeline")
     chromium.execute_script("ddprof.timeline.takeStep(1).then(() => ddprof.timeline.setFold(true))")
     wait_for(chromium, FOLDED)
     spans = _spans(straggler, 1)
@@ -138,4 +133,4 @@ def test_the_file_folds_without_a_server(chromium: Any, tmp_path: Path, straggle
     assert chromium.execute_script("return ddprof.timeline.bounds[1]") == pytest.approx(longest * 1.02, rel=1e-3)
     chromium.execute_script("ddprof.timeline.range = [-1e9, 1e12]; ddprof.timeline.statistics()")
     wait_for(chromium, "return document.querySelector('.tl-panel h3')")
-    assert trouble(chromium, file.as_uri()) == []
+    assert trouble(chromium, address) == []

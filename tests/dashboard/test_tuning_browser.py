@@ -11,7 +11,7 @@ import pytest
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import load
 from tests.dashboard.axe import serious
-from tests.dashboard.browsing import one_in, visit, wait_for
+from tests.dashboard.browsing import one_in, open_file, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -79,10 +79,7 @@ def test_without_a_clipboard_the_command_is_selected(chromium: Any, address: str
 
 
 def test_the_file_copies_too(chromium: Any, tuned_folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    file.write_text(render(load([str(tuned_folder)])[0]), encoding="utf-8")
-    chromium.get("about:blank")
-    chromium.get(f"{file.as_uri()}#tuning")
+    open_file(chromium, tmp_path / "report.html", render(load([str(tuned_folder)])[0]), "#tuning")
     wait_for(chromium, "return !document.getElementById('tuning').hidden")
     assert _press_copy(chromium).startswith("ddprof run --apply")
     assert serious(chromium) == []

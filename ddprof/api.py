@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
+    from ddprof.dashboard.runs.open_run import OpenRun
     from ddprof.dashboard.runs.view import View
 
 _LARGEST_FRAME = 16_000_000  # characters: a notebook file keeps every output that it shows
@@ -113,10 +114,9 @@ class AnalyzedRun:
         Raises NoUsableInput for a saved report, which holds no events.
         """
         from ddprof.dashboard.onefile.document import render
-        from ddprof.dashboard.runs.open_run import OpenRun
 
-        run = self._traced("events")
-        return TimelineView(render(OpenRun(self.report, run), only="timeline"), height)
+        self._traced("events")
+        return TimelineView(render(self._opened, only="timeline"), height)
 
     @property
     def plots(self) -> dict[str, str]:
@@ -135,11 +135,17 @@ class AnalyzedRun:
         return picture(self._view(is_dark=dark), name)
 
     def _view(self, is_dark: bool) -> View:
-        from ddprof.dashboard.runs.open_run import OpenRun
         from ddprof.dashboard.runs.view import View
 
-        opened = OpenRun(self.report, self._traced("pictures"))
-        return View(opened, {}, (opened,), dark=is_dark)
+        self._traced("pictures")
+        return View(self._opened, {}, (self._opened,), dark=is_dark)
+
+    @cached_property
+    def _opened(self) -> OpenRun:
+        """The run as the dashboard opens it, once: its timeline, its prices and its kernels are kept there."""
+        from ddprof.dashboard.runs.open_run import OpenRun
+
+        return OpenRun(self.report, self._run)
 
     def to_dict(self) -> dict[str, object]:
         """The document of the report contract as plain values."""
@@ -152,10 +158,9 @@ class AnalyzedRun:
     def save_html(self, path: PathLike) -> Path:
         """Write the pages of the dashboard as one self-contained file, as `ddprof report` does, and return its path."""
         from ddprof.dashboard.onefile.document import render
-        from ddprof.dashboard.runs.open_run import OpenRun
 
         file = Path(path)
-        file.write_text(render(OpenRun(self.report, self._run)), encoding="utf-8")
+        file.write_text(render(self._opened), encoding="utf-8")
         return file
 
     def __str__(self) -> str:

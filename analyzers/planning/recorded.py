@@ -20,8 +20,8 @@ _PROBE = "2"  # a number that every setting takes: what raises, raises for the r
 
 def lacking(knob: Knob, measures: Measures, now: Present) -> str:
     """Why this cannot be changed in the run, or would change nothing; "" where it can."""
-    if knob.needs_ranks and len(measures.job.rank_ids) < 2:
-        return "one rank alone: it has no peers"
+    if knob.needs_ranks and (words := _peers(measures)):
+        return words
     reason = _MISSING.get(knob.key)
     if reason is not None and (words := reason(measures)):
         return words

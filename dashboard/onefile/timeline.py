@@ -91,7 +91,7 @@ def _held(view: View, timeline: Timeline, lanes: list[int], text: Callable[[str]
     opened, kept = view.opened, set(lanes)
     info, steps = timeline_info(timeline), _steps(timeline)
     info["lanes"] = [lane for lane in info["lanes"] if lane["id"] in kept]
-    waits = largest_waits(timeline, opened.job, timeline.index.lo_ns, timeline.index.hi_ns)
+    waits = largest_waits(opened.job, timeline.index.lo_ns, timeline.index.hi_ns)
     return {
         "config": configuration(view),
         "info": {**info, "fixed": True, "steps": len(steps)},
@@ -113,7 +113,7 @@ def _steps(timeline: Timeline) -> list[dict[str, Any]]:
 def _path(view: View, timeline: Timeline) -> list[list[float]]:
     """The critical path, its longest stretches where there are many; [] where the run cannot be replayed."""
     try:
-        runs = path_runs(timeline, view.opened.job, view.opened.critical)
+        runs = path_runs(view.opened.job, view.opened.critical)
     except DdprofError:
         return []
     if len(runs) <= MAX_PATH:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
-from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY, CATEGORY_WORDS, KINDS, Lane, Timeline
+from ddprof.dashboard.timeline.inspect import shown_slice
+from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY, KINDS, Lane, Timeline
 from ddprof.dashboard.timeline.steps import RankSteps, step_count
 from ddprof.errors import UsageError
 from ddprof.findings import CRITICAL_SHARE
@@ -116,12 +117,8 @@ def _marked(parts: list[_Part], names: int, length_ns: Array) -> list[Slices]:
 
 def difference_details(timeline: Timeline, row: int) -> dict[str, Any]:
     """One slice and how all of its name in the step differ. Raises UsageError where there is none."""
-    index = timeline.index
-    if not 0 <= row < len(index):
-        raise UsageError("no such slice")
-    at = np.array([row])
-    group, start, change = int(index.group(at)[0]), int(index.start_ns(at)[0]), int(index.ref[row])
-    lane = timeline.lanes[group // index.categories]
+    lane, shown = shown_slice(timeline, row)
+    start, change = int(timeline.index.start_ns(np.array([row]))[0]), int(timeline.index.ref[row])
     steps = next(of for of in timeline.steps if of.rank == lane.rank)
     step = int(np.searchsorted(steps.start_ns, start, side="right")) - 1
     length = int(steps.end_ns[step] - steps.start_ns[step])
@@ -129,13 +126,5 @@ def difference_details(timeline: Timeline, row: int) -> dict[str, Any]:
     sign = "longer" if change >= 0 else "shorter"
     amount = f"{format_us(abs(change) / 1e3)} ({format_share(abs(change) / length)})"
     told = f"all of this name in the step: {amount} {sign} after"
-    return {
-        "name": timeline.names[int(index.name[row])],
-        "category": CATEGORY_WORDS[CATEGORIES[group % index.categories]],
-        "rank": lane.rank,
-        "lane": lane.label,
-        "start_us": start / 1e3,
-        "dur_us": int(index.dur_ns(at)[0]) / 1e3,
-        "facts": [words, "only here: the other run has none of this name in the step" if change == NULL else told],
-        "members": [],
-    }
+    told = "only here: the other run has none of this name in the step" if change == NULL else told
+    return shown | {"facts": [words, told], "members": []}

@@ -23,24 +23,28 @@ def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]
 
     Raises UsageError where there is none.
     """
+    lane, shown = shown_slice(timeline, row)
+    facts, ref = job.ranks[lane.position], int(timeline.index.ref[row])
+    comm = _comm_of(lane, facts, ref)
+    told = [*_device_words(lane, facts, ref), *_comm_words(job, lane.position, comm)]
+    return shown | {"facts": told, "members": _members(job, lane.position, comm)}
+
+
+def shown_slice(timeline: Timeline, row: int) -> tuple[Lane, dict[str, Any]]:
+    """The lane of a slice, and what the picture itself shows of the slice. Raises UsageError where there is none."""
     index = timeline.index
     if not 0 <= row < len(index):
         raise UsageError("no such slice")
     at = np.array([row])
     group = int(index.group(at)[0])
     lane = timeline.lanes[group // index.categories]
-    start, dur, ref = int(index.start_ns(at)[0]), int(index.dur_ns(at)[0]), int(index.ref[row])
-    facts = job.ranks[lane.position]
-    comm = _comm_of(lane, facts, ref)
-    return {
+    return lane, {
         "name": timeline.names[int(index.name[row])],
         "category": CATEGORY_WORDS[CATEGORIES[group % index.categories]],
         "rank": lane.rank,
         "lane": lane.label,
-        "start_us": start / 1e3,
-        "dur_us": dur / 1e3,
-        "facts": [*_device_words(lane, facts, ref), *_comm_words(job, lane.position, comm)],
-        "members": _members(timeline, job, lane.position, comm),
+        "start_us": int(index.start_ns(at)[0]) / 1e3,
+        "dur_us": int(index.dur_ns(at)[0]) / 1e3,
     }
 
 
@@ -89,15 +93,15 @@ def _instance(job: JobFacts, position: int, comm: int) -> int | None:
     return int(job.members["instance"][mine[0]]) if len(mine) else None
 
 
-def _members(timeline: Timeline, job: JobFacts, position: int, comm: int | None) -> list[dict[str, Any]]:
+def _members(job: JobFacts, position: int, comm: int | None) -> list[dict[str, Any]]:
     """Every rank's part in the collective, aligned: arrival, when all were there, end."""
     instance = None if comm is None else _instance(job, position, comm)
     if instance is None:
         return []
-    return [_member(timeline, job, row) for row in np.flatnonzero(job.members["instance"] == instance).tolist()]
+    return [_member(job, row) for row in np.flatnonzero(job.members["instance"] == instance).tolist()]
 
 
-def _member(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
+def _member(job: JobFacts, row: int) -> dict[str, Any]:
     members, position = job.members, int(job.members["rank"][row])
     shift = job.shift_ns(position)
     start, ready, end = (int(members[c][row]) - shift for c in ("start_ns", "ready_ns", "end_ns"))
@@ -111,7 +115,7 @@ def _member(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
     }
 
 
-def largest_waits(timeline: Timeline, job: JobFacts, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:
+def largest_waits(job: JobFacts, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:
     """Who waits for whom in a window: the longest waits, each from the late rank's arrival to the waiting rank."""
     members = job.members
     shift = job.shifts_ns[members["rank"]]
@@ -131,7 +135,7 @@ def largest_waits(timeline: Timeline, job: JobFacts, lo_ns: int, hi_ns: int) -> 
     ]
 
 
-def path_runs(timeline: Timeline, job: JobFacts, path: Table) -> list[list[float]]:
+def path_runs(job: JobFacts, path: Table) -> list[list[float]]:
     """The critical path as [rank, start, end] in us, one entry for each stretch on one rank, in time order."""
     if not len(path):
         return []

@@ -120,8 +120,8 @@ def test_hits_and_findings_are_on_the_map(whole: Any, straggler: OpenRun) -> Non
       let found = 0;
       for (let i = 0; i < row.length; i += 4) found += want.every((v, k) => Math.abs(row[i + k] - v) < 4);
       return found"""
-    assert whole.execute_script(line, -1, "critical") > 0
-    assert whole.execute_script(line, 1, "quiet") > 0
+    wait_for(whole, f"return (function () {{{line}}})(-1, 'critical') > 0")
+    wait_for(whole, f"return (function () {{{line}}})(1, 'quiet') > 0")
     assert whole.execute_script(line, 1, "accent") == 0
     whole.execute_script("ddprof.timeline.box.value = 'nccl'; ddprof.timeline.find()")
     wait_for(whole, f"return (function () {{{line}}})(1, 'accent') > 0")

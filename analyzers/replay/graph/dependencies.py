@@ -105,18 +105,21 @@ def _coincident(ops: Operations, end: Array, dep: Array, overlap_ns: int) -> Non
     # the start replaces it.
     released = np.where(dep >= 0, end[dep], NEVER)
     free_since = np.maximum(np.maximum(previous, ops.launch_ns), released)
-    held = np.flatnonzero((ops.start_ns - free_since > HELD_NS) & (free_since != NEVER))
-    if not len(held):
-        return
-    found = np.zeros(len(held), bool)
-    by_end = np.argsort(end, kind="stable")
-    overlap = np.maximum(overlap_ns, (ops.start_ns - free_since)[held] // OVERLAP_DIVISOR)
-    at = np.searchsorted(end[by_end], ops.start_ns[held] + overlap, side="right") - 1
-    for _ in range(4):  # the few operations that ended just before
-        source = by_end[np.maximum(at, 0)]
-        near = (at >= 0) & (ops.start_ns[held] - end[source] <= COINCIDENCE_NS)
-        other = (ops.track[source] != ops.track[held]) & (source != held) & (end[source] > free_since[held])
-        take = near & other & ~found
-        dep[held[take]] = source[take]
-        found |= take
-        at = at - 1
+    is_held = (ops.start_ns - free_since > HELD_NS) & (free_since != NEVER)
+    for track in np.unique(ops.track[is_held]).tolist():
+        held = np.flatnonzero(is_held & (ops.track == track))
+        # Of the other streams alone: short operations that follow the held one end within the tolerance, too.
+        others = np.flatnonzero(ops.track != track)
+        if not len(others):
+            continue
+        by_end = others[np.argsort(end[others], kind="stable")]
+        found = np.zeros(len(held), bool)
+        overlap = np.maximum(overlap_ns, (ops.start_ns - free_since)[held] // OVERLAP_DIVISOR)
+        at = np.searchsorted(end[by_end], ops.start_ns[held] + overlap, side="right") - 1
+        for _ in range(4):  # the few operations that ended just before
+            source = by_end[np.maximum(at, 0)]
+            near = (at >= 0) & (ops.start_ns[held] - end[source] <= COINCIDENCE_NS)
+            take = near & (end[source] > free_since[held]) & ~found
+            dep[held[take]] = source[take]
+            found |= take
+            at = at - 1

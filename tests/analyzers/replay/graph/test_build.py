@@ -6,7 +6,7 @@ import numpy as np
 
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.replay.graph.build import DEFAULT_QUEUE_LAG_NS, _lags
-from ddprof.analyzers.replay.graph.dependencies import OVERLAP_WITHOUT_HOST_NS, _coincident
+from ddprof.analyzers.replay.graph.dependencies import OVERLAP_NS, OVERLAP_WITHOUT_HOST_NS, _coincident
 
 PERIOD_NS, IDLE_NS = 1_000_000, 400_000
 
@@ -64,3 +64,24 @@ def test_stamps_of_a_long_idle_stretch_may_disagree_by_a_thousandth() -> None:
     dep = np.full(3, -1)
     _coincident(ops, ops.end_ns, dep, OVERLAP_WITHOUT_HOST_NS)
     assert dep[1] == 2 and late_ns > OVERLAP_WITHOUT_HOST_NS
+
+
+def test_short_operations_that_follow_do_not_hide_what_released_the_first() -> None:
+    # An optimizer's kernels of 2 us each, after an all-reduce that ends as the first one starts; no wait call recorded.
+    idle, count = 24_000_000, 12
+    start = np.concatenate(([0], 1_000 + idle + np.arange(count) * 3_000, [500]))
+    dur = np.concatenate(([1_000], np.full(count, 2_000), [idle - 1_500]))
+    is_comm = np.arange(count + 2) == count + 1
+    ops = Operations(
+        row=np.arange(count + 2),
+        start_ns=start,
+        dur_ns=dur,
+        track=is_comm.astype(np.int64),
+        launch_ns=np.zeros(count + 2, np.int64),
+        is_comm=is_comm,
+        is_copy=np.zeros(count + 2, bool),
+        comm=np.where(is_comm, 0, -1),
+    )
+    dep = np.full(count + 2, -1)
+    _coincident(ops, ops.end_ns, dep, OVERLAP_NS)
+    assert dep[1] == count + 1 and (dep[2:-1] == -1).all()

@@ -35,6 +35,7 @@ from ddprof.model import HealthNote
 from ddprof.outside.stores import refusals
 from ddprof.readers import Inventory, Source, discover, notes_by_run, read, resolve_identities
 from ddprof.readers.companions.manifests import read_commit, read_step_times
+from ddprof.readers.source import OnlyLogs
 from ddprof.report.model import Report
 
 Progress = Callable[[int, int, str], None]
@@ -143,7 +144,8 @@ def _discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     try:
         return discover(paths)
     except NoUsableInput as error:
-        raise _without_traces(paths, str(error)) from error
+        why = _without_traces(paths, str(error))
+        raise (error if isinstance(error, OnlyLogs) and str(why) == str(error) else why) from error
 
 
 def _without_traces(paths: Sequence[str | os.PathLike[str]], reason: str) -> NoUsableInput:

@@ -26,7 +26,7 @@ BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors"
     "outside",
     "remembered",
 }
-VOCABULARY = BASIS | {"findings", "hangs"}
+VOCABULARY = BASIS | {"findings", "hangs", "training_log"}
 FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE = (
     f"analyzers.{part}"
     for part in ("facts", "job", "execution", "rules", "replay", "planning", "trust", "mapping", "kernel_table")
@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "outside": set(),
     "flight_recorder": {"sidecar"},
     "hangs": set(),
+    "training_log": set(),
     "model": {"tables", "sidecar", "outside", "flight_recorder"},
     "tables": set(),
     "remembered": set(),
@@ -55,7 +56,8 @@ ALLOWED: dict[str, set[str]] = {
     "settings": {"errors", "outside"},
     "capture": {"errors", "_version", "outside", "settings", RUN_FOLDER},  # in the training process: never the launcher
     LAUNCHER: {"errors", "_version", "outside", "settings", RUN_FOLDER, "capture.guard"},
-    "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "outside"} | {"flight_recorder", "hangs"},
+    "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "outside"}
+    | {"flight_recorder", "hangs", "training_log"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},

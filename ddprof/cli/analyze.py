@@ -18,6 +18,9 @@ from ddprof.cli.load import (
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
+from ddprof.cli.training_logs import deliver_logs
+from ddprof.errors import UsageError
+from ddprof.readers.source import OnlyLogs
 from ddprof.report import phrases
 from ddprof.report.model import Report
 
@@ -53,7 +56,8 @@ def command(
     """Say why a traced job is slow, what to change, and what it will save.
 
     PATH is a run folder of `ddprof run`, a trace file, a folder or archive of traces, any of these behind an fsspec
-    URL (s3://bucket/run), or a saved JSON report.
+    URL (s3://bucket/run), or a saved JSON report. A text log of a training job (Megatron, NeMo, DeepSpeed) given alone
+    is read for what its lines say.
 
     \b
     ddprof analyze ddprof-runs/latest
@@ -67,10 +71,17 @@ def command(
     form, key = chosen_format(form, output), key_of_redaction(redact)
     with redacted_errors(key):
         how = (reading, strict, max_bytes)
-        if form == "html":
-            reports = [deliver_pages(load_open_run(paths, *how), output, key)]
-        else:
-            reports = load_reports(paths, *how)
+        try:
+            if form == "html":
+                reports = [deliver_pages(load_open_run(paths, *how), output, key)]
+            else:
+                reports = load_reports(paths, *how)
+        except OnlyLogs as only:
+            if gates:
+                raise UsageError("--fail-on judges traces, and only training logs were given") from only
+            deliver_logs(only.sources, form, output, key)
+            return
+        if form != "html":
             reports = redacted_reports(reports, key)
             alone = len(reports) == 1
             left = leave_fixes(reports[0], paths, fixes) if alone and not key else None

@@ -68,7 +68,7 @@ class Format:
     whole run, not one rank of one. `generality`: those with marks of their own (0) are asked before those that take
     whatever others left. `is_sure`: a file begins as no other program's does, whatever else is in it, which spares the
     search for the marks of all others. `chosen`: of several files of the format, those to read, with notes on the
-    others.
+    others. `holds_events`: what does not is no trace, and is analyzed where nothing else was given.
     """
 
     name: str
@@ -80,3 +80,4 @@ class Format:
     generality: int = 0
     is_sure: Callable[[Sample], bool] | None = None
     chosen: Callable[[list[Source]], tuple[list[Source], list[HealthNote]]] | None = None
+    holds_events: bool = True

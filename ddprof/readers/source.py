@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.outside.plain_text import encodable
 
@@ -47,3 +48,11 @@ class Inventory:
     sources: tuple[Source, ...]
     health: tuple[HealthNote, ...] = ()
     runs: tuple[tuple[str, tuple[Source, ...]], ...] = field(default=())
+
+
+class OnlyLogs(NoUsableInput):
+    """Nothing that was given is a trace, and some of it is a text log of a training job: `sources`."""
+
+    def __init__(self, message: str, sources: tuple[Source, ...] = ()) -> None:
+        super().__init__(message)
+        self.sources = sources

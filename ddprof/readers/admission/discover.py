@@ -28,12 +28,14 @@ from ddprof.readers.files.unpacking import ByteStream
 from ddprof.readers.format import Sample
 from ddprof.readers.formats import FORMATS
 from ddprof.readers.formats.kineto import FORMAT as KINETO
-from ddprof.readers.source import Inventory, Source
+from ddprof.readers.source import Inventory, OnlyLogs, Source
 
 HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 LATE_EVENTS_BYTES = 64 << 20  # how far to look for "traceEvents" in JSON that starts with something else
 LATE_EVENTS_IN_ARCHIVE_BYTES = 2 << 30  # the same in all members of an archive together: some seconds
 _EVENTS = b'"traceEvents"'
+_WITH_EVENTS = [name for name, form in FORMATS.items() if form.holds_events]
+_WITHOUT_EVENTS = [name for name, form in FORMATS.items() if not form.holds_events]
 
 
 @dataclass(frozen=True)
@@ -49,15 +51,19 @@ class Found:
 def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     """Everything readable under `paths`: files, folders (recursively), archives, fsspec URLs, run folders.
 
-    Raises NoUsableInput, in one line, where a path does not exist or nothing in all of them is a trace.
+    Raises NoUsableInput, in one line, where a path does not exist or nothing in all of them is a trace: OnlyLogs where
+    there are logs of training jobs in place of traces.
     """
     found: list[Found] = []
     notes: list[HealthNote] = []
     for path in paths:
         found.extend(_looked(walk(os.fspath(path), notes), os.fspath(path), notes))
-    sources, ignored = attach([f.source for f in found if f.sniffed.format in (*FORMATS, "run_file")])
+    logs = tuple(f.source for f in found if f.sniffed.format in _WITHOUT_EVENTS)
+    sources, ignored = attach([f.source for f in found if f.sniffed.format in (*_WITH_EVENTS, "run_file")])
     sources, left_out = split_parts(sources)
-    notes += _ignored_notes(found) + ignored + left_out
+    notes += _ignored_notes(found) + ignored + left_out + _log_notes(logs)
+    if not sources and logs:
+        raise OnlyLogs(f"{logs[0].label}: a training log, which holds no events: `ddprof analyze` alone reads it", logs)
     if not sources:
         raise NoUsableInput(_nothing(paths, found, notes))
     runs, run_notes = group_runs(sources, [os.fspath(p) for p in paths])
@@ -172,6 +178,11 @@ def _ignored_notes(found: list[Found]) -> list[HealthNote]:
         issue = f"{count} other {'file' if count == 1 else 'files'} ({what})"
         notes.append(HealthNote(issue, "left out", "info", where=f"{_absolute(root)}/"))
     return notes
+
+
+def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
+    effect = "left out beside traces: `ddprof analyze` tells what it says where it is named alone"
+    return [HealthNote(f"{log.label}: a training log", effect, "info", where=log.path) for log in logs]
 
 
 def _absolute(root: str) -> str:

@@ -141,3 +141,14 @@ def one_int(value: Any) -> int:
         except ValueError:
             return NULL
     return value if isinstance(value, int) and NULL < value < -NULL else NULL
+
+
+def one_float(text: str | bytes | None) -> float | None:
+    """A number as text writes it, finite; None where it is none."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

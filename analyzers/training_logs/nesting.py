@@ -1,0 +1,53 @@
+"""Which timer is part of which: what lies inside another must not be added to it.
+
+Megatron-LM (training/training.py, core/pipeline_parallel/schedules.py, core/distributed/finalize_model_grads.py):
+`forward-backward` holds the passes and the messages between stages, and, since the schedule finishes the gradients
+(where `all-grads-sync` exists), their reductions; `forward-compute` holds the batch generator, `optimizer` its own
+parts. DeepSpeed (runtime/engine.py): `bwd` holds `bwd_inner` and `bwd_allreduce`, `step` the optimizer's. Under
+Megatron-DeepSpeed the engine's timers run inside Megatron's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+# Of starts, checkpoints and evaluation: no part of an iteration, whose clock stands still meanwhile.
+ONCE = re.compile(r"setup|checkpoint|^eval|iterators|^interval-time|^train/valid")
+_MESSAGES = re.compile(r"(?:forward|backward)-(?:send|recv)")
+_PARTS = re.compile(r"^(?P<of>bwd|backward)_(?:inner|allreduce)(?P<micro>_microstep)?$")
+
+
+def parent(name: str, known: Collection[str]) -> str | None:
+    """The timer that this one is part of, of those that the log has."""
+    return next((of for of in _holders(name, "all-grads-sync" in known) if of in known and of != name), None)
+
+
+def depth(name: str, known: Collection[str]) -> int:
+    """How many timers lie around it."""
+    of = parent(name, known)
+    return 0 if of is None else 1 + depth(of, known)
+
+
+def _holders(name: str, schedule_finishes: bool) -> tuple[str, ...]:
+    """Innermost first."""
+    if name == "batch-generator":
+        return ("forward-compute", "forward-backward")
+    if name in ("forward-compute", "backward-compute") or _MESSAGES.match(name):
+        return ("forward-backward",)
+    if name == "all-grads-sync" or name.endswith("-grads-all-reduce"):
+        return ("forward-backward",) if schedule_finishes else ()
+    if name == "params-all-gather":
+        return ("optimizer",) if schedule_finishes else ()
+    if re.match(r"backward-(?:params|layernorm|embedding)-all-reduce", name):
+        return ("backward-reduce-model-grads",)
+    if name.startswith("optimizer-"):
+        return ("optimizer",)
+    part = _PARTS.match(name)
+    if part is not None:
+        return (f"{part['of']}{part['micro'] or ''}",)
+    if name.startswith("optimizer_"):
+        return ("step", "step_microstep", "optimizer")
+    if re.match(r"(?:fwd|forward|bwd|backward)(?:_microstep)?$", name):
+        return ("forward-backward",)
+    return ("optimizer",) if name in ("step", "step_microstep") else ()

@@ -1,0 +1,22 @@
+"""Fields of a log line: "key: value | key: value", or with "=", as iteration lines and timers are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ddprof.readers.columns.numbers import one_float
+
+_FIELD = re.compile(r"\s*(?P<key>[^|:=]{1,80}?)\s*[:=]\s*(?P<value>[^|]{1,200}?)\s*(?:\||$)")
+_PLAIN = re.compile(r"[\s_()/]+")
+
+
+def fields(text: str) -> Iterator[tuple[str, str]]:
+    """(key, value) of every field: keys in small letters, without white space, brackets, slashes and underscores."""
+    for found in _FIELD.finditer(text):
+        yield _PLAIN.sub("", found["key"]).lower(), found["value"]
+
+
+def number(value: str | None) -> float | None:
+    """The number that a value is, or begins with before a slash ("6210.4/6200.3": of this iteration / mean)."""
+    return None if value is None else one_float(value.split("/", 1)[0])

@@ -1,0 +1,1 @@
+"""The reading of a training log, as text and as JSON."""

@@ -1,0 +1,162 @@
+"""What the text log of a training job says: iterations, timers, communication, and what follows from them.
+
+Times are milliseconds as the logs write them, sizes bytes, rates gigabits per second. Missing is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+DECILES_FROM = 10  # lines about iterations: a tenth of fewer is none
+
+
+@dataclass(frozen=True)
+class LoggedIteration:
+    """One line about iterations: the time of one, the mean since the last such line where `every` is above 1."""
+
+    number: int
+    mean_ms: float
+    tflops: float | None = None  # per device and second, as the framework counts them
+    batch: int | None = None  # samples of all ranks
+
+
+@dataclass(frozen=True)
+class TimerReading:
+    """One timer at one logged iteration: shortest and longest time of any rank, or that of one rank.
+
+    `block`: which logged group of timers it stands in. `shortest_ms` is None where only the longest is written.
+    """
+
+    name: str
+    block: int
+    longest_ms: float
+    shortest_ms: float | None
+    of_all_ranks: bool
+
+
+@dataclass(frozen=True)
+class RankReading:
+    """One timer of one named rank at one logged iteration."""
+
+    name: str
+    block: int
+    rank: int
+    ms: float
+
+
+@dataclass(frozen=True)
+class LoggedCalls:
+    """The calls of one operation with one message size. `tput_gbps`, `busbw_gbps`: gigaBITS per second, as logged."""
+
+    op: str
+    size_bytes: int
+    count: int
+    total_ms: float
+    mean_ms: float
+    tput_gbps: float | None
+    busbw_gbps: float | None
+
+
+@dataclass(frozen=True)
+class LoggedStraggling:
+    """Of the calls of one operation and size: the shortest time of any rank, and what this rank took beyond it."""
+
+    op: str
+    size_bytes: int
+    count: int
+    transfer_ms: float
+    beyond_ms: float
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """One log, as tables. `sizes`: of the job and its groups by name ("world", "tensor", ...), as it states them."""
+
+    label: str
+    writers: tuple[str, ...]
+    iterations: tuple[LoggedIteration, ...] = ()
+    timers: tuple[TimerReading, ...] = ()
+    by_rank: tuple[RankReading, ...] = ()
+    calls: tuple[LoggedCalls, ...] = ()
+    straggling: tuple[LoggedStraggling, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class IterationSummary:
+    """How long an iteration takes: the lines that count (without the first of each start), and how they spread."""
+
+    lines: int
+    counted: int
+    every: int  # iterations per line
+    median_ms: float
+    low_ms: float  # the tenth percentile, the shortest of fewer than DECILES_FROM
+    high_ms: float  # the ninetieth, or the longest
+    slow: tuple[LoggedIteration, ...] = ()
+    slow_share: float = 0.0  # of all the time, beyond the median, in the slow ones
+    tflops: float | None = None
+    samples_per_s: float | None = None
+
+    @property
+    def has_deciles(self) -> bool:
+        """Whether low and high are percentiles."""
+        return self.counted >= DECILES_FROM
+
+
+@dataclass(frozen=True)
+class TimerRow:
+    """One timer, typical of an iteration: `depth` 0 is no part of another, and only such rows can be added up.
+
+    `share`: of the iteration or, where the log states no time of one, of the outermost timers.
+    """
+
+    name: str
+    depth: int
+    counted: int  # readings
+    longest_ms: float
+    shortest_ms: float | None
+    share: float | None
+    of_all_ranks: bool
+
+
+@dataclass(frozen=True)
+class CallRow:
+    """Calls of one operation and size. Rates are gigaBYTES per second, from size and mean time by the formula of
+    nccl-tests; `logged_ratio` is the log's own bus bandwidth in the same unit over ours."""
+
+    op: str
+    size_bytes: int
+    count: int
+    total_ms: float
+    mean_ms: float
+    busbw_gbs: float | None
+    logged_busbw_gbs: float | None
+    logged_ratio: float | None
+
+
+@dataclass(frozen=True)
+class LogFinding:
+    """What the lines of a log show. `share`: of the iteration or of what `summary` names; `page`: what explains it."""
+
+    id: str
+    severity: str  # "critical" | "warning" | "info"
+    summary: str
+    share: float
+    ranks: tuple[int, ...] = ()
+    evidence: tuple[str, ...] = ()
+    page: str | None = None
+
+
+@dataclass(frozen=True)
+class LogReport:
+    """The reading of one log: sentence, tables, findings, what could not be judged and why."""
+
+    log: TrainingLog
+    sentence: str
+    iterations: IterationSummary | None
+    timers: tuple[TimerRow, ...] = ()
+    calls: tuple[CallRow, ...] = ()
+    findings: tuple[LogFinding, ...] = ()
+    abstained: tuple[str, ...] = ()
+    limits: str = ""

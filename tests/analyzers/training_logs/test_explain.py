@@ -1,0 +1,196 @@
+"""What is said of a log: of real ones, and of made ones whose truth is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddprof.analyzers.training_logs.explain import explain_log, explain_tables
+from ddprof.readers.source import Source
+from ddprof.report.training_log.document import logs_document
+from ddprof.report.training_log.text import markdown_log, render_log
+from ddprof.training_log.model import (
+    LoggedCalls,
+    LoggedIteration,
+    LoggedStraggling,
+    LogReport,
+    RankReading,
+    TimerReading,
+    TrainingLog,
+)
+
+SAMPLES = Path(__file__).parents[2] / "readers" / "logs" / "samples"
+ALONE = {"world": 4, "tensor": 1, "pipeline": 1, "context": 1, "data": 4}
+EVEN = tuple(LoggedIteration(number, 1000.0, 100.0, 64) for number in range(1, 21))
+
+
+def of_sample(name: str) -> LogReport:
+    return explain_log(Source(str(SAMPLES / f"{name}.log"), "training_log"))
+
+
+def of_timers(timers: dict[str, tuple[float, float]], sizes: dict[str, int] | None = None) -> LogReport:
+    readings = [
+        TimerReading(name, block, longest, shortest, True)
+        for block in range(1, 6)
+        for name, (shortest, longest) in timers.items()
+    ]
+    return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, tuple(readings), sizes=sizes or {}))
+
+
+def of_ranks(timer: str, times: dict[int, list[float]], sizes: dict[str, int]) -> LogReport:
+    by_rank = [
+        RankReading(timer, block, rank, ms) for rank, of in times.items() for block, ms in enumerate(of, start=1)
+    ]
+    return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=tuple(by_rank), sizes=sizes))
+
+
+def test_the_usual_iteration_leaves_the_first_out() -> None:
+    report = of_sample("megatron_deepspeed_aurora")
+    assert report.iterations is not None and report.iterations.median_ms == 20298.3
+    rows = {row.name: row for row in report.timers}
+    assert rows["fwd"].share == pytest.approx(4022.73 / 20298.3)
+    assert (rows["bwd_inner"].depth, rows["bwd"].depth, rows["optimizer_allgather"].depth) == (1, 0, 1)
+
+
+def test_outermost_timers_and_the_rest_are_the_iteration() -> None:
+    report = of_timers(
+        {
+            "forward-backward": (790.0, 800.0),
+            "forward-compute": (290.0, 300.0),
+            "backward-compute": (390.0, 400.0),
+            "batch-generator": (1.0, 1.0),
+            "optimizer": (100.0, 100.0),
+            "optimizer-inner-step": (60.0, 60.0),
+        }
+    )
+    depths = {row.name: row.depth for row in report.timers}
+    assert depths == {
+        **{"forward-backward": 0, "backward-compute": 1, "forward-compute": 1, "batch-generator": 2},
+        **{"optimizer": 0, "optimizer-inner-step": 1},
+    }
+    assert sum(row.share or 0 for row in report.timers if row.depth == 0) == pytest.approx(0.9)
+    assert "(in no timer)" in render_log(report) and report.findings == ()
+
+
+def test_timers_that_hold_several_iterations_are_no_share_of_one() -> None:
+    report = of_sample("deepspeed_pipeline")
+    assert sum(row.share or 0 for row in report.timers if row.depth == 0) == pytest.approx(1)
+    assert any("more than one iteration takes" in said for said in report.abstained)
+
+
+def test_a_third_of_the_iteration_in_the_loader() -> None:
+    report = of_timers({"forward-backward": (880.0, 900.0), "batch-generator": (300.0, 333.0)})
+    (finding,) = [f for f in report.findings if f.id == "data_loading"]
+    assert (finding.severity, finding.share, finding.page) == ("critical", pytest.approx(0.333), "input_starved")
+    assert "Loading data takes 33 % of an iteration" in report.sentence
+
+
+def test_exposed_communication_counts_what_lies_inside_once() -> None:
+    report = of_sample("megatron_t5_2021")
+    (finding,) = report.findings
+    assert finding.id == "exposed_communication" and finding.share == pytest.approx(0.51, abs=0.02)
+    nested = of_timers({"backward-reduce-model-grads": (50.0, 200.0), "backward-params-all-reduce": (50.0, 190.0)})
+    (finding,) = nested.findings
+    assert finding.share == pytest.approx(0.2)
+    assert any("up to 150 ms of it is waiting" in told for told in finding.evidence)
+
+
+@pytest.mark.parametrize(("sizes", "severity"), [(ALONE, "critical"), ({**ALONE, "pipeline": 2}, "info"), ({}, "info")])
+def test_ranks_that_are_apart_are_judged_only_where_they_do_the_same_work(sizes: dict[str, int], severity: str) -> None:
+    report = of_timers({"forward-backward": (880.0, 900.0), "forward-compute": (300.0, 420.0)}, sizes)
+    (finding,) = [f for f in report.findings if f.id == "ranks_apart"]
+    assert (finding.severity, finding.ranks) == (severity, ())
+
+
+def test_what_the_loader_takes_is_not_the_passes_fault() -> None:
+    timers = {"forward-backward": (880.0, 900.0), "forward-compute": (300.0, 420.0), "batch-generator": (1.0, 121.0)}
+    report = of_timers(timers, ALONE)
+    assert {f.id for f in report.findings if f.severity != "info"} == {"data_loading"}
+    assert [f.summary for f in report.findings if f.id == "ranks_apart" and "forward-compute" in f.summary] == []
+
+
+def test_a_rank_that_is_longest_every_time_is_named() -> None:
+    times = {rank: [300.0 + (100.0 if rank == 3 else 0.0) + n % 3 for n in range(20)] for rank in range(4)}
+    (finding,) = of_ranks("forward-compute", times, ALONE).findings
+    assert (finding.id, finding.ranks, finding.severity) == ("slow_rank", (3,), "critical")
+    assert finding.share == pytest.approx(0.1, abs=0.005)
+    assert "longest in 19 of 19" in finding.evidence[0]
+
+
+def test_nobody_is_named_by_chance_or_where_all_wait_inside_the_timer() -> None:
+    turns = {rank: [300.0 + (100.0 if n % 4 == rank else 0.0) for n in range(20)] for rank in range(4)}
+    assert of_ranks("forward-compute", turns, ALONE).findings == ()
+    slow = {rank: [300.0 + (100.0 if rank == 3 else 0.0)] * 20 for rank in range(4)}
+    experts = of_ranks("forward-compute", slow, {**ALONE, "expert": 4})
+    assert experts.findings == () and any("expert" in said for said in experts.abstained)
+
+
+def test_stages_of_a_pipeline_are_not_compared_with_each_other() -> None:
+    times = {rank: [300.0 + (200.0 if rank >= 2 else 0.0)] * 20 for rank in range(4)}
+    assert of_ranks("forward-compute", times, {**ALONE, "pipeline": 2}).findings == ()
+    times[3] = [800.0] * 20
+    (finding,) = of_ranks("forward-compute", times, {**ALONE, "pipeline": 2}).findings
+    assert finding.ranks == (3,)
+
+
+def test_ranks_of_a_tensor_parallel_group_are_one() -> None:
+    times = {rank: [300.0 + (100.0 if rank >= 2 else 0.0)] * 20 for rank in range(4)}
+    (finding,) = of_ranks("forward-compute", times, {**ALONE, "tensor": 2, "data": 2}).findings
+    assert finding.ranks == (2, 3)
+    alone = {rank: [300.0 + (100.0 if rank == 3 else 0.0)] * 20 for rank in range(4)}
+    assert of_ranks("forward-compute", alone, {**ALONE, "tensor": 2, "data": 2}).findings == ()
+
+
+def test_slow_iterations_by_number_and_cost() -> None:
+    report = of_sample("megatron_gpt2")
+    (finding,) = report.findings
+    assert finding.id == "uneven_iterations" and "190 (1.27 s)" in finding.evidence[0]
+    assert report.iterations is not None and report.iterations.every == 10
+
+
+def test_bus_bandwidth_is_bytes_and_held_against_the_logs_bits() -> None:
+    rows = {(row.op, row.size_bytes): row for row in of_sample("deepspeed_summary_2025").calls}
+    row = rows["broadcast", 50 * 2**20]
+    assert row.busbw_gbs == pytest.approx(50 * 2**20 / 6.61e6) and row.logged_busbw_gbs == pytest.approx(63.47 / 8)
+    assert row.logged_ratio == pytest.approx(1, abs=0.01)
+    twice = of_sample("deepspeed_verbose_2022")
+    assert any("reduce_scatter_base is 2.0 times" in said for said in twice.abstained)
+
+
+@pytest.mark.parametrize(
+    ("op", "size", "factor"),
+    [
+        ("all_reduce", 80_000_000, 2 * 7 / 8),
+        ("reduce_scatter_tensor", 80_000_000, 7 / 8),
+        ("all_to_all_single", 80_000_000, 7 / 8),
+        ("all_gather_into_tensor", 10_000_000, 7.0),
+        ("send", 80_000_000, 1.0),
+    ],
+)
+def test_formulas(op: str, size: int, factor: float) -> None:
+    tput = {"all_gather_into_tensor": 8.0}.get(op, 1.0) * size / 10e6 * 8
+    call = LoggedCalls(op, size, 4, 40.0, 10.0, tput, size * factor / 10e6 * 8)
+    report = explain_tables(TrainingLog("a.log", ("DeepSpeed",), calls=(call,), sizes={"world": 8}))
+    (row,) = report.calls
+    assert row.busbw_gbs == pytest.approx(size * factor / 10e6) and row.logged_ratio == pytest.approx(1)
+
+
+def test_most_of_the_communication_is_waiting() -> None:
+    straggling = (LoggedStraggling("all_reduce", 2048, 10, 12.0, 48.0),)
+    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), straggling=straggling)).findings
+    assert (finding.id, finding.severity, finding.ranks) == ("waiting", "info", ()) and finding.share == 0.8
+    long = (LoggedStraggling("all_reduce", 2048, 10, 1000.0, 4000.0),)
+    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), EVEN, straggling=long)).findings
+    assert finding.severity == "critical"
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.log")), ids=lambda path: path.stem)
+def test_every_sample_is_told_in_full(path: Path) -> None:
+    report = of_sample(path.stem)
+    text = render_log(report)
+    assert text.endswith("\n") and report.sentence.split(".")[0][:20] in text and "ddprof run -- COMMAND" in text
+    assert markdown_log(report).count("```") == 2
+    (document,) = logs_document([report])["logs"]
+    assert document["sentence"] == report.sentence
+    assert len(document["timers"]) == len(report.timers) and len(document["iterations"]) == len(report.log.iterations)

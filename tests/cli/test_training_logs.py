@@ -1,0 +1,63 @@
+"""`ddprof analyze` of a training log alone, beside traces, and where it is asked for what a log does not hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ddprof.cli.main import cli
+from ddprof.errors import NoUsableInput, UsageError
+from ddprof.readers import discover
+
+SAMPLES = Path(__file__).parents[1] / "readers" / "logs" / "samples"
+LOG = SAMPLES / "megatron_mixtral.log"
+
+
+def analyze(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["analyze", *arguments])
+
+
+def test_text_json_and_markdown(tmp_path: Path) -> None:
+    assert "An iteration takes 5.65 s" in analyze(str(LOG)).stdout
+    document = json.loads(analyze(str(LOG), "--format", "json").stdout)
+    assert document["schema"] == "ddprof.training_log/1" and document["logs"][0]["iteration"]["median_us"] == 5_650_300
+    out = tmp_path / "log.md"
+    result = analyze(str(LOG), "-o", str(out))
+    assert out.read_text(encoding="utf-8").startswith("```text\n") and "wrote" in result.stderr
+
+
+def test_a_folder_of_logs(tmp_path: Path) -> None:
+    for name in ("megatron_mixtral.log", "deepspeed_summary_2025.log"):
+        shutil.copy(SAMPLES / name, (tmp_path / name).with_suffix(".out"))
+    assert len(json.loads(analyze(str(tmp_path), "--format", "json").stdout)["logs"]) == 2
+
+
+def test_what_only_traces_have_is_refused_in_one_line(tmp_path: Path) -> None:
+    for arguments in (["--format", "html"], ["--fail-on", "warning"]):
+        assert isinstance(analyze(str(LOG), *arguments).exception, UsageError)
+    empty = tmp_path / "train.log"
+    empty.write_text("(min, max) time across ranks (ms):\n   optimizer ...: (", encoding="utf-8")
+    assert isinstance(analyze(str(empty)).exception, NoUsableInput)
+    with pytest.raises(NoUsableInput, match="holds no events: `ddprof analyze` alone reads it"):
+        discover([LOG])
+
+
+def test_beside_traces_it_is_left_out_with_a_note(tmp_path: Path) -> None:
+    shutil.copy(LOG, tmp_path / "train.out")
+    event = {"ph": "X", "name": "work", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
+    (tmp_path / "trace.json").write_text(json.dumps([event]), encoding="utf-8")
+    inventory = discover([tmp_path])
+    assert len(inventory.sources) == 1
+    (note,) = inventory.health
+    assert "a training log" in note.issue and note.severity == "info"
+
+
+def test_redacted(tmp_path: Path) -> None:
+    secret = tmp_path / "secret-customer.log"
+    shutil.copy(LOG, secret)
+    shown = analyze(str(secret), "--redact").stdout
+    assert "secret-customer" not in shown and "An iteration takes" in shown

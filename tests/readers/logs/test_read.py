@@ -1,0 +1,212 @@
+"""Real excerpts of logs (samples/README.md says whose), and the same cut, mixed and coloured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers.logs.read import read_training_log
+from ddprof.readers.source import Source
+from ddprof.training_log.model import TrainingLog
+
+SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.log"))
+BY_NAME = {path.stem: path for path in SAMPLES}
+
+# As megatron/core/timers.py writes it with `--timing-log-option all`; no log of it was found in public.
+OF_ALL_RANKS = """using world size: 4, data-parallel size: 4, context-parallel size: 1, tensor-model-parallel size: 1, \
+pipeline-model-parallel size: 1
+times across ranks (ms):
+  forward-compute:
+     rank  0: 800.10
+     rank  1: 812.20
+  batch-generator:
+     rank  0: 1.10
+     rank  1: 1.20
+"""
+# As deepspeed/utils/comms_logging.py writes it with `show_straggler`.
+STRAGGLING = "".join(
+    "".join(cell.ljust(20) for cell in row) + "\n"
+    for row in (
+        ("Comm. Op", "Message Size", "Count", "Total Latency(ms)", "Avg Latency(ms)"),
+        ("all_reduce",),
+        ("", "2.0 KB", "10", "30.00", "3.00", "0.10", "0.09"),
+        ("_" * 31,),
+        ("Breakdown with straggler effect",),
+        ("Comm. Op", "Message Size", "Count", "Total comm lat(ms)", "Total straggler(ms)", "Avg comm lat(ms)"),
+        ("all_reduce",),
+        ("", "2.0 KB", "10", "12.00", "18.00", "1.20", "1.80"),
+    )
+)
+
+
+def read(path: Path) -> TrainingLog:
+    return read_training_log(Source(str(path), "training_log"))
+
+
+def read_text(folder: Path, text: str) -> TrainingLog:
+    file = folder / "train.log"
+    file.write_text(text, encoding="utf-8")
+    return read(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "writers", "iterations"),
+    [
+        ("megatron_mixtral", ("Megatron",), [(71, 5361.6), (72, 5470.7), (73, 5829.9)]),
+        ("megatron_bert_2022", ("Megatron",), [(20, 171.3), (30, 123.4)]),
+        ("megatron_alcf", ("Megatron",), [(1, 29570.0)]),
+        ("megatron_deepspeed_aurora", ("DeepSpeed", "Megatron"), [(1, 25849.1), (2, 20298.3)]),
+        ("megatron_t5_2021", ("Megatron",), []),
+        ("nemo_bar", ("NeMo",), [(9000, 615.0)]),
+        ("deepspeed_pipeline", ("DeepSpeed",), [(20, 994.0)]),
+        ("deepspeed_accelerate", ("DeepSpeed",), []),
+    ],
+)
+def test_iterations_of_real_logs(name: str, writers: tuple[str, ...], iterations: list[tuple[int, float]]) -> None:
+    log = read(BY_NAME[name])
+    assert log.writers == writers
+    assert [(iteration.number, iteration.mean_ms) for iteration in log.iterations] == iterations
+
+
+def test_what_an_iteration_line_says_beside_its_time() -> None:
+    first = read(BY_NAME["megatron_mixtral"]).iterations[0]
+    assert (first.tflops, first.batch) == (243.6, 128)
+    assert [(i.tflops, i.batch) for i in read(BY_NAME["megatron_alcf"]).iterations] == [(20.30, 768)]
+
+
+def test_timers_of_the_step_stand_for_those_of_its_micro_steps() -> None:
+    log = read(BY_NAME["deepspeed_accelerate"])
+    assert {reading.name for reading in log.timers} == {
+        *("forward", "backward", "backward_inner", "backward_allreduce", "step"),
+        *("optimizer_allgather", "optimizer_gradients", "optimizer_step"),
+    }
+    assert {reading.name for reading in read(BY_NAME["deepspeed_neox"]).timers} >= {"forward_microstep"}
+
+
+def test_shortest_and_longest_rank() -> None:
+    readings = {reading.name: reading for reading in read(BY_NAME["megatron_alcf"]).timers}
+    assert (readings["optimizer"].shortest_ms, readings["optimizer"].longest_ms) == (3407.56, 3409.92)
+    assert readings["optimizer"].of_all_ranks
+
+
+def test_named_ranks_and_the_sizes_of_the_job(tmp_path: Path) -> None:
+    log = read_text(tmp_path, OF_ALL_RANKS)
+    assert [(r.name, r.rank, r.ms) for r in log.by_rank] == [
+        ("forward-compute", 0, 800.10),
+        ("forward-compute", 1, 812.20),
+        ("batch-generator", 0, 1.10),
+        ("batch-generator", 1, 1.20),
+    ]
+    assert log.sizes == {"world": 4, "data": 4, "context": 1, "tensor": 1, "pipeline": 1}
+
+
+def test_the_longest_alone(tmp_path: Path) -> None:
+    text = "max time across ranks (ms):\n    optimizer ......................................: 3409.92\n"
+    (reading,) = read_text(tmp_path, text).timers
+    assert (reading.shortest_ms, reading.longest_ms) == (None, 3409.92)
+
+
+def test_sizes_are_powers_of_1024_and_rates_stay_as_logged() -> None:
+    calls = {(c.op, c.size_bytes): c for c in read(BY_NAME["deepspeed_summary_2025"]).calls}
+    call = calls["broadcast", 50 * 2**20]
+    assert (call.count, call.total_ms, call.mean_ms, call.busbw_gbps) == (1, 6.61, 6.61, 63.47)
+    verbose = {c.op: c for c in read(BY_NAME["deepspeed_verbose_2022"]).calls}
+    assert (verbose["all_gather_base"].count, verbose["all_gather_base"].total_ms) == (2, pytest.approx(0.19))
+
+
+def test_a_table_counts_what_its_lines_said(tmp_path: Path) -> None:
+    both = BY_NAME["deepspeed_verbose_2022"].read_text() + BY_NAME["deepspeed_summary_2025"].read_text()
+    assert {call.op for call in read_text(tmp_path, both).calls} == {"broadcast", "barrier"}
+
+
+def test_stragglers(tmp_path: Path) -> None:
+    log = read_text(tmp_path, STRAGGLING)
+    assert [(c.op, c.size_bytes, c.total_ms) for c in log.calls] == [("all_reduce", 2048, 30.0)]
+    (row,) = log.straggling
+    assert (row.op, row.count, row.transfer_ms, row.beyond_ms) == ("all_reduce", 10, 12.0, 18.0)
+
+
+PREFIXES = ["[default0]:", "[rank12]:", "  3: ", "[1,0]<stdout>:", "2024-04-06T03:02:12.123456Z ", "10.0.0.7: "]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_launchers_collectors_and_colours_change_no_number(tmp_path: Path, path: Path, prefix: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    dressed = "".join(f"{prefix}\x1b[32m{line}\x1b[0m\n" for line in text.split("\n"))
+    plain, read_so = read(path), read_text(tmp_path, dressed)
+    assert (read_so.iterations, read_so.calls, read_so.straggling) == (plain.iterations, plain.calls, plain.straggling)
+    count = len(plain.timers)
+    # An unfinished last line is left out as long as nothing says that it is one.
+    assert read_so.timers[:count] == plain.timers
+
+
+def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
+    first = (
+        "(min, max) time across ranks (ms):\n    forward-backward ....: (1.00, 2.00)\n    optimizer ....: (3.00, 4.00)"
+    )
+    second = "times across ranks (ms):\n  forward-compute:\n     rank  0: 5.00\n     rank  1: 6.00"
+    pairs = zip([*first.split("\n"), ""], second.split("\n"), strict=True)
+    log = read_text(tmp_path, "".join(f"[default0]:{a}\n[default1]:{b}\n" for a, b in pairs))
+    assert [(r.name, r.shortest_ms, r.longest_ms) for r in log.timers] == [
+        ("forward-backward", 1.0, 2.0),
+        ("optimizer", 3.0, 4.0),
+    ]
+    assert [(r.rank, r.ms) for r in log.by_rank] == [(0, 5.0), (1, 6.0)]
+
+
+def test_two_records_in_one_line_and_a_bar_drawn_again(tmp_path: Path) -> None:
+    line = BY_NAME["megatron_mixtral"].read_text().split("\n")[0]
+    bar = BY_NAME["nemo_bar"].read_text().rstrip("\n")
+    log = read_text(tmp_path, f"{line}{line.replace(' 71/', ' 72/')}\n{bar}\r{bar}\r\n")
+    assert [iteration.number for iteration in log.iterations] == [71, 72, 9000]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_cut_anywhere_keeps_the_numbers_before_it(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = data.draw(st.sampled_from(SAMPLES))
+    content = path.read_bytes()
+    at = data.draw(st.integers(0, len(content)))
+    file = tmp_path_factory.getbasetemp() / "cut.log"
+    file.write_bytes(content[:at])
+    whole = read(path)
+    try:
+        cut = read(file)
+    except NoUsableInput as error:
+        assert "\n" not in str(error)
+        return
+    assert cut.iterations[:-1] == whole.iterations[: len(cut.iterations)][:-1]
+    if cut.iterations:  # the last may have been cut behind its time
+        last, same = cut.iterations[-1], whole.iterations[len(cut.iterations) - 1]
+        assert (last.number, last.mean_ms) == (same.number, same.mean_ms)
+    ended = content[:at].rpartition(b"\n")[0].count(b"elapsed")  # of lines that are whole
+    assert len(cut.iterations) >= min(ended, len(whole.iterations)) or "nemo" in path.stem
+    if not path.stem.startswith("deepspeed"):  # which timers stand for others is known at the end
+        assert cut.timers == whole.timers[: len(cut.timers)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    content = bytearray(data.draw(st.sampled_from(SAMPLES)).read_bytes())
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255)), max_size=30)):
+        content[at] = byte
+    file = tmp_path_factory.getbasetemp() / "damaged.log"
+    file.write_bytes(bytes(content))
+    try:
+        log = read(file)
+    except NoUsableInput:
+        return
+    assert all(iteration.mean_ms > 0 for iteration in log.iterations)
+
+
+def test_a_log_without_numbers_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(NoUsableInput, match="no iteration, timer or call is whole"):
+        read_text(tmp_path, "(min, max) time across ranks (ms):\n    optimizer ....: (x, y)\n")

@@ -23,13 +23,25 @@ MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"} | {
     "flight_recorder",
+    "memory",
     "outside",
     "remembered",
 }
 VOCABULARY = BASIS | {"findings", "hangs", "training_log"}
-FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE = (
+PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE, ALLOCATIONS = tuple(
     f"analyzers.{part}"
-    for part in ("facts", "job", "execution", "rules", "replay", "planning", "trust", "mapping", "kernel_table")
+    for part in (
+        "facts",
+        "job",
+        "execution",
+        "rules",
+        "replay",
+        "planning",
+        "trust",
+        "mapping",
+        "kernel_table",
+        "allocations",
+    )
 )
 RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
 PURE_REPORT = "report.model"
@@ -41,6 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "flight_recorder": {"sidecar"},
     "hangs": set(),
     "training_log": set(),
+    "memory": {"tables"},
     "model": {"tables", "sidecar", "outside", "flight_recorder"},
     "tables": set(),
     "remembered": set(),
@@ -57,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "capture": {"errors", "_version", "outside", "settings", RUN_FOLDER},  # in the training process: never the launcher
     LAUNCHER: {"errors", "_version", "outside", "settings", RUN_FOLDER, "capture.guard"},
     "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "outside"}
-    | {"flight_recorder", "hangs", "training_log"},
+    | {"flight_recorder", "hangs", "memory", "training_log"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},
@@ -67,6 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
+    ALLOCATIONS: BASIS,  # of snapshots, which are no runs
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
     "assistants": VOCABULARY | {"_version", "report", "analyzers", REPLAY, PLANNING, KERNEL_TABLE, "readers"},
     "trackers": VOCABULARY | {"report", LAUNCHER},  # launcher.live: the step rings of a running job
@@ -111,6 +125,7 @@ BROAD_GUARDS = {
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
 OTHERS: dict[str, set[str]] = {
     "averages": {"numpy"},
+    "memory": {"numpy"},
     "intervals": {"numpy"},
     "tables": {"numpy", "pyarrow"},
     "sidecar": {"msgspec"},
@@ -124,7 +139,7 @@ OTHERS: dict[str, set[str]] = {
     "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
-    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE)},
+    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE, ALLOCATIONS)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},
@@ -158,7 +173,7 @@ FILES = dict(SOURCES)
 
 def _unit(name: str) -> str:
     """The unit of the import table that a module belongs to."""
-    for unit in (FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE, RUN_FOLDER, LAUNCHER):
+    for unit in (*PARTS, RUN_FOLDER, LAUNCHER):
         if name == unit or name.startswith(unit + "."):
             return unit
     return name.split(".")[0]

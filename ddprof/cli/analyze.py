@@ -10,11 +10,8 @@ import click
 
 from ddprof.cli.fixes import FIXES_HELP, leave_fixes
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
-from ddprof.cli.load import (
-    load_open_run,
-    load_reports,
-    require_complete,
-)
+from ddprof.cli.load import load_open_run, load_reports, require_complete
+from ddprof.cli.memory import answer, are_snapshots
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
@@ -57,7 +54,7 @@ def command(
 
     PATH is a run folder of `ddprof run`, a trace file, a folder or archive of traces, any of these behind an fsspec
     URL (s3://bucket/run), or a saved JSON report. A text log of a training job (Megatron, NeMo, DeepSpeed) given alone
-    is read for what its lines say.
+    is read for what its lines say, a memory snapshot as by `ddprof memory`.
 
     \b
     ddprof analyze ddprof-runs/latest
@@ -66,6 +63,9 @@ def command(
     ddprof analyze s3://bucket/run --engine dask://scheduler:8786
     ddprof analyze traces/ --ranks sample:32
     """
+    if are_snapshots(paths):
+        _memory(paths, form, output, gated=bool(fail_on or fixes or strict), redact=redact)
+        return
     gates = gates_of(fail_on)
     max_bytes = max_memory * 2**20 if max_memory else None
     form, key = chosen_format(form, output), key_of_redaction(redact)
@@ -90,6 +90,15 @@ def command(
         if strict:
             require_complete(reports)
         check_gates(gates, reports)
+
+
+def _memory(paths: tuple[str, ...], form: str | None, output: Path | None, gated: bool, redact: bool) -> None:
+    """Raises UsageError for what a file without steps cannot answer."""
+    if gated or redact or form == "markdown":
+        raise UsageError(
+            "a memory snapshot has no steps: --fail-on, --fixes, --strict, --redact and markdown need a run"
+        )
+    answer(paths, chosen_format(form, output), output)
 
 
 def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path | None = None) -> list[str]:

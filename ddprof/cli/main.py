@@ -25,6 +25,7 @@ COMMANDS = {
     "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it saves."),
     "tune": ("ddprof.cli.tune", "Try the fixes on the job itself and say which to keep, with the measured gain."),
     "hang": ("ddprof.cli.hang", "Say why a job hangs or has failed: who, which collective, which line."),
+    "memory": ("ddprof.cli.memory", "Say what a memory snapshot's peak is made of, by category and line."),
     "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
     "history": ("ddprof.cli.history", "Show a folder of runs over time, and where the step changed."),
     "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.dashboard.exhibits.memory import exhibits
-from ddprof.dashboard.exhibits.parts.memory_peak import memory_peak
+from ddprof.dashboard.exhibits.memory.page import exhibits
+from ddprof.dashboard.exhibits.memory.peak import memory_peak
 from ddprof.dashboard.figures.charts import Stacked
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View

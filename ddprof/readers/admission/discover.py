@@ -71,6 +71,15 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     return Inventory(kept, (*notes, *run_notes), tuple(runs))
 
 
+def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]:
+    """The files of one format under `paths`, which may be what no run is made of. Raises NoUsableInput, in one line,
+    where a path does not exist.
+    """
+    notes: list[HealthNote] = []
+    found = [item for path in paths for item in _looked(walk(os.fspath(path), notes), os.fspath(path), notes)]
+    return [item.source for item in found if item.sniffed.format == form]
+
+
 def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) -> Iterator[Found]:
     """What each file below a root is, in their order. Those of a store are asked for side by side."""
     if not is_url(root):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
+from collections.abc import Callable
 from itertools import repeat
 from typing import Any, NoReturn
 
@@ -33,9 +34,22 @@ class _PlainUnpickler(pickle.Unpickler):
 
 def load_plain(content: bytes) -> Any:
     """The value of a pickle made of plain values only. Raises UnsafePickle, or ValueError where it is damaged."""
+    return _guarded(lambda: _counted(content))
+
+
+def plain_value(content: bytes) -> Any:
+    """The same as it was written, what is shared being shared, of a pickle whose size somebody else has judged."""
+    return _guarded(lambda: _PlainUnpickler(io.BytesIO(content)).load())
+
+
+def _counted(content: bytes) -> Any:
+    _count_instructions(content)
+    return _as_tree(_PlainUnpickler(io.BytesIO(content)).load(), MAX_DEPTH, repeat(None, MAX_VALUES))
+
+
+def _guarded(load: Callable[[], Any]) -> Any:
     try:
-        _count_instructions(content)
-        return _as_tree(_PlainUnpickler(io.BytesIO(content)).load(), MAX_DEPTH, repeat(None, MAX_VALUES))
+        return load()
     except (UnsafePickle, _TooLarge):
         raise
     except Exception as error:  # a damaged pickle raises almost anything

@@ -40,13 +40,15 @@ def open_blocks(path: str, member: str | None = None, head_only: bool = False) -
         yield ByteStream(raw, path if member is None else f"{path}!{member}")
 
 
-def read_small(path: str, member: str | None = None) -> bytes:
-    """The unpacked content of a small file. Raises NoUsableInput where it cannot be opened, or is too large."""
+def read_small(path: str, member: str | None = None, most_bytes: int = MAX_SMALL_BYTES) -> bytes:
+    """The unpacked content of a file that is held as a whole. Raises NoUsableInput where it cannot be opened, or is too
+    large.
+    """
     parts, held = [], 0
     with open_blocks(path, member) as blocks:
         for block in blocks:
             parts.append(block)
             held += len(block)
-            if held > MAX_SMALL_BYTES:
-                raise NoUsableInput(f"{path}: unpacks to more than {MAX_SMALL_BYTES >> 20} MiB, too much for its kind")
+            if held > most_bytes:
+                raise NoUsableInput(f"{path}: unpacks to more than {most_bytes >> 20} MiB, too much for its kind")
     return b"".join(parts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ddprof.dashboard.exhibits.memory.peak import memory_peak
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, sheet
-from ddprof.dashboard.exhibits.parts.memory_peak import memory_peak
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
 from ddprof.dashboard.runs.view import View

@@ -1,0 +1,1 @@
+"""Memory snapshots: what a device held at its peak, from the allocator's own events."""

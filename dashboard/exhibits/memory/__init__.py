@@ -1,0 +1,1 @@
+"""Memory: of a run's ranks, and of a memory snapshot."""

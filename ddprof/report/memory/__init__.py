@@ -1,0 +1,1 @@
+"""What is said of memory snapshots, as text and as JSON."""

@@ -1,0 +1,222 @@
+"""The peak of a snapshot against the allocator that made it, and against torch's own reading of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from snapshots import (
+    BACKWARD,
+    BATCH,
+    ENGINE,
+    FORWARD,
+    MIB,
+    OPTIMIZER,
+    PARAMETERS,
+    TORCH,
+    Allocator,
+    frames,
+    write,
+)
+
+from ddprof.analyzers.allocations.category import category_of, line_of
+from ddprof.analyzers.allocations.explain import explain
+from ddprof.memory.snapshot import CodeFrame
+from ddprof.memory.told import DeviceMemory
+from ddprof.readers.formats.memory_snapshot.content import read_snapshot
+from ddprof.readers.source import Source
+
+STACKS = [FORWARD, BACKWARD, ENGINE, OPTIMIZER, PARAMETERS, BATCH, []]
+
+
+def told(folder: Path, content: dict[str, Any]) -> DeviceMemory:
+    (device,) = explain(read_snapshot(Source(str(write(folder / "s.pickle", content)), "memory_snapshot"))).devices
+    return device
+
+
+def shares(device: DeviceMemory) -> dict[str, int]:
+    return {share.category: share.size_bytes for share in device.shares}
+
+
+def test_the_peak_by_category_and_line(tmp_path: Path) -> None:
+    allocator = Allocator()
+    allocator.alloc(40 * MIB, PARAMETERS)
+    batch = allocator.alloc(3 * MIB, BATCH)
+    activation = allocator.alloc(60 * MIB, FORWARD)
+    allocator.alloc(30 * MIB, ENGINE)
+    allocator.free(activation)
+    allocator.free(batch)
+    allocator.alloc(20 * MIB, OPTIMIZER)
+    device = told(tmp_path, allocator.dump())
+    assert device.held_bytes == 133 * MIB and device.at_us == 70
+    expected = {"activations": 60, "parameters": 40, "gradients": 30, "other": 3}
+    assert shares(device) == {name: mib * MIB for name, mib in expected.items()}
+    assert [(line.frame.function, line.size_bytes // MIB) for line in device.lines] == [
+        ("forward", 60),
+        ("main", 40),
+        ("AddmmBackward0", 30),
+        ("main", 3),
+    ]
+    assert device.unknown_bytes == 3 * MIB and device.lineless_bytes == 0 and not device.notes
+
+
+def test_what_the_optimizer_frees_is_not_its_state(tmp_path: Path) -> None:
+    allocator = Allocator()
+    allocator.alloc(8 * MIB, OPTIMIZER)
+    passing = allocator.alloc(2 * MIB, OPTIMIZER)
+    allocator.free(passing)
+    assert shares(told(tmp_path, allocator.dump())) == {"optimizer_state": 8 * MIB, "optimizer_temporary": 2 * MIB}
+
+
+def test_what_was_there_before_keeps_the_stack_of_its_block(tmp_path: Path) -> None:
+    allocator = Allocator()
+    allocator.alloc(8 * MIB, PARAMETERS)
+    gone = allocator.alloc(4 * MIB, FORWARD)
+    since = len(allocator.trace)
+    allocator.alloc(MIB, FORWARD)
+    allocator.free(gone)
+    device = told(tmp_path, allocator.dump(since))
+    assert shares(device) == {"parameters": 8 * MIB, "before": 4 * MIB, "activations": MIB}
+    assert device.held_bytes == 13 * MIB and device.unknown_bytes == 4 * MIB
+
+
+def test_a_failed_allocation_that_fragmentation_alone_explains(tmp_path: Path) -> None:
+    allocator = Allocator()
+    rows = [allocator.alloc(10 * MIB, FORWARD) for _ in range(20)]
+    for row in rows[::2]:
+        allocator.free(row)
+    allocator.fail(70 * MIB, 5 * MIB, FORWARD)
+    device = told(tmp_path, allocator.dump())
+    (failure,) = device.out_of_memory
+    assert (failure.asked_bytes, failure.device_free_bytes) == (70 * MIB, 5 * MIB)
+    assert failure.trapped_bytes == 100 * MIB == failure.reserved_bytes - failure.held_bytes
+    assert "expandable_segments:True" in device.advice[0] and "70 MiB failed while 100 MiB" in device.advice[0]
+
+
+def test_a_failed_allocation_that_is_too_large_anyway(tmp_path: Path) -> None:
+    allocator = Allocator()
+    allocator.alloc(100 * MIB, FORWARD)
+    allocator.fail(500 * MIB, 5 * MIB, FORWARD)
+    (advice,) = told(tmp_path, allocator.dump()).advice
+    assert "would not have fitted" in advice and "expandable" not in advice
+
+
+def test_a_full_device_without_fragments_gets_no_advice(tmp_path: Path) -> None:
+    allocator = Allocator()
+    for _ in range(8):
+        allocator.alloc(20 * MIB, FORWARD)
+    device = told(tmp_path, allocator.dump())
+    assert device.advice == () and device.trapped_bytes == 0 and device.empty_bytes == 0
+
+
+def test_pages_that_come_and_go_are_reserved(tmp_path: Path) -> None:
+    allocator = Allocator(is_expandable=True)
+    allocator.free(allocator.alloc(30 * MIB, FORWARD))
+    allocator.empty_cache()
+    allocator.alloc(4 * MIB, FORWARD)
+    device = told(tmp_path, allocator.dump())
+    assert (device.held_bytes, device.reserved_bytes, device.trapped_bytes) == (30 * MIB, 30 * MIB, None)
+    assert device.advice == ()
+
+
+ACTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("alloc"), st.integers(1, 6 * MIB), st.integers(0, len(STACKS) - 1)),
+        st.tuples(st.just("free"), st.integers(0, 99), st.just(0)),
+        st.tuples(st.just("empty"), st.just(0), st.just(0)),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ACTS, st.integers(0, 30), st.booleans(), st.sampled_from([2, 4, 5]))
+def test_any_job_agrees_with_the_allocator_and_with_torch(
+    tmp_path_factory: pytest.TempPathFactory,
+    acts: list[tuple[str, int, int]],
+    since: int,
+    is_expandable: bool,
+    protocol: int,
+) -> None:
+    allocator, held = Allocator(is_expandable=is_expandable), {}
+    curve: dict[int, tuple[int, int]] = {}
+    for act, amount, stack in acts:
+        if act == "alloc":
+            held[allocator.alloc(amount, STACKS[stack])] = amount
+        elif act == "free" and held:
+            address = list(held)[amount % len(held)]
+            allocator.free(address)
+            del held[address]
+        elif act == "empty":
+            allocator.empty_cache()
+        reserved = sum(block[1] for blocks in allocator.segments.values() for block in blocks)
+        curve[len(allocator.trace)] = (sum(held.values()), reserved)
+    since = min(since, len(allocator.trace))
+    since = max([0, *(at for at in curve if at <= since)])
+    content = allocator.dump(since)
+    file = write(tmp_path_factory.mktemp("s") / "s.pickle", content, protocol)
+    devices = explain(read_snapshot(Source(str(file), "memory_snapshot"))).devices
+    kept = [values for at, values in curve.items() if at >= since]
+    most = max(value for value, _ in kept)
+    if not most:
+        assert devices == ()
+        return
+    (device,) = devices
+    assert device.held_bytes == most == sum(share.size_bytes for share in device.shares)
+    assert most == sum(line.size_bytes for line in device.lines) + device.lineless_bytes
+    assert device.most_reserved_bytes == max(value for _, value in kept)
+    assert device.notes == ()
+    if device.trapped_bytes is not None and device.empty_bytes is not None:
+        assert device.trapped_bytes + device.empty_bytes == device.reserved_bytes - device.held_bytes
+    _compare_with_torch(content, device)
+
+
+def _compare_with_torch(content: dict[str, Any], device: DeviceMemory) -> None:
+    """torch.cuda._memory_viz sums what is held at the end, and checks that its parts are what is reserved."""
+    viz = pytest.importorskip("torch.cuda._memory_viz")
+    said = viz.segsum(content)
+    held = sum(b["requested_size"] for s in content["segments"] for b in s["blocks"] if b["state"] != "inactive")
+    assert f"total_allocated: {viz.Bytes(held)}" in said
+    if len(device.curve.held_bytes) == device.events + 1:
+        assert device.curve.held_bytes[-1] == held
+        assert f"total_reserved: {viz.Bytes(device.curve.reserved_bytes[-1])}" in said
+    entries = re.findall(r"(\d+) entries", viz.trace(content))
+    assert entries == [str(device.events)] or device.events == 0
+
+
+def frame(file: str, function: str) -> CodeFrame:
+    return CodeFrame(file, 1, function)
+
+
+ENGINE_RUN = frame(f"{TORCH}/autograd/graph.py", "_engine_run_backward")
+CALL = frame(f"{TORCH}/nn/modules/module.py", "_call_impl")
+
+
+@pytest.mark.parametrize(
+    ("stack", "category"),
+    [
+        ([frame(f"{TORCH}/utils/checkpoint.py", "recompute"), ENGINE_RUN], "gradients"),
+        ([frame("/me/model.py", "forward"), ENGINE_RUN], "activations"),
+        ([frame(f"{TORCH}/autograd/function.py", "apply"), frame("/me/model.py", "forward")], "activations"),
+        ([frame(f"{TORCH}/distributed/fsdp/_flat_param.py", "_alloc"), CALL], "communication"),
+        ([frame(f"{TORCH}/nn/modules/linear.py", "__init__")], "parameters"),
+        ([frame("/me/data.py", "__init__")], "other"),
+        ([frame("/env/apex/optimizers/fused_adam.py", "step")], "optimizer"),
+        ([], "other"),
+    ],
+)
+def test_the_innermost_frame_that_tells_decides(stack: list[CodeFrame], category: str) -> None:
+    assert category_of(tuple(stack)) == category
+
+
+def test_a_line_is_the_users_own() -> None:
+    stack = tuple(CodeFrame(f["filename"], f["line"], f["name"]) for f in FORWARD)
+    assert line_of(stack) == CodeFrame("/home/me/model.py", 12, "forward")
+    assert line_of(()) is None
+    alone = frames((f"{TORCH}/nn/functional.py", 5, "relu"))
+    assert line_of((CodeFrame(alone[0]["filename"], 5, "relu"),)) == CodeFrame(f"{TORCH}/nn/functional.py", 5, "relu")

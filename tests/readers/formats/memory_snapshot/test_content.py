@@ -1,0 +1,115 @@
+"""A snapshot's pickle to columns: damaged, dangerous, of other versions, and with millions of references."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from snapshots import FORWARD, MIB, Allocator, write
+
+from ddprof.errors import NoUsableInput
+from ddprof.memory.snapshot import NO_STACK, Action, Snapshot
+from ddprof.readers import discover
+from ddprof.readers.files.safe_pickle import UnsafePickle
+from ddprof.readers.files.shared_pickle import load_shared
+from ddprof.readers.formats.memory_snapshot import content as reading
+from ddprof.readers.formats.memory_snapshot.content import read_snapshot
+from ddprof.readers.source import Source
+
+
+def read(folder: Path, content: Any, protocol: int = 4) -> Snapshot:
+    return read_snapshot(Source(str(write(folder / "s.pickle", content, protocol)), "memory_snapshot"))
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_events_blocks_and_segments(tmp_path: Path, protocol: int) -> None:
+    allocator = Allocator(device=1)
+    address = allocator.alloc(3 * MIB + 1, FORWARD)
+    allocator.fail(9 * MIB, 7, FORWARD)
+    snapshot = read(tmp_path, allocator.dump(), protocol)
+    (device,) = snapshot.devices
+    assert device.device == 1
+    assert device.events["action"].tolist() == [Action.SEGMENT_ALLOC, Action.ALLOC, Action.OOM]
+    assert device.events["address"].tolist()[1:] == [address, 7]
+    assert device.blocks["size_bytes"].tolist() == [3 * MIB + 1]  # as asked for, not as rounded up
+    assert device.segments["size_bytes"].tolist() == [20 * MIB]
+    assert len(snapshot.stacks) == 1 and snapshot.stacks[0][1].line == 12
+
+
+def test_torch_1_13_keeps_stacks_in_the_history_of_a_block(tmp_path: Path) -> None:
+    block = {"size": 4096, "state": "active_allocated", "history": [{"real_size": 4000, "frames": FORWARD}]}
+    segment = {"device": 0, "address": 4096, "total_size": 2 * MIB, "blocks": [block]}
+    (device,) = read(tmp_path, {"segments": [segment], "device_traces": []}).devices
+    assert device.blocks["address"].tolist() == [4096] and device.blocks["stack"].tolist() == [0]
+
+
+def test_odd_values_are_left_out(tmp_path: Path) -> None:
+    events = [{"action": "alloc", "addr": 1, "size": -5}, {"action": "alloc"}, {"action": ["x"], "addr": "y"}, "text"]
+    events += [{"action": "alloc", "addr": 64, "size": 8, "frames": "none", "category": [1]}]
+    segment = {"device": "x", "blocks": [{"state": ["odd"], "size": "big"}, 7]}
+    (device,) = read(tmp_path, {"segments": [segment, None], "device_traces": [events, 3]}).devices
+    assert device.events["address"].tolist() == [64]
+    assert device.events["stack"].tolist() == [NO_STACK] and device.events["told"].tolist() == [-1]
+    assert not len(device.blocks) and not len(device.segments)
+
+
+def test_a_stack_is_looked_at_once(tmp_path: Path) -> None:
+    shared = FORWARD * 50
+    events = [{"action": "alloc", "addr": at, "size": 1, "time_us": at, "frames": shared} for at in range(20_000)]
+    snapshot = read(tmp_path, {"segments": [], "device_traces": [events]})  # as a tree: eight million values
+    assert len(snapshot.stacks) == 1 and len(snapshot.devices[0].events) == 20_000
+
+
+def test_one_list_referred_to_many_times_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_EVENTS", 5_000)
+    trace = [{"action": "alloc", "addr": 1, "size": 1}] * 1_000
+    with pytest.raises(NoUsableInput, match="more than 5000 events"):
+        read(tmp_path, {"segments": [], "device_traces": [trace] * 10})
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (print, ("run",))
+
+
+def test_a_pickle_that_asks_for_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoUsableInput, match="refused"):
+        read(tmp_path, {"segments": [], "device_traces": [[Evil()]]})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x80\x04",
+        b"\x80\x04r\xff\xff\xff\x7f.",  # a table of two milliards of references
+        b"\x80\x04" + b"]" * 100,
+        b"\x80\x04\xff.",
+        b"(lp0\n.",
+        pickle.dumps([1], protocol=4)[:-2],
+        pickle.dumps({"a": ["b"] * 9}, protocol=4)[:-4],
+    ],
+)
+def test_damage_is_a_value_error(content: bytes) -> None:
+    with pytest.raises(ValueError):
+        load_shared(content)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_values_come_back_as_they_were(protocol: int) -> None:
+    value = {"a": [1, 255, 70_000, 2**40, -1, 1.5, None, True], "b": ("x", "y" * 300), "c": [], "d": {}, "e": ()}
+    assert load_shared(pickle.dumps(value, protocol=protocol)) == value
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_code_is_refused_before_anything_is_made(protocol: int) -> None:
+    with pytest.raises(UnsafePickle):
+        load_shared(pickle.dumps([Evil()], protocol=protocol))
+
+
+def test_a_run_of_them_says_what_to_type(tmp_path: Path) -> None:
+    write(tmp_path / "a.pickle", Allocator().dump())
+    with pytest.raises(NoUsableInput, match=r"no steps to analyze: `ddprof memory FILE`"):
+        discover([tmp_path / "a.pickle"])

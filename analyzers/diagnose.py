@@ -11,7 +11,7 @@ from ddprof.analyzers.coverage import left_out
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.order import in_order
-from ddprof.analyzers.planning.advised import planned
+from ddprof.analyzers.planning.advised import out_of_reach, planned
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
@@ -54,6 +54,7 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
     for rule in rules:
         if rule.detect_rest is None:
             heard.listen(rule, rule.detect, measures)
+    heard.withdraw(lambda candidate: out_of_reach(candidate, pricer))
     explained = tuple(candidate for _, candidate in _worth(heard.candidates, measures, pricer))
     for rule in rules:
         if rule.detect_rest is not None:
@@ -93,6 +94,12 @@ class _Heard:
         self.abstentions += [a for a in said if isinstance(a, Abstention)]
         if not said:
             self.silent.append(rule.id)
+
+    def withdraw(self, why: Callable[[Candidate], str | None]) -> None:
+        """Take back what there is a reason to."""
+        told = [(candidate, why(candidate)) for candidate in self.candidates]
+        self.candidates = [candidate for candidate, reason in told if reason is None]
+        self.abstentions += [Abstention(c.id, reason, is_withdrawn=True) for c, reason in told if reason is not None]
 
 
 def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abstention:

@@ -6,6 +6,7 @@ knows. Where no value is clearly faster, the setting is no fix, and what helps b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -14,8 +15,9 @@ from ddprof.analyzers.planning.facts import Present, present
 from ddprof.analyzers.planning.loader import plan_loader
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.errors import DdprofError
-from ddprof.findings import Fix
+from ddprof.findings import Candidate, Fix
 
+_AS_IT_IS = math.nan  # compared by identity
 Advice = tuple[float, bool]  # the value, and whether it is the one that the run had
 
 
@@ -24,17 +26,37 @@ def planned(fixes: tuple[Fix, ...], prices: Pricer) -> tuple[Fix, ...]:
     return tuple(_planned(fix, prices) for fix in fixes)
 
 
+def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
+    """Why nothing reaches the gain of a finding; None where something may.
+
+    Gradients that DDP reduces are hidden as far as the sizes of its buckets let them: where no size makes the step
+    clearly shorter, what a reduction that begins earlier would win is no gain that anyone could have.
+    """
+    if [change.kind for change in candidate.changes] != ["overlap"]:
+        return None
+    of_ddp = [fix for fix in candidate.fixes if fix.setting == "bucket_cap_mb" and fix.current is not None]
+    if not of_ddp or any(_advice(fix, prices) is not _AS_IT_IS for fix in of_ddp):
+        return None
+    return f"DDP reduces during the backward pass already, and {_BESIDE['bucket_cap_mb'].why}"
+
+
 def _planned(fix: Fix, prices: Pricer) -> Fix:
+    value = _advice(fix, prices)
+    if value is _AS_IT_IS:
+        return _BESIDE[fix.setting]
+    return fix if value is None or _text(value) == fix.suggested else _with_value(fix, value)
+
+
+def _advice(fix: Fix, prices: Pricer) -> float | None:
+    """The value that the run would be clearly faster with: None where that is not known, _AS_IT_IS where none is."""
     plan = _PLANS.get(fix.setting)
     if plan is None or not fix.applies or prices.error is None:
-        return fix
+        return None
     try:
         value, is_present = plan(prices, present(prices.measures, {}))
     except DdprofError:
-        return fix  # what a batch or a message costs is not known: the rule's own value stands
-    if is_present:
-        return _BESIDE[fix.setting]
-    return fix if _text(value) == fix.suggested else _with_value(fix, value)
+        return None  # what a batch or a message costs is not known: the rule's own value stands
+    return _AS_IT_IS if is_present else value
 
 
 def _with_value(fix: Fix, value: float) -> Fix:

@@ -44,6 +44,7 @@ from ddprof.tables import NULL, Array
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.015  # of the step idle in the script's Python; that of host.launch_bound
+OTHER_FACTOR = 2.0  # a rank that runs so much more than the typical one is late by it; as of a loader (input_starved)
 MAX_LINES = 3  # told one by one; a line of less than a tenth of the first is not told
 WITHOUT_FRAMES = "recorded without Python stacks: what the script runs between the phases is not known"
 
@@ -58,15 +59,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, WITHOUT_FRAMES)
     if not any(has_frames(facts) for facts in job.ranks):
         return
-    # What one rank alone runs is said with what makes that rank late.
-    others = np.setdiff1d(np.arange(len(job.ranks)), list(measures.alone))
+    others, runs_us = _who_run_it(measures)
+    if not len(others):
+        return
     idle = measures.script_us
     # What is computed on values that are gathered without need goes with them: comm.bandwidth_bound, .latency_bound.
-    mine = 1.0 - share_on_gathered(measures, _best_seen(measures, others)) if len(others) else 0.0
-    cost_us = mine * (float(idle[others].mean()) + _waited_for_us(measures)) if len(others) else 0.0
-    # Hosts that run ahead hide a part of it, on every rank another: the time it takes tells that all run it.
-    runs_us = mine * averages.typical(np.maximum(idle, _runs_us(measures))[others]) if len(others) else 0.0
-    if min(cost_us, runs_us) < MIN_SHARE * measures.step_us:
+    mine = 1.0 - share_on_gathered(measures, _best_seen(measures, others))
+    cost_us = mine * (float(idle[others].mean()) + _waited_for_us(measures, np.minimum(idle, OTHER_FACTOR * runs_us)))
+    if min(cost_us, mine * runs_us) < MIN_SHARE * measures.step_us:
         return
     worst = _best_seen(measures, others)
     facts = job.ranks[worst]
@@ -109,6 +109,19 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
+def _who_run_it(measures: Measures) -> tuple[Array, float]:
+    """Positions of the ranks that run what the typical one runs, and for how long that one does, us per step. What one
+    rank alone runs is said with what makes that rank late, and so is what it runs beyond its peers.
+    """
+    idle = measures.script_us
+    others = np.setdiff1d(np.arange(len(measures.job.ranks)), list(measures.alone))
+    if not len(others):
+        return others, 0.0
+    # Hosts that run ahead hide a part of it, on every rank another: the time it takes tells that all run it.
+    runs_us = averages.typical(np.maximum(idle, _runs_us(measures))[others])
+    return others[idle[others] <= OTHER_FACTOR * runs_us], runs_us
+
+
 def _best_seen(measures: Measures, positions: Array) -> int:
     """The position of the rank that tells most of the lines."""
     seen = np.array([sampled_beside(facts) for facts in measures.job.ranks])[positions]
@@ -144,12 +157,12 @@ def _of_step(line: ScriptLine, steps: int, step_us: float) -> str:
     return f"{line.words}: {format_us(each_us)} per step ({format_share(each_us / step_us)})"
 
 
-def _waited_for_us(measures: Measures) -> float:
-    """What ranks wait, per step and mean over them, for one that its script held: its part of what held the host. Not
-    for a rank that runs what its peers do not."""
+def _waited_for_us(measures: Measures, all_run_us: Array) -> float:
+    """What ranks wait, per step and mean over them, for one that its script held: the part of what held the host that
+    all ranks run (us, shape (ranks,)). Not for a rank that runs what its peers do not."""
     blame = measures.job.blame
     reasons = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
-    share = np.divide(measures.script_us, reasons, out=np.zeros(len(reasons)), where=reasons > 0)
+    share = np.divide(all_run_us, reasons, out=np.zeros(len(reasons)), where=reasons > 0)
     is_apart = (blame["culprit"] == NULL) | np.isin(blame["culprit"], list(measures.alone))
     late = blame.take((blame["cause"] == CAUSE_CODE["host_launch"]) & ~is_apart)
     waited_ns = float((share[late["culprit"]] * late["dur_ns"]).sum())

@@ -32,7 +32,7 @@ class Alone:
 
     `peers_us`: how long they are in it, waiting included, or at the most. `inside`: the innermost call of the user's in
     which nearly all of that time is; "" if there is none. `samples`: of the whole run, where those of the windows do
-    not say it; else 0.
+    not say it; else 0. `in_shared`: `line` is in a function that the peers run too, such as the training loop.
     """
 
     line: str
@@ -40,6 +40,7 @@ class Alone:
     time_us: float
     peers_us: float
     samples: int = 0
+    in_shared: bool = False
 
     @property
     def words(self) -> str:
@@ -48,9 +49,9 @@ class Alone:
 
     @property
     def held(self) -> str:
-        """The one place to open, after a rank's name: the line that it runs alone, where that is in a function, or
-        where its time goes."""
-        if self.peers_us < 1 and not self.line.endswith("<module>"):
+        """The one place to open, after a rank's name: the function or the line that it runs alone, or where its time
+        goes: the line of a loop that all ranks run says less than what is called there."""
+        if self.peers_us < 1 and not self.line.endswith("<module>") and not (self.in_shared and self.inside):
             return f"alone runs {self.line}"
         return f"is held in {self.inside or self.line}"  # ten times as long as its peers, where those run it too
 
@@ -150,7 +151,7 @@ def _outermost(mine: dict[Path, float], theirs: dict[Path, float], lateness_us: 
 
 def _told(mine: dict[Path, float], outer: Path, peers_us: float, seen: dict[Path, float]) -> Alone:
     line, inside = _words(seen, outer), _words(seen, _hottest(mine, outer))
-    return Alone(line, "" if inside == line else inside, mine[outer], peers_us)
+    return Alone(line, "" if inside == line else inside, mine[outer], peers_us, in_shared=outer[-1][1] != ANY_LINE)
 
 
 def alone_by_rank(

@@ -81,7 +81,7 @@ def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array
     zero where they are torch's own or few. Shape (stacks,).
     """
     nothing = np.zeros(len(tree))
-    is_own = (tree.folded >= 0) & tree.is_optimizer[np.maximum(tree.folded, 0)]
+    is_own = (tree.folded >= 0) & tree.is_optimizer[np.maximum(tree.folded, 0)] & ~_of_closures(tree)
     totals = facts.script_totals
     stepping = totals.take((totals["thread"] == TRAINING) & (totals["phase"] == OPTIMIZER))
     seen = time_by_stack(facts, phases.optimizer)
@@ -93,6 +93,18 @@ def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array
         return nothing
     length = intervals.length(intervals.intersect(phases.optimizer, intervals.union(*facts.marks)))
     return np.where(is_own, seen * (length / seen[is_own].sum()), 0.0)
+
+
+def _of_closures(tree: CallTree) -> Array:
+    """Stacks in functions that an optimizer calls for the passes of the step (`optimizer.step(closure)`): the script
+    wrote them, and not the optimizer. Bool, shape (stacks,).
+    """
+    passes = tree.is_optimizer & (tree.is_forward | tree.is_backward)
+    leads = (tree.inclusive(passes.astype(float)) > 0) & tree.is_optimizer
+    function = tree.function[tree.frame] if len(tree) else np.empty(0, np.int64)
+    return np.asarray(
+        passes | np.isin(function[np.maximum(tree.folded, 0)], function[leads & tree.is_user[tree.frame]])
+    )
 
 
 def own_stacks(facts: RankFacts, tree: CallTree) -> Array:

@@ -95,6 +95,7 @@ METRICS = LineKind(
 OTHER = LineKind("Python", "every N steps, for all tensors at once, or outside the training thread")
 NEEDED = LineKind("already one call for all tensors, or part of every step")
 
+_TORCHS_OWN = re.compile(r"^torch/optim/lr_scheduler\.py |^torch/amp/|^torch/cuda/amp/|^torch/distributed/")
 # By "file function" of library frames, and by built-ins as a trace names them. The first that holds MOST of a line's
 # time counts.
 _CALLS = (
@@ -108,7 +109,7 @@ _CALLS = (
         ),
         LOGGING,
     ),
-    (re.compile(r"^torch/optim/lr_scheduler\.py |^torch/amp/|^torch/cuda/amp/|^torch/distributed/"), NEEDED),
+    (_TORCHS_OWN, NEEDED),
 )
 _POINTWISE = re.compile(
     r"^aten::(?:mul|add|sub|rsub|div|lerp|copy|addcmul|addcdiv|sqrt|rsqrt|reciprocal|neg|sign|pow|square|exp|clamp\w*|detach"
@@ -166,7 +167,7 @@ class LineKinds:
             stacks = np.flatnonzero(self._called == call)
             if self._by_operators(self._rows(stacks)) is NEEDED:
                 is_needed[stacks] = True
-        return is_needed | self._tree.within(self._tree.matching(_CALLS[-1][0])) | self._emptying()
+        return is_needed | self._by_torch() | self._emptying()
 
     def updates_each(self) -> bool:
         """Whether the optimizer's step calls small operators for each tensor, not one for all."""
@@ -230,10 +231,16 @@ class LineKinds:
             return UPDATE if in_optimizer or not self._optimizes else AVERAGE
         return None
 
+    def _by_torch(self) -> Array:
+        """Stacks in what PyTorch does in every step (`_TORCHS_OWN`), but for functions of the user's that it calls
+        there: a scheduler computes what its `get_lr` does. Shape (stacks,)."""
+        inside, user = self._tree.within(self._tree.matching(_TORCHS_OWN)), self._tree.folded
+        return np.asarray(inside & ~((user >= 0) & inside[np.maximum(user, 0)]))
+
     def _by_call(self, stacks: Array, time_ns: Array) -> LineKind | None:
         """By library frames on the way to the stacks in which most of the time is."""
         for pattern, kind in _CALLS:
-            within = self._tree.within(self._tree.matching(pattern))
+            within = self._by_torch() if kind is NEEDED else self._tree.within(self._tree.matching(pattern))
             if time_ns[within[stacks]].sum() > MOST * time_ns.sum():
                 return kind
         return None

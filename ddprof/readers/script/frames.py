@@ -21,6 +21,7 @@ _DATASETS = re.compile(
 )
 # Parts of the standard library that no training runs, and whose names scripts have.
 _NEVER_RUN = frozenset({"__main__", "code", "profile", "statistics", "test", "this", "token", "trace"})
+_STANDARD = sys.stdlib_module_names - _NEVER_RUN
 _LAUNCHER = re.compile(r"(^|[/\\])bin[/\\][^/\\]+$")  # torchrun, accelerate: scripts that installing a library made
 
 
@@ -48,14 +49,27 @@ def is_library(file: str) -> bool:
     `file`: an absolute path, or one without a prefix of sys.path, of which the first part is the top-level package. A
     package that no list holds counts as the user's.
     """
-    if file.startswith("<") or _INSTALLED.search(file) or _LAUNCHER.search(file) or _DATASETS.match(file):
-        return True
-    top = re.split(r"[/\\]", file, maxsplit=1)[0]
-    return top.removesuffix(".py") in _libraries()
+    return is_installed(file) or _top(file) in _listed() | _STANDARD
+
+
+def is_library_at(file: str, short: str) -> bool:
+    """The same of a file whose absolute path is known too (`short`: without its prefix of sys.path): the standard
+    library is where Python was installed, and a script elsewhere that has a name of it is the user's."""
+    return is_installed(file) or is_installed(short) or _top(short) in _listed()
+
+
+def is_installed(file: str) -> bool:
+    """Whether a path says that the file came with Python or was installed."""
+    patterns = (_INSTALLED.search(file), _LAUNCHER.search(file), _DATASETS.match(file))
+    return file.startswith("<") or any(patterns)
+
+
+def _top(file: str) -> str:
+    """The top-level module of a path without a prefix of sys.path."""
+    return re.split(r"[/\\]", file, maxsplit=1)[0].removesuffix(".py")
 
 
 @lru_cache(maxsize=1)
-def _libraries() -> frozenset[str]:
+def _listed() -> frozenset[str]:
     text = (files("ddprof.readers.script") / "libraries.txt").read_text(encoding="utf-8")
-    listed = {line for line in text.splitlines() if line and not line.startswith("#")}
-    return frozenset(listed | (sys.stdlib_module_names - _NEVER_RUN))
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
 from ddprof.readers.companions.stacks import SampledProcess
-from ddprof.readers.script.frames import Frame, is_library
+from ddprof.readers.script.frames import Frame, is_library_at
 from ddprof.readers.script.stacks import Script
 from ddprof.tables import NULL, Array, Table, concat
 
@@ -99,7 +99,7 @@ def script_frame(written: tuple[str, str, int], path: Sequence[str]) -> Frame:
     prefixes = [f"{prefix.rstrip('/')}/" for prefix in path if len(prefix) > 1]
     longest = max((prefix for prefix in prefixes if file.startswith(prefix)), key=len, default="")
     short = file.removeprefix(longest)
-    return Frame(short, line, function, not (is_library(file) or is_library(short)))
+    return Frame(short, line, function, not is_library_at(file, short))
 
 
 def _totals(process: SampledProcess, row: Array) -> Table:

@@ -108,6 +108,17 @@ def test_beside_what_one_rank_runs_alone_the_others_count(tmp_path: Path) -> Non
     assert list(catalogue()[ID].detect(replace(apart, alone={**alone, 1: alone[0]}))) == []
 
 
+def test_of_two_ranks_that_run_more_than_twice_as_much_only_one_is_no_job(tmp_path: Path) -> None:
+    """Where no line tells that the rank runs it alone, it is late by it all the same, and named for that."""
+    measures = run(tmp_path, [6_000.0, 6_000.0]).measures
+    typical_us = float(measures.script_us[1])
+    apart = replace(measures, script_us=np.array([10 * typical_us, typical_us]), alone={})
+    (candidate,) = catalogue()[ID].detect(apart)
+    assert isinstance(candidate, Candidate)
+    assert candidate.lost_us <= 2.5 * typical_us
+    assert {seen.rank for seen in candidate.evidence} <= {1, None}
+
+
 @pytest.mark.parametrize(
     ("function", "cause"),
     [("train.py(40): tokenize_batch", "dataloader"), ("train.py(88): evaluate", "checkpoint")],

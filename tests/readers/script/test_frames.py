@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddprof.readers.script.frames import Frame, frame_of, is_library
+from ddprof.readers.script.frames import Frame, frame_of, is_library, is_library_at
 from ddprof.tables import NULL
 
 
@@ -50,3 +50,20 @@ def test_libraries_launchers_and_python_itself(file: str) -> None:
 )
 def test_the_users_own(file: str) -> None:
     assert not is_library(file)
+
+
+@pytest.mark.parametrize(
+    ("file", "short"),
+    [
+        ("/usr/lib/python3.12/sched.py", "sched.py"),
+        ("/home/me/src/transformers/trainer.py", "transformers/trainer.py"),
+        ("<frozen runpy>", "<frozen runpy>"),
+    ],
+)
+def test_a_library_by_where_it_lies_or_by_its_name(file: str, short: str) -> None:
+    assert is_library_at(file, short)
+
+
+@pytest.mark.parametrize("short", ["sched.py", "queue/worker.py", "train.py"])
+def test_a_script_that_has_the_name_of_a_standard_module_is_the_users(short: str) -> None:
+    assert not is_library_at(f"/home/me/job/{short}", short)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cpu_loop import Chore, cpu_loop, operators
+from cpu_loop import FORWARD, Chore, cpu_loop, operators
 from kineto_run import Script
 
 from ddprof.analyzers.facts.model import RankFacts
@@ -93,10 +93,30 @@ def test_what_is_one_call_for_all_tensors_is_not_told(tmp_path: Path, chore: Cho
     assert kind(cpu_loop(tmp_path, after=chore)) is None
 
 
+def test_a_scheduler_of_the_users_is_told(tmp_path: Path) -> None:
+    def chore(script: Script) -> None:
+        with script.frame("torch/optim/lr_scheduler.py(200): step"), script.frame("train.py(60): get_lr"):
+            script.idle(5e3)
+
+    found = kind(cpu_loop(tmp_path, after=chore))
+    assert found is not None
+    assert found[0] is OTHER
+
+
 def test_an_optimizer_of_the_users_that_goes_tensor_by_tensor_is_told(tmp_path: Path) -> None:
     found = kind(cpu_loop(tmp_path, optimizer=calls("mul", "add", "sign", "add_", count=40)))
     assert found is not None
     assert found[0] is UPDATE
+
+
+def test_a_closure_that_an_optimizer_calls_is_the_step_and_no_optimizer(tmp_path: Path) -> None:
+    def closure(script: Script) -> None:
+        with script.frame("train.py(30): closure"):
+            operators(script, "mul", "add", count=5)
+            with script.frame("model.py(9): training_step"), script.frame(FORWARD):
+                operators(script, "mul", "add", "sign", "add_", count=40)
+
+    assert kind(cpu_loop(tmp_path, optimizer=closure)) is None
 
 
 def test_an_optimizer_of_the_users_with_one_call_for_all_is_not(tmp_path: Path) -> None:

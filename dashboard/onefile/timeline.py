@@ -46,8 +46,8 @@ def timeline_section(view: View, event: Callable[[str], str], text: Callable[[st
     tile = encode(timeline, lanes, index.lo_ns, index.hi_ns, bins, EXACT_SLICES)
     words = " ".join((reading(view), _left_out(timeline, lanes)))
     return [
-        tag("p", words, class_="reading"),
         tag("div", id="timeline-root", class_="timeline"),
+        tag("p", words, class_="reading"),
         tag("noscript", tag("p", "The timeline is drawn by a script; the table below names the same spans.")),
         exhibit_section(spans_exhibit(view)),
         packed("timeline-held", held),

@@ -25,8 +25,8 @@ def content(view: View) -> list[Component]:
         return _of_two(view, after)
     return [
         html.H1("Timeline", className="small"),
-        html.P(reading(view), className="reading"),
         *_canvas({**configuration(view), "perfetto": view.perfetto_ui}),
+        html.P(reading(view), className="reading"),
     ]
 
 
@@ -52,7 +52,7 @@ def _of_two(view: View, after: int) -> list[Component]:
         f"After: {view.names[after]}. Before: {view.names[view.run]}. Every step of a rank begins at the same place in "
         "both; colours say how much longer all calls of a name in a lane's kind took in that step."
     )
-    return [*head, html.P(clean(words), className="reading"), _legend(), back, *_canvas(side_by_side(view, after))]
+    return [*head, _legend(), *_canvas(side_by_side(view, after)), html.P(clean(words), className="reading"), back]
 
 
 def _legend() -> Component:

@@ -66,6 +66,14 @@ def _wait_until_drawn(chromium: Any) -> None:
         wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
 
 
+def open_more(chromium: Any) -> Any:
+    """What is behind "More" of the timeline, opened."""
+    menu = chromium.find_element("css selector", ".tl-menu")
+    if not menu.is_displayed():
+        chromium.find_element("css selector", ".tl-more").click()
+    return menu
+
+
 def trouble(chromium: Any, address: str) -> list[str]:
     """Complaints and foreign requests since the last call."""
     messages = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]

@@ -16,7 +16,7 @@ from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.findings import Abstention, Fix
 from ddprof.report.model import HealthItem, HostClockInfo
 from ddprof.sidecar import LoaderSettings, SamplerSettings, Sidecar
-from tests.dashboard.browsing import trouble, turn_to, visit, wait_for
+from tests.dashboard.browsing import open_more, trouble, turn_to, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -126,7 +126,7 @@ def test_the_critical_path_runs_through_the_slow_rank(chromium: Any, address: st
 
 def test_operators_are_lanes_on_request(chromium: Any, address: str) -> None:
     visit(chromium, address, "/timeline")
-    label = next(e for e in chromium.find_elements("css selector", ".tl-bar label") if "operators" in e.text)
+    label = next(e for e in open_more(chromium).find_elements("css selector", "label") if "operators" in e.text)
     label.find_element("css selector", "input").click()
     wait_for(chromium, "return ddprof.timeline.rows.some((r) => r.label.includes('depth 2'))")
     wait_for(chromium, "return document.getElementById('timeline-say').textContent.startsWith('operators of rank')")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ddprof.dashboard.runs.open_run import OpenRun
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import open_more, trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
 COUNTED = "return ddprof.timeline && ddprof.timeline.root.dataset.counters"
@@ -27,6 +27,6 @@ def test_tracks_or_that_there_are_none(chromium: Any, serve: Callable[..., str],
       t.offerCounters(); t.layout(); t.painter.paint();""")
     assert chromium.execute_script("return ddprof.timeline.rows.length") == rows + 2
     assert chromium.execute_script("return ddprof.timeline.rows.at(-1).label") == "node-a GPU 0 power"
-    chromium.find_element("xpath", "//label[contains(., 'counters')]/input").click()
+    open_more(chromium).find_element("xpath", "//label[contains(., 'counters')]/input").click()
     assert chromium.execute_script("return ddprof.timeline.rows.length") == rows
     assert trouble(chromium, address) == []

@@ -20,7 +20,7 @@ from ddprof.dashboard.runs.perfetto import checked_ui, hand_over
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access
 from ddprof.errors import UsageError
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import open_more, trouble, visit, wait_for
 
 # As the Perfetto UI does: it answers once its document is complete, keeps what it is sent, and listens on if asked to.
 _PAGE = b"""<!DOCTYPE html><title>fake</title><link rel="icon" href="data:,"><script>
@@ -124,7 +124,7 @@ def test_only_addresses_of_pages_are_taken() -> None:
 
 
 def _press(chromium: Any) -> None:
-    next(b for b in chromium.find_elements("css selector", ".tl-bar button") if b.text == "Perfetto").click()
+    next(b for b in open_more(chromium).find_elements("css selector", "button") if b.text == "Perfetto").click()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from selenium.webdriver.support.ui import Select
 
 from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.runs.open_run import OpenRun
-from tests.dashboard.browsing import trouble, visit, wait_for
+from tests.dashboard.browsing import open_more, trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -31,7 +31,7 @@ def _open(chromium: Any, address: str, path: str) -> None:
 
 
 def _list(chromium: Any, number: int) -> Select:
-    return Select(chromium.find_elements("css selector", ".tl-orders select")[number])
+    return Select(open_more(chromium).find_elements("css selector", ".tl-orders select")[number])
 
 
 def test_the_latest_rank_comes_first(chromium: Any, address: str, straggler: OpenRun) -> None:

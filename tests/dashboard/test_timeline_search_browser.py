@@ -11,7 +11,7 @@ import pytest
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.search import search
-from tests.dashboard.browsing import open_file, trouble, visit, wait_for
+from tests.dashboard.browsing import open_file, open_more, trouble, visit, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -150,7 +150,7 @@ def test_ticking_operators_searches_them_too(chromium: Any, address: str) -> Non
     seek(chromium, "aten::")
     _shown(chromium, "aten::")
     before = chromium.execute_script("return ddprof.timeline.found.count")
-    label = next(e for e in chromium.find_elements("css selector", ".tl-bar label") if "operators" in e.text)
+    label = next(e for e in open_more(chromium).find_elements("css selector", "label") if "operators" in e.text)
     label.find_element("css selector", "input").click()
     wait_for(chromium, f"return ddprof.timeline.found && ddprof.timeline.found.count > {before}")
 

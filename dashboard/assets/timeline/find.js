@@ -42,11 +42,13 @@
 
     togglePath() {
       this.showPath = !this.showPath;
+      this.showPressed();
       this.paint();
     },
 
     async toggleArrows() {
       this.showArrows = !this.showArrows;
+      this.showPressed();
       this.arrows = [];
       if (this.showArrows) {
         const waits = await ddprof.timelineData.waits(this.source(), ...this.runWindow(this.lo, this.hi, this.ranks()));

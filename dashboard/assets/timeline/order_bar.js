@@ -1,4 +1,4 @@
-/* The two lists of the step bar's line that say how ranks are grouped and ordered. */
+/* The two lists behind "More" that say how ranks are grouped and ordered. */
 (function () {
   "use strict";
   const { element, Timeline } = window.ddprof;
@@ -17,7 +17,7 @@
 
   Object.assign(Timeline.prototype, {
     orderBar() {
-      this.orders = element("div", "", { class: "tl-bar tl-orders", role: "group", "aria-label": "Arrangement" });
+      this.orders = element("div", "", { class: "tl-orders", role: "group", "aria-label": "Arrangement" });
       this.offerOrders();
       return this.ranks().length > 1 ? [this.orders] : [];
     },

@@ -17,6 +17,7 @@
       canvas.addEventListener("mouseleave", () => this.leave());
       canvas.addEventListener("mousedown", (e) => this.press(e));
       canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
+      window.addEventListener("pointerdown", (e) => this.pressBeside(e), untilClosed);
       window.addEventListener("mouseup", (e) => this.drop(e), untilClosed);
       window.addEventListener("hashchange", () => this.readNotes(), untilClosed);
       window.addEventListener("resize", () => this.resize(), untilClosed);

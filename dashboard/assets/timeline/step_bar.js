@@ -10,27 +10,30 @@
   }
 
   Object.assign(Timeline.prototype, {
-    /* Nothing where no step is on every rank, or only one, which is what is shown anyway but for folding. */
-    stepBar() {
+    /* Its two parts; none where no step is on every rank, no slider where there is one step, which is only folded. */
+    stepParts(part) {
       const last = this.info.steps - 1;
-      if (!this.info.steps) return [];
+      if (!this.info.steps) return [null, null];
       const ends = { min: "0", max: String(last), step: "1" };
       this.stepNumber = element("input", "", { type: "number", ...ends, "aria-label": "Step", placeholder: "–" });
       this.stepSlider = element("input", "", { type: "range", ...ends, value: "0", "aria-label": "Step, by a slider" });
       this.stepNumber.addEventListener("change", () => this.takeStep(this.stepNumber.valueAsNumber));
       this.stepSlider.addEventListener("input", () => this.takeStep(this.stepSlider.valueAsNumber));
-      const folds = "One step of all ranks, aligned at its start (G)";
-      this.foldBox = element("input", "", { type: "checkbox", title: folds });
+      const folds = "One step of all ranks under one another, aligned at its start (G)";
+      this.foldBox = element("input", "", { type: "checkbox" });
       this.foldBox.addEventListener("change", () => this.setFold(this.foldBox.checked));
       const parts = [
         "Step",
         button("‹", "Step before ( , )", () => this.stepBy(-1)),
         this.stepNumber,
         button("›", "Next step ( . )", () => this.stepBy(1)),
-        ...(last ? [this.stepSlider, `of 0 to ${last}`] : ["of 1"]),
-        element("label", [this.foldBox, " fold: aligned at its start"]),
+        last ? `of 0 to ${last}` : "of 1",
+        element("label", [this.foldBox, " fold"], { title: folds }),
       ];
-      return [element("div", parts, { class: "tl-bar tl-steps", role: "group", "aria-label": "Steps" })];
+      const steps = part(parts, "tl-steps");
+      steps.setAttribute("role", "group");
+      steps.setAttribute("aria-label", "Steps");
+      return [steps, last ? part(this.stepSlider, "tl-steps") : null];
     },
 
     stepBy(count) {

@@ -3,19 +3,18 @@
   "use strict";
   const { element, HELP, Timeline } = window.ddprof;
 
-  function button(text, title, action) {
-    const made = element("button", text, { type: "button", title });
+  function button(text, title, action, key) {
+    const shortcut = key ? { "aria-keyshortcuts": key, "data-key": key } : {};
+    const made = element("button", text, { type: "button", title, ...shortcut });
     made.addEventListener("click", action);
     return made;
   }
 
-  function pressed(text, title, isOn, change) {
-    const made = button(text, title, () => {
-      change();
-      made.setAttribute("aria-pressed", String(isOn()));
-    });
-    made.setAttribute("aria-pressed", String(isOn()));
-    return made;
+  function pressed(text, title, isOn, change, key) {
+    const made = button(text, title, change, key);
+    const show = () => made.setAttribute("aria-pressed", String(isOn()));
+    show();
+    return [made, show];
   }
 
   function box(words, checked, change) {
@@ -25,14 +24,12 @@
     return element("label", [tick, " " + words]);
   }
 
+  const part = (content, kind) => element("span", content, { class: `tl-part ${kind || ""}`.trim() });
+
   Object.assign(Timeline.prototype, {
     build() {
-      const find = "Search: kernel, operator, module, collective, or rank 7, step 12";
       const said = "timeline-say";
-      this.box = element("input", "", { type: "search", "aria-label": find, title: find, maxlength: 200 });
-      this.box.placeholder = "kernel, module, rank 7, step 12";
-      this.said = element("output", "", { class: "quiet", "aria-label": "Hits of the search" });
-      this.say = element("span", "", { class: "quiet", "aria-live": "polite", id: said });
+      this.say = element("span", "", { "aria-live": "polite", id: said });
       const words = `Timeline of ${this.info.lanes.length} lanes. ${HELP}`;
       const spoken = { role: "img", "aria-describedby": said, "aria-label": words };
       this.canvas = element("canvas", "", { tabindex: "0", ...spoken });
@@ -41,42 +38,72 @@
       this.tip = element("div", "", { class: "tl-tip", hidden: "" });
       this.panel = element("div", "", { class: "tl-panel" });
       this.sheets = element("div", "", { class: "tl-paper" });
+      const help = element("details", [element("summary", "Keys and mouse"), element("p", HELP)], { class: "tl-help" });
+      const status = element("p", this.say, { class: "quiet tl-say" });
+      const above = [...this.buildBar(this.searchPart(), this.toolParts(), this.toolSections()), this.buildMap()];
+      this.root.replaceChildren(...above, this.scroller, this.tip, status, this.buildNotes(), help);
+      this.root.append(this.sheets, this.panel);
+    },
+
+    searchPart() {
+      const find = "Search: kernel, operator, module, collective, or rank 7, step 12";
+      this.box = element("input", "", { type: "search", "aria-label": find, title: find, maxlength: 200 });
+      this.box.placeholder = "Search (/)";
+      this.said = element("output", "", { class: "quiet", "aria-label": "Hits of the search" });
       const found = [button("‹", "Previous hit (Shift+N)", () => this.stepHit(-1)), this.said];
       found.push(button("›", "Next hit (N)", () => this.stepHit(1)));
       this.foundBar = element("span", found, { class: "tl-found", hidden: "" });
-      const bar = element("div", [this.box, this.foundBar, ...this.buttons(), ...this.boxes()], { class: "tl-bar" });
-      const help = element("p", HELP, { class: "quiet" });
-      const above = [bar, ...this.stepBar(), ...this.orderBar(), this.say, this.buildMap()];
-      this.root.replaceChildren(...above, this.scroller, this.tip, help, this.buildNotes(), this.sheets, this.panel);
+      return element("span", [this.box, this.foundBar], { class: "tl-search" });
     },
 
-    buttons() {
-      const arrows = "Arrows from the late rank to those that wait";
-      const path = "The chain of work that makes the run as long as it is (P)";
-      const next = button("Next finding", "Next finding ( ] )", () => this.jumpBy(1));
-      const waits = pressed(
-        "Who waits for whom",
-        arrows,
-        () => Boolean(this.showArrows),
-        () => this.toggleArrows(),
-      );
-      const critical = pressed(
-        "Critical path",
-        path,
-        () => this.showPath,
-        () => this.togglePath(),
-      );
-      return [
+    /* What stands in the bar where it has room, and in which turn each part leaves it: the last is kept longest. */
+    toolParts() {
+      const zoom = part([
         button("−", "Zoom out (S)", () => this.zoom(1.6)),
         button("+", "Zoom in (W)", () => this.zoom(0.6)),
         button("All", "Whole run (F)", () => this.show(...this.bounds)),
-        ...(this.config.beside ? [] : [waits, critical]), // of one run
-        ...(this.spans.length ? [next] : []),
-        button("List lane", "Slices of the active lane in view, as a table", () => this.list()),
-        button("Statistics", "What is in view as a table: of the active lane, or of all (R)", () => this.chooseView()),
-        button("Mark", "Mark a moment with a note, kept in the link (M)", () => this.addNote()),
-        ...(this.config.perfetto ? [button("Perfetto", "This span in the Perfetto UI", () => this.toPerfetto())] : []),
-        button("Open all", "Lanes of every rank, or one line per rank (O)", () => this.openAll()),
+      ]);
+      const next = part(button("Next finding", "Next finding ( ] )", () => this.jumpBy(1)));
+      const [steps, slider] = this.stepParts(part);
+      const paths = this.config.beside ? null : part(this.pathButtons()); // of one run
+      const inTurn = [zoom, steps, slider, this.spans.length ? next : null, paths];
+      const leaves = [slider, paths, this.spans.length ? next : null, steps, zoom];
+      return { inTurn: inTurn.filter(Boolean), leaves: leaves.filter(Boolean) };
+    },
+
+    pathButtons() {
+      const arrows = "Who waits for whom: arrows from the late rank to those that wait";
+      const chain = "The chain of work that makes the run as long as it is (P)";
+      const [waits, showWaits] = pressed(
+        "Waits",
+        arrows,
+        () => Boolean(this.showArrows),
+        () => this.attempt(() => this.toggleArrows()),
+      );
+      const [path, showPath] = pressed(
+        "Critical path",
+        chain,
+        () => this.showPath,
+        () => this.togglePath(),
+      );
+      this.showPressed = () => [showWaits, showPath].forEach((show) => show());
+      return [path, waits];
+    },
+
+    /* What is always behind "More". */
+    toolSections() {
+      const list = "Slices of the active lane in view, as a table";
+      const names = "What is in view as a table: of the active lane, or of all (R)";
+      const mark = "Mark a moment with a note, kept in the link (M)";
+      const all = "Lanes of every rank, or one line per rank (O: of one)";
+      const toPerfetto = button("Perfetto", "This span in the Perfetto UI", () => this.toPerfetto());
+      const statistics = button("Statistics", names, () => this.chooseView(), "R");
+      const kept = [button("Mark", mark, () => this.addNote(), "M"), ...(this.config.perfetto ? [toPerfetto] : [])];
+      return [
+        ["Lanes", this.boxes()],
+        ["Ranks", [...this.orderBar(), button("Open all", all, () => this.openAll())]],
+        ["Tables", [statistics, button("List lane", list, () => this.list())]],
+        ["Keep and hand on", kept],
       ];
     },
 

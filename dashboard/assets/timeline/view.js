@@ -7,7 +7,7 @@
   const FETCH_AFTER_MS = 80; // that the view has been still
   const LINK_AFTER_MS = 300; // that the view has been still
   const LEAST_PX = 260; // height of the picture
-  const BELOW_PX = 64; // left free below the picture
+  const BELOW_PX = 40; // left free below the picture, for what is said
 
   Object.assign(ddprof.Timeline.prototype, {
     /* Shows [lo, hi] ns, as far as the run reaches. */

@@ -10,6 +10,7 @@ import re
 
 from ddprof.model import HealthNote
 from ddprof.outside.plain_text import encodable
+from ddprof.readers.admission.run_labels import labels
 from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.formats import FORMATS
@@ -35,16 +36,17 @@ def group_runs(sources: list[Source], roots: list[str]) -> tuple[list[Run], list
     runs = []
     for (folder, own), members in by_key.items():
         kept = _last_windows(members, notes)
-        label = _label(folder, roots)
-        runs.append(("/".join(p for p in (label, own) if p and p != "."), tuple(kept)))
-    return [(encodable(label) or _name(members), members) for label, members in runs], notes
+        below = _label(folder, roots)
+        runs.append(("/".join(p for p in (below, own) if p and p != "."), tuple(kept)))
+    named = labels([label for label, _ in runs], [_given(members) for _, members in runs])
+    return [(encodable(name), members) for name, (_, members) in zip(named, runs, strict=True)], notes
 
 
-def _name(members: tuple[Source, ...]) -> str:
-    """The label of a run that is just what was given: its file, or the folder of its files."""
+def _given(members: tuple[Source, ...]) -> str:
+    """Where a run lies: the folder of its files, or its only file without suffixes."""
     first = members[0]
     alone = len({(s.path, s.member) for s in members}) == 1
-    return stem(first.path) if alone else file_name(_run_folder(first))
+    return os.path.join(_run_folder(first), stem(first.path)) if alone else _run_folder(first)
 
 
 def _run_folder(source: Source) -> str:

@@ -24,10 +24,11 @@ PLACES = """
     return span(b.left, b.right, innerWidth) * span(b.top, b.bottom, innerHeight);
   };
   const areas = (kinds) => [...document.querySelectorAll(kinds)].map(seen);
+  const area = innerWidth * innerHeight;
   const bar = document.querySelector(".tl-bar").getBoundingClientRect().height;
   return {
-    picture: seen(document.querySelector(".tl-scroll")) / innerWidth / innerHeight,
-    rest: Math.max(...areas("#top, #navigation, .tl-bar, .tl-map, #content h1, #content > p")) / innerWidth / innerHeight,
+    picture: seen(document.querySelector(".tl-scroll")) / area,
+    rest: Math.max(...areas("#top, #navigation, .tl-bar, .tl-map, #content h1, #content > p")) / area,
     lines: bar / document.querySelector(".tl-more").offsetHeight,
     sideways: document.documentElement.scrollWidth - innerWidth,
   };"""
@@ -81,9 +82,7 @@ def test_every_control_is_there_on_every_screen(chromium: Any, address: str) -> 
 
 
 @pytest.mark.parametrize("size", SIZES[::2], ids=lambda s: f"{s[0]}x{s[1]}")
-def test_more_opens_and_closes_by_the_keyboard_and_is_clean(
-    chromium: Any, address: str, size: tuple[int, int]
-) -> None:
+def test_more_opens_and_closes_by_the_keyboard_and_is_clean(chromium: Any, address: str, size: tuple[int, int]) -> None:
     from selenium.webdriver import ActionChains, Keys
 
     with screen(chromium, *size):

@@ -22,9 +22,13 @@ def labels(full: Sequence[str], given: Sequence[str]) -> list[str]:
     """The label of each run: of `full`, its path below what was given, as much as tells runs; where that is nothing,
     the last telling part of `given`, the path itself. Runs that would be called alike keep their full labels.
     """
-    short = [_telling(label) or file_name(_telling(path)) or file_name(path) for label, path in zip(full, given, strict=True)]
+    short = [_telling(label) or _last_telling(path) for label, path in zip(full, given, strict=True)]
     alike = {label for label, count in Counter(short).items() if count > 1}
     return [one if one not in alike else path or one for one, path in zip(short, full, strict=True)]
+
+
+def _last_telling(path: str) -> str:
+    return file_name(_telling(path)) or file_name(path)
 
 
 def _telling(path: str) -> str:

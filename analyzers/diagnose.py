@@ -13,7 +13,7 @@ from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.order import in_order
 from ddprof.analyzers.planning.advised import out_of_reach, planned
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.analyzers.rules.evidence.present import is_new
+from ddprof.analyzers.rules.evidence.present import is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence
@@ -179,7 +179,7 @@ def _finding(
         recoverable_us=interval,
         confidence=sure.value,
         evidence=candidate.evidence,
-        fixes=planned(tuple(fix for fix in candidate.fixes if is_new(fix)), pricer),
+        fixes=() if of_other_framework(measures.job) else planned(tuple(filter(is_new, candidate.fixes)), pricer),
         unprofiled_us=pricer.unprofiled_gain(candidate, interval),
         by_ledger_us=None if by_ledger is None else by_ledger.as_range(),
         basis=candidate.basis.value,

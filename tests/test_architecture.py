@@ -136,7 +136,7 @@ OTHERS: dict[str, set[str]] = {
     "patching": {"libcst"},
     "tune": {"numpy", "msgspec", "rich"},
     LAUNCHER: {"fsspec", "msgspec"},
-    "readers": {"numpy", "pyarrow", "msgspec"},
+    "readers": {"numpy", "pyarrow", "msgspec"},  # and protobuf, by name: messages.py
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
     **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE, ALLOCATIONS)},

@@ -41,13 +41,13 @@ RANKS_NAMES = 2**6  # answers about all names of a rank: to all patterns, as the
 
 # Order matters: the first pattern that matches wins.
 _OP_PATTERNS: tuple[tuple[str, str], ...] = (
-    ("reduce_scatter", r"reduce_?scatter"),
-    ("all_to_all", r"all_?to_?all|dispatch|combine"),
-    ("all_reduce", r"all_?reduce|cross_device_reduce|multimem_(all_)?reduce|(one|two)_shot|pushpull"),
-    ("all_gather", r"all_?gather"),
+    ("reduce_scatter", r"reduce[_-]?scatter"),
+    ("all_to_all", r"all[_-]?to[_-]?all|dispatch|combine"),
+    ("all_reduce", r"all[_-]?reduce|cross_device_reduce|multimem_(all_)?reduce|(one|two)_shot|pushpull"),
+    ("all_gather", r"all[_-]?gather"),
     ("barrier", r"barrier"),
     ("broadcast", r"broadcast"),
-    ("send_recv", r"send_?recv|coalesced|sendrecv"),
+    ("send_recv", r"send_?recv|coalesced|sendrecv|collective-permute"),
     ("reduce", r"reduce"),
     ("gather", r"gather"),
     ("scatter", r"scatter"),
@@ -64,6 +64,7 @@ _COMM_KERNEL = re.compile(
     r"|(?:one)?ccl_|onecclKernel|sycl.*allreduce"  # Intel
     r"|deep_?ep|nvshmem|(?:.*::)?(?:internode|intranode)::(?:dispatch|combine|notify)"  # expert-parallel libraries
     r"|(?:.*::)?cross_device_reduce|(?:.*::)?(?:multimem|one_shot|two_shot|stream_write)_?all_?reduce"  # custom ones
+    r"|(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start|-done)?(?:\.\d+)*$"  # XLA
     r"|horovod|gloo:|mpi[:_])",
     re.IGNORECASE,
 )

@@ -14,7 +14,10 @@ _COMPILED = re.compile(
     r"|^triton_(?:poi|per|red|tem|for)_"  # kernels that Inductor generates
 )
 _GRAPHS = re.compile(r"^(?:cuda|hip|cu)GraphLaunch")
-_PYTORCH = re.compile(r"^aten::|at::native::|^autograd::|^torch|ProfilerStep|c10d::")
+_PYTORCH = re.compile(r"^aten::|at::native::|^autograd::|^torch|c10d::")
+_PYTORCH_STEP = re.compile(r"ProfilerStep")
+# Formats of other frameworks, whose steps the reader marks as PyTorch's profiler does.
+_OTHER_FRAMEWORKS = ("xplane",)
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,17 @@ def present_in(job: JobFacts) -> Practice:
     """What the ranks of a job show: it is compiled, or launches graphs, where any of them does."""
     names = {name for facts in job.ranks for name in facts.strings}
     return Practice(
-        is_pytorch=_some(_PYTORCH, names),
+        is_pytorch=_some(_PYTORCH, names) or (not of_other_framework(job) and _some(_PYTORCH_STEP, names)),
         is_compiled=_some(_COMPILED, names),
         launches_graphs=_some(_GRAPHS, names),
         has_cuda_graphs=job.ranks[0].device.kind == "cuda",
     )
+
+
+def of_other_framework(job: JobFacts) -> bool:
+    """Whether the recording is of JAX or TensorFlow: no setting of PyTorch can be changed there."""
+    is_torch = any(_some(_PYTORCH, facts.strings) for facts in job.ranks)
+    return not is_torch and all(facts.format in _OTHER_FRAMEWORKS for facts in job.ranks)
 
 
 def _some(pattern: re.Pattern[str], names: Iterable[str]) -> bool:

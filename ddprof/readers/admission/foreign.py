@@ -6,6 +6,8 @@ import re
 
 from ddprof.readers.files.nsys_report import MAGIC, can_export
 from ddprof.readers.format import Sample
+from ddprof.readers.formats.xplane import is_xplane
+from ddprof.readers.xplane.messages import can_decode
 
 # (how the file begins, anywhere in its first bytes if it is a pattern, what it is and what to do)
 _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
@@ -23,11 +25,6 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "a pointer of git-annex, not the file itself: `git annex get` fetches it",
     ),
     (
-        re.compile(rb"\A\n.{1,12}(?:/host:|/device:|/task:)", re.S),
-        "an XPlane profile of TensorFlow or JAX: the trace viewer of xprof (or TensorBoard) exports it as a Chrome "
-        "trace",
-    ),
-    (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"'),
         "a result of rocprofv3 (rocprofiler-sdk), which ddprof does not read: record with torch.profiler, `ddprof run` "
         "or rocmProfileData",
@@ -42,4 +39,6 @@ def foreign(sample: Sample) -> str | None:
             "a report of Nsight Systems, which only its own tools read: `nsys export --type sqlite FILE` makes what "
             "ddprof reads, and ddprof calls it itself where nsys is on PATH"
         )
+    if is_xplane(sample) and not can_decode():
+        return "an XPlane profile of JAX or TensorFlow, read with the package protobuf: `pip install ddprof[xplane]`"
     return next((what for pattern, what in _KNOWN if pattern.search(sample.head)), None)

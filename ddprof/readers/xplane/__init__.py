@@ -1,0 +1,1 @@
+"""XPlane profiles: the messages of the format, and what of them is work."""

@@ -1,15 +1,18 @@
-"""Logs of NCCL's Inspector plugin (ext-profiler/inspector, output v4.0 and v4.1) and of RCCL's copy of it: JSON lines.
+"""Logs of NCCL's Inspector plugin (plugins/profiler/inspector, output v4.0 to v4.3) and of RCCL's copy: JSON lines.
 
 A line is one finished collective or message of one communicator. When it ran is told by the times of its kernels, which
-the plugin writes with NCCL_INSPECTOR_DUMP_VERBOSE=1 alone; a log without them holds durations that lie nowhere.
+the plugin writes with NCCL_INSPECTOR_DUMP_VERBOSE=1 alone; a log without them holds durations that lie nowhere. Since
+v4.3 only the line before a batch ("dump_stats") names communicator and process. Not every call is in a log: v4.0, and
+RCCL, keep the latest of each dump interval, later versions a ring that overwrites, and all leave small messages out.
+A size is count times type as the call has them: one rank's part of an AllGather and of a ReduceScatter.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.nccl_numbers import number_in_communicator
 from ddprof.readers.columns.numbers import MAX_NS, near_each_other, one_int, one_rank
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import load_records
@@ -28,7 +32,8 @@ from ddprof.tables import NULL
 _VERSION = re.compile(rb'"inspector_output_format_version"\s*:')
 _WORDS = (b"inspector_output_format_version",)
 _US = 1000
-_MOST_BYTES = 2**60  # of one message: a million times the memory of a GPU
+_MOST_CALLS = 2**40  # a million calls a second for twelve days
+_MOST_BYTES = 2**50  # of one message: a million times the memory of a GPU
 
 
 @dataclass(frozen=True)
@@ -42,15 +47,34 @@ class _Done:
     op: str
     number: int
     size_bytes: int
+    peer: int | None
     start_ns: int
     dur_ns: int
     host: str | None
     pid: int
 
+    @property
+    def bytes_in_and_out(self) -> tuple[int, int]:
+        """What this rank gives and gets."""
+        whole = self.size_bytes * self.members if self.size_bytes != NULL and self.members else NULL
+        if self.op == "AllGather":
+            return self.size_bytes, whole
+        return (whole, self.size_bytes) if self.op == "ReduceScatter" else (self.size_bytes, NULL)
+
+
+@dataclass
+class _Batch:
+    """What the line before a batch said: of whom the next lines are, and how many of each kind."""
+
+    header: Any = None
+    metadata: Any = None
+    left: dict[str, int] = field(default_factory=dict)
+
 
 def read_nccl_inspector(source: Source) -> RankTrace:
     """The communication of one process. Raises NoUsableInput where nothing says when it was."""
-    records, notes = load_records(source.path, source.member)
+    loaded, notes = load_records(source.path, source.member)
+    records, orphans = _with_context(loaded)
     stated = list(_performances(records))
     timed = [done for record, what, kind in stated if (done := _done(record, what, kind)) is not None]
     if not stated:
@@ -62,6 +86,7 @@ def read_nccl_inspector(source: Source) -> RankTrace:
         )
     near = near_each_other(np.array([done.start_ns for done in timed], np.int64))
     timed = sorted((d for d, ok in zip(timed, near.tolist(), strict=True) if ok), key=lambda d: d.start_ns)
+    notes = [*notes, *_losses(source, loaded, stated, orphans)]
     if len(timed) < len(stated):
         notes = [
             *notes,
@@ -81,6 +106,61 @@ def read_nccl_inspector(source: Source) -> RankTrace:
         backend="nccl",
     )
     return finish(source, columns, identity, Device("cuda"), notes, top={"records": "communication"})
+
+
+def _with_context(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Each record with communicator and process, and how many are left out because no line says whose they are."""
+    batch, found, orphans = _Batch(), [], 0
+    for record in records:
+        stats = record.get("dump_stats")
+        kinds = [kind for kind in ("coll_perf", "p2p_perf") if kind in record]
+        if isinstance(stats, dict):
+            counts = {f"{kind}_perf": one_int(stats.get(f"{kind}_records")) for kind in ("coll", "p2p")}
+            batch = _Batch(record.get("header"), record.get("metadata"), counts)
+        elif "header" in record or not kinds:
+            found.append(record)
+        elif batch.left.get(kinds[0], 0) > 0:
+            batch.left[kinds[0]] -= 1
+            found.append({"header": batch.header, "metadata": batch.metadata, **record})
+        else:
+            orphans += 1
+    return found, orphans
+
+
+def _losses(
+    source: Source,
+    records: list[dict[str, Any]],
+    stated: list[tuple[dict[str, Any], dict[str, Any], str]],
+    orphans: int,
+) -> Iterator[HealthNote]:
+    """What the plugin did not write, and what cannot be told whose it is."""
+    if orphans:
+        issue = f"{source.label}: {orphans} operations without the line that names their communicator"
+        yield HealthNote(issue, "left out")
+    dropped: dict[Any, int] = {}
+    for record in records:
+        stats, header = record.get("dump_stats"), record.get("header")
+        if isinstance(stats, dict) and isinstance(header, dict):
+            given = (one_int(stats.get(f"{kind}_dropped_total")) for kind in ("coll", "p2p"))
+            dropped[as_text(header.get("id"))] = sum(max(0, count) for count in given)
+    overwritten = sum(dropped.values())
+    if overwritten:
+        issue = f"{source.label}: {overwritten} operations were overwritten before they were written"
+        yield HealthNote(issue, "not in the log: NCCL_INSPECTOR_DUMP_COLL_RING_SIZE keeps more of them")
+    numbers: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for record, what, kind in stated:
+        header, number = record.get("header"), one_int(what.get(f"{kind}_sn"))
+        if kind == "coll" and isinstance(header, dict) and 0 <= number < _MOST_CALLS:
+            numbers[as_text(header.get("id")) or "", as_text(what.get("coll")) or ""].add(number)
+    called = sum(max(seen) - min(seen) + 1 for seen in numbers.values())
+    logged = sum(map(len, numbers.values()))
+    if logged < called - overwritten:
+        issue = f"{source.label}: {logged} of {called} collectives are in the log"
+        effect = (
+            "a sample: how much of the time is communication is not told (v4.0 and RCCL keep the latest of each "
+            "interval; NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES leaves small ones out)"
+        )
+        yield HealthNote(issue, effect)
 
 
 def _performances(records: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
@@ -103,8 +183,9 @@ def _done(record: dict[str, Any], what: dict[str, Any], kind: str) -> _Done | No
         rank=one_rank(header.get("rank")),
         members=one_rank(header.get("n_ranks")),
         op=as_text(what.get(kind)) or "",
-        number=one_int(what.get(f"{kind}_sn")),
+        number=number_in_communicator(as_text(what.get(kind)) or "", one_int(what.get(f"{kind}_sn"))),
         size_bytes=size if 0 <= size < _MOST_BYTES else NULL,
+        peer=one_rank(what.get("p2p_peer")),
         start_ns=start_us * _US,
         dur_ns=(end_us - start_us) * _US,
         host=as_text(metadata.get("hostname")),
@@ -153,19 +234,19 @@ def _fill(columns: EventColumns, timed: list[_Done], world: int | None) -> None:
         ranks = tuple(range(world)) if world and done.members == world else ()
         group = given.groups.add(ProcessGroup(done.communicator, "", ranks, done.members, "nccl"))
         size = done.members or NULL
+        peer = done.peer if done.peer is not None and ranks else NULL
+        source, target = (peer if done.op == op else NULL for op in ("Recv", "Send"))
         given.collectives.append(
             (
                 first + at,
                 strings[done.op],
                 group,
                 done.number,
-                done.size_bytes,
-                NULL,
+                *done.bytes_in_and_out,
                 strings[""],
                 size,
-                NULL,
-                NULL,
-                NULL,
+                source,
+                target,
             )
         )
 

@@ -18,6 +18,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.nccl_numbers import number_in_communicator
 from ddprof.readers.columns.numbers import near_each_other, one_int, one_rank, to_ns
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import load_records
@@ -169,7 +170,8 @@ def _kernels(
         size = _bytes(details.get("count"), dtype)
         ranks = tuple(range(world)) if world else ()
         group = given.groups.add(ProcessGroup(as_text(call.values.get("commId")) or "", "", ranks, world, "nccl"))
-        op, seq = strings[as_text(details.get("func")) or ""], one_int(details.get("seq"))
+        function = as_text(details.get("func")) or ""
+        op, seq = strings[function], number_in_communicator(function, one_int(details.get("seq")))
         row = (first + at, op, group, seq, size, NULL, strings[dtype.removeprefix("nccl")], world or NULL, NULL, NULL)
         given.collectives.append(row)
 

@@ -1,4 +1,4 @@
-"""Logs of NCCL Inspector, with the fields that its source writes (v4.0 and v4.1); made here, not recorded."""
+"""Logs of NCCL Inspector, with the fields that its source writes (v4.0 to v4.3); made here, not recorded."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def test_collectives_with_size_number_and_time(tmp_path: Path, version: str) -> 
     assert [t.identity.rank for t in (first, second)] == [0, 1]
     assert (first.identity.world_size, first.identity.host, first.identity.pid) == (2, "node0", 100)
     assert names(first, Kind.KERNEL) == ["ncclDevKernel_AllReduce"] * 4
-    assert [(r["seq"], r["in_bytes"], r["group_size"]) for r in first.collectives.rows()] == [
-        (n, 1 << 20, 2) for n in range(4)
-    ]
+    assert [(r["in_bytes"], r["group_size"]) for r in first.collectives.rows()] == [(1 << 20, 2)] * 4
+    numbers = [r["seq"] for r in first.collectives.rows()]
+    assert numbers == [r["seq"] for r in second.collectives.rows()] and len(set(numbers)) == 4
     kernels = first.events["dur_ns"][first.events["kind"] == Kind.KERNEL]
     assert kernels.tolist() == [5_000_000] * 4
     later = second.events["dur_ns"][second.events["kind"] == Kind.KERNEL]
@@ -100,3 +100,64 @@ def test_odd_values_are_left_out_and_counted(tmp_path: Path) -> None:
     assert [r["in_bytes"] for r in trace.collectives.rows()] == [1 << 20, None]
     assert any("1 collectives without times" in note.issue for note in trace.health)
     assert discover([tmp_path]).sources[0].format == "nccl_inspector"
+
+
+def of_op(record: dict[str, Any], op: str) -> dict[str, Any]:
+    return {**record, "coll_perf": {**record["coll_perf"], "coll": op}}
+
+
+def test_each_function_of_a_communicator_counts_on_its_own(tmp_path: Path) -> None:
+    """Sharded training calls both, numbered alike; of v4.0 a rank may have logged the one and its peer the other."""
+    first = [of_op(line(0, n), "AllGather") for n in range(3)]
+    second = [of_op(line(1, n), "ReduceScatter") for n in range(3)]
+    seen = [{r["seq"] for r in trace.collectives.rows()} for trace in traces(write(tmp_path, {0: first, 1: second}))]
+    assert not seen[0] & seen[1]
+
+
+def test_sizes_are_those_of_the_whole(tmp_path: Path) -> None:
+    ops = [of_op(line(0, 1), "AllGather"), of_op(line(0, 2), "ReduceScatter"), line(0, 3)]
+    (trace,) = traces(write(tmp_path, {0: ops}))
+    sizes = [(r["in_bytes"], r["out_bytes"]) for r in trace.collectives.rows()]
+    assert sizes == [(1 << 20, 2 << 20), (2 << 20, 1 << 20), (1 << 20, None)]
+
+
+def test_messages_name_their_peer(tmp_path: Path) -> None:
+    sent = line(0, 1)
+    perf = {key.replace("coll", "p2p"): value for key, value in sent.pop("coll_perf").items()}
+    calls = [{**sent, "p2p_perf": {**perf, "p2p": op, "p2p_peer": 1}} for op in ("Send", "Recv")]
+    (trace,) = traces(write(tmp_path, {0: calls}))
+    assert {(r["src"], r["dst"]) for r in trace.collectives.rows()} == {(None, 1), (1, None)}
+
+
+def batch(rank: int, numbers: list[int], dropped: int = 0) -> list[dict[str, Any]]:
+    """As v4.3 writes it: one line that names communicator and process, then operations alone."""
+    lines = [line(rank, n, version="v4.0") for n in numbers]
+    stats = {"coll_records": len(numbers), "coll_dropped_total": dropped, "p2p_records": 0, "p2p_dropped_total": 0}
+    marker = {"header": lines[0]["header"], "metadata": lines[0]["metadata"], "dump_stats": stats}
+    return [marker, *({"coll_perf": one["coll_perf"]} for one in lines)]
+
+
+def test_batches_of_v4_3(tmp_path: Path) -> None:
+    log = [*batch(0, [1, 2]), {"proxy_trace": {"record_type": "proxy_op"}}, *batch(0, [3, 4])]
+    (trace,) = traces(write(tmp_path, {0: log}))
+    assert (trace.identity.rank, trace.identity.world_size, trace.identity.host) == (0, 2, "node0")
+    assert len(names(trace, Kind.KERNEL)) == 4 and len(trace.process_groups) == 1
+
+
+def test_operations_of_nobody_are_counted(tmp_path: Path) -> None:
+    whole = batch(0, [1, 2])
+    (trace,) = traces(write(tmp_path, {0: [*whole, whole[1]]}))
+    assert len(names(trace, Kind.KERNEL)) == 2
+    assert any("1 operations without the line that names" in note.issue for note in trace.health)
+
+
+def test_what_the_ring_overwrote_is_told(tmp_path: Path) -> None:
+    (trace,) = traces(write(tmp_path, {0: [*batch(0, [1, 2]), *batch(0, [9], dropped=6)]}))
+    issues = [note.issue for note in trace.health]
+    assert any("6 operations were overwritten" in issue for issue in issues)
+    assert not any("collectives are in the log" in issue for issue in issues)
+
+
+def test_the_latest_of_each_interval_is_a_sample(tmp_path: Path) -> None:
+    (trace,) = traces(write(tmp_path, {0: [line(0, n, version="v4.0") for n in (1, 40, 80)]}))
+    assert any("3 of 80 collectives are in the log" in note.issue for note in trace.health)

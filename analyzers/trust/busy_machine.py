@@ -8,6 +8,7 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
 from ddprof.findings import Basis, Candidate
 from ddprof.tables import Array
@@ -41,7 +42,8 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         return None
     traced, run = traced_shares(job.ranks), run_shares(job.ranks)
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
-    if positions and all(p in measures.alone for p in positions):  # chance picks a rank, and not what it runs alone
+    apart = {*measures.alone, *threads_alone(job.ranks)}
+    if positions and all(p in apart for p in positions):  # chance picks a rank, and not what it runs alone
         return None
     if candidate.id == "input.straggler" and positions and _batches_cost_more(measures, positions):
         return None

@@ -216,12 +216,21 @@ class TracedWindow(Struct, frozen=True):
     export_pause_ns: Count | None = None
 
 
+class ThreadTime(Struct, frozen=True):
+    """A thread that the script started, and its time on a CPU."""
+
+    name: str = ""
+    cpu_ns: Whole = 0
+
+
 class CpuTime(Struct, frozen=True):
-    """Time of a rank's process: passed, on a CPU (the training thread), and ready to run without a CPU."""
+    """Time of a rank's process: passed, on a CPU (the training thread), and ready to run without a CPU. `beside`: the
+    script's own threads that compute at least half as long as the training thread."""
 
     dur_ns: Count
     cpu_ns: Whole = 0
     waited_ns: Whole = 0
+    beside: tuple[ThreadTime, ...] = ()
 
 
 class CpuWaits(Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,8 @@ _TASKS = "/proc/self/task"
 _MAX_THREADS = 256
 _MAX_WINDOWS = 64
 _AS_BUSY = 0.5  # of the training thread's CPU time: a thread that computes with it, and which it waits for
+_OURS = "ddprof-"
+_MAX_CHARACTERS = 100  # of a thread's name, as capture/stacks/threads.py
 Counters = dict[int, tuple[int, int]]  # native thread id -> (ns on a CPU, ns waiting for one)
 
 
@@ -25,7 +28,7 @@ class CpuContention(Instrumentor):
     """Waiting for a CPU in each window, and from the first window to the end."""
 
     def _install(self, module: ModuleType) -> None:
-        self._windows: list[dict[str, int]] = []
+        self._windows: list[dict[str, Any]] = []
         self._first: tuple[int, Counters] | None = None
         self._opened: tuple[int, Counters] | None = None
         self._trains = 0
@@ -61,14 +64,30 @@ def _now() -> tuple[int, Counters]:
     return time.monotonic_ns(), found
 
 
-def _since(before: tuple[int, Counters], trains: int) -> dict[str, int]:
+def _since(before: tuple[int, Counters], trains: int) -> dict[str, Any]:
     """What has passed: wall time, CPU time of the training thread, and how long it or a thread that computes with it
-    waited for a CPU, whichever waited longest. All ns."""
+    waited for a CPU, whichever waited longest; threads of the script that compute as well. All ns.
+
+    Libraries start the threads that compute with it. No operator waits for one that the script started: with a thread
+    that spins, that would pass for a busy machine.
+    """
     now, later = _now()
     spent = {
         thread: (on_cpu - before[1].get(thread, (0, 0))[0], waited - before[1].get(thread, (0, 0))[1])
         for thread, (on_cpu, waited) in later.items()
     }
     own = spent.get(trains, (0, 0))
-    busy = [waited for on_cpu, waited in spent.values() if on_cpu >= _AS_BUSY * own[0]]
-    return {"dur_ns": now - before[0], "cpu_ns": own[0], "waited_ns": max([own[1], *busy])}
+    names = {number: name for number, name in _of_script() if number != trains}
+    busy = {thread: times for thread, times in spent.items() if times[0] >= _AS_BUSY * own[0] > 0}
+    waits = [waited for thread, (_, waited) in busy.items() if thread not in names]
+    beside = [{"name": names[thread], "cpu_ns": on_cpu} for thread, (on_cpu, _) in busy.items() if thread in names]
+    return {"dur_ns": now - before[0], "cpu_ns": own[0], "waited_ns": max([own[1], *waits]), "beside": beside}
+
+
+def _of_script() -> Iterator[tuple[int, str]]:
+    """The kernel's number and the name of each thread that Python started, but for ours."""
+    for thread in list(threading._active.values()):  # type: ignore[attr-defined]  # enumerate() takes a lock
+        number = getattr(thread, "native_id", None)
+        is_ours = thread.name.startswith(_OURS)
+        if number is not None and not is_ours and not isinstance(thread, threading._DummyThread):
+            yield number, thread.name[:_MAX_CHARACTERS]

@@ -16,7 +16,9 @@ from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.engine import Options, analyze
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import Alone
+from ddprof.analyzers.job.script.threads import BusyThread
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
+from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.trust.busy_machine import ON_HOSTS, explained_by_a_busy_machine
 from ddprof.findings import Basis, Candidate, Change
 
@@ -72,6 +74,20 @@ def test_what_a_late_rank_runs_alone_is_no_chance(labelled: Runs) -> None:
     named = replace(measures, alone={1: Alone("train.py:9 heartbeat()", "", 3_000.0, 0.0)})
     assert explained_by_a_busy_machine(accusation(named, 1), named) is None
     assert explained_by_a_busy_machine(accusation(named, 0), named) is not None
+
+
+def test_a_thread_that_one_rank_has_alone_is_no_chance(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = waits(0.3, 0.4)
+    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), busy, busy, busy))
+    spins = {1: BusyThread("train.py:9 watch()", 0.6)}
+    monkeypatch.setattr("ddprof.analyzers.trust.busy_machine.threads_alone", lambda _: spins)
+    monkeypatch.setattr("ddprof.analyzers.rules.evidence.script.late_line.threads_alone", lambda _: spins)
+    assert explained_by_a_busy_machine(accusation(measures, 1), measures) is None
+    assert explained_by_a_busy_machine(accusation(measures, 0), measures) is not None
+    told = with_line(measures, accusation(measures, 1))
+    assert told.summary == "late; it has a thread that computes, in train.py:9 watch()"
+    assert told.fixes[0].setting == "train.py:9 watch()"
+    assert with_line(measures, accusation(measures, 0)) == accusation(measures, 0)
 
 
 def test_ranks_that_take_turns_are_explained_by_what_all_wait(labelled: Runs) -> None:

@@ -49,6 +49,27 @@ def test_the_longest_wait_of_a_thread_that_computes_counts(tasks: Path) -> None:
     assert (recorded["run"]["cpu_ns"], recorded["run"]["waited_ns"]) == (10_000, 900)
 
 
+def test_a_thread_of_the_script_that_computes_is_named_and_its_waits_are_not_the_trainings(tasks: Path) -> None:
+    waits, release = watching(), threading.Event()
+    spinning = threading.Thread(target=release.wait, name="spins", daemon=True)
+    spinning.start()
+    try:
+        me, other = threading.get_native_id(), spinning.native_id
+        assert other is not None
+        count(tasks, me, 0, 0)
+        count(tasks, other, 0, 0)
+        waits.window_opened(3, 7)
+        count(tasks, me, 10_000, 300)
+        count(tasks, other, 20_000, 7_000)
+        waits.window_closed()
+    finally:
+        release.set()
+        spinning.join()
+    (window,) = waits.recorded()["cpu_waits"]["windows"]
+    assert window["waited_ns"] == 300
+    assert window["beside"] == [{"name": "spins", "cpu_ns": 20_000}]
+
+
 def test_a_machine_that_does_not_count_says_nothing(tasks: Path) -> None:
     waits = watching()
     assert waits.recorded() == {"cpu_waits": None}

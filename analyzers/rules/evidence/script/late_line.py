@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone, lateness_us
+from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.findings import Candidate, Evidence, Fix
-from ddprof.units import format_us
+from ddprof.units import format_share, format_us
 
 
 def with_line(measures: Measures, candidate: Candidate) -> Candidate:
@@ -16,7 +17,7 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     """
     found = _longest(measures, candidate.ranks)
     if found is None:
-        return candidate
+        return _with_thread(measures, candidate)
     position, line = found
     rank = measures.job.rank_ids[position]
     late_us = lateness_us(measures.job.ranks, measures.job.blame, position)
@@ -38,6 +39,35 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
         summary=candidate.summary if is_told else f"{candidate.summary}; {who} {line.held}",
         evidence=(seen, *candidate.evidence),
         fixes=fixes + tuple(fix for fix in candidate.fixes if fix not in fixes),
+    )
+
+
+def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
+    """The candidate with the thread that computes on one of its ranks, and on none of the others, beside training."""
+    threads = {measures.job.rank_ids[at]: thread for at, thread in threads_alone(measures.job.ranks).items()}
+    mine = [(rank, thread) for rank, thread in threads.items() if rank in candidate.ranks]
+    if not mine:
+        return candidate
+    rank, thread = max(mine, key=lambda pair: pair[1].share)
+    who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
+    seen = Evidence(
+        f"rank {rank}: a thread in {thread.line} is on a CPU for {format_share(thread.share)} of the traced time; "
+        "where that is Python, the training thread has the interpreter (GIL) only in turn with it",
+        rank,
+    )
+    fix = Fix(
+        setting=thread.line,
+        current=f"a thread of rank {rank} that computes all the time",
+        suggested="waiting between looks (time.sleep, Event.wait), or in a process of its own",
+        patch='multiprocessing.get_context("spawn").Process(target=..., daemon=True).start()',
+        why="a thread that computes in Python keeps the GIL for 5 ms at a time",
+        source="Python documentation: sys.setswitchinterval",
+    )
+    return replace(
+        candidate,
+        summary=f"{candidate.summary}; {who} has a thread that computes, in {thread.line}",
+        evidence=(seen, *candidate.evidence),
+        fixes=(fix, *candidate.fixes),
     )
 
 

@@ -1,0 +1,52 @@
+"""Threads of the script that compute beside the training thread: in Python, the two take turns on one interpreter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.tree import CallTree
+
+
+@dataclass(frozen=True)
+class BusyThread:
+    """The line of the script that a thread is in most, and the share of the traced time that it is on a CPU."""
+
+    line: str
+    share: float
+
+
+def busy_threads(facts: RankFacts) -> list[BusyThread]:
+    """The threads of one rank whose lines are known, busiest first."""
+    windows = facts.sidecar.cpu_waits.windows
+    lasted_ns = sum(window.dur_ns for window in windows)
+    cpu_ns: dict[str, int] = {}
+    for window in windows:
+        for thread in window.beside:
+            cpu_ns[thread.name] = cpu_ns.get(thread.name, 0) + thread.cpu_ns
+    lines = {name: _line_of(facts, name) for name in cpu_ns}
+    found = [BusyThread(line, cpu_ns[name] / lasted_ns) for name, line in lines.items() if line and lasted_ns]
+    return sorted(found, key=lambda thread: -thread.share)
+
+
+def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:
+    """The busiest thread, by position, of each rank that has one of a line that most of its peers have none of."""
+    threads = [busy_threads(facts) for facts in ranks]
+    having = Counter(line for own in threads for line in {thread.line for thread in own})
+    alone = {p: [thread for thread in own if having[thread.line] <= len(ranks) / 2] for p, own in enumerate(threads)}
+    return {position: own[0] for position, own in alone.items() if own}
+
+
+def _line_of(facts: RankFacts, name: str) -> str | None:
+    """The user's line in which a thread was seen most; None where it was in none."""
+    totals = facts.script_totals.take(facts.script_totals["thread"] == name)
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    if not len(totals):
+        return None
+    user = tree.folded[totals["stack"]]
+    seen = np.bincount(tree.frame[np.maximum(user, 0)], weights=totals["time_ns"] * (user >= 0))
+    return tree.words(int(np.argmax(seen))) if seen.any() else None

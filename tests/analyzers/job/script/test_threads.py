@@ -1,0 +1,56 @@
+"""A thread of the script that computes on one rank beside its training thread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from captured import sidecar_of
+from cpu_loop import cpu_loop
+from kineto_run import Script
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.script.threads import busy_threads, threads_alone
+from ddprof.model import SCRIPT_TOTALS
+
+SPINS = "Thread-1 (watch)"
+
+
+def watch(script: Script) -> None:
+    with script.frame("train.py(60): watch"):
+        script.idle(4_000.0)
+
+
+def rank(folder: Path, number: int, cpu_ns: int, seen_in: str = "watch") -> RankFacts:
+    """A rank that was on a CPU with a thread for so long in a window of 1 s; seen in one function, and for a shorter
+    time in the loop."""
+    facts = cpu_loop(folder, after=watch, rank=number)
+    functions = facts.script_frames["function"][facts.script_stacks["frame"]].tolist()
+    window = {"dur_ns": 10**9, "cpu_ns": 1, "beside": [{"name": SPINS, "cpu_ns": cpu_ns}] if cpu_ns else []}
+    totals = {
+        "thread": [SPINS, SPINS],
+        "phase": ["rest"] * 2,
+        "stack": [functions.index(seen_in), functions.index("main")],
+        "samples": [1, 1],
+        "time_ns": [9, 1],
+        "late_ns": [0, 0],
+    }
+    sidecar = sidecar_of({"cpu_waits": {"windows": [window], "run": window}})
+    return replace(facts, sidecar=sidecar, script_totals=SCRIPT_TOTALS.table(totals))
+
+
+def test_the_line_in_which_it_is_most_and_its_share_of_the_time(tmp_path: Path) -> None:
+    (thread,) = busy_threads(rank(tmp_path, 0, 600_000_000))
+    assert (thread.line, thread.share) == ("train.py:60 watch()", 0.6)
+
+
+def test_a_thread_that_no_peer_has_is_its_ranks_alone(tmp_path: Path) -> None:
+    ranks = [rank(tmp_path, number, 600_000_000 if number == 1 else 0) for number in range(2)]
+    assert list(threads_alone(ranks)) == [1]
+    everywhere = [rank(tmp_path, number, 600_000_000) for number in range(2)]
+    assert threads_alone(everywhere) == {}
+
+
+def test_a_thread_that_no_sample_tells_has_no_line(tmp_path: Path) -> None:
+    facts = rank(tmp_path, 0, 600_000_000)
+    assert busy_threads(replace(facts, script_totals=SCRIPT_TOTALS.empty())) == []

@@ -56,6 +56,16 @@ def test_beside_traces_it_is_left_out_with_a_note(tmp_path: Path) -> None:
     assert "a training log" in note.issue and note.severity == "info"
 
 
+def test_numbers_that_begin_late(tmp_path: Path) -> None:
+    """With NCCL_DEBUG=INFO every rank writes thousands of lines before the first iteration."""
+    late = tmp_path / "late.log"
+    head = "using world size: 8, data-parallel size: 8, context-parallel size: 1\n"
+    late.write_text(head + "node0:1:1 [0] NCCL INFO Channel 00/32\n" * 20_000 + LOG.read_text(encoding="utf-8"))
+    assert "An iteration takes 5.65 s" in analyze(str(late)).stdout
+    late.write_text(head)
+    assert "no iteration, timer or call is whole" in str(analyze(str(late)).exception)
+
+
 def test_redacted(tmp_path: Path) -> None:
     secret = tmp_path / "secret-customer.log"
     shutil.copy(LOG, secret)

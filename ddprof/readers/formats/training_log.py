@@ -16,6 +16,9 @@ _MARKS = re.compile(
     rb"|elapsed[ _]time[ _]per[ _]iteration[ _]\(?ms\)?\s*[:=]\s*\d"
     rb"|train_step_timing in s[:=]\s*\d"
     rb"|time \(ms\) \| (?:forward|fwd|optimizer|model-and|pipe|batch_input)[\w-]*: "
+    # What is printed at the start: megabytes of others' lines may lie between it and the first number.
+    rb"|using world size: \d{1,7}, data-parallel size: \d"
+    rb"|\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]"
     rb"|iter time \(s\): [\d.]{1,20} samples/sec:"
 )
 _WORDS = (
@@ -27,6 +30,8 @@ _WORDS = (
     b"train_step_timing",
     b"time (ms) |",
     b"iter time (s)",
+    b"using world size",
+    b"[INFO] [",
 )
 
 

@@ -40,7 +40,8 @@ def log_lines(path: str, member: str | None = None) -> Iterator[tuple[str, str]]
 
 def _plain(line: bytes) -> Iterator[tuple[str, str]]:
     if line and len(line) <= MAX_LINE_BYTES:
-        text = _ESCAPE.sub("", line.decode("utf-8", "replace"))
+        text = line.decode("utf-8", "replace")
+        text = _ESCAPE.sub("", text) if "\x1b" in text else text
         found = _FROM.match(text)
         who = "" if found is None else (found["who"] or "").strip()
         yield who, text if found is None else text[found.end() :]

@@ -53,7 +53,7 @@ class TimerLines:
         """Look at the next line."""
         if "across ranks (ms)" in text:
             self._begin(who, text)
-        elif (flat := _FLAT.search(text)) is not None:
+        elif "time (ms) |" in text and (flat := _FLAT.search(text)) is not None:
             self._open.pop(who, None)
             self._flat(who, text, flat)
         elif who in self._open:

@@ -16,6 +16,7 @@ from ddprof.errors import NoUsableInput
 
 _PLANE = b"\n"  # the tag of XSpace.planes: field 1, of a length
 _LONGEST_VARINT = 10  # bytes
+_MOST_PLANES = 1 << 12  # of one process: ten times the devices and tracers of any host
 _INT64, _UINT64, _BYTES, _MESSAGE = 3, 4, 12, 11  # FieldDescriptorProto.Type
 _ONE, _MANY = 1, 3  # FieldDescriptorProto.Label
 _FIELDS: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
@@ -81,11 +82,12 @@ def planes_of(content: bytes, label: str) -> tuple[list[Any], int]:
 
 def _parts(content: bytes) -> Iterator[bytes | None]:
     """The planes as bytes, one by one; None for what is cut off or no plane at all, which ends it."""
-    at = 0
+    at = count = 0
     while at < len(content):
+        count += 1
         tag, at = _varint(content, at)
         length, at = _varint(content, at)
-        if tag is None or length is None or tag & 7 != 2 or at + length > len(content):
+        if tag is None or length is None or tag & 7 != 2 or at + length > len(content) or count > _MOST_PLANES:
             yield None
             return
         if tag == _PLANE[0]:

@@ -17,6 +17,7 @@ FOUND = Path(__file__).resolve().parents[1] / "found"
 MAX_SEED_BYTES = 250_000  # larger recordings take seconds each
 _NOT_INPUT = ("label.json", "truth.json", "README.md", "LICENSE")
 _SHARED = ("oracle_samples", "traces", "wild/labelled", "wild/recordings")
+_XPLANE = REPOSITORY / "tests" / "readers" / "formats" / "samples"  # a recording of JAX
 SAVED = "saved"  # its report is made of a sample when it is first asked for
 
 BUILT: Mapping[str, Callable[[], Tree]] = {
@@ -45,7 +46,7 @@ def shared_folder() -> Path | None:
 def of_repository() -> dict[str, Callable[[], Tree]]:
     """The seeds that every checkout has."""
     samples = {f"sample-{name}": partial(_folder, REPOSITORY / "sample_traces" / name / "traces") for name in SAMPLES}
-    return {**BUILT, SAVED: _saved, **samples}
+    return {**BUILT, SAVED: _saved, "xplane": partial(_folder, _XPLANE), **samples}
 
 
 def kept_inputs() -> dict[str, Callable[[], Tree]]:

@@ -79,5 +79,9 @@ def are_snapshots(paths: Sequence[str]) -> bool:
 
 
 def _begins_as_pickle(path: str) -> bool:
-    with open(path, "rb") as stored:
-        return stored.read(1) == b"\x80"
+    """Whether a file begins so; what cannot be opened is told by whoever reads it."""
+    try:
+        with open(path, "rb") as stored:
+            return stored.read(1) == b"\x80"
+    except OSError:
+        return False

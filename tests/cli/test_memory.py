@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from snapshots import FORWARD, MIB, PARAMETERS, Allocator, write
 
 from ddprof.cli.main import cli
+from ddprof.cli.memory import are_snapshots
 from ddprof.errors import NoUsableInput, UsageError
 
 
@@ -69,3 +70,14 @@ def test_no_snapshot_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}")
     with pytest.raises(NoUsableInput, match="no memory snapshot"):
         CliRunner().invoke(cli, ["memory", str(tmp_path)], catch_exceptions=False)
+
+
+def test_a_file_that_cannot_be_opened_is_no_snapshot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    locked = tmp_path / "rank0.json"
+    locked.write_text("{}", encoding="utf-8")
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", denied)
+    assert not are_snapshots([str(locked)])

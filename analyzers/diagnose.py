@@ -8,6 +8,7 @@ from functools import partial
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.coverage import left_out
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.order import in_order
@@ -139,10 +140,10 @@ def _explain(
     """Largest first; what earlier fixes have mostly won already is the same time under another name, and left out."""
     findings: list[Finding] = []
     fixed: list[tuple[Candidate, Finding]] = []
-    applied: tuple[Change, ...] = ()
     for gain, candidate in worth:
-        left = pricer.gain_us(candidate, applied) if applied and candidate.changes else gain
-        own = not applied or left >= OWN_SHARE * gain
+        larger = _that_explain(candidate, fixed, measures)
+        left = pricer.gain_us(candidate, larger) if larger and candidate.changes else gain
+        own = not larger or left >= OWN_SHARE * gain
         price_us = gain if own else min(left, INFO_CAP_SHARE * measures.step_us)
         # What a larger fix leaves of a gain is not in the ledger, and what has no price needs no second one.
         by_ledger = ledger_price(measures, candidate.changes) if own and candidate.ceiling_us != 0 else None
@@ -157,9 +158,21 @@ def _explain(
             continue
         findings.append(finding)
         if own and candidate.changes and severity(finding.recoverable_us.value, measures.step_us) != "info":
-            applied += candidate.changes
             fixed.append((candidate, finding))
     return findings, fixed
+
+
+def _that_explain(
+    candidate: Candidate, fixed: Sequence[tuple[Candidate, Finding]], measures: Measures
+) -> tuple[Change, ...]:
+    """The changes of larger findings that may be the candidate's time under another name.
+
+    Kernels that take longer on one device than the same kernels on its peers are a time of their own, whatever is done
+    to all ranks alike: fp16 may leave so little that the host hides the rest, and the device is slow nevertheless.
+    """
+    slow_device = any(c.kind == "scale_compute" and c.target == "peers" for c in candidate.changes)
+    only_ranks = slow_device and not execution_of(measures.job).computes_on_host
+    return tuple(change for c, _ in fixed if c.ranks or not only_ranks for change in c.changes)
 
 
 def _finding(

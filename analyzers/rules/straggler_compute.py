@@ -1,7 +1,7 @@
 """The same ranks' kernels run slower than their peers' for the same work.
 
-What it detects: kernels of one name and shape last longer on some ranks than on the typical peer, in every step, and
-the other ranks wait for them in collectives.
+What it detects: kernels of one name and shape last longer on some ranks than on the typical peer, in every step or from
+some step of the recording to its end, and the other ranks wait for them in collectives.
 Why it costs: a synchronous step lasts as long as its slowest rank; all others wait in the next collective.
 How the gain is priced: the run is replayed with those ranks' kernels as fast as their peers'.
 How to fix: look at the device: clocks, temperature, power cap, ECC errors, a neighbour on the same GPU; replace or
@@ -22,6 +22,7 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.compared.onset import Onset, onset
 from ddprof.analyzers.job.feed import fed_ratio, is_fed_more
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
@@ -59,6 +60,21 @@ def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf
     return chosen if len(chosen) <= MAX_CULPRIT_SHARE * usable.sum() else np.empty(0, np.int64)
 
 
+def slowed_down(measures: Measures) -> dict[int, Onset]:
+    """Positions of the ranks whose devices became slow in the recording and stayed so, and since when.
+
+    The same kernels are compared, so that these ranks have no other work; the rest of the ranks must show no such step.
+    """
+    slowdown, least = measures.compute, execution_of(measures.job).limits.min_compute_excess
+    usable = np.isfinite(slowdown.per_step).all(axis=1) & (slowdown.coverage >= MIN_COVERAGE)
+    if usable.sum() < 2:
+        return {}
+    excess = slowdown.per_step - averages.typical_row(slowdown.per_step[usable])
+    found = {p: onset(excess[p], least) for p in np.flatnonzero(usable & ~slowdown.has_more).tolist()}
+    rose = {p: since for p, since in found.items() if since is not None}
+    return rose if len(rose) <= MAX_CULPRIT_SHARE * usable.sum() else {}
+
+
 def slow_devices(measures: Measures) -> dict[int, float]:
     """Positions of the ranks whose devices are slow, and how much longer (1.3: by 30 %) the same kernels take there.
 
@@ -76,6 +92,11 @@ def slow_devices(measures: Measures) -> dict[int, float]:
         typical = averages.typical(slowdown.factor[np.isfinite(slowdown.factor)]) if len(chosen) else 1.0
         for p in chosen.tolist():
             found[p] = max(found.get(p, 1.0), float(slowdown.factor[p] / typical))
+    other = {*measures.alone, *(shard.position for shard in measures.hot)}
+    fed = is_fed_more(job.ranks, measures.compute.factor)
+    for p, since in slowed_down(measures).items():
+        if p not in other and not fed[p]:
+            found.setdefault(p, 1.0 + since.excess)
     return found
 
 
@@ -102,7 +123,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = slowest[0]
     whose = "their peers" if np.isfinite(slowdown.factor[chosen]).any() else "the other stages of the pipeline"
     said, cure = of_slow_device(measures, slowest)
-    steps = measures.steps
     yield Candidate(
         id=RULE.id,
         summary=f"{execution.work_noun} on {format_ranks(numbers)} take {format_share(max(factors) - 1)} longer "
@@ -113,14 +133,29 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.COMPARED,
         evidence=(
             Evidence(
-                f"same {execution.work_noun}, {max(factors):.2f} x the typical peer's time in each of {steps} steps",
-                numbers[0],
+                f"same {execution.work_noun}, {max(factors):.2f} x the typical peer's time {_when(measures, worst)}",
+                measures.job.rank_ids[worst],
             ),
             *said,
             *largest_wait(measures, worst),
         ),
         fixes=(cure,) if cure is not None else _looks(measures, numbers),
     )
+
+
+def _when(measures: Measures, position: int) -> str:
+    """In which steps the rank is slow, in words."""
+    whole = np.quantile(_finite(measures.compute.per_step[position]), 0.1) - 1.0
+    since = slowed_down(measures).get(position)
+    if since is None or whole >= STICKY_SHARE * since.excess:
+        return f"in each of {measures.steps} steps"
+    number = int(measures.job.ranks[position].steps["index"][since.step])
+    return f"from step {number} on, {measures.steps - since.step} of {measures.steps}"
+
+
+def _finite(values: Array) -> Array:
+    known = values[np.isfinite(values)]
+    return known if len(known) else np.ones(1)
 
 
 def _looks(measures: Measures, numbers: tuple[int, ...]) -> tuple[Fix, ...]:

@@ -8,8 +8,9 @@ costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
-(a start-up broadcast) is not counted. A rank that runs what its peers do not, or is fed more by as much as its host
-takes longer (on a device rank one that computes longer for it), does not do the same work: straggler.imbalance.
+(a start-up broadcast) is not counted, nor is a pause in one step alone. A rank that runs what its peers do not, or is
+fed more by as much as its host takes longer (on a device rank one that computes longer for it), does not do the same
+work: straggler.imbalance.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
@@ -47,6 +48,7 @@ NO_CALLS = "no launch calls were recorded: a busy host cannot be told from one t
 NO_COMMUNICATION = "no communication was recorded: a CPU rank that waits for its peers cannot be told from a busy one"
 MIN_COST_SHARE = 0.03  # of the step, waited for the rank
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
+FEW_STEPS = 2  # too few to tell whether a pause comes again
 FEW_WAITS = 4  # operations others wait in; fewer are too few to test
 
 
@@ -59,8 +61,21 @@ def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
     typical = averages.typical(times[usable])
     excess = times - typical
     slow = usable & (excess > MIN_EXCESS * typical) & (excess > floor_us)
+    slow &= _comes_again(slowdown, typical, max(MIN_EXCESS * typical, floor_us))
     chosen = np.flatnonzero(slow)
     return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
+
+
+def _comes_again(slowdown: Slowdown, typical_us: float, least_us: float) -> Array:
+    """Whose hosts need `least_us` more than is typical even without the one step in which they need most; bool, shape
+    (ranks,). A single pause is no slow host. Two steps are too few to tell.
+    """
+    steps = slowdown.per_step.shape[1]
+    if steps <= FEW_STEPS:
+        return np.ones(len(slowdown.factor), bool)
+    rest = np.sort(np.where(np.isfinite(slowdown.per_step), slowdown.per_step, 1.0), axis=1)[:, :-1]
+    # Over all steps, as `least_us` is: what is left of a pause in every third step is two thirds of it.
+    return np.asarray((rest - 1.0).sum(axis=1) / steps * typical_us > least_us)
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

@@ -4,7 +4,7 @@ What it detects: exposed waiting that is charged to ranks which no finding names
 Why it costs: all others stand still until the late rank comes, whatever holds it.
 How the gain is priced: where ranks are named, the run is replayed with nobody waiting for them. Where ranks take turns,
 removing the reason would save at most what the ranks wait; little of that can be told from scatter, so below a tenth
-of the step it has no price.
+of the step it has no price. Nor has waiting that is in one step alone.
 How to fix: look at what the late rank runs there and its peers do not; `ddprof run` with Python stacks names the line.
 Limits: a rank is named where it is late in more steps than chance explains, or for nearly all of the waiting. Waiting
 for ranks without a trace names nobody, nor does waiting for a rank that began later and takes no longer. Stages of a
@@ -28,6 +28,7 @@ from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Abstention, Basis, Ca
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
 
+FEW_STEPS = 2  # too few to tell whether a wait comes again
 NEARLY_ALL = 0.8  # of the waiting, charged to one rank: it is named even where the steps are too few to test
 
 
@@ -43,7 +44,7 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
         yield Abstention(RULE.id, "who is late cannot be told: only one rank was traced")
         return
     blame = job.blame.take(recurring(job) & ~job.instances["is_message"][job.blame["instance"]])
-    floor = max(WARNING_SHARE, execution_of(job).limits.min_exposed_share) * measures.step_us
+    floor = _floor_us(measures)
     nobody = blame["culprit"] == NULL
     if _waited_us(measures, blame.take(nobody)) >= floor:
         words = (
@@ -125,7 +126,9 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     else:
         whose = "one rank is" if turns == 1 else f"{turns} ranks take turns at being"
         summary = f"{whose} the latest in {steps} steps"
-    priced = is_named or waited_us >= CRITICAL_SHARE * measures.step_us
+    once = _in_one_step(measures, per_step)
+    priced = (is_named or waited_us >= CRITICAL_SHARE * measures.step_us) and not once
+    summary += ", nearly all of it in one step" if once else ""
     return Candidate(
         id=RULE.id,
         summary=summary if numbers and worst in measures.alone else f"{summary}; no known cause explains it",
@@ -154,6 +157,22 @@ def _charged_by_step(measures: Measures, left: Table) -> Array:
     key = left["culprit"] * steps + np.maximum(left["step"], 0)
     charged = np.bincount(key, weights=left["dur_ns"], minlength=ranks * steps).reshape(ranks, steps)
     return np.asarray(charged[:, charged.sum(axis=0) > 0])
+
+
+def _in_one_step(measures: Measures, per_step: Array) -> bool:
+    """Whether the waiting would not be worth a finding without the step that holds most of it. What occurs once in a
+    recording of several steps has no price: nothing says that it comes again.
+    """
+    if measures.steps <= FEW_STEPS:
+        return False
+    rest_ns = float(per_step.sum() - per_step.sum(axis=0).max(initial=0))
+    rest_us = rest_ns / 1e3 / (measures.steps - 1) / len(measures.job.ranks)
+    return rest_us < _floor_us(measures)
+
+
+def _floor_us(measures: Measures) -> float:
+    """The least waiting per step that is worth a finding."""
+    return max(WARNING_SHARE, execution_of(measures.job).limits.min_exposed_share) * measures.step_us
 
 
 def _held_by(left: Table, position: int) -> str:

@@ -91,3 +91,22 @@ def test_every_rule_either_speaks_abstains_or_was_checked(labelled: Runs) -> Non
     said = diagnose(run.measures, run.pricer)
     assert {a.id for a in said.abstentions}.isdisjoint(said.checked)
     assert all(a.reason for a in said.abstentions)
+
+
+def test_a_slow_device_is_not_explained_by_what_is_done_to_all_ranks(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels a tenth as long leave the slow device nothing to win: it is slow in this run nevertheless."""
+    run = labelled("straggler.compute")
+    parts = {
+        "all": ((), Change("scale_compute", (), (10.0,))),
+        "slow device": ((2,), Change("scale_compute", (2,), (1.3,), "peers")),
+    }
+    rules = {
+        n: Rule(n, n, lambda _, n=n, r=r, c=c: iter([Candidate(n, n, r, 0.0, (c,), Basis.RECORDED)]))  # type: ignore[misc]
+        for n, (r, c) in parts.items()
+    }
+    monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
+    found = {f.id: f for f in diagnose(run.measures, run.pricer).findings}
+    assert found["slow device"].recoverable_us.value > 0.03 * run.measures.step_us
+    assert found["all"].recoverable_us.value > found["slow device"].recoverable_us.value

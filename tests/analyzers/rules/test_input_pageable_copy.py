@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from labelled_runs import Runs, fires
+
+from ddprof.analyzers.rules.input_pageable_copy import RULE
+from ddprof.findings import Candidate
 
 ID = "input.pageable_copy"
 
@@ -18,3 +24,25 @@ def test_names_pinned_memory(labelled: Runs) -> None:
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
 def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
     assert labelled(name).said(ID) == []
+
+
+def test_names_the_rank_whose_copies_take_far_longer(labelled: Runs) -> None:
+    measures = labelled(ID).measures
+    copies = measures.pageable_us.copy()
+    copies[1] *= 20
+    said = [*RULE.detect(replace(measures, pageable_us=copies))]
+    assert len(said) == 1 and isinstance(said[0], Candidate)
+    assert said[0].ranks == (measures.job.rank_ids[1],)
+    assert "bus of rank" in said[0].fixes[0].setting
+
+
+def test_a_rank_that_copies_more_has_no_narrow_bus(labelled: Runs) -> None:
+    measures = labelled(ID).measures
+    fed = measures.job.ranks[1]
+    more = fed.device_ops.replace(size_bytes=20 * np.maximum(fed.device_ops["size_bytes"], 1))
+    ranks = tuple(replace(f, device_ops=more) if f is fed else f for f in measures.job.ranks)
+    copies = measures.pageable_us.copy()
+    copies[1] *= 20
+    given = replace(measures, pageable_us=copies, job=replace(measures.job, ranks=ranks))
+    (said,) = RULE.detect(given)
+    assert isinstance(said, Candidate) and said.ranks == ()

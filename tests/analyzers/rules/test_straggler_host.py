@@ -12,7 +12,8 @@ from labelled_runs import Runs, abstains, fires
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import measure
-from ddprof.analyzers.rules.straggler_host import _is_busier
+from ddprof.analyzers.job.slowdown import Slowdown
+from ddprof.analyzers.rules.straggler_host import _is_busier, slow_hosts
 from ddprof.findings import Basis, Candidate
 from ddprof.tables import NULL
 
@@ -81,3 +82,16 @@ def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> No
     assert said(1_000, 2.0) == []
     assert [found.ranks for found in said(1_000, 1.0)] == [(1,)]
     assert [found.ranks for found in said(300, 2.0)] == [(1,)]  # its host takes eight times as long
+
+
+def test_a_pause_in_one_step_is_no_slow_host() -> None:
+    """In three steps of eight it comes again; in one it does not, however long."""
+    usual = np.ones((4, 8))
+    once, again = usual.copy(), usual.copy()
+    once[3, 2] = 5.0
+    again[3, [1, 4, 7]] = 5.0
+    for per_step, named in ((once, []), (again, [3])):
+        time_us = 100_000.0 * per_step.mean(axis=1)
+        found = Slowdown(np.median(per_step, axis=1), per_step, time_us, np.ones(4), np.zeros(4))
+        positions, typical_us = slow_hosts(found, 1_000.0)
+        assert positions.tolist() == named and typical_us == 100_000.0

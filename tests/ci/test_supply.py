@@ -39,6 +39,15 @@ def test_every_pinned_package_has_hashes_and_names_no_index() -> None:
     assert not re.search(r"https?:|file:|index-url|find-links", LOCK)
 
 
+def test_the_sdist_has_every_header() -> None:
+    """setuptools packs what `sources` and `depends` name; without a header the compiled part is left out."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    named = {file for module in pyproject["tool"]["setuptools"]["ext-modules"] for file in module["sources"]}
+    named |= {file for module in pyproject["tool"]["setuptools"]["ext-modules"] for file in module["depends"]}
+    there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "ddprof").rglob("native/*.[ch]")}
+    assert len(there) > 8 and named == there
+
+
 def test_what_make_setup_installs_is_pinned() -> None:
     pinned = {normal(name) for name in re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE)}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -1,0 +1,63 @@
+"""The scratch folder of the documented command lines: one recorded run serves them all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # the helpers of this folder are no package
+
+from scratch import Scratch, made, record
+from snippets import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
+    """The folder, with a real run of two ranks in it."""
+    for needed in ("torch", "libcst", "plotly", "dash"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = made(tmp_path_factory.mktemp("reader"), set(project["optional-dependencies"]))
+    record(found)
+    return found
+
+
+@pytest.fixture(scope="session")
+def stored(scratch: Scratch, s3_server: str) -> Iterator[Scratch]:
+    """The same, beside a store that has the run as `s3://bucket/run` and another."""
+    import s3fs
+
+    known = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    known["AWS_DEFAULT_REGION"] = "us-east-1"
+    before = dict(os.environ)
+    os.environ.update(known)
+    try:
+        store = s3fs.S3FileSystem()
+        store.mkdir("bucket")
+        for name in ("run", "runs/20260314T120000Z-train"):
+            for file in (scratch.folder / "ddprof-runs" / "recorded").iterdir():
+                if file.is_file():
+                    store.put_file(str(file), f"bucket/{name}/{file.name}")
+        s3fs.S3FileSystem.clear_instance_cache()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    yield Scratch(scratch.folder, scratch.environment | known)
+
+
+@pytest.fixture(scope="session")
+def scheduler(stored: Scratch) -> Iterator[str]:
+    """HOST:PORT of a Dask cluster on this machine, whose workers may read the store."""
+    distributed = pytest.importorskip("distributed")
+    may = {name: value for name, value in stored.environment.items() if name.startswith("AWS_")}
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, env=may) as cluster:
+        yield str(cluster.scheduler_address).removeprefix("tcp://")

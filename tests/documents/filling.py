@@ -1,0 +1,123 @@
+"""What a command line of the documentation stands for in the scratch folder of these tests, and which are not run."""
+
+from __future__ import annotations
+
+import re
+
+JOB = "torchrun --nproc-per-node=2 train.py"
+
+# (what stands there, what it is here), in this order. Eight GPUs are two CPU ranks, as the quick start says.
+NAMES = (
+    (r"torchrun \.\.\.", JOB),
+    (r"-- \.\.\.$", f"-- {JOB}"),
+    (r"\bCOMMAND --help", "analyze --help"),
+    (r"-- COMMAND\b", f"-- {JOB}"),
+    (r"--params \.\.\. --gpu \.\.\. --world N\b", "--params 7e9 --layers 32 --hidden 4096 --gpu A100-40GB --world 8"),
+    (r"SETTING=VALUE@LINE|KEY=VALUE", "num_workers=4"),
+    (r"--only SETTING\b", "--only num_workers"),
+    (r"LABELLED_DIR\.\.\. --precision FILE", "OUT --precision precision.json"),
+    (r"--fixes FILE\b", "--fixes loader.toml"),
+    (r"(?<!/)\bFIXES\.toml", "run/FIXES.toml"),
+    (r"\$before\b|\bRUN\b(\.\.\.)?", "run"),
+    (r"\bFOLDER\b(\.\.\.)?", "ddprof-runs"),
+    (r"\bcompare A B\b", "compare run1 run2"),
+    (r"\banalyze LOG\b", "analyze train.log"),
+    (r"\bSNAPSHOT\b", "snapshot.pickle"),
+    (r"\bdemo NAME\b", "demo sync"),
+    (r"\bexplain ID\b", "explain input.starved"),
+    (r"\bhang PATH\b", "hang hung"),
+    (r"/tmp/nccl_trace_rank_\*", "hung/nccl_trace_rank_*"),
+    (r"PATH/TO/PYTHON", "python"),
+    (r"(?<=[ =])/(shared/)?runs\b", r"mounted-runs"),
+    (r"\$JOB_NAME\b", "my-job"),
+    (r"\$HEAD:29500", "127.0.0.1:0"),
+    (r"\$SLURM_NNODES\b", "1"),
+    (r"--nnodes=\d+", "--nnodes=1"),
+    (r"--nproc-per-node=8", "--nproc-per-node=2"),
+    (r"-np 8\b", "-np 2"),
+    (r"-n8\b", "-n2"),
+    (r"--ranks 0,7\b", "--ranks 0,1"),
+    (r"--ranks sample:32\b", "--ranks sample:2"),
+    (r"--ranks sample:33,417\b", "--ranks sample:2,1"),
+    (r"--count \d+", "--count 2"),
+    (r"\bOUT/", "generated/"),
+    (r"\bOUT\b", "generated"),
+    (r"(?<=--max-steps) 20|(?<=train\.py):57", lambda found: " 20" if " " in found[0] else ":35"),
+    (r"ddprof tune (?!--(yes|only))", "ddprof tune --yes --budget 60s "),
+    (r"ddprof tune --only num_workers", "ddprof tune --only num_workers --yes --budget 60s"),
+)
+
+_FORGE = "needs the forge, or a key that it knows; the steps are those of .github/workflows/release.yml"
+_NAME = "names a program's command; what it does is in a line of its own"
+_BENCHMARK = "a measurement of up to an hour, alone on its machine; tests/bench runs its parts"
+_HOROVOD = "fetches and builds Horovod's sources, minutes of compiling"
+_ENVIRONMENT = "makes an environment; .ci/try_extras.py makes one for each extra, with the wheel"
+
+# Command line as it stands in the document -> why no test runs it.
+NOT_RUN = {
+    "git apply": _NAME,
+    "docker run": _NAME,
+    "pip install": _NAME,
+    "nsys export": _NAME,
+    "ray start": _NAME,
+    "python -E": _NAME,
+    "python -I": _NAME,
+    "python -S": _NAME,
+    "python -m torch.distributed.run": _NAME,
+    "sbatch --export=NONE": _NAME,
+    "python3 -m venv env": _ENVIRONMENT,
+    ". env/bin/activate": _ENVIRONMENT,
+    ". .venv/bin/activate": _ENVIRONMENT,
+    "uvx --from . ddprof demo": _ENVIRONMENT,
+    "pipx run ddprof demo": "the name is on no index before the first release",
+    "uvx ddprof demo": "the name is on no index before the first release",
+    "python .ci/licences.py": "writes a page of the checkout; tests/ci/test_supply.py judges the page",
+    "python -m ddprof.capture.launcher.pth install": "writes to the environment of whoever runs it",
+    'git tag --sign v0.1.0 --message "ddprof 0.1.0"': _FORGE,
+    "git tag --verify v0.1.0": _FORGE,
+    "git push origin v0.1.0": _FORGE,
+    "ddprof dev bench workloads": _BENCHMARK,
+    "ddprof dev bench workloads --quick": _BENCHMARK,
+    "ddprof dev bench workloads --only gpt_fsdp2.slow-host --repeat 3": _BENCHMARK,
+    "pip download --no-deps --no-binary :all: horovod==0.28.1 && tar xf horovod-0.28.1.tar.gz": _HOROVOD,
+    "sed -i 's/CMAKE_CXX_STANDARD 14/CMAKE_CXX_STANDARD 17/' horovod-0.28.1/CMakeLists.txt "
+    "horovod-0.28.1/horovod/torch/CMakeLists.txt": _HOROVOD,
+    "HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_GLOO=1 "
+    "pip install --no-build-isolation ./horovod-0.28.1": _HOROVOD,
+}
+
+# Exit codes other than 0 that a reader of the page expects, with why.
+OTHER_ENDS = {
+    r"--fail-on|--max-regression": ("0", "3"),  # a gate: the scratch run is one with a fault
+    r"^ddprof (status|trigger|stop)\b": ("0", "4"),  # the recorded job has ended
+    r"^ddprof tune$": ("0", "2"),  # the page names the command alone, and it wants a job
+    r"^ddprof dev score": ("0", "3"),  # two scenarios are too few for the gates of precision
+    r"^pytest ": ("0", "5"),  # no test is collected in the scratch folder
+}
+
+
+def filled(line: str) -> str:
+    """The line with names of the scratch folder for those of the page."""
+    for pattern, name in NAMES:
+        line = re.sub(pattern, name, line)
+    return line
+
+
+def ends(line: str) -> tuple[str, ...]:
+    """The exit codes that a filled line may end with."""
+    return next((codes for pattern, codes in OTHER_ENDS.items() if re.search(pattern, line)), ("0",))
+
+
+def trains(line: str) -> bool:
+    """Whether the line starts a training job, which takes a while."""
+    return re.search(r"\bddprof (run|tune|verify) .*-- *\S", line) is not None
+
+
+def takes_long(line: str) -> bool:
+    """Whether the line asks a store, a cluster or a tracker: seconds each, and other tests hold the parts."""
+    return re.search(r"s3://|dask|--to wandb", line) is not None
+
+
+def has_to_train(line: str) -> bool:
+    """Whether the line says nothing of use unless the job really runs."""
+    return re.search(r"\bddprof (tune|verify) .*-- *\S", line) is not None

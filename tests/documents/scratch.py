@@ -1,0 +1,211 @@
+"""A folder as a reader has it who followed the pages: a script, runs, traces, reports; and programs beside it.
+
+Programs of a cluster or a forge are stand-ins that write down how they were called; what starts something starts it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from snippets import ROOT, blocks
+
+from tests.snapshots import FORWARD, MIB, Allocator, write
+
+CALLS = "calls.txt"
+PATIENCE_S = 600  # of a machine that does ten other things; nothing here is a measurement
+
+# What comes after these programs' own words is a command that they start.
+WRAPPING = ("docker", "srun", "mpirun", "horovodrun", "nsys", "accelerate", "deepspeed")
+ALONE = ("ssh", "sbatch", "kubectl", "gcloud", "aws", "ray", "chromium", "make", "pip")
+
+_RECORD = f'#!/bin/bash\necho "$(basename "$0") $*" >>"$SCRATCH/{CALLS}"\n'
+# The first word that starts something is where the wrapped command begins; a bare script gets two ranks.
+_WRAP = (
+    _RECORD
+    + """
+while (($#)); do
+  case $1 in
+    ddprof|python|torchrun|bash) exec "$@" ;;
+    *.py) exec torchrun --nproc-per-node=2 "$@" ;;
+  esac
+  shift
+done
+"""
+)
+_NO_JOB = _RECORD  # the job ends at once, in order
+_TRAINS = "*train*.py*|*torch.distributed.run*"
+_PYTHON = f'#!/bin/bash\ncase "$*" in {_TRAINS}) exit 0 ;; *) exec {sys.executable} "$@" ;; esac\n'
+# Nothing is installed: what is asked for has to be a package of this name, with extras that it has.
+_PIP = (
+    _RECORD
+    + """
+for word; do
+  case $word in
+    install|-e|torch|.) ;;
+    ddprof|ddprof\\[*|.\\[*) "$REAL_PYTHON" "$SCRATCH/extras.py" "$word" || exit 1 ;;
+    *) echo "pip stand-in: what is $word?" >&2; exit 1 ;;
+  esac
+done
+"""
+)
+_MAKE = _RECORD + f'exec {shutil.which("make") or "make"} --dry-run --directory {ROOT} "$@" >/dev/null\n'
+_EXTRAS = """
+import sys
+KNOWN = {known!r}
+asked = sys.argv[1].partition("[")[2].strip("]").split(",")
+sys.exit(str([name for name in asked if name and name not in KNOWN]) if set(asked) - KNOWN - {{""}} else 0)
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command line ended, and what it said."""
+
+    code: str
+    said: str
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The folder, and how things are run in it."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, line: str, *, programs: str = "bin") -> Ended:
+        """Run one line in the folder, with the stand-ins of `programs` (`bin`, or `nojob`: jobs end at once)."""
+        path = f"{self.folder / programs}:{self.folder / 'bin'}:{self.environment['PATH']}"
+        environment = self.environment | {"PATH": path}
+        try:
+            done = subprocess.run(
+                ["bash", "-c", line], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False,
+            )  # fmt: skip
+        finally:
+            self.restore()
+        return Ended(str(done.returncode), done.stdout)
+
+    def serve(self, line: str) -> Ended:
+        """Run a line that ends when it is interrupted, until it prints a link."""
+        path = f"{self.folder / 'bin'}:{self.environment['PATH']}"
+        with subprocess.Popen(
+            ["bash", "-c", f"exec {line} --port 0"], cwd=self.folder, env=self.environment | {"PATH": path},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            said = ""
+            for text in process.stdout:
+                said += text
+                if "http://" in text:
+                    break
+            process.terminate()
+            process.wait(PATIENCE_S)
+        return Ended("0" if "http://" in said else "1", said)
+
+    def restore(self) -> None:
+        """The script as it was, and `latest` leads to the recorded run again."""
+        (self.folder / "train.py").write_text(quick_start_script(), encoding="utf-8")
+        latest = self.folder / "ddprof-runs" / "latest"
+        latest.unlink(missing_ok=True)
+        latest.symlink_to("recorded")
+
+
+def quick_start_script() -> str:
+    """`train.py` of the quick start."""
+    (script,) = blocks(ROOT / "docs" / "quick-start.md", "python")
+    return script
+
+
+def stand_in(folder: Path, name: str, text: str) -> None:
+    """A program of this name."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    (folder / name).chmod(0o755)
+
+
+def made(folder: Path, extras: set[str]) -> Scratch:
+    """The folder with the quick start's script and the stand-ins; nothing is recorded yet."""
+    script = quick_start_script()
+    (folder / "train.py").write_text(script, encoding="utf-8")
+    (folder / "train_ray.py").write_text(script, encoding="utf-8")
+    (folder / "job").mkdir()
+    stand_in(folder / "job", "start.sh", "#!/bin/bash\ncd .. && exec torchrun --nproc-per-node=2 train.py\n")
+    for place in ("docs", "workloads", "benchmarks", "sample_traces", "analyzers"):
+        (folder / place).symlink_to(ROOT / place)
+    (folder / "extras.py").write_text(_EXTRAS.format(known=extras), encoding="utf-8")
+    for name in WRAPPING:
+        stand_in(folder / "bin", name, _WRAP)
+        stand_in(folder / "nojob", name, _NO_JOB)
+    for name in ALONE:
+        stand_in(folder / "bin", name, {"make": _MAKE, "pip": _PIP}.get(name, _RECORD))
+    stand_in(folder / "nojob", "torchrun", _NO_JOB)
+    stand_in(folder / "nojob", "python", _PYTHON)
+    stand_in(folder / "nojob", "start.sh", _NO_JOB)
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("DDPROF_", "PYTHONPATH", "WANDB", "MLFLOW"))
+    }
+    environment |= {
+        "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
+        "REAL_PYTHON": sys.executable,
+        "SCRATCH": str(folder),
+        "OMP_NUM_THREADS": "1",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "DDPROF_DATA_HOME": str(folder / "data"),
+        "WANDB_MODE": "offline",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/runs.db",
+    }
+    return Scratch(folder, environment)
+
+
+def record(scratch: Scratch) -> None:
+    """One real run of two ranks; what the pages make of it stands beside it under the pages' names."""
+    folder = scratch.folder
+    job = "ddprof run --run-dir ddprof-runs/recorded -- torchrun --standalone --nproc-per-node=2 train.py"
+    said = subprocess.run(
+        ["bash", "-e", "-c", f"{job}; ddprof analyze ddprof-runs/recorded"],
+        cwd=folder, env=scratch.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stdout[-3000:] + said.stderr[-3000:]
+    scratch.restore()
+    (folder / "run").symlink_to("ddprof-runs/recorded")
+    for number in range(1, 5):
+        (folder / f"run{number}").symlink_to("ddprof-runs/recorded")
+    prepared = "ddprof analyze run -o main.json; cp main.json report.json; ddprof patch run/FIXES.toml -o fix.patch"
+    generated = "python benchmarks/oracle/generate.py generated/a --count 2 --seed 340000"
+    done = subprocess.run(
+        ["bash", "-e", "-c", f"{prepared}; {generated}; ddprof report run -o x.html"],
+        cwd=folder, env=scratch.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    hang(folder / "hung")
+    allocator = Allocator()
+    allocator.free(allocator.alloc(MIB, FORWARD))
+    write(folder / "snapshot.pickle", allocator.dump())
+    shutil.copy(ROOT / "tests/readers/logs/samples/megatron_gpt2.log", folder / "train.log")
+
+
+def hang(folder: Path) -> None:
+    """Flight-recorder dumps of two ranks that called different things."""
+    folder.mkdir()
+    for rank, operation in enumerate(("all_reduce", "barrier")):
+        entry = {
+            "collective_seq_id": 1, "process_group": ("0", "default_pg"), "profiling_name": f"nccl:{operation}",
+            "state": "scheduled", "input_sizes": [[4]], "output_sizes": [[4]], "input_dtypes": ["Float"],
+            "output_dtypes": ["Float"], "time_created_ns": 10**18, "frames": [], "record_id": 0, "pg_id": 0,
+            "p2p_seq_id": 0, "op_id": 1, "is_p2p": False, "retired": False, "timeout_ms": 600000,
+        }  # fmt: skip
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+        dump = {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": [entry]}
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
+
+
+def fresh(line: str, number: int) -> str:
+    """The line with a run folder of its own, which has to be new."""
+    return re.sub(r"--run-dir (\S+)", rf"--run-dir new/\1-{number}", line)

@@ -1,0 +1,84 @@
+"""What README and docs tell a reader to type: command lines, Python, YAML, each with the page it stands on."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHELLS = ("bash", "sh", "shell", "")
+
+_BLOCK = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_STEP = re.compile(r"^\s*sh '([^']+)'", re.MULTILINE)  # of a Jenkinsfile
+# Programs that a reader is told to start. A span that begins with another word is a name, a value or code.
+_PROGRAMS = re.compile(
+    r"(?:[A-Z_]+=\S+ )*(?:ddprof|python3?|pipx?|uvx?|make|git|docker|kubectl|ssh|srun|sbatch|mpirun|torchrun|nsys|ray|"
+    r"pytest|mkdocs|chromium|wandb|mlflow|tensorboard|comet|conda|apt-get|\.ci/\w+|aws|gcloud|curl) "
+)
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The fenced blocks of these languages."""
+    found = _BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [textwrap.dedent(text) for language, text in found if language in languages]
+
+
+def command_lines(page: Path) -> list[str]:
+    """Every command line of a page, in its order, each once."""
+    text = page.read_text(encoding="utf-8")
+    found: list[str] = []
+    place = 0
+    for block in _BLOCK.finditer(text):
+        found += _spans(text[place : block.start()])
+        found += _of_block(block[1], textwrap.dedent(block[2]))
+        place = block.end()
+    found += _spans(text[place:])
+    return list(dict.fromkeys(found))
+
+
+def _spans(text: str) -> list[str]:
+    return [span for span in _SPAN.findall(text) if _PROGRAMS.match(span)]
+
+
+def _of_block(language: str, text: str) -> Iterator[str]:
+    if language in SHELLS:
+        yield from _logical_lines(text)
+    elif language in ("console", "text"):
+        yield from (line[2:].strip() for line in text.splitlines() if line.startswith("$ "))
+    elif language == "groovy":
+        yield from _STEP.findall(text)
+    elif language == "yaml":
+        yield from _of_yaml(yaml.safe_load(text))
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines of a script, those that go on at the next one put together, comments left out."""
+    for line in text.replace("\\\n", " ").splitlines():
+        command = re.sub(r"(^|\s)#.*$", "", line).strip()
+        if command:
+            yield " ".join(command.split())
+
+
+def _of_yaml(value: object) -> Iterator[str]:
+    """What a forge or a cluster would start: `script:` and `run:` lines, and `command:` as a list."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "with":
+                continue  # what is given to an action
+            elif key == "script" and isinstance(inner, list):
+                yield from inner
+            elif key == "run" and isinstance(inner, str):
+                yield from _logical_lines(inner)
+            elif key == "command" and isinstance(inner, list):
+                yield " ".join(re.sub(r"\$\((\w+)\)", r"$\1", str(word)) for word in inner)
+            else:
+                yield from _of_yaml(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _of_yaml(inner)

@@ -1,0 +1,160 @@
+"""Every command line of README and docs is run, in a folder as its reader has it, and ends as it should.
+
+Jobs are started twice: in the fast tests by a `torchrun` that ends at once, in those marked `slow` for real. Lines that
+ask a store, a cluster or a tracker are slow as well.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+from filling import NOT_RUN, ends, filled, has_to_train, takes_long, trains
+from scratch import Ended, Scratch, fresh
+from snippets import PAGES, command_lines
+
+from ddprof.cli.main import cli, main
+
+PAGE_OF = {line: page.name for page in reversed(PAGES) for line in command_lines(page)}
+LINES = [line for line in PAGE_OF if line not in NOT_RUN]
+_NEEDED = {"wandb": r"--to wandb", "mlflow": r"--to.* mlflow", "tensorboard": r"tensorboard", "distributed": r"dask"}
+_STARTS_SOMETHING = re.compile(r"[|&;<>*$]|^(?!ddprof )|^ddprof (run|serve|mcp|tune|verify .*--)\b")
+
+Run = Callable[[str], Ended]
+There = Callable[[str, str], Ended]
+
+
+def names_a_command(line: str) -> str | None:
+    """`ddprof COMMAND --help` for a line that leaves out what the command asks for, and so only names it; else None."""
+    words = shlex.split(line)
+    if words[0] != "ddprof":
+        return None
+    cut = line.endswith((" --", "..."))
+    words = [word for word in words[1:] if not (cut and word in ("--", "..."))]
+    context: click.Context = click.Context(cli, resilient_parsing=True)
+    command: click.Command = cli
+    named = ["ddprof"]
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        named.append(words.pop(0))
+        found = command.get_command(context, named[-1])
+        assert found is not None, f"there is no command {named[-1]!r}"
+        command, context = found, click.Context(found, resilient_parsing=True)
+    try:
+        with command.make_context(named[-1], list(words)):
+            pass
+    except click.NoSuchOption as error:
+        raise AssertionError(error.format_message()) from error
+    except (click.MissingParameter, click.BadOptionUsage, click.exceptions.NoArgsIsHelpError):
+        return shlex.join([*named, "--help"])
+    except (click.exceptions.Exit, click.UsageError):
+        pass
+    return shlex.join([*named, "--help"]) if cut else None
+
+
+@pytest.fixture
+def here(scratch: Scratch, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs `ddprof ...` in this process: starting Python for each of two hundred lines would be most of the time."""
+
+    def run(line: str) -> Ended:
+        monkeypatch.chdir(scratch.folder)
+        for name, value in scratch.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("sys.excepthook", sys.excepthook)  # which main() replaces
+        monkeypatch.setattr("sys.argv", shlex.split(line))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capfd.readouterr()
+        return Ended(str(ended.value.code or 0), told.out + told.err)
+
+    return run
+
+
+@pytest.fixture
+def there(request: pytest.FixtureRequest) -> There:
+    """Runs a line by a shell, beside the store or the cluster that it names."""
+
+    def run(line: str, programs: str) -> Ended:
+        scratch: Scratch = request.getfixturevalue("stored" if "s3://" in line else "scratch")
+        if found := re.search(r"(?<=dask://)(HOST:PORT|scheduler:8786)", line):
+            line = line.replace(found[0], request.getfixturevalue("scheduler"))
+        if line.startswith("ddprof serve"):
+            return scratch.serve(line)
+        return scratch.run(fresh(line, abs(hash((line, programs)))), programs=programs)
+
+    return run
+
+
+def judge(line: str, ended: Ended) -> None:
+    """It ended as it should, and not by a defect."""
+    assert ended.code in ends(line) and "Traceback" not in ended.said, f"{line}\n-> {ended.code}\n{ended.said[-3000:]}"
+
+
+def skip_without_library(line: str) -> None:
+    """Skips where the extra that the line needs is not installed."""
+    for library, pattern in _NEEDED.items():
+        if re.search(pattern, line) and importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
+
+
+FAST = [line for line in LINES if not has_to_train(filled(line)) and not takes_long(filled(line))]
+ELSEWHERE = [line for line in LINES if takes_long(filled(line))]
+
+
+def judged(line: str, here: Run, there: There) -> None:
+    """Runs the line, jobs by a stand-in, and judges how it ended."""
+    skip_without_library(line)
+    command = filled(line)
+    command = names_a_command(command) or command
+    if takes_long(command) or (_STARTS_SOMETHING.search(command) and not command.endswith("--help")):
+        judge(command, there(command, "nojob"))
+        return
+    ended = here(command)
+    if ended.code == "2" and re.fullmatch(r"ddprof( [a-z]+)+", command):  # it wants more: the page names it alone
+        ended = here(f"{command} --help")
+    judge(command, ended)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("line", FAST, ids=[f"{PAGE_OF[line]}: {line}" for line in FAST])
+def test_a_documented_command_line_runs(line: str, here: Run, there: There) -> None:
+    judged(line, here, there)
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ELSEWHERE, ids=[f"{PAGE_OF[line]}: {line}" for line in ELSEWHERE])
+def test_a_documented_command_line_runs_on_what_is_elsewhere(line: str, here: Run, there: There) -> None:
+    judged(line, here, there)
+
+
+TRAINING = [line for line in LINES if trains(filled(line)) and not names_a_command(filled(line))]
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize("line", TRAINING, ids=[f"{PAGE_OF[line]}: {line}" for line in TRAINING])
+def test_a_documented_job_is_run_and_recorded(line: str, there: There) -> None:
+    skip_without_library(line)
+    ended = there(filled(line), "bin")
+    judge(line, ended)
+    assert re.search(r"\d traces? of \d ranks?|^(KEEP|NOTHING|UNDECIDED|outcome)", ended.said, re.MULTILINE), ended.said
+
+
+def test_what_is_not_run_is_in_the_documents() -> None:
+    assert sorted(set(NOT_RUN) - set(PAGE_OF)) == []
+
+
+def test_a_command_line_that_is_new_and_wrong_is_found(here: Run) -> None:
+    with pytest.raises(AssertionError, match="no command"):
+        names_a_command("ddprof analyse run")
+    with pytest.raises(AssertionError, match="--nosuch"):
+        names_a_command("ddprof analyze run --nosuch")
+    with pytest.raises(AssertionError, match="-> 4"):
+        judge("ddprof analyze nowhere", here("ddprof analyze nowhere"))
+    assert names_a_command("ddprof run --mode monitor") == "ddprof run --help"
+    assert names_a_command("ddprof analyze run") is None

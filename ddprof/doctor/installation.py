@@ -23,6 +23,7 @@ EXTRAS = {
     "patch": ("libcst", "`ddprof patch` and the patch of `ddprof tune`"),
     "dask": ("distributed", "`--engine dask://HOST:PORT`"),
     "s3": ("s3fs", "s3:// URLs"),
+    "xplane": ("protobuf", "profiles of JAX and TensorFlow (*.xplane.pb)"),
     "mcp": ("mcp", "`ddprof mcp`, for assistants"),
     "wandb": ("wandb", "`--to wandb`, `--log-to wandb`"),
     "mlflow": ("mlflow", "`--to mlflow`, `--log-to mlflow`"),

@@ -157,7 +157,6 @@ CASES = (
 REFUSED = (
     ("flops.nsys-rep", "nsys export"),
     ("lfs_pointer.pt.trace.json", "git lfs pull"),
-    ("tw003.xplane.pb", "xplane"),
     ("execution_trace.tar.gz", "execution trace"),
     ("rocprofiler_sdk_results.json.gz", "rocprof"),
     ("dlprof_dldb.sqlite", "DLProf"),

@@ -71,7 +71,7 @@ def _ns(value: Any) -> int:
 def test_oracle_samples(shared_dir: Path) -> None:
     for label, sources in discover([shared_dir / "oracle_samples"]).runs:
         traces = [read(s) for s in sources]
-        stated = json.loads((shared_dir / "oracle_samples" / label).parent.joinpath("label.json").read_text())
+        stated = json.loads((shared_dir / "oracle_samples" / label / "label.json").read_text())
         assert [t.identity.rank for t in traces] == list(range(stated["world_size"]))
         assert not [h for t in traces for h in t.health if h.severity != "info"]
         assert all(len(t.collectives) and t.process_groups for t in traces)

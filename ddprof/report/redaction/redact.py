@@ -14,11 +14,12 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
+from ddprof.causes import CAUSE_IDS
 from ddprof.findings import Evidence, Finding
 from ddprof.hangs.model import Hang
 from ddprof.model import RankTrace
 from ddprof.report.model import Report
-from ddprof.report.redaction.names import renamed
+from ddprof.report.redaction.names import is_public, renamed
 from ddprof.report.redaction.prose import hidden, kind_of, lines_hidden
 from ddprof.report.redaction.rewrite import rewritten
 from ddprof.report.step_causes import step_causes
@@ -157,9 +158,17 @@ def _known(report: Report) -> dict[str, str]:
     known = dict.fromkeys((*report.run.hosts.values(), *report.clock.hosts), "host")
     known.update(dict.fromkeys(report.run.paths, "path"))
     known.update({path.replace("\\", "/").rsplit("/", 1)[-1]: "path" for path in report.run.paths})
-    if report.run.name:
+    # A run called like one of ddprof's own words ("sync") would take that word out of every sentence.
+    if report.run.name and not is_public(report.run.name) and report.run.name not in _own_words(report):
         known[report.run.name] = "run"
     return known
+
+
+def _own_words(report: Report) -> set[str]:
+    """Words of causes and of rules: ids, and what stands between their dots."""
+    ids = {*CAUSE_IDS, *(finding.id for finding in report.findings), *report.checked}
+    ids |= {abstained.id for abstained in report.abstentions}
+    return ids | {word for name in ids for word in re.split(r"[._]", name)} | {n.partition(".")[2] for n in ids}
 
 
 def _scrubber(

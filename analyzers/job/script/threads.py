@@ -28,7 +28,8 @@ def busy_threads(facts: RankFacts) -> list[BusyThread]:
     for window in windows:
         for thread in window.beside:
             cpu_ns[thread.name] = cpu_ns.get(thread.name, 0) + thread.cpu_ns
-    lines = {name: _line_of(facts, name) for name in cpu_ns}
+    tree = CallTree(facts.script_stacks, facts.script_frames) if cpu_ns else None
+    lines = {name: _line_of(facts, tree, name) for name in cpu_ns} if tree is not None else {}
     found = [BusyThread(line, cpu_ns[name] / lasted_ns) for name, line in lines.items() if line and lasted_ns]
     return sorted(found, key=lambda thread: -thread.share)
 
@@ -41,10 +42,9 @@ def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:
     return {position: own[0] for position, own in alone.items() if own}
 
 
-def _line_of(facts: RankFacts, name: str) -> str | None:
+def _line_of(facts: RankFacts, tree: CallTree, name: str) -> str | None:
     """The user's line in which a thread was seen most; None where it was in none."""
     totals = facts.script_totals.take(facts.script_totals["thread"] == name)
-    tree = CallTree(facts.script_stacks, facts.script_frames)
     if not len(totals):
         return None
     user = tree.folded[totals["stack"]]

@@ -106,13 +106,13 @@ def _coincident(ops: Operations, end: Array, dep: Array, overlap_ns: int) -> Non
     released = np.where(dep >= 0, end[dep], NEVER)
     free_since = np.maximum(np.maximum(previous, ops.launch_ns), released)
     is_held = (ops.start_ns - free_since > HELD_NS) & (free_since != NEVER)
+    order = np.argsort(end, kind="stable")
     for track in np.unique(ops.track[is_held]).tolist():
         held = np.flatnonzero(is_held & (ops.track == track))
         # Of the other streams alone: short operations that follow the held one end within the tolerance, too.
-        others = np.flatnonzero(ops.track != track)
-        if not len(others):
+        by_end = order[ops.track[order] != track]
+        if not len(by_end):
             continue
-        by_end = others[np.argsort(end[others], kind="stable")]
         found = np.zeros(len(held), bool)
         overlap = np.maximum(overlap_ns, (ops.start_ns - free_since)[held] // OVERLAP_DIVISOR)
         at = np.searchsorted(end[by_end], ops.start_ns[held] + overlap, side="right") - 1

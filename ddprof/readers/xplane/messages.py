@@ -67,7 +67,7 @@ def planes_of(content: bytes, label: str) -> tuple[list[Any], int]:
     """The planes of a profile, and how many were damaged. Raises NoUsableInput where there is none."""
     decode_error = importlib.import_module("google.protobuf.message").DecodeError
     plane_class = _messages()
-    planes, damaged = [], 0
+    planes = []
     for part in _parts(content):
         try:
             planes.append(plane_class.FromString(part) if part is not None else None)

@@ -1,7 +1,8 @@
 # Everything sets itself up: `make demo` and `make test` work on a fresh machine with Python 3.10 or newer.
 #
 #   make demo      two short training jobs (healthy, and with one late data loader) and the verdict on each
-#   make test      formatting, types, then all tests (fast ones first), those on DeepSpeed, Lightning, wandb, ... included
+#   make test      formatting, types, then the fast tests, those on DeepSpeed, Lightning, wandb, ... included: ten minutes
+#   make test-all  these, then every slow test, one at a time: hours (every night)
 #   make fuzz      10,000 damaged inputs through the command line; what fails is left in fuzz-found/
 #   make docs      the documentation as a site, in build/site
 #   make setup     the environment in .venv alone
@@ -10,6 +11,7 @@
 # PYTHON       interpreter to build .venv with (default python3)
 # TORCH        torch requirement (default torch==2.13.0; the tool itself works with any torch >= 2.4)
 # LOCKED       any value: take the versions that .ci/requirements.lock pins, with their hashes
+# WORKERS      how many processes run the fast tests (default 2)
 # N, SEED      how many cases `make fuzz` runs, and the number of the first (default: a new one, which it prints)
 # TORCH_INDEX  index to take torch from, e.g. https://download.pytorch.org/whl/cpu for the small CPU-only build
 
@@ -17,6 +19,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 LOCKED ?=
+WORKERS ?= 2
 N ?= 10000
 SEED ?=
 EXTRAS ?= dev,dashboard,docs,fast,nvtx
@@ -35,7 +38,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Two training processes on a small machine: one thread each, or they fight over the cores and the healthy run is not.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo docs test fuzz setup lint types clean
+.PHONY: demo docs test test-all fuzz setup lint types clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -76,7 +79,11 @@ $(TRACKERS): $(READY)
 
 test: lint types $(FRAMEWORKS) $(TRACKERS)
 	@.ci/browser
-	python -m pytest -m "not slow"
+	python -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+
+# Slow tests judge real jobs: each has the machine for itself.
+test-all: test
+	python -m pytest -m slow
 
 # Half of the cases are read by the native scanner, half by msgspec.
 fuzz: $(READY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 import sys
@@ -167,8 +168,13 @@ def _sources() -> list[tuple[str, Path]]:
 
 SOURCES = _sources()
 NAMES = {name for name, _ in SOURCES}
-TREES = {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in SOURCES}
 FILES = dict(SOURCES)
+
+
+@functools.cache
+def _trees() -> dict[str, ast.Module]:
+    """Syntax tree by module: parsed by whoever runs these tests, not by everybody who collects them."""
+    return {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in SOURCES}
 
 
 def _unit(name: str) -> str:
@@ -206,7 +212,7 @@ def _functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]
 
 def test_every_import_is_in_the_table() -> None:
     wrong = []
-    for name, tree in TREES.items():
+    for name, tree in _trees().items():
         unit = _unit(name)
         if unit in FREE:
             continue
@@ -221,7 +227,7 @@ def test_every_import_is_in_the_table() -> None:
 
 
 def test_no_cycles() -> None:
-    graph = {name: {t for t, _ in _outer_imports(tree) if t in NAMES and t != name} for name, tree in TREES.items()}
+    graph = {name: {t for t, _ in _outer_imports(tree) if t in NAMES and t != name} for name, tree in _trees().items()}
     done: set[str] = set()
     cycles = []
 
@@ -241,7 +247,7 @@ def test_no_cycles() -> None:
 def test_internal_imports_stand_at_the_top() -> None:
     late = [
         f"{name}:{statement.lineno} imports {target} inside {function.name}"
-        for name, tree in TREES.items()
+        for name, tree in _trees().items()
         if _unit(name) not in LAZY_ALLOWED and name not in {SHIM, *RARELY_NEEDED}
         for function in _functions(tree)
         for target, statement in _imports(function)
@@ -251,7 +257,7 @@ def test_internal_imports_stand_at_the_top() -> None:
 
 def test_nothing_imports_a_mapped_folder_by_its_top_level_name() -> None:
     wrong = []
-    for name, tree in TREES.items():
+    for name, tree in _trees().items():
         for node in ast.walk(tree):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -263,7 +269,7 @@ def test_nothing_imports_a_mapped_folder_by_its_top_level_name() -> None:
 
 def test_packages_of_others_stay_where_they_are_needed() -> None:
     wrong = []
-    for name, tree in TREES.items():
+    for name, tree in _trees().items():
         for node in (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
             foreign = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - {"ddprof", "tomllib"}
@@ -279,7 +285,7 @@ def test_files_and_functions_keep_to_their_size() -> None:
     ]
     big += [
         f"{name}.{function.name}: {count} lines"
-        for name, tree in TREES.items()
+        for name, tree in _trees().items()
         for function in _functions(tree)
         if (count := (function.end_lineno or 0) - function.lineno + 1) > MAX_FUNCTION_LINES
     ]
@@ -288,7 +294,7 @@ def test_files_and_functions_keep_to_their_size() -> None:
 
 def test_no_broad_except_outside_the_guard() -> None:
     broad = []
-    for name, tree in TREES.items():
+    for name, tree in _trees().items():
         if name in BROAD_GUARDS:
             continue
         for node in ast.walk(tree):
@@ -301,8 +307,8 @@ def test_no_broad_except_outside_the_guard() -> None:
 
 
 def test_public_names_have_docstrings() -> None:
-    bare = [name for name, tree in TREES.items() if not ast.get_docstring(tree) and name != "_version"]
-    for name, tree in TREES.items():
+    bare = [name for name, tree in _trees().items() if not ast.get_docstring(tree) and name != "_version"]
+    for name, tree in _trees().items():
         for node in _public(tree):
             if not ast.get_docstring(node):
                 bare.append(f"{name}.{node.name}")
@@ -333,7 +339,7 @@ def test_no_forbidden_names() -> None:
 def test_no_class_name_twice() -> None:
     """One concept, one name. The nets of the workloads are scripts of their own, named as in their papers."""
     places: dict[str, list[str]] = {}
-    for name, tree in TREES.items():
+    for name, tree in _trees().items():
         if _unit(name) != "workloads":
             for node in tree.body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
@@ -397,7 +403,7 @@ DEVICE_FLAG_ALLOWED = ("analyzers.facts.", "analyzers.execution.", "analyzers.jo
 def test_only_facts_and_execution_ask_whether_a_rank_has_a_device() -> None:
     asked = {
         name
-        for name, tree in TREES.items()
+        for name, tree in _trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in {"is_device_rank", "on_device"}
     }

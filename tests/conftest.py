@@ -49,7 +49,7 @@ _LATER = {"torch": 1, "browser": 2, "slow": 3}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast tests first, then those that start training processes, then the browser: a defect shows early.
 
-    One worker of pytest-xdist runs all tests of a file, or of the files that name one group: what they share is made once.
+    One worker of pytest-xdist runs all tests of a file, or of files that name one group: what they share is made once.
     """
     items.sort(key=lambda item: max((_LATER.get(mark.name, 0) for mark in item.iter_markers()), default=0))
     for item in items:

@@ -12,6 +12,6 @@ DEVELOPERS = {
 }
 
 
-@click.group("dev", cls=LazyGroup, listed=DEVELOPERS)
+@click.group("dev", cls=LazyGroup, listed={"Commands": DEVELOPERS})
 def command() -> None:
     """Measure ddprof itself, against runs whose truth is known."""

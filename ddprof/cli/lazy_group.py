@@ -15,16 +15,20 @@ Commands = Mapping[str, tuple[str, str]]  # name -> (module that holds the click
 
 
 class LazyGroup(click.Group):
-    """`listed` commands in the order in which users meet them; help and completion do not name the `unlisted` ones."""
+    """Commands under the headings of `--help`, in its order; help and completion do not name the `unlisted` ones."""
 
-    def __init__(self, *args: Any, listed: Commands, unlisted: Commands | None = None, **attributes: Any) -> None:
+    def __init__(
+        self, *args: Any, listed: Mapping[str, Commands], unlisted: Commands | None = None, **attributes: Any
+    ) -> None:
         super().__init__(*args, **attributes)
-        self._listed = listed
-        self._modules = {name: module for name, (module, _) in {**listed, **(unlisted or {})}.items()}
+        self._groups = listed
+        self._listed = [name for rows in listed.values() for name in rows]
+        tables = (*listed.values(), unlisted or {})
+        self._modules = {name: module for rows in tables for name, (module, _) in rows.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
-        return list(self._listed)
+        return self._listed.copy()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now; None where there is none of that name."""
@@ -44,6 +48,8 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command list of `--help`, from the table: nothing is imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in self._listed.items()])
+        """The command lists of `--help`, from the table: nothing is imported."""
+        width = max(map(len, self._listed))
+        for heading, rows in self._groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), help_line) for name, (_, help_line) in rows.items()])

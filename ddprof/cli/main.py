@@ -19,31 +19,40 @@ from ddprof.cli.lazy_group import LazyGroup
 from ddprof.errors import DdprofError
 from ddprof.outside.plain_text import clean
 
-# name -> (module, one line of help). The module holds the click command as `command`.
-COMMANDS = {
-    "run": ("ddprof.cli.run", "Run a training job unchanged and keep a trace of every rank."),
-    "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it saves."),
-    "tune": ("ddprof.cli.tune", "Try the fixes on the job itself and say which to keep, with the measured gain."),
-    "hang": ("ddprof.cli.hang", "Say why a job hangs or has failed: who, which collective, which line."),
-    "memory": ("ddprof.cli.memory", "Say what a memory snapshot's peak is made of, by category and line."),
-    "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
-    "history": ("ddprof.cli.history", "Show a folder of runs over time, and where the step changed."),
-    "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
-    "plan": ("ddprof.cli.plan", "Plan a setting from what a run measured, with a curve."),
-    "patch": ("ddprof.cli.patch", "Turn fixes into a unified diff of the scripts."),
-    "verify": ("ddprof.cli.verify", "Compare a prediction with the run made with the change."),
-    "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
-    "serve": ("ddprof.cli.serve", "Open the dashboard: verdict, timeline, what-if."),
-    "export": ("ddprof.cli.export", "Write a Perfetto trace of all ranks, or tables as parquet or CSV."),
-    "mcp": ("ddprof.cli.mcp", "Answer an assistant by the Model Context Protocol."),
-    "explain": ("ddprof.cli.explain", "Explain a finding: what it detects, why it costs, how to fix it."),
-    "demo": ("ddprof.cli.demo", "Analyze a shipped sample trace."),
-    "doctor": ("ddprof.cli.doctor", "Say what works here, what is missing, and how to get it."),
-    "status": ("ddprof.cli.status", "Show who is behind in a running job."),
-    "trigger": ("ddprof.cli.trigger", "Open a trace window on a running job."),
-    "stop": ("ddprof.cli.stop", "End capture in a running job; the job goes on."),
-    "completion": ("ddprof.cli.completion", "Print the shell completion script."),
+# Group of `--help` -> name -> (module, one line of help). The module holds the click command as `command`.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run and read": {
+        "run": ("ddprof.cli.run", "Run a training job unchanged and trace every rank."),
+        "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it saves."),
+        "explain": ("ddprof.cli.explain", "Explain a finding: what it detects and how to fix it."),
+        "serve": ("ddprof.cli.serve", "Open the dashboard: verdict, timeline, what-if."),
+        "demo": ("ddprof.cli.demo", "Analyze a shipped sample trace."),
+    },
+    "Fix and prove": {
+        "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
+        "plan": ("ddprof.cli.plan", "Plan a setting from what a run measured, with a curve."),
+        "patch": ("ddprof.cli.patch", "Turn fixes into a unified diff of the scripts."),
+        "tune": ("ddprof.cli.tune", "Try fixes on the job and keep those with a measured gain."),
+        "verify": ("ddprof.cli.verify", "Compare a prediction with the run made with the change."),
+        "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
+        "history": ("ddprof.cli.history", "Show a folder of runs over time, and where the step changed."),
+    },
+    "Watch and debug": {
+        "status": ("ddprof.cli.status", "Show who is behind in a running job."),
+        "trigger": ("ddprof.cli.trigger", "Open a trace window on a running job."),
+        "stop": ("ddprof.cli.stop", "End capture in a running job; the job goes on."),
+        "hang": ("ddprof.cli.hang", "Say why a job hangs or failed: rank, collective, line."),
+        "memory": ("ddprof.cli.memory", "Say what a memory snapshot's peak is made of."),
+        "doctor": ("ddprof.cli.doctor", "Say what works here, what is missing, and how to get it."),
+    },
+    "Share and automate": {
+        "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
+        "export": ("ddprof.cli.export", "Write a Perfetto trace, or tables as parquet or CSV."),
+        "mcp": ("ddprof.cli.mcp", "Answer an assistant by the Model Context Protocol."),
+        "completion": ("ddprof.cli.completion", "Print the shell completion script."),
+    },
 }
+COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 
 # What serves ddprof's own developers: `ddprof dev`, and its commands by their own names too, which scripts use.
 UNLISTED = {"dev": ("ddprof.cli.dev", "Measure ddprof itself."), **DEVELOPERS}
@@ -61,7 +70,7 @@ DDPROF_DEBUG=1 shows the traceback of an internal error."""
 
 @click.group(
     cls=LazyGroup,
-    listed=COMMANDS,
+    listed=GROUPS,
     unlisted=UNLISTED,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},

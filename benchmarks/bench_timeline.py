@@ -94,10 +94,10 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
     """Navigation to first picture, and the zooms, in headless Chromium."""
     from ddprof.analyzers.engine import LoadedRun
     from ddprof.analyzers.replay.critical import CRITICAL
+    from ddprof.dashboard.http import make_server
     from ddprof.dashboard.runs.open_run import OpenRun
     from ddprof.dashboard.runs.served import Runs
     from ddprof.dashboard.server.guard import Access
-    from ddprof.dashboard.server.http import make_server
     from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 
     ranks = tuple(sorted({lane.rank for lane in timeline.lanes}))
@@ -124,10 +124,10 @@ def browser_times(timeline: Timeline) -> dict[str, Any]:
 
 def run_times(folder: str) -> dict[str, Any]:
     """A real run's first picture, the first after its traces were read too, and scrolling: groups closed, and open."""
+    from ddprof.dashboard.http import make_server
     from ddprof.dashboard.runs.open_run import load
     from ddprof.dashboard.runs.served import Runs
     from ddprof.dashboard.server.guard import Access
-    from ddprof.dashboard.server.http import make_server
 
     opened = load([folder])
     server = make_server(Runs([], opened), 0, Access())

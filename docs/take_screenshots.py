@@ -25,13 +25,13 @@ from typing import Any
 
 from selenium import webdriver
 
+from ddprof.dashboard.http import make_server
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.live import running_ranks
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access
-from ddprof.dashboard.server.http import make_server
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "screenshots"

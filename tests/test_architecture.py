@@ -239,6 +239,26 @@ def test_no_cycles() -> None:
     assert cycles == []
 
 
+def test_children_of_a_room_form_no_circle() -> None:
+    """A room is read child by child, in the order of its imports; a circle would have to be read at once."""
+    below: dict[str, dict[str, set[str]]] = {}  # room -> child -> the children that it imports
+    for name, tree in _trees().items():
+        for target in {t for t, _ in _outer_imports(tree) if t in NAMES}:
+            mine, theirs = name.split("."), target.split(".")
+            same = next((n for n, pair in enumerate(zip(mine, theirs, strict=False)) if pair[0] != pair[1]), None)
+            if same is not None:
+                room = below.setdefault(".".join(mine[:same]), {})
+                room.setdefault(mine[same], set()).add(theirs[same])
+    circles = {}
+    for room, imports in below.items():
+        while free := [child for child in imports if not imports[child] & imports.keys()]:
+            for child in free:
+                del imports[child]
+        if imports:
+            circles[room] = imports
+    assert circles == {}
+
+
 def test_internal_imports_stand_at_the_top() -> None:
     late = [
         f"{name}:{statement.lineno} imports {target} inside {function.name}"

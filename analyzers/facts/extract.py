@@ -28,7 +28,7 @@ from ddprof.analyzers.facts.model import (
     Work,
 )
 from ddprof.analyzers.facts.names import is_wait_event
-from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
+from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.analyzers.facts.script.calls import script_calls
 from ddprof.analyzers.facts.script.comm_hooks import comm_hooks
 from ddprof.analyzers.facts.script.meetings import meeting_calls

@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
-from ddprof.analyzers.facts.operations.tables import KERNEL_GROUPS
+from ddprof.analyzers.facts.operation_tables import KERNEL_GROUPS
 from ddprof.model import RankTrace, element_bytes
 from ddprof.tables import NULL, Array, Table
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
+from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, union
 from ddprof.model import (

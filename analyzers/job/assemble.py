@@ -20,6 +20,7 @@ from ddprof.analyzers.job.compared.agreement import (
 )
 from ddprof.analyzers.job.compared.comparable import Comparable, comparable, left_out_ranks_note
 from ddprof.analyzers.job.compared.steady_steps import left_out_note, none_is_steady, own_steady_steps, steady_steps
+from ddprof.analyzers.job.groups.groups import GroupKey, comm_group_ids, groups_table
 from ddprof.analyzers.job.ledger import build_ledger, cause_intervals
 from ddprof.analyzers.job.matching import Matched, match
 from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut
@@ -28,7 +29,6 @@ from ddprof.analyzers.job.pipelines.bubble import bubble_allowance
 from ddprof.analyzers.job.pipelines.stages import find_pipeline
 from ddprof.analyzers.job.rendezvous.meetings import find_meetings
 from ddprof.analyzers.job.rendezvous.record import inferred_note, with_meetings
-from ddprof.analyzers.job.traffic.groups import GroupKey, comm_group_ids, groups_table
 from ddprof.analyzers.job.waiting.blame import charge
 from ddprof.analyzers.job.waiting.waits import ready_by_comm, split_waits
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note

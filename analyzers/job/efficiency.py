@@ -6,31 +6,15 @@ serialisation x transfer. The time without transfers comes from a replay in whic
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.hardware import device_link, peak_flops
 from ddprof.tables import NULL
-
-# busbw = algbw x factor(n) (nccl-tests PERFORMANCE.md); the size is the total array.
-_BUS_FACTORS: dict[str, Callable[[int], float]] = {
-    "all_reduce": lambda n: 2 * (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "all_gather": lambda n: (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-    "broadcast": lambda n: 1.0,
-    "reduce": lambda n: 1.0,
-}
-
-
-def bus_factor(op: str, ranks: int) -> float | None:
-    """Bus bandwidth over algorithm bandwidth of a collective among so many ranks; None for other operations."""
-    factor = _BUS_FACTORS.get(op)
-    return None if factor is None or ranks < 2 else factor(ranks)
 
 
 def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[str, Any]:

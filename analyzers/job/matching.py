@@ -14,7 +14,7 @@ from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.work import issued_ns
-from ddprof.analyzers.job.traffic.groups import GroupKey
+from ddprof.analyzers.job.groups.groups import GroupKey
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array
 

@@ -18,13 +18,13 @@ from ddprof.analyzers.job.compared.hot_shards import HotShard, hot_shards
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.needless.find import find_needless
-from ddprof.analyzers.job.needless.model import Needless
 from ddprof.analyzers.job.pipelines.bubble import stage_work_ns
 from ddprof.analyzers.job.pipelines.pace import stage_pace
 from ddprof.analyzers.job.script.alone import Alone, alone_by_rank
 from ddprof.analyzers.job.script.idle import ScriptTime, script_times
 from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
 from ddprof.analyzers.job.starved import starved
+from ddprof.analyzers.job.traffic.needless import Needless
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar

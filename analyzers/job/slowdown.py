@@ -17,14 +17,13 @@ from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.work import free_host, host_work, step_compute_ns, step_of_launch
 from ddprof.analyzers.job.compared.operators import operators_run
-from ddprof.analyzers.job.compared.same_kernels import compared, kernels_by_place
+from ddprof.analyzers.job.compared.same_kernels import COUNT_TOLERANCE, compared, kernels_by_place
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.tables import Array
 
 MIN_KERNELS_BOTH_WAYS = 4  # that ran both ways, before their interference means anything
 MAX_INTERFERENCE = 0.5  # relative; the same name taking longer by more is doing other work, as a backward pass does
 MORE_WORK_SHARE = 0.1  # of a rank's time, in work that its peers do not have: it runs another program
-COUNT_TOLERANCE = 0.2  # relative; ranks whose counts of a kernel differ by more do different work with it
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
-from ddprof.analyzers.replay.changes.loader.queue import DEFAULT_PREFETCH
+from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
 from ddprof.errors import UsageError
 from ddprof.outside.meant import meant
 

@@ -10,7 +10,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.planning.facts import Present, first_bucket_mb
 from ddprof.analyzers.planning.knobs import Knob, Setting
-from ddprof.analyzers.replay.changes.loader.queue import DEFAULT_PREFETCH
+from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
 from ddprof.errors import UsageError
 from ddprof.units import format_us
 

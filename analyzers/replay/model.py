@@ -19,6 +19,8 @@ from ddprof.analyzers.execution.protocol import Execution
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.tables import Array
 
+DEFAULT_PREFETCH = 2  # batches per worker of a DataLoader: torch's own
+
 
 class Anchor(enum.IntEnum):
     """Why the host blocked."""

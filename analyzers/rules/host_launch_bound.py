@@ -20,8 +20,8 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.charged import waited_for_part_us
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.waiting.charged import waited_for_part_us
 from ddprof.analyzers.rules.evidence.present import Practice, present_in
 from ddprof.analyzers.rules.evidence.spans import longest_idle
 from ddprof.analyzers.rules.straggler_host import slow_hosts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddprof.analyzers.job.traffic.groups import role_by_name
+from ddprof.analyzers.job.groups.groups import role_by_name
 from ddprof.model import ProcessGroup
 from ddprof.readers.admission.stated import Stated
 

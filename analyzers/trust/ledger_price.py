@@ -17,11 +17,11 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.after_calls import idle_from_calls_us
+from ddprof.analyzers.job.charged import waited_for_part_us, waited_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.needless.cost import needless_us
 from ddprof.analyzers.job.script.hooks import held_by_hooks_us
 from ddprof.analyzers.job.traffic.cost import fit_cost
-from ddprof.analyzers.job.waiting.charged import waited_for_part_us, waited_us
 from ddprof.analyzers.job.waiting.meetings import held_in_meetings_us
 from ddprof.analyzers.replay.changes.kernels import PINNED_SHARE
 from ddprof.causes import HOST_CAUSES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ddprof.dashboard.runs.numbers import parse_numbers
+from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.timeline.steps import RankSteps, one_step, step_count
 from ddprof.report import phrases

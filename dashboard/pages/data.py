@@ -8,7 +8,7 @@ from dash.development.base_component import Component
 from ddprof.dashboard.exhibits.data import exhibits
 from ddprof.dashboard.pages.cards import exhibit_card
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.server.uploads import FIELD, HEADER, too_large_words
+from ddprof.dashboard.upload_form import FIELD, HEADER, too_large_words
 from ddprof.units import format_bytes
 
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ddprof.dashboard.runs.numbers import place
+from ddprof.dashboard.numbers import place
 from ddprof.report.model import Report
 from ddprof.report.phrases import clean
 

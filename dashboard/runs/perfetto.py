@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ddprof.analyzers.job.waiting.arrows import wait_arrows
-from ddprof.dashboard.runs.numbers import Numbers
+from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
 from ddprof.model import RankTrace

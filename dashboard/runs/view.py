@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import parse_qsl, urlencode
 
+from ddprof.dashboard.numbers import Numbers, parse_numbers
 from ddprof.dashboard.runs.names import named_run, run_ids, run_names
-from ddprof.dashboard.runs.numbers import Numbers, parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
 from ddprof.units import format_ranks

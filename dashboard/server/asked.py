@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from ddprof.dashboard.runs.numbers import parse_numbers
+from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.timeline.index import SliceIndex
 from ddprof.errors import UsageError
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from flask import Blueprint, Response, request
 
 from ddprof.dashboard.exhibits.parts.arrangement import arrangement
+from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.pages.catalogue import page_at
-from ddprof.dashboard.runs.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.perfetto import hand_over
 from ddprof.dashboard.runs.served import Runs

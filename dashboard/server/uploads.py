@@ -19,13 +19,11 @@ from ddprof.dashboard.runs.attempt import attempt
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import UPLOAD_PATH
+from ddprof.dashboard.upload_form import FIELD, HEADER, too_large_words
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.files.unpacked import exceeds
 from ddprof.units import format_bytes
 
-# A page elsewhere can send a form to a loopback address, but no header of its own without being allowed to.
-HEADER = "X-Ddprof-Upload"
-FIELD = "files"
 MAX_UPLOADS = 8  # kept at a time: with the limit of one they bound the disk
 MOST_UNPACKED = 32  # times the limit: profiler traces pack 10 to 25 times, what packs better is made to fill memory
 RECEIVED_AT_ONCE = 2  # each takes up to the limit of temporary disk while it comes in
@@ -122,12 +120,6 @@ def _sent_files(limit_bytes: int) -> list[FileStorage]:
     if not files:
         raise NoUsableInput("no file was sent")
     return files
-
-
-def too_large_words(limit_bytes: int) -> str:
-    """Why an upload is refused, and what to do."""
-    limit = format_bytes(limit_bytes)
-    return f"the upload is larger than {limit}: serve the files themselves (ddprof serve PATH), or raise --max-upload"
 
 
 def _refused(words: str, status: int) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.runs.numbers import Numbers
+from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
 from ddprof.dashboard.timeline.steps import step_count
 

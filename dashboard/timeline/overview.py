@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.dashboard.runs.numbers import Numbers
+from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.timeline.lanes import Timeline
 from ddprof.tables import Array
 

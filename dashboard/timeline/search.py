@@ -18,7 +18,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.kernel_table.source import modules
-from ddprof.dashboard.runs.numbers import Numbers
+from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.timeline.lanes import Lane, Timeline
 from ddprof.dashboard.timeline.spots import spots
 from ddprof.tables import NULL, Array, Column, Schema

@@ -75,11 +75,11 @@ def command(
     ssh -L 8050:localhost:8050 cluster     then open the link that it prints there
     """
     try:
+        from ddprof.dashboard.http import make_server
         from ddprof.dashboard.runs.open_run import load
         from ddprof.dashboard.runs.perfetto import PERFETTO_UI, checked_ui
         from ddprof.dashboard.runs.served import Runs
         from ddprof.dashboard.server.guard import Access, is_loopback
-        from ddprof.dashboard.server.http import make_server
     except ModuleNotFoundError as error:
         raise UsageError(f"the dashboard needs {error.name}: pip install 'ddprof[dashboard]'") from error
     access = Access(_token(token, no_token, is_loopback(host)), host, tuple(name.lower() for name in names))

@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
 
+from ddprof.dashboard.http import make_server
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
-from ddprof.dashboard.server.http import make_server
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from ddprof.dashboard.app import create_app
+from ddprof.dashboard.http import compress, make_server
 from ddprof.dashboard.runs import served as runs_module
 from ddprof.dashboard.runs.live import hosts_now
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access, is_loopback
-from ddprof.dashboard.server.http import compress, make_server
 from ddprof.errors import NoUsableInput, UsageError
 
 TOKEN = "a-secret-of-many-characters"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.onefile.document import render
-from ddprof.dashboard.runs.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.overview import BINS, overview
 from tests.dashboard.browsing import open_file, trouble, visit, wait_for

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ddprof.analyzers.facts.names import OP_CODE
-from ddprof.dashboard.runs.numbers import parse_numbers
+from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.search import MAX_HITS, Sought, places, search, sought
 from ddprof.dashboard.timeline.spots import spots

@@ -11,7 +11,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.cpu.waits import LIBRARY
 from ddprof.analyzers.facts.model import NO_STRING
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS
+from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table

@@ -22,7 +22,7 @@ from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.work import issued_ns, knows_launches, lost_device
 from ddprof.analyzers.job.compared.paired_steps import paired_steps
 from ddprof.analyzers.job.compared.together import numbered_by_ends
-from ddprof.analyzers.job.traffic.groups import comm_group_ids
+from ddprof.analyzers.job.groups.groups import comm_group_ids
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks

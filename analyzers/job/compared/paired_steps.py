@@ -13,8 +13,8 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.clock import align
+from ddprof.analyzers.job.groups.groups import GroupKey
 from ddprof.analyzers.job.matching import match
-from ddprof.analyzers.job.traffic.groups import GroupKey
 from ddprof.tables import Array
 
 FEWEST = 2  # steps of a rank: one has no rhythm to be laid over another

@@ -23,6 +23,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.work import beside_comm, issued_ns, step_of_launch
 from ddprof.tables import Array
 
+COUNT_TOLERANCE = 0.2  # relative; ranks whose counts of a kernel differ by more do different work with it
 ALONE = 0.05  # of a kernel's time beside communication: below it the kernel ran alone
 BESIDE = 0.8  # of a kernel's time beside communication: above it the kernel ran beside it
 

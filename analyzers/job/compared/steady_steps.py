@@ -36,8 +36,8 @@ from ddprof.analyzers.facts.model import Once, RankFacts, Work, of_cause
 from ddprof.analyzers.facts.stepping.once import WORTH_SAYING
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.compared.recurring import recurring
+from ddprof.analyzers.job.compared.same_kernels import COUNT_TOLERANCE
 from ddprof.analyzers.job.model import Clock, LeftOut
-from ddprof.analyzers.job.slowdown import COUNT_TOLERANCE
 from ddprof.causes import CAUSES
 from ddprof.model import HealthNote
 from ddprof.tables import Array, Table

@@ -9,7 +9,7 @@ from ddprof.analyzers.facts.script.host_time import between_operators
 from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.needless.model import Needless
+from ddprof.analyzers.job.traffic.needless import Needless
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import Array
 

@@ -12,9 +12,9 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.needless.accumulation import repeated_reductions
 from ddprof.analyzers.job.needless.between import call_of, gathered_values, one_by_one
 from ddprof.analyzers.job.needless.buffers import sent_buffers
-from ddprof.analyzers.job.needless.model import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED, Needless
 from ddprof.analyzers.job.needless.passes import called_by_host
 from ddprof.analyzers.job.needless.unused import maps_without_need, search_time
+from ddprof.analyzers.job.traffic.needless import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED, Needless
 from ddprof.analyzers.job.traffic.roles import roles_by_comm
 from ddprof.intervals import Intervals
 from ddprof.sidecar import Sidecar

@@ -14,8 +14,8 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.facts.work import issued_ns
-from ddprof.analyzers.job.efficiency import bus_factor
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.tables import NULL, Array
 
 OUTSIDE = -1  # a rank that is in none of the units

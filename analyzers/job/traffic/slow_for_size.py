@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof.analyzers.job.efficiency import bus_factor
+from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import CommStats, Traffic
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
 from ddprof.tables import Array

@@ -12,8 +12,8 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
 from ddprof.analyzers.job.ledger import exposed_transfer
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.needless.model import Needless
 from ddprof.analyzers.job.traffic.explained import with_known_transfer
+from ddprof.analyzers.job.traffic.needless import Needless
 from ddprof.analyzers.job.traffic.roles import roles_by_comm
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm

@@ -16,8 +16,7 @@ from ddprof.analyzers.execution.protocol import Execution
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_fetch_from_workers, matches
 from ddprof.analyzers.facts.work import blocked_launches
-from ddprof.analyzers.replay.changes.loader.queue import DEFAULT_PREFETCH
-from ddprof.analyzers.replay.model import Anchor, Anchors
+from ddprof.analyzers.replay.model import DEFAULT_PREFETCH, Anchor, Anchors
 from ddprof.causes import CAUSE_CODE
 from ddprof.tables import Array
 

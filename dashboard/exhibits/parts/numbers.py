@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.efficiency import bus_factor
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.findings import CRITICAL_SHARE

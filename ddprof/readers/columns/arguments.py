@@ -13,8 +13,8 @@ import numpy as np
 
 from ddprof.model import Kind, element_bytes
 from ddprof.readers.columns.groups import Groups
-from ddprof.readers.columns.numbers import one_int, one_rank, to_int64
 from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
+from ddprof.readers.numbers import one_int, one_rank, to_int64
 from ddprof.tables import NULL, Array
 
 _IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind

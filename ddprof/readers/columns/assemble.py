@@ -22,7 +22,7 @@ from ddprof.model import (
     Kind,
 )
 from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
-from ddprof.readers.columns.numbers import near_each_other
+from ddprof.readers.numbers import near_each_other
 from ddprof.readers.script.stacks import traced_modules, traced_script
 from ddprof.tables import NULL, Array, Schema, Table, of_kinds
 

@@ -18,9 +18,9 @@ from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.readers.columns.arguments import ArgumentTables
 from ddprof.readers.columns.categories import MIN_FRAME_NS, UNKNOWN, Categories
 from ddprof.readers.columns.kinds import FLOWS, device_kind, wants_shapes
-from ddprof.readers.columns.numbers import one_int, to_int64, to_ns
 from ddprof.readers.json_text.scanned import Block, Scanner, is_native
 from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
+from ddprof.readers.numbers import one_int, to_int64, to_ns
 from ddprof.tables import NULL, Array
 
 GC_NAME = "Python GC"

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from ddprof.model import ProcessGroup
-from ddprof.readers.columns.numbers import LARGEST_RANK, one_int, one_rank
 from ddprof.readers.json_text.trace_event import Args, as_text
+from ddprof.readers.numbers import LARGEST_RANK, one_int, one_rank
 
 _NUMBER = re.compile(r"-?\d+")
 NO_GROUP = -(2**31)

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
 from ddprof.outside.plain_text import clean
-from ddprof.readers.columns.numbers import one_rank
 from ddprof.readers.companions.lenient import parse
 from ddprof.readers.files.names import file_name
 from ddprof.readers.files.streams import read_small
+from ddprof.readers.numbers import one_rank
 from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology
 
 _MAIN = "manifest.json"

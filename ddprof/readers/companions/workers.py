@@ -1,16 +1,14 @@
-"""What DataLoader workers did (`.workers.jsonl` beside a sidecar): a summary for the rules, spans for the timeline."""
+"""What DataLoader workers did (`.workers.jsonl` beside a sidecar): a summary for the rules, and each fetch."""
 
 from __future__ import annotations
 
 import os
 from array import array
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from ddprof.model import HealthNote, Kind
-from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.model import HealthNote
 from ddprof.readers.files.opening import UNREADABLE, one_line, open_file
 from ddprof.readers.files.remote import Names, is_url, starting_with
 from ddprof.sidecar import Fetch, FetchSpan, Sidecar, TimedFetches
@@ -18,7 +16,6 @@ from ddprof.tables import Array
 
 _SIDECAR, _WORKERS = ".sidecar.json", ".workers.jsonl"
 _LINE = msgspec.json.Decoder(Fetch)
-_SPAN_NAME = "DataLoader worker: fetch"
 MAX_RECORDS_BYTES = 128 << 20  # capture keeps 20,000 fetches of about 100 bytes for each worker: those of 64 workers
 QUANTILES = np.arange(0.025, 1.0, 0.05)  # twenty equal parts, each by its middle: enough for a mean and a tail
 MAX_SPANS = 1024  # fetches of a rank that are kept one by one: enough to tell whether they come in turn
@@ -95,27 +92,3 @@ def summary(fetches: Array) -> TimedFetches | None:
         collate_ns=int(np.median(collate)) if cpu.any() else None,
         spans=tuple(FetchSpan(*row) for row in used[used[:, 0] != IN_PROCESS][:MAX_SPANS, :3].tolist()),
     )
-
-
-def add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None:
-    """Append each fetch within the trace as a span on a track of its worker (`Kind.OTHER`: part of nobody's step)."""
-    mine = fetches[fetches[:, 0] != IN_PROCESS]
-    first, last = _span_of(columns)
-    at = mine[:, 1] - base_time_ns
-    keep = (at <= last) & (at + mine[:, 2] >= first)
-    mine, at = mine[keep], at[keep]
-    if not len(mine):
-        return
-    tracks: list[tuple[Any, Any]] = [("DataLoader", f"worker {worker}") for worker in mine[:, 0].tolist()]
-    for track in tracks:
-        columns.thread_names[track] = f"DataLoader {track[1]}"
-    columns.append(Kind.OTHER, [_SPAN_NAME] * len(mine), tracks, at, mine[:, 2])
-
-
-def _span_of(columns: EventColumns) -> tuple[int, int]:
-    """First start and last end of what the trace holds, on its own base."""
-    starts = [block[3] for block in columns.blocks if len(block[3])]
-    if not starts:
-        return 0, -1
-    ends = [(block[3] + block[4]).max() for block in columns.blocks if len(block[3])]
-    return int(min(start.min() for start in starts)), int(max(ends))

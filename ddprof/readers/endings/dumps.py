@@ -11,9 +11,9 @@ import msgspec
 
 from ddprof.flight_recorder import CallDump, NamedGroup, RecordedCall
 from ddprof.hangs.evidence import Call, Group, StackFrame
-from ddprof.readers.columns.numbers import one_rank
 from ddprof.readers.companions.lenient import parse, typed
 from ddprof.readers.files.safe_pickle import load_plain
+from ddprof.readers.numbers import one_rank
 from ddprof.sidecar import Whole
 
 _RANKS = msgspec.json.Decoder(tuple[Whole, ...])

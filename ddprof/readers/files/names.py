@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ddprof.outside.plain_text import encodable
-from ddprof.readers.columns.numbers import one_rank
+from ddprof.readers.numbers import one_rank
 
 # Most explicit first. Digits must end at a separator, so that "rank12" is never read as rank 1.
 _RANK = (

@@ -18,11 +18,11 @@ from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind, kind_of
-from ddprof.readers.columns.numbers import one_rank
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import TimelineEvent, load_events
 from ddprof.readers.json_text.trace_event import as_text
+from ddprof.readers.numbers import one_rank
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
 

@@ -20,10 +20,10 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.columns.numbers import near_each_other, one_rank, without_holes
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import TimelineEvent, load_events
 from ddprof.readers.json_text.trace_event import as_text
+from ddprof.readers.numbers import near_each_other, one_rank, without_holes
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 from ddprof.units import format_us

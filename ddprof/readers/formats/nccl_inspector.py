@@ -22,10 +22,10 @@ from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankT
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.nccl_numbers import number_in_communicator
-from ddprof.readers.columns.numbers import MAX_NS, near_each_other, one_int, one_rank
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import load_records
 from ddprof.readers.json_text.trace_event import as_text
+from ddprof.readers.numbers import MAX_NS, near_each_other, one_int, one_rank
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
 

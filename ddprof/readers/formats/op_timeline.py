@@ -20,12 +20,12 @@ from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankT
 from ddprof.readers.columns.assemble import DAY_NS
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.columns.numbers import LARGEST_RANK, MAX_NS, one_int, to_int64, without_holes
 from ddprof.readers.files.names import stem
 from ddprof.readers.files.opening import one_line
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import load_events
 from ddprof.readers.json_text.trace_event import as_text
+from ddprof.readers.numbers import LARGEST_RANK, MAX_NS, one_int, to_int64, without_holes
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 

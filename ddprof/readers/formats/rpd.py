@@ -12,10 +12,10 @@ from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind
-from ddprof.readers.columns.numbers import LARGEST_RANK, lengths_ns
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
 from ddprof.readers.format import Format, Sample
+from ddprof.readers.numbers import LARGEST_RANK, lengths_ns
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 

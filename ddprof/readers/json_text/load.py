@@ -10,12 +10,12 @@ import msgspec
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
-from ddprof.readers.columns.numbers import to_ns
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.json_text.damage import mended_note
 from ddprof.readers.json_text.salvage import Salvager
 from ddprof.readers.json_text.stream import EventStream
 from ddprof.readers.json_text.trace_event import as_identifier, as_text
+from ddprof.readers.numbers import to_ns
 
 _MARKS = {"ph", "ts", "type", "recordType"}  # of Chrome's format, and of NCCL's logs
 # What is read of one file: as many as TensorFlow's trace viewer shows at most; as Python values they take 500 MB.

@@ -15,7 +15,7 @@ import re
 from collections import defaultdict
 from statistics import fmean
 
-from ddprof.readers.columns.numbers import one_float, one_int
+from ddprof.readers.numbers import one_float, one_int
 from ddprof.training_log.model import LoggedCalls, LoggedStraggling
 
 _SINGLE = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddprof.readers.columns.numbers import one_float
+from ddprof.readers.numbers import one_float
 
 _FIELD = re.compile(r"\s*(?P<key>[^|:=]{1,80}?)\s*[:=]\s*(?P<value>[^|]{1,200}?)\s*(?:\||$)")
 _PLAIN = re.compile(r"[\s_()/]+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ddprof.readers.columns.numbers import one_rank
+from ddprof.readers.numbers import one_rank
 
 # "using world size: 8, data-parallel size: 4, context-parallel size: 1, ..." and, of the arguments,
 # "  tensor_model_parallel_size ...................... 2"

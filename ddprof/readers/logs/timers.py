@@ -18,8 +18,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from ddprof.readers.columns.numbers import one_float, one_rank
 from ddprof.readers.logs.fields import fields, number
+from ddprof.readers.numbers import one_float, one_rank
 from ddprof.training_log.model import RankReading, TimerReading
 
 _HEAD = re.compile(r"(?:\(min, max\)|max) time across ranks \(ms\):")

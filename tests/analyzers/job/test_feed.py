@@ -11,7 +11,7 @@ from captured import sidecar_of
 from kineto_run import Script
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS
+from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
 from ddprof.analyzers.job.feed import batch_words, fed_more_each_step, fed_ratio, is_fed_more
 
 

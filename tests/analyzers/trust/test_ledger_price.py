@@ -10,7 +10,7 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers import rules
-from ddprof.analyzers.job.waiting.charged import waited_us
+from ddprof.analyzers.job.charged import waited_us
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
 from ddprof.findings import Change, Recoverable
 

@@ -13,7 +13,7 @@ from kineto_traces import trace_of
 from malformed import issues
 
 from ddprof.readers import Source, read
-from ddprof.readers.columns.numbers import FARTHEST_NS, MAX_NS, lengths_ns, near_each_other
+from ddprof.readers.numbers import FARTHEST_NS, MAX_NS, lengths_ns, near_each_other
 from ddprof.tables import NULL
 
 GOOD = [kt.kernel(f"k{n}", 1000 * n, 500, correlation=n, **{"Collective name": "allreduce"}) for n in range(1, 9)]

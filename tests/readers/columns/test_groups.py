@@ -10,7 +10,7 @@ import pytest
 from kineto_traces import trace_of
 from malformed import issues
 
-from ddprof.readers.columns.numbers import LARGEST_RANK
+from ddprof.readers.numbers import LARGEST_RANK
 
 pytestmark = pytest.mark.usefixtures("decoding")
 

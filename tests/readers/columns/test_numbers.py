@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddprof.readers.columns.numbers import (
+from ddprof.readers.numbers import (
     EXACT_FLOAT_US,
     LARGEST_RANK,
     InexactFloats,

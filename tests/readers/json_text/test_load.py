@@ -12,7 +12,7 @@ import pytest
 from ddprof.errors import DdprofError
 from ddprof.model import RankTrace
 from ddprof.readers import discover, read
-from ddprof.readers.columns.numbers import FARTHEST_NS, LARGEST_RANK
+from ddprof.readers.numbers import FARTHEST_NS, LARGEST_RANK
 
 ODD = ("NaN", "1e400", "1e999999999", "9223372036854775807", "-9223372036854775808", "9" * 5000, "null", "true")
 ODD += ("[1]", "{}", '"\\ud800"', "-0.5", '"' + "7" * 20 + '"', "[" * 3000 + "]" * 3000)

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddprof.readers.columns.event_columns import EventColumns
-from ddprof.readers.columns.numbers import InexactFloats
 from ddprof.readers.json_text.decoder import Decoder
 from ddprof.readers.json_text.scanned import Block, is_native
+from ddprof.readers.numbers import InexactFloats
 
 pytestmark = pytest.mark.skipif(
     not is_native(), reason="the native scanner was not built (no C compiler or no Python.h): msgspec reads everything"

@@ -10,7 +10,6 @@ from ddprof.tables import Array
 
 STEPS = 400  # simulated
 SETTLED = 100  # simulated steps before the queue is in its steady state: left out of the mean
-DEFAULT_PREFETCH = 2  # batches per worker: torch's own
 SEED = 20_240_229
 
 

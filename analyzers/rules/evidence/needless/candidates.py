@@ -9,7 +9,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.needless.cost import needless_us
-from ddprof.analyzers.job.needless.model import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.job.traffic.needless import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
 from ddprof.analyzers.rules.evidence.needless import fixes

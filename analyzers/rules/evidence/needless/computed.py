@@ -7,7 +7,7 @@ import numpy as np
 from ddprof.analyzers.facts.script.operators import call_of
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.needless.model import METRICS
+from ddprof.analyzers.job.traffic.needless import METRICS
 from ddprof.analyzers.rules.evidence.needless.lines import called_at
 from ddprof.tables import Array
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from ddprof.model import Device
-from ddprof.readers.columns.numbers import LARGEST_RANK, MAX_NS, one_int, one_rank
+from ddprof.readers.numbers import LARGEST_RANK, MAX_NS, one_int, one_rank
 from ddprof.tables import NULL
 
 _PARSER = json.JSONDecoder(strict=False)

@@ -12,20 +12,21 @@ from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.assemble import assemble, missing_device_note, overlap_note
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.kinds import DEVICE_FLOWS
-from ddprof.readers.columns.numbers import InexactFloats, one_int
 from ddprof.readers.companions.flight_recorder import read_flight_recorder
 from ddprof.readers.companions.manifests import read_hardware
 from ddprof.readers.companions.sidecar import read_sidecar
 from ddprof.readers.companions.stacks import read_stacks, stacks_paths
-from ddprof.readers.companions.workers import add_lanes, read_fetches, summary, workers_path
+from ddprof.readers.companions.workers import read_fetches, summary, workers_path
 from ddprof.readers.files.names import host_in_name, rank_in_name
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.formats.kineto.header import Header, parse_header
+from ddprof.readers.formats.kineto.worker_lanes import add_lanes
 from ddprof.readers.json_text.damage import Damage
 from ddprof.readers.json_text.decoder import Decoder
 from ddprof.readers.json_text.scanned import Block
 from ddprof.readers.json_text.stream import EventStream
 from ddprof.readers.json_text.trace_event import Event
+from ddprof.readers.numbers import InexactFloats, one_int
 from ddprof.readers.script.sampled import MIN_PER_STEP, is_coarse, with_samples
 from ddprof.readers.script.stacks import Script
 from ddprof.readers.script.worker_lines import worker_lines

@@ -23,10 +23,10 @@ from ddprof.memory.snapshot import (
     DeviceHistory,
     Snapshot,
 )
-from ddprof.readers.columns.numbers import one_int
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.shared_pickle import load_shared
 from ddprof.readers.files.streams import read_small
+from ddprof.readers.numbers import one_int
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
 

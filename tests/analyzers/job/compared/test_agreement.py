@@ -14,8 +14,8 @@ from ddprof.analyzers.engine import LoadedRun, Options, analyze
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.compared.agreement import NOT_THE_SAME, disagreeing
+from ddprof.analyzers.job.groups.groups import comm_group_ids
 from ddprof.analyzers.job.matching import match
-from ddprof.analyzers.job.traffic.groups import comm_group_ids
 from ddprof.tables import NULL
 
 

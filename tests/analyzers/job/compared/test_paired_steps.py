@@ -11,7 +11,7 @@ from labelled_runs import Labelled, Runs
 from retold import Events
 
 from ddprof.analyzers.job.compared.paired_steps import paired_steps
-from ddprof.analyzers.job.traffic.groups import comm_group_ids
+from ddprof.analyzers.job.groups.groups import comm_group_ids
 
 MARKS = ("user_annotation", "gpu_user_annotation")
 

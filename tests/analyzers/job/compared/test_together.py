@@ -11,7 +11,7 @@ from labelled_runs import Runs
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.compared.together import numbered_by_ends
-from ddprof.analyzers.job.traffic.groups import comm_group_ids
+from ddprof.analyzers.job.groups.groups import comm_group_ids
 from ddprof.tables import NULL, Array
 
 

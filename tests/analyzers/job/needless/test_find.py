@@ -11,7 +11,7 @@ from repeated_calls import GRADIENTS, STEPS, Loop
 from ddprof.analyzers.engine import LoadedRun, load_runs
 from ddprof.analyzers.job.needless.cost import needless_us
 from ddprof.analyzers.job.needless.find import find_needless
-from ddprof.analyzers.job.needless.model import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.job.traffic.needless import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
 from ddprof.sidecar import ModelParameters, Sidecar
 from ddprof.sidecar.calls import WrappedModel
 

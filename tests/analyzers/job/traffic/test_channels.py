@@ -8,7 +8,7 @@ import numpy as np
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.traffic.channels import nameless_groups
+from ddprof.analyzers.job.groups.channels import nameless_groups
 
 
 def swapped(facts: RankFacts) -> RankFacts:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.job.waiting.charged import waited_for_part_us, waited_us
+from ddprof.analyzers.job.charged import waited_for_part_us, waited_us
 
 
 @pytest.mark.parametrize("slow_alone", [False, True])

@@ -12,7 +12,7 @@ from kineto_run import Script
 
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
-from ddprof.analyzers.job.needless.model import METRICS
+from ddprof.analyzers.job.traffic.needless import METRICS
 from ddprof.analyzers.rules.evidence.needless.computed import share_on_gathered
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, PIPELINE_GROUP, POINT_TO_POINT
+from ddprof.analyzers.job.groups.channels import nameless_groups
 from ddprof.analyzers.job.model import GROUPS
-from ddprof.analyzers.job.traffic.channels import nameless_groups
 from ddprof.model import ProcessGroup
 from ddprof.tables import Table
 

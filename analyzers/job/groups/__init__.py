@@ -1,0 +1,1 @@
+"""The process groups of a job: one identity for all ranks, and the parallelism that each group serves."""

@@ -247,7 +247,6 @@ class Device:
     name: str | None = None
     total_memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
-    sm_count: int | None = None
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ class WorldPoint:
     low_us: float
     high_us: float
     efficiency: float
-    transfer_factor: float
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
         reached = prices.step_us((Change("scale_transfer", (), (factor,), traffic.role),)) if world != now else step_us
         reached = max(reached + late_us, 1e-9)
         low_us, high_us = prices.range_us(reached, (FAR_BAND if leaves else NEAR_BAND) * abs(reached - step_us))
-        points.append(WorldPoint(world, reached, low_us, high_us, step_us / reached, factor))
+        points.append(WorldPoint(world, reached, low_us, high_us, step_us / reached))
     return ScalePlan(
         points=tuple(points),
         world=now,

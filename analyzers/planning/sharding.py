@@ -61,7 +61,6 @@ class ShardingPlan:
     memory_bytes: float | None
     step_us: float
     compute_us: float
-    unit_count: int
     compression: Compression | None
 
 
@@ -108,8 +107,7 @@ def plan_sharding(prices: Pricer) -> ShardingPlan:
         fits = None if memory is None or other is None else state + other <= USABLE * memory
         options.append(Option(name, formula, state, fits, reached, low_us, high_us, exposed[name], is_now=name == now))
     return ShardingPlan(
-        tuple(options), params, ranks, element, optimizer, other, memory, step_us, compute_us, units,
-        _compression(prices),
+        tuple(options), params, ranks, element, optimizer, other, memory, step_us, compute_us, _compression(prices),
     )  # fmt: skip
 
 

@@ -41,7 +41,6 @@ class Judgement:
     predicted_ms: float | None = None
     low_ms: float | None = None
     high_ms: float | None = None
-    traced_faulted_ms: float | None = None
     traced_fixed_ms: float | None = None
     traced_predicted_ms: float | None = None
 
@@ -116,7 +115,6 @@ def judge(pair: Pair, faulted: FinishedJob, fixed: FinishedJob) -> Judgement:
         "replay_error": report.replay.error,
         "faulted_ms": faulted.step_ms,
         "fixed_ms": fixed.step_ms,
-        "traced_faulted_ms": wall_us / 1e3,
         "traced_fixed_ms": fixed.report.steps.wall_us / 1e3,
     }
     if right and truth.priced and wall_us > 0:

@@ -6,7 +6,7 @@ import re
 import socket
 
 SCHEMA = "ddprof.run/1"
-LARGEST_RANK = 1 << 20  # as in readers/columns/numbers.py; what lies beyond is damage
+LARGEST_RANK = 1 << 20  # as in readers/numbers.py; what lies beyond is damage
 MANIFEST = "manifest.json"
 CONTROL = "control.json"
 TRACE_SUFFIX = ".pt.trace.json"

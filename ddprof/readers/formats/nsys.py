@@ -7,7 +7,7 @@ columns are absent facts. PyTorch's `emit_nvtx` ranges are read as operators.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -290,13 +290,12 @@ def _device(database: Database, index: int | None) -> Device:
     present = database.columns(table)
     if index is None or not database.count(table):
         return Device("cuda" if index is not None else "cpu")
-    wanted = ("name", "totalMemory", "computeMajor", "computeMinor", "smCount")
+    wanted = ("name", "totalMemory", "computeMajor", "computeMinor")
     fields = ", ".join(f if f in present else "NULL" for f in wanted)
     rows = database.rows(f"SELECT {fields} FROM {table}" + (" ORDER BY id" if "id" in present else ""))
-    name, memory, major, minor, multiprocessors = rows[index] if index < len(rows) else rows[0]
-    to_int: Callable[[Any], int | None] = lambda v: v if isinstance(v, int) else None  # noqa: E731
+    name, memory, major, minor = rows[index] if index < len(rows) else rows[0]
     capability = (major, minor) if isinstance(major, int) and isinstance(minor, int) else None
-    return Device("cuda", str(name) if name else None, to_int(memory), capability, to_int(multiprocessors))
+    return Device("cuda", str(name) if name else None, memory if isinstance(memory, int) else None, capability)
 
 
 def _recognise(sample: Sample) -> bool:

@@ -135,7 +135,6 @@ class Header:
             name=str(name) if name else None,
             total_memory_bytes=_natural(chosen.get("totalGlobalMem")),
             compute_capability=(major, minor) if major is not None and minor is not None else None,
-            sm_count=_natural(chosen.get("numSms")),
         )
 
     def kept(self) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.slice import OWN, own_slices
+
 ROOT = Path(__file__).resolve().parent.parent
 MAPPED = ("analyzers", "dashboard", "workloads", "sample_traces")
 MAX_FILE_LINES = 400
@@ -19,12 +21,11 @@ MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"} | {
     "flight_recorder",
-    "memory",
     "outside",
     "remembered",
 }
-VOCABULARY = BASIS | {"findings", "hangs", "training_log"}
-PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE, ALLOCATIONS = tuple(
+VOCABULARY = BASIS | {"findings", "hangs"}
+PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE = tuple(
     f"analyzers.{part}"
     for part in (
         "facts",
@@ -36,7 +37,6 @@ PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_T
         "trust",
         "mapping",
         "kernel_table",
-        "allocations",
     )
 )
 RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
@@ -48,8 +48,6 @@ ALLOWED: dict[str, set[str]] = {
     "outside": set(),
     "flight_recorder": {"sidecar"},
     "hangs": set(),
-    "training_log": set(),
-    "memory": {"tables"},
     "model": {"tables", "sidecar", "outside", "flight_recorder"},
     "tables": set(),
     "remembered": set(),
@@ -66,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "capture": {"errors", "_version", "outside", "settings", RUN_FOLDER},  # in the training process: never the launcher
     LAUNCHER: {"errors", "_version", "outside", "settings", RUN_FOLDER, "capture.guard"},
     "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "outside"}
-    | {"flight_recorder", "hangs", "memory", "training_log"},
+    | {"flight_recorder", "hangs", "slice"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},
@@ -76,11 +74,8 @@ ALLOWED: dict[str, set[str]] = {
     PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
-    ALLOCATIONS: BASIS,  # of snapshots, which are no runs
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
-    "assistants": VOCABULARY | {"_version", "report", "analyzers", REPLAY, PLANNING, KERNEL_TABLE, "readers"},
     "trackers": VOCABULARY | {"report", LAUNCHER},  # launcher.live: the step rings of a running job
-    "doctor": {"_version", "units", LAUNCHER},  # launcher.host: the sensors that a run would read
     "patching": {"settings", "errors", "outside"},
     "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
     | {PLANNING, RUN_FOLDER},
@@ -101,8 +96,11 @@ ALLOWED: dict[str, set[str]] = {
     "marks": {"capture"},  # for the type checker alone
     "workloads": set(),
     "sample_traces": set(),
+    "slice": set(),
+    "slices": set(),
 }
-FREE = {"cli"}  # a command may import everything, lazily
+# A command may import everything of the core, lazily; so may a slice, which is a unit of its own: `slices.memory`.
+FREE = {"cli"}
 LAZY_ALLOWED = {"cli", "ddprof", "pytest_plugin", "api"}  # units whose functions may import ddprof modules
 RARELY_NEEDED = {"analyzers.failure"}  # of few runs: what it imports would cost every analysis its start
 # Broad guards live only where the tool runs inside somebody else's process: the guard, and the start-up shim, which can
@@ -121,7 +119,6 @@ BROAD_GUARDS = {
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
 OTHERS: dict[str, set[str]] = {
     "averages": {"numpy"},
-    "memory": {"numpy"},
     "intervals": {"numpy"},
     "tables": {"numpy", "pyarrow"},
     "sidecar": {"msgspec"},
@@ -135,11 +132,11 @@ OTHERS: dict[str, set[str]] = {
     "readers": {"numpy", "pyarrow", "msgspec"},  # and protobuf, by name: messages.py
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
-    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE, ALLOCATIONS)},
+    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},
-    "assistants": {"mcp", "mcp_types"},
+    **{f"slices.{name}": {"numpy", "msgspec", "click", "mcp", "mcp_types"} for name in OWN},
     "trackers": {"wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},
     "bench": {"numpy", "msgspec", "psutil"},
@@ -177,7 +174,12 @@ def _unit(name: str) -> str:
     for unit in (*PARTS, RUN_FOLDER, LAUNCHER):
         if name == unit or name.startswith(unit + "."):
             return unit
-    return name.split(".")[0]
+    parts = name.split(".")
+    return ".".join(parts[:2]) if parts[0] == "slices" else parts[0]
+
+
+def _is_slice(name: str) -> bool:
+    return name.startswith("slices.")
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
@@ -209,7 +211,7 @@ def test_every_import_is_in_the_table() -> None:
     wrong = []
     for name, tree in _trees().items():
         unit = _unit(name)
-        if unit in FREE:
+        if unit in FREE or _is_slice(unit):
             continue
         for target, statement in _imports(tree):
             allowed = ALLOWED[unit]
@@ -219,6 +221,23 @@ def test_every_import_is_in_the_table() -> None:
                 continue
             wrong.append(f"{name}:{statement.lineno} imports {target}")
     assert wrong == []
+
+
+def test_the_core_imports_no_slice_and_no_slice_another() -> None:
+    wrong = [
+        f"{name}:{statement.lineno} imports {target}"
+        for name, tree in _trees().items()
+        for target, statement in _imports(tree)
+        if _is_slice(target) and _unit(target) != _unit(name)
+    ]
+    assert wrong == []
+
+
+def test_every_slice_is_listed_and_what_it_names_is_there() -> None:
+    assert {name.split(".")[1] for name in NAMES if _is_slice(name)} == set(OWN)
+    for part in own_slices():
+        named = [*part.formats, *part.answers, *(command.module for command in part.commands.values())]
+        assert all(module.removeprefix("ddprof.") in NAMES for module in named), part.name
 
 
 def test_no_cycles() -> None:
@@ -263,7 +282,7 @@ def test_internal_imports_stand_at_the_top() -> None:
     late = [
         f"{name}:{statement.lineno} imports {target} inside {function.name}"
         for name, tree in _trees().items()
-        if _unit(name) not in LAZY_ALLOWED and name not in {SHIM, *RARELY_NEEDED}
+        if _unit(name) not in LAZY_ALLOWED and not _is_slice(name) and name not in {SHIM, *RARELY_NEEDED}
         for function in _functions(tree)
         for target, statement in _imports(function)
     ]

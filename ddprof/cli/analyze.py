@@ -8,15 +8,13 @@ from pathlib import Path
 
 import click
 
+from ddprof.cli.answer import AnalyzeOptions, answer_without_events, was_answered
 from ddprof.cli.fixes import FIXES_HELP, leave_fixes
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
 from ddprof.cli.load import load_open_run, load_reports, require_complete
-from ddprof.cli.memory import answer, are_snapshots
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
-from ddprof.cli.training_logs import deliver_logs
-from ddprof.errors import UsageError
 from ddprof.readers.source import OnlyLogs
 from ddprof.report import phrases
 from ddprof.report.model import Report
@@ -63,12 +61,13 @@ def command(
     ddprof analyze s3://bucket/run --engine dask://scheduler:8786
     ddprof analyze traces/ --ranks sample:32
     """
-    if are_snapshots(paths):
-        _memory(paths, form, output, gated=bool(fail_on or fixes or strict), redact=redact)
-        return
     gates = gates_of(fail_on)
     max_bytes = max_memory * 2**20 if max_memory else None
-    form, key = chosen_format(form, output), key_of_redaction(redact)
+    key = key_of_redaction(redact)
+    asked = AnalyzeOptions(form, output, key, bool(gates), strict, fixes is not None)
+    if was_answered(paths, asked):
+        return
+    form = chosen_format(form, output)
     with redacted_errors(key):
         how = (reading, strict, max_bytes)
         try:
@@ -77,9 +76,7 @@ def command(
             else:
                 reports = load_reports(paths, *how)
         except OnlyLogs as only:
-            if gates:
-                raise UsageError("--fail-on judges traces, and only training logs were given") from only
-            deliver_logs(only.sources, form, output, key)
+            answer_without_events(only.sources, asked)
             return
         if form != "html":
             reports = redacted_reports(reports, key)
@@ -90,15 +87,6 @@ def command(
         if strict:
             require_complete(reports)
         check_gates(gates, reports)
-
-
-def _memory(paths: tuple[str, ...], form: str | None, output: Path | None, gated: bool, redact: bool) -> None:
-    """Raises UsageError for what a file without steps cannot answer."""
-    if gated or redact or form == "markdown":
-        raise UsageError(
-            "a memory snapshot has no steps: --fail-on, --fixes, --strict, --redact and markdown need a run"
-        )
-    answer(paths, chosen_format(form, output), output)
 
 
 def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path | None = None) -> list[str]:

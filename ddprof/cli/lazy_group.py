@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -12,31 +12,39 @@ from ddprof.errors import UsageError
 from ddprof.outside.meant import meant
 
 Commands = Mapping[str, tuple[str, str]]  # name -> (module that holds the click command as `command`, one line of help)
+Groups = Mapping[str, Commands]  # heading of `--help` -> commands
 
 
 class LazyGroup(click.Group):
-    """Commands under the headings of `--help`, in its order; help and completion do not name the `unlisted` ones."""
+    """Commands under the headings of `--help`, in its order; help and completion do not name the `unlisted` ones.
+
+    `all_listed`: the commands of other packages too, for help and for a name that is not among the `listed`.
+    """
 
     def __init__(
-        self, *args: Any, listed: Mapping[str, Commands], unlisted: Commands | None = None, **attributes: Any
+        self,
+        *args: Any,
+        listed: Groups,
+        all_listed: Callable[[], Groups] | None = None,
+        unlisted: Commands | None = None,
+        **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
-        self._groups = listed
-        self._listed = [name for rows in listed.values() for name in rows]
-        tables = (*listed.values(), unlisted or {})
-        self._modules = {name: module for rows in tables for name, (module, _) in rows.items()}
+        self._all_listed = all_listed or (lambda: listed)
+        self._modules = _modules(listed) | {name: module for name, (module, _) in (unlisted or {}).items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
-        return self._listed.copy()
+        return list(_modules(self._all_listed()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now; None where there is none of that name."""
-        if cmd_name not in self._modules:
+        module = self._modules.get(cmd_name) or _modules(self._all_listed()).get(cmd_name)
+        if module is None:
             return None
-        found = import_lasting(self._modules[cmd_name]).command
-        assert isinstance(found, click.Command)
-        return found
+        command = import_lasting(module).command
+        assert isinstance(command, click.Command)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -44,12 +52,19 @@ class LazyGroup(click.Group):
         """As click does; a command that there is none of is answered with the one that was meant."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._modules and not ctx.resilient_parsing:
-            raise UsageError(f"no command {name!r}{meant(name, self._modules)}; `ddprof --help` lists them")
+            everyone = self._modules | _modules(self._all_listed())
+            if name not in everyone:
+                raise UsageError(f"no command {name!r}{meant(name, everyone)}; `ddprof --help` lists them")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The command lists of `--help`, from the table: nothing is imported."""
-        width = max(map(len, self._listed))
-        for heading, rows in self._groups.items():
+        groups = self._all_listed()
+        width = max(map(len, _modules(groups)))
+        for heading, rows in groups.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), help_line) for name, (_, help_line) in rows.items()])
+
+
+def _modules(groups: Groups) -> dict[str, str]:
+    return {name: module for rows in groups.values() for name, (module, _) in rows.items()}

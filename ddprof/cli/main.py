@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -18,9 +18,10 @@ from ddprof.cli.dev import DEVELOPERS
 from ddprof.cli.lazy_group import LazyGroup
 from ddprof.errors import DdprofError
 from ddprof.outside.plain_text import clean
+from ddprof.slice import Slice, all_slices, own_slices
 
-# Group of `--help` -> name -> (module, one line of help). The module holds the click command as `command`.
-GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+# The core's: group of `--help` -> name -> (module, one line of help). The module holds the click command as `command`.
+CORE: dict[str, dict[str, tuple[str, str]]] = {
     "Run and read": {
         "run": ("ddprof.cli.run", "Run a training job unchanged and trace every rank."),
         "analyze": ("ddprof.cli.analyze", "Say why a traced job is slow, what to change, what it saves."),
@@ -42,17 +43,23 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "trigger": ("ddprof.cli.trigger", "Open a trace window on a running job."),
         "stop": ("ddprof.cli.stop", "End capture in a running job; the job goes on."),
         "hang": ("ddprof.cli.hang", "Say why a job hangs or failed: rank, collective, line."),
-        "memory": ("ddprof.cli.memory", "Say what a memory snapshot's peak is made of."),
-        "doctor": ("ddprof.cli.doctor", "Say what works here, what is missing, and how to get it."),
     },
     "Share and automate": {
         "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
         "export": ("ddprof.cli.export", "Write a Perfetto trace, or tables as parquet or CSV."),
-        "mcp": ("ddprof.cli.mcp", "Answer an assistant by the Model Context Protocol."),
         "completion": ("ddprof.cli.completion", "Print the shell completion script."),
     },
 }
-COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
+
+
+def commands(slices: Iterable[Slice]) -> dict[str, dict[str, tuple[str, str]]]:
+    """The core's commands and those of slices, by group of `--help`."""
+    groups = {group: dict(rows) for group, rows in CORE.items()}
+    for part in slices:
+        for name, (module, line, group) in part.commands.items():
+            groups.setdefault(group, {}).setdefault(name, (module, line))
+    return groups
+
 
 # What serves ddprof's own developers: `ddprof dev`, and its commands by their own names too, which scripts use.
 UNLISTED = {"dev": ("ddprof.cli.dev", "Measure ddprof itself."), **DEVELOPERS}
@@ -70,7 +77,8 @@ DDPROF_DEBUG=1 shows the traceback of an internal error."""
 
 @click.group(
     cls=LazyGroup,
-    listed=GROUPS,
+    listed=commands(own_slices()),
+    all_listed=lambda: commands(all_slices()),  # those of other packages too: to look for them takes 40 ms
     unlisted=UNLISTED,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},

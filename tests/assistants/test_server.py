@@ -16,10 +16,10 @@ import pytest
 pytest.importorskip("mcp")
 from mcp import Client, StdioServerParameters
 
-from ddprof.assistants import answers
-from ddprof.assistants.allowed import MOST_LISTED, Allowed
-from ddprof.assistants.server import make_server
 from ddprof.errors import NoUsableInput, UsageError
+from ddprof.slices.assistants import answers
+from ddprof.slices.assistants.allowed import MOST_LISTED, Allowed
+from ddprof.slices.assistants.server import make_server
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 Call = tuple[str, dict[str, Any]]
@@ -130,7 +130,7 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
 
 def test_the_newest_runs_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Allowed.of([str(tmp_path)]).runs().names == ()
-    monkeypatch.setattr("ddprof.assistants.allowed.MOST_LISTED", 2)
+    monkeypatch.setattr("ddprof.slices.assistants.allowed.MOST_LISTED", 2)
     assert MOST_LISTED > 2
     for number in range(3):
         shutil.copytree(SAMPLES / "healthy", tmp_path / f"run{number}")

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ddprof.cli.doctor import command
-from ddprof.doctor.installation import installation
-from ddprof.doctor.machine import _file_system, _quota, _shared_memory, machine
-from ddprof.doctor.model import State
-from ddprof.doctor.training import _told, training
+from ddprof.slices.doctor.command import command
+from ddprof.slices.doctor.installation import installation
+from ddprof.slices.doctor.machine import _file_system, _quota, _shared_memory, machine
+from ddprof.slices.doctor.model import State
+from ddprof.slices.doctor.training import _told, training
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,14 +33,14 @@ def test_an_extra_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.M
     def none(distribution: str) -> str:
         raise PackageNotFoundError(distribution)
 
-    monkeypatch.setattr("ddprof.doctor.installation.version", none)
+    monkeypatch.setattr("ddprof.slices.doctor.installation.version", none)
     extras = [part for part in installation() if part.name.startswith("extra")]
     assert {part.state for part in extras} == {State.MISSING}
     assert "pip install 'ddprof[dask]'" in [part.remedy for part in extras]
 
 
 def test_parts_that_were_not_compiled_say_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddprof.doctor.installation.find_spec", lambda _: None)
+    monkeypatch.setattr("ddprof.slices.doctor.installation.find_spec", lambda _: None)
     parts = next(part for part in installation() if part.name == "compiled parts")
     assert parts.state is State.MISSING and "three times as long" in parts.said and "C compiler" in parts.remedy
 

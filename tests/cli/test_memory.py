@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from snapshots import FORWARD, MIB, PARAMETERS, Allocator, write
 
 from ddprof.cli.main import cli
-from ddprof.cli.memory import are_snapshots
 from ddprof.errors import NoUsableInput, UsageError
+from ddprof.slices.memory.command import are_snapshots
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Formats: one file (or room) per file format, each ending in `FORMAT = Format(name, what, recognise, read, ...)`.
 
-A format is added by adding its file. The first one that recognises a file reads it: `FORMATS` is in the order in which
-they are asked, formats with marks of their own before those that take any events.
+A format is added by adding its file; a slice has its own, and a third party registers one by an entry point in the
+group `ddprof.formats`. The first one that recognises a file reads it: `FORMATS` is in the order in which they are
+asked, formats with marks of their own before those that take any events.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 
 from ddprof.readers.format import Format
+from ddprof.slice import all_slices
 
-_MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-FORMATS: Mapping[str, Format] = {
-    found.name: found for found in sorted((m.FORMAT for m in _MODULES), key=lambda f: (f.generality, f.name))
-}
+ENTRY_POINTS = "ddprof.formats"
+_MODULES = (
+    *(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)),
+    *(module for part in all_slices() for module in part.formats),
+)
+_FOUND: list[Format] = [importlib.import_module(module).FORMAT for module in _MODULES]
+_FOUND += [point.load() for point in entry_points(group=ENTRY_POINTS)]
+FORMATS: Mapping[str, Format] = {one.name: one for one in sorted(_FOUND, key=lambda f: (f.generality, f.name))}

@@ -17,7 +17,7 @@ from ddprof.report.redaction.names import is_public
 
 # Packages whose texts stand in reports, and what of the files is text: a string within a line, a table of GPUs.
 PACKAGES = (
-    *("ddprof.analyzers", "ddprof.readers", "ddprof.report"),
+    *("ddprof.analyzers", "ddprof.readers", "ddprof.report", "ddprof.slices"),
     *("ddprof.dashboard.exhibits", "ddprof.dashboard.onefile", "ddprof.dashboard.timeline"),
 )
 BASIS = "ddprof"  # of this one the files at its top: causes, units, findings, tables

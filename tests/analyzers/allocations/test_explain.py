@@ -23,12 +23,12 @@ from snapshots import (
     write,
 )
 
-from ddprof.analyzers.allocations.category import category_of, line_of
-from ddprof.analyzers.allocations.explain import explain
-from ddprof.memory.snapshot import CodeFrame
-from ddprof.memory.told import DeviceMemory
-from ddprof.readers.formats.memory_snapshot.content import read_snapshot
 from ddprof.readers.source import Source
+from ddprof.slices.memory.category import category_of, line_of
+from ddprof.slices.memory.content import read_snapshot
+from ddprof.slices.memory.explain import explain
+from ddprof.slices.memory.model import DeviceMemory
+from ddprof.slices.memory.snapshot import CodeFrame
 
 STACKS = [FORWARD, BACKWARD, ENGINE, OPTIMIZER, PARAMETERS, BATCH, []]
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.analyzers.training_logs.explain import explain_log, explain_tables
 from ddprof.readers.source import Source
-from ddprof.report.training_log.document import logs_document
-from ddprof.report.training_log.text import markdown_log, render_log
-from ddprof.training_log.model import (
+from ddprof.slices.training_logs.document import logs_document
+from ddprof.slices.training_logs.findings.explain import explain_log, explain_tables
+from ddprof.slices.training_logs.model import (
     LoggedCalls,
     LoggedIteration,
     LoggedStraggling,
@@ -19,6 +18,7 @@ from ddprof.training_log.model import (
     TimerReading,
     TrainingLog,
 )
+from ddprof.slices.training_logs.text import markdown_log, render_log
 
 SAMPLES = Path(__file__).parents[2] / "readers" / "logs" / "samples"
 ALONE = {"world": 4, "tensor": 1, "pipeline": 1, "context": 1, "data": 4}

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.logs.read import read_training_log
 from ddprof.readers.source import Source
-from ddprof.training_log.model import TrainingLog
+from ddprof.slices.training_logs.model import TrainingLog
+from ddprof.slices.training_logs.reading.read import read_training_log
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.log"))
 BY_NAME = {path.stem: path for path in SAMPLES}

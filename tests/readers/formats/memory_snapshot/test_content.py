@@ -10,13 +10,13 @@ import pytest
 from snapshots import FORWARD, MIB, Allocator, write
 
 from ddprof.errors import NoUsableInput
-from ddprof.memory.snapshot import NO_STACK, Action, Snapshot
 from ddprof.readers import discover
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.shared_pickle import load_shared
 from ddprof.readers.formats.memory_snapshot import content as reading
-from ddprof.readers.formats.memory_snapshot.content import read_snapshot
 from ddprof.readers.source import Source
+from ddprof.slices.memory.content import read_snapshot
+from ddprof.slices.memory.snapshot import NO_STACK, Action, Snapshot
 
 
 def read(folder: Path, content: Any, protocol: int = 4) -> Snapshot:

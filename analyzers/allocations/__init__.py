@@ -1,1 +1,0 @@
-"""Memory snapshots: what a device held at its peak, from the allocator's own events."""

@@ -1,0 +1,54 @@
+"""Answers of `ddprof analyze` to input that is no run: slices give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddprof.cli.lasting import import_lasting
+from ddprof.readers.source import Source
+from ddprof.slice import all_slices
+
+
+@dataclass(frozen=True)
+class AnalyzeOptions:
+    """The options of `ddprof analyze`. `form`: None where none was named; `key`: of redaction, None without."""
+
+    form: str | None
+    output: Path | None
+    key: bytes | None
+    fails_on: bool
+    is_strict: bool
+    wants_fixes: bool
+
+
+def _none(paths: Sequence[str]) -> Sequence[Source]:
+    return ()
+
+
+@dataclass(frozen=True)
+class SliceAnswer:
+    """What is said of files of one format. `claims`: the sources of paths that are files of it and nothing else."""
+
+    format: str
+    deliver: Callable[[Sequence[Source], AnalyzeOptions], None]
+    claims: Callable[[Sequence[str]], Sequence[Source]] = _none
+
+
+def was_answered(paths: Sequence[str], asked: AnalyzeOptions) -> bool:
+    """Whether a slice claims all paths, and has answered."""
+    for answer in _answers():
+        if sources := answer.claims(paths):
+            answer.deliver(sources, asked)
+            return True
+    return False
+
+
+def answer_without_events(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
+    """The answer to sources of one format that holds no events: what its slice says."""
+    next(answer for answer in _answers() if answer.format == sources[0].format).deliver(sources, asked)
+
+
+def _answers() -> list[SliceAnswer]:
+    return [import_lasting(module).ANSWER for part in all_slices() for module in part.answers]

@@ -1,1 +1,0 @@
-"""Memory that is allocated and freed: the words that readers, analyzers and reports share."""

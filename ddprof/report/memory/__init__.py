@@ -1,1 +1,0 @@
-"""What is said of memory snapshots, as text and as JSON."""

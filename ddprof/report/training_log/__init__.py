@@ -1,1 +1,0 @@
-"""The reading of a training log, as text and as JSON."""

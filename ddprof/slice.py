@@ -1,0 +1,51 @@
+"""Capabilities beside the core: each is one room of `ddprof/slices`, found by name and loaded when it is asked for.
+
+A room holds all of its capability, model to command. The core imports no slice, and no slice another. A third party
+adds one by an entry point in the group `ddprof.slices` that resolves to a `Slice`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import NamedTuple
+
+ENTRY_POINTS = "ddprof.slices"
+OWN = ("assistants", "doctor", "memory", "training_logs")
+
+
+class Command(NamedTuple):
+    """A command of `ddprof`: the module that holds it as `command`, its line and its group in `ddprof --help`."""
+
+    module: str
+    line: str
+    group: str
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one capability adds to the core, by the names of its modules: nothing of it is imported yet.
+
+    `commands`: by name. `formats`: modules that end in `FORMAT`. `answers`: modules that end in `ANSWER`, what
+    `ddprof analyze` says of input that is no run.
+    """
+
+    name: str
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    formats: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+
+
+@cache
+def own_slices() -> tuple[Slice, ...]:
+    """The slices of this package, in the order of their names."""
+    return tuple(importlib.import_module(f"ddprof.slices.{name}").SLICE for name in OWN)
+
+
+@cache
+def all_slices() -> tuple[Slice, ...]:
+    """The slices of this package, then those that other packages register."""
+    return (*own_slices(), *(point.load() for point in entry_points(group=ENTRY_POINTS)))

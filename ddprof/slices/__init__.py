@@ -1,0 +1,1 @@
+"""Capabilities beside the core, one room each."""

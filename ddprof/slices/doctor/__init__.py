@@ -1,0 +1,14 @@
+"""`ddprof doctor`: what of ddprof works here, what is missing, and how to get it."""
+
+from ddprof.slice import Command, Slice
+
+SLICE = Slice(
+    "doctor",
+    commands={
+        "doctor": Command(
+            "ddprof.slices.doctor.command",
+            "Say what works here, what is missing, and how to get it.",
+            "Watch and debug",
+        )
+    },
+)

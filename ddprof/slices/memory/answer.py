@@ -1,0 +1,44 @@
+"""The answer of `ddprof analyze` where only memory snapshots were given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ddprof.cli.answer import AnalyzeOptions, SliceAnswer
+from ddprof.cli.output import chosen_format
+from ddprof.errors import UsageError
+from ddprof.readers.admission.discover import files_of
+from ddprof.readers.source import Source
+from ddprof.slices.memory.format import FORMAT
+
+
+def _claims(paths: Sequence[str]) -> Sequence[Source]:
+    """Snapshots have no steps, and are answered where all paths are files of them."""
+    if not all(Path(path).is_file() and _begins_as_pickle(path) for path in paths):
+        return ()
+    sources = files_of(list(paths), FORMAT.name)
+    return sources if len(sources) == len(paths) else ()
+
+
+def _begins_as_pickle(path: str) -> bool:
+    """What cannot be opened is told by whoever reads it."""
+    try:
+        with open(path, "rb") as stored:
+            return stored.read(1) == b"\x80"
+    except OSError:
+        return False
+
+
+def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
+    """Raises UsageError for what a file without steps cannot answer."""
+    if asked.fails_on or asked.wants_fixes or asked.is_strict or asked.key or asked.form == "markdown":
+        raise UsageError(
+            "a memory snapshot has no steps: --fail-on, --fixes, --strict, --redact and markdown need a run"
+        )
+    from ddprof.slices.memory.command import tell_snapshots
+
+    tell_snapshots(sources, chosen_format(asked.form, asked.output), asked.output)
+
+
+ANSWER = SliceAnswer(FORMAT.name, _deliver, _claims)

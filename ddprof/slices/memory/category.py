@@ -1,0 +1,91 @@
+"""What a block is for, told by the stack that allocated it: the innermost frame that says so.
+
+A stack says which work allocates, not what becomes of the bytes: what the optimizer's step allocates is its state where
+it outlives the recording, and temporary where it is freed in it. What no frame tells is not guessed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ddprof.slices.memory.snapshot import CodeFrame
+
+PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS = "parameters", "gradients", "optimizer", "activations"
+OPTIMIZER_STATE, OPTIMIZER_TEMPORARY = "optimizer_state", "optimizer_temporary"
+COMMUNICATION, INPUTS, TEMPORARY = "communication", "inputs", "temporary"
+BEFORE, NO_STACK, OTHER = "before", "no_stack", "other"
+UNKNOWN = (BEFORE, NO_STACK, OTHER)  # what nothing tells
+
+# Category -> (its name for people, how it was decided).
+WORDS: dict[str, tuple[str, str]] = {
+    PARAMETERS: ("parameters", "made by a module's constructor, `.to()`, `.cuda()` or load_state_dict"),
+    ACTIVATIONS: ("activations", "allocated in a forward pass"),
+    GRADIENTS: ("gradients", "allocated by autograd's backward pass; those of activations until they are freed"),
+    OPTIMIZER_STATE: ("optimizer state", "allocated in an optimizer's step and not freed afterwards"),
+    OPTIMIZER_TEMPORARY: ("optimizer, temporary", "allocated in an optimizer's step and freed"),
+    COMMUNICATION: ("communication", "buffers of torch.distributed: buckets, gathered shards"),
+    INPUTS: ("inputs", "as the file states"),
+    TEMPORARY: ("temporary", "as the file states"),
+    BEFORE: ("before the recording", "allocated before the first event, its stack not kept"),
+    NO_STACK: ("no stack", "allocated by a thread that had no frames, as autograd's where C++ frames are not recorded"),
+    OTHER: ("other", "no frame of its stack tells"),
+}
+_TOLD = {  # torch.profiler._memory_profiler.Category
+    "input": INPUTS,
+    "temporary": TEMPORARY,
+    "activation": ACTIVATIONS,
+    "gradient": GRADIENTS,
+    "autograd_detail": ACTIVATIONS,  # what autograd saved for the backward pass
+    "parameter": PARAMETERS,
+    "optimizer_state": OPTIMIZER_STATE,
+}
+_ENGINE = re.compile(r"torch::autograd::(?:\w+::)*(?:Engine|PythonEngine|AccumulateGrad|GraphTask)\b")
+_NODE = re.compile(r"torch::autograd::(?:generated::)?(?P<node>\w+Backward\d*|AccumulateGrad)\b")
+_CONSTRUCTION = frozenset({"__init__", "to", "_apply", "cuda", "half", "bfloat16", "load_state_dict", "to_empty"})
+_FORWARD = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|(?:^|/)torch/(?:nn|optim|autograd|cuda|utils|_\w+)/|^<")
+
+
+def told_category(told: str) -> str:
+    """The category that a file states in torch's words."""
+    return _TOLD.get(told, OTHER)
+
+
+def category_of(stack: tuple[CodeFrame, ...]) -> str:
+    """Which work allocates, by the innermost frame that tells; OTHER where none does."""
+    for frame in stack:
+        found = _of_frame(frame)
+        if found:
+            return found
+    return OTHER
+
+
+def _of_frame(frame: CodeFrame) -> str:
+    file, function = frame.file.replace("\\", "/"), frame.function
+    if "/torch/optim/" in file or (function == "step" and "optim" in file.lower()):
+        return OPTIMIZER
+    if function == "backward" or function == "_engine_run_backward" or _ENGINE.search(function):
+        return GRADIENTS
+    if "/torch/nn/parallel/distributed.py" in file and function == "_ddp_init_helper":
+        return COMMUNICATION
+    if function in _FORWARD or "/torch/nn/functional.py" in file:
+        return ACTIVATIONS
+    if "/torch/distributed/" in file:
+        return COMMUNICATION
+    if "/torch/nn/" in file and function in _CONSTRUCTION:
+        return PARAMETERS
+    return ""
+
+
+def line_of(stack: tuple[CodeFrame, ...]) -> CodeFrame | None:
+    """The innermost frame that is no library's; of a stack without one, autograd's node or else the innermost frame of
+    Python. None where the stack has neither.
+    """
+    python = [frame for frame in stack if frame.file.endswith(".py")]
+    own = next((frame for frame in python if not _LIBRARY.search(frame.file.replace("\\", "/"))), None)
+    if own is not None:
+        return own
+    node = next((found["node"] for frame in stack if (found := _NODE.search(frame.function))), None)
+    if node is not None:
+        return CodeFrame("", 0, node)
+    return python[0] if python else None

@@ -1,0 +1,63 @@
+"""`ddprof memory`: what the peak of a memory snapshot is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ddprof.cli.load import say, tell
+from ddprof.cli.output import chosen_format, write_file
+from ddprof.errors import NoUsableInput
+from ddprof.readers.admission.discover import files_of
+from ddprof.readers.source import Source
+from ddprof.slices.memory.content import read_snapshot
+from ddprof.slices.memory.document import memory_document
+from ddprof.slices.memory.explain import explain
+from ddprof.slices.memory.format import FORMAT
+from ddprof.slices.memory.text import render_memory
+
+FORMATS = ("text", "json", "html")
+
+
+@click.command("memory")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT...")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or what the suffix of -o means.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
+)
+def command(paths: tuple[str, ...], form: str | None, output: Path | None) -> None:
+    """Say what the memory of a device is spent on at its peak: by category and by line of the script.
+
+    SNAPSHOT is a pickle of torch.cuda.memory._dump_snapshot(), one of each rank, or a folder or archive of them.
+
+    \b
+    ddprof memory snapshot.pickle
+    ddprof memory snapshots/ --format json -o memory.json
+    ddprof memory snapshot.pickle -o memory.html
+    """
+    sources = files_of(paths, FORMAT.name)
+    if not sources:
+        raise NoUsableInput(f"{', '.join(paths)}: no memory snapshot of torch.cuda.memory._dump_snapshot found")
+    tell_snapshots(sources, chosen_format(form, output), output)
+
+
+def tell_snapshots(sources: Sequence[Source], form: str, output: Path | None) -> None:
+    """Print or write what the peak of each snapshot is made of."""
+    # One at a time: a snapshot is larger than what it says.
+    read = [explain(read_snapshot(source)) for source in sources]
+    if form == "json":
+        text = json.dumps(memory_document(read), indent=1) + "\n"
+    elif form == "html":
+        from ddprof.slices.memory.page import render_memory_page
+
+        text = render_memory_page(read)
+    else:
+        text = render_memory(read)
+    if output is None:
+        tell(text)
+    else:
+        write_file(output, text)
+        say(f"wrote {output}")

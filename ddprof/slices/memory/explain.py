@@ -1,0 +1,153 @@
+"""A snapshot to what is said of it: the peak of each device, what it is made of, and what the allocator cannot use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.slices.memory import category as categories
+from ddprof.slices.memory.advice import advice
+from ddprof.slices.memory.model import DeviceMemory, Line, MemoryCurve, OutOfMemory, Share, SnapshotMemory
+from ddprof.slices.memory.pairing import BEFORE
+from ddprof.slices.memory.replay import Replayed, replay, trapped_bytes
+from ddprof.slices.memory.snapshot import NO_STACK, Action, CodeFrame, DeviceHistory, Snapshot
+from ddprof.tables import NULL, Array
+from ddprof.units import format_bytes
+
+CURVE_POINTS = 400  # more than a screen can show
+MOST_LINES = 20
+MOST_FAILURES = 20  # a job that catches them may fail a thousand times
+
+
+def explain(snapshot: Snapshot) -> SnapshotMemory:
+    """What each device held at its peak. A device that held nothing is left out."""
+    told = [found for history in snapshot.devices if (found := _device(snapshot, history)) is not None]
+    expandable = bool(snapshot.settings.get("expandable_segments")) or any(
+        bool(history.segments["is_expandable"].any()) for history in snapshot.devices
+    )
+    return SnapshotMemory(snapshot.path, tuple(told), expandable)
+
+
+def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
+    replayed = replay(history)
+    top = int(replayed.held_bytes.argmax())
+    held = int(replayed.held_bytes[top])
+    failures = _failures(snapshot, history, replayed)
+    if held <= 0 and not failures:
+        return None
+    live = replayed.blocks.at(top - 1)
+    purpose = _purposes(snapshot, history, replayed)
+    lines, lineless = _lines(snapshot, replayed, live, purpose)
+    apart = trapped_bytes(replayed, top - 1)
+    at, has_times = _times(history)
+    return DeviceMemory(
+        history.device,
+        len(history.events),
+        int(at[top]) if has_times else None,
+        int(at[-1]) if has_times else None,
+        held,
+        int(replayed.reserved_bytes[top]),
+        int(replayed.reserved_bytes.max()),
+        _shares(replayed.blocks.size_bytes[live], purpose[live]),
+        lines,
+        lineless,
+        None if apart is None else apart[0],
+        None if apart is None else apart[1],
+        failures[:MOST_FAILURES],
+        _curve(at, replayed),
+        advice(apart, failures),
+        _notes(replayed, held, len(failures)),
+    )
+
+
+def _purposes(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) -> Array:
+    """Category of each block, as text."""
+    by_stack = np.array([categories.category_of(stack) for stack in snapshot.stacks] + [""], object)
+    by_told = np.array([categories.told_category(told) for told in snapshot.told] + [""], object)
+    found = by_stack[replayed.stack]  # -1: the last
+    before = replayed.blocks.first == BEFORE
+    found[replayed.stack == NO_STACK] = categories.NO_STACK
+    found[(replayed.stack == NO_STACK) & before] = categories.BEFORE
+    stays = replayed.blocks.last == len(history.events)
+    optimizer = found == categories.OPTIMIZER
+    found[optimizer & stays] = categories.OPTIMIZER_STATE
+    found[optimizer & ~stays] = categories.OPTIMIZER_TEMPORARY
+    return np.where(replayed.told >= 0, by_told[replayed.told], found)
+
+
+def _shares(size: Array, purpose: Array) -> tuple[Share, ...]:
+    found = []
+    for category, (name, how) in categories.WORDS.items():
+        mine = purpose == category
+        if mine.any():
+            known = category not in categories.UNKNOWN
+            found.append(Share(category, name, how, int(size[mine].sum()), int(mine.sum()), known))
+    return tuple(sorted(found, key=lambda share: -share.size_bytes))
+
+
+def _lines(snapshot: Snapshot, replayed: Replayed, live: Array, purpose: Array) -> tuple[tuple[Line, ...], int]:
+    """The lines that hold most, and what no line is known of or what other lines hold."""
+    size, stack, purpose = replayed.blocks.size_bytes[live], replayed.stack[live], purpose[live]
+    at = {row: categories.line_of(snapshot.stacks[row]) for row in np.unique(stack).tolist() if row != NO_STACK}
+    held: dict[CodeFrame, list[int]] = {}
+    for row, frame in at.items():
+        if frame is not None:
+            held.setdefault(frame, []).append(row)
+    found = []
+    for frame, rows in held.items():
+        mine = np.isin(stack, rows)
+        kinds = np.unique(purpose[mine].astype(str))
+        main = max(kinds.tolist(), key=lambda kind: int(size[mine & (purpose == kind)].sum()))
+        found.append(Line(frame, int(size[mine].sum()), int(mine.sum()), categories.WORDS[main][0]))
+    found.sort(key=lambda line: -line.size_bytes)
+    shown = tuple(found[:MOST_LINES])
+    return shown, int(size.sum()) - sum(line.size_bytes for line in shown)
+
+
+def _failures(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) -> tuple[OutOfMemory, ...]:
+    events = history.events
+    at, has_times = _times(history)
+    found: list[OutOfMemory] = []
+    for row in np.flatnonzero(events["action"] == Action.OOM).tolist():
+        apart = trapped_bytes(replayed, row) if len(found) < MOST_FAILURES else None
+        stack = int(events["stack"][row])
+        found.append(
+            OutOfMemory(
+                int(at[row + 1]) if has_times else None,
+                int(events["size_bytes"][row]),
+                int(events["address"][row]),
+                int(replayed.held_bytes[row + 1]),
+                int(replayed.reserved_bytes[row + 1]),
+                None if apart is None else apart[0],
+                None if stack == NO_STACK else categories.line_of(snapshot.stacks[stack]),
+            )
+        )
+    return tuple(found)
+
+
+def _times(history: DeviceHistory) -> tuple[Array, bool]:
+    """Since the first event, before it and after each; the events' numbers where one has no time."""
+    at = history.events["at_us"]
+    if not len(at) or (at == NULL).any():
+        return np.arange(len(at) + 1), False
+    since = np.maximum.accumulate(at - at[0])
+    return np.concatenate(([0], since)), True
+
+
+def _curve(at: Array, replayed: Replayed) -> MemoryCurve:
+    """At most CURVE_POINTS points, each the largest of those that it stands for: no peak is lost."""
+    cuts = np.unique(np.linspace(0, len(at), CURVE_POINTS + 1).astype(np.int64))[:-1]
+    curves = (np.maximum.reduceat(values, cuts) for values in (replayed.held_bytes, replayed.reserved_bytes))
+    held, reserved = (tuple(values.tolist()) for values in curves)
+    return MemoryCurve(tuple(at[cuts].tolist()), held, reserved)
+
+
+def _notes(replayed: Replayed, held: int, failures: int) -> tuple[str, ...]:
+    notes: Sequence[str] = [
+        f"{replayed.blocks.lost} events contradict others: some are missing" * (replayed.blocks.lost > 0),
+        f"what the events leave differs from the blocks at the end by {format_bytes(replayed.adrift_bytes)}"
+        * (replayed.adrift_bytes > 0),
+        f"{failures} allocations failed; the first {MOST_FAILURES} are shown" * (failures > MOST_FAILURES),
+    ]
+    return tuple(note for note in notes if note)

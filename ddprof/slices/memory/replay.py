@@ -1,0 +1,112 @@
+"""One device's events replayed: what was held and reserved after each, and in which blocks and segments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.slices.memory.pairing import BEFORE, Blocks, held_bytes, pair
+from ddprof.slices.memory.snapshot import NO_STACK, Action, DeviceHistory
+from ddprof.tables import Array, Table
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """`blocks` with, for each, the row of the stack that allocated it and of the category the file states (-1: none).
+
+    `held_bytes`, `reserved_bytes`: before the first event and after each, shape (events + 1,). `segments`: None where
+    they are expandable, whose pages come and go one by one. `adrift_bytes`: by how much what the events leave differs
+    from the blocks that the file states at its end.
+    """
+
+    blocks: Blocks
+    stack: Array
+    told: Array
+    held_bytes: Array
+    reserved_bytes: Array
+    segments: Blocks | None
+    adrift_bytes: int
+
+
+def replay(history: DeviceHistory) -> Replayed:
+    """Exact where all events since the first are there; frees without an allocation were held before it."""
+    events, count = history.events, len(history.events)
+    action = events["action"]
+    freeing = Action.FREE_COMPLETED if (action == Action.FREE_COMPLETED).any() else Action.FREE_REQUESTED
+    kept = np.flatnonzero((action == Action.ALLOC) | (action == freeing))
+    seen = events.take(kept)
+    blocks = pair(seen["address"], seen["size_bytes"], seen["action"] == Action.ALLOC, kept, count)
+    at_end = blocks.last == count
+    found = np.isin(history.blocks["address"], blocks.address[at_end])
+    untouched = history.blocks.take(~np.isin(history.blocks["address"], seen["address"]))
+    adrift = int(history.blocks["size_bytes"][~found].sum() - untouched["size_bytes"].sum())
+    adrift += int(blocks.size_bytes[at_end & ~np.isin(blocks.address, history.blocks["address"])].sum())
+    born = blocks.first != BEFORE
+    row = np.where(born, blocks.first, 0)
+    columns = [events[name][row] if count else np.empty(0, np.int64) for name in ("stack", "told")]
+    stack, told = (np.where(born, column, NO_STACK) for column in columns)
+    all_blocks = _with(blocks, untouched, count)
+    return Replayed(
+        all_blocks,
+        np.concatenate((stack, untouched["stack"])),
+        np.concatenate((told, np.full(len(untouched), -1))),
+        held_bytes(all_blocks, count),
+        _reserved(history),
+        _segments(history),
+        adrift,
+    )
+
+
+def _with(blocks: Blocks, untouched: Table, count: int) -> Blocks:
+    """Also what no event names: there before the first and after the last."""
+    return Blocks(
+        np.concatenate((blocks.address, untouched["address"])),
+        np.concatenate((blocks.size_bytes, untouched["size_bytes"])),
+        np.concatenate((blocks.first, np.full(len(untouched), BEFORE))),
+        np.concatenate((blocks.last, np.full(len(untouched), count))),
+        blocks.lost,
+    )
+
+
+def _reserved(history: DeviceHistory) -> Array:
+    """From the segments at the end backwards."""
+    action, size = history.events["action"], history.events["size_bytes"]
+    more = np.isin(action, (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP))
+    less = np.isin(action, (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP))
+    change = np.where(more, size, 0) - np.where(less, size, 0)
+    after = np.concatenate(([0], np.cumsum(change)))
+    return np.asarray(after + int(history.segments["size_bytes"].sum()) - after[-1])
+
+
+def _segments(history: DeviceHistory) -> Blocks | None:
+    events, count = history.events, len(history.events)
+    action = events["action"]
+    by_pages = np.isin(action, (Action.SEGMENT_MAP, Action.SEGMENT_UNMAP)).any()
+    if by_pages or history.segments["is_expandable"].any():
+        return None
+    kept = np.flatnonzero((action == Action.SEGMENT_ALLOC) | (action == Action.SEGMENT_FREE))
+    seen = events.take(kept)
+    found = pair(seen["address"], seen["size_bytes"], seen["action"] == Action.SEGMENT_ALLOC, kept, count)
+    return _with(found, history.segments.take(~np.isin(history.segments["address"], seen["address"])), count)
+
+
+def trapped_bytes(replayed: Replayed, event: int) -> tuple[int, int] | None:
+    """What is reserved and not held after an event: (in segments of which something is held, in segments that are
+    empty). Both with what the allocator rounds up. None where segments are not known.
+    """
+    segments = replayed.segments
+    if segments is None:
+        return None
+    there, live = segments.at(event), replayed.blocks.at(event)
+    order = np.argsort(segments.address[there], kind="stable")
+    start, size = segments.address[there][order], segments.size_bytes[there][order]
+    if not len(start):
+        return None
+    address = replayed.blocks.address[live]
+    inside = np.searchsorted(start, address, side="right") - 1
+    known = (inside >= 0) & (address < start[inside] + size[inside])
+    held = np.zeros(len(start), np.int64)
+    np.add.at(held, inside[known], replayed.blocks.size_bytes[live][known])
+    used = held > 0
+    return int(np.maximum(size - held, 0)[used].sum()), int(size[~used].sum())

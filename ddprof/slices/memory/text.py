@@ -1,0 +1,101 @@
+"""What is said of snapshots as text: a sentence per device, what its peak is made of, the lines that hold most."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from ddprof.outside.plain_text import clean
+from ddprof.slices.memory.model import DeviceMemory, OutOfMemory, SnapshotMemory
+from ddprof.slices.memory.snapshot import CodeFrame
+from ddprof.units import format_bytes, format_share, format_us
+
+WIDTH = 100
+SHOWN_LINES = 8
+
+
+def render_memory(files: Sequence[SnapshotMemory]) -> str:
+    """Plain characters, ending in a newline."""
+    lines: list[str] = []
+    for file in files:
+        lines += [f"Memory snapshot {file.path}", ""]
+        for device in file.devices:
+            lines += [*_device(device), ""]
+        if not file.devices:
+            lines += ["Nothing was held while it was recorded.", ""]
+    return "\n".join(clean(line).rstrip() for line in lines)
+
+
+def _device(told: DeviceMemory) -> Iterator[str]:
+    yield from textwrap.wrap(sentence(told), WIDTH)
+    yield ""
+    rows = [(s.name, format_bytes(s.size_bytes), _share(s.size_bytes, told), s.how) for s in told.shares]
+    yield from _table((("what", "at the peak", "share", "how it is told"), *rows))
+    if told.unknown_bytes:
+        yield f"Nothing tells what {_share(told.unknown_bytes, told)} of it is for."
+    if told.lines:
+        yield ""
+        rows = [
+            (format_bytes(line.size_bytes), _share(line.size_bytes, told), frame_words(line.frame), line.category)
+            for line in told.lines[:SHOWN_LINES]
+        ]
+        yield from _table((("at the peak", "share", "allocated at", "mostly"), *rows))
+    yield ""
+    yield from textwrap.wrap(fragmentation_words(told), WIDTH)
+    for failure in told.out_of_memory:
+        yield from textwrap.wrap(failure_words(failure), WIDTH)
+    for words in told.advice:
+        yield from textwrap.wrap(f"Do: {words}", WIDTH)
+    for words in told.notes:
+        yield from textwrap.wrap(f"Note: {words}.", WIDTH)
+
+
+def sentence(told: DeviceMemory) -> str:
+    """The peak in one sentence."""
+    when = "" if told.at_us is None else f", {format_us(told.at_us)} after the first of {told.events} events"
+    most = max(told.reserved_bytes, told.most_reserved_bytes)
+    later = f" (at most {format_bytes(most)})" if most > told.reserved_bytes else ""
+    return (
+        f"Device {told.device}: tensors held {format_bytes(told.held_bytes)} at the peak{when}; "
+        f"{format_bytes(told.reserved_bytes)} were reserved then{later}."
+    )
+
+
+def fragmentation_words(told: DeviceMemory) -> str:
+    """What is reserved and not held at the peak."""
+    if told.trapped_bytes is None or told.empty_bytes is None:
+        return f"Reserved and not held at the peak: {format_bytes(max(0, told.reserved_bytes - told.held_bytes))}."
+    return (
+        f"Reserved and not held at the peak: {format_bytes(told.trapped_bytes)} in pieces of segments in use "
+        f"(fragmentation, and what sizes are rounded up by), {format_bytes(told.empty_bytes)} in segments with nothing "
+        "in them (cache)."
+    )
+
+
+def failure_words(failure: OutOfMemory) -> str:
+    """One allocation that failed."""
+    when = "" if failure.at_us is None else f" after {format_us(failure.at_us)}"
+    where = "" if failure.frame is None else f" at {frame_words(failure.frame)}"
+    return (
+        f"Out of memory{when}{where}: asked for {format_bytes(failure.asked_bytes)}; the device had "
+        f"{format_bytes(failure.device_free_bytes)} left, {format_bytes(failure.held_bytes)} were held of "
+        f"{format_bytes(failure.reserved_bytes)} reserved."
+    )
+
+
+def frame_words(frame: CodeFrame) -> str:
+    """File without its folders, line and function; autograd's node alone."""
+    if not frame.file:
+        return f"{frame.function} (autograd)"
+    name = frame.file.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{name}:{frame.line} {frame.function}"
+
+
+def _share(size_bytes: int, told: DeviceMemory) -> str:
+    return format_share(size_bytes / told.held_bytes) if told.held_bytes else "-"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

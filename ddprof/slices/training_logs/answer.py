@@ -1,0 +1,77 @@
+"""`ddprof analyze` where only logs of training jobs were given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ddprof.cli.answer import AnalyzeOptions, SliceAnswer
+from ddprof.cli.load import say, tell
+from ddprof.cli.output import chosen_format, write_file
+from ddprof.errors import NoUsableInput, UsageError
+from ddprof.readers.source import Source
+from ddprof.slices.training_logs.format import FORMAT
+from ddprof.slices.training_logs.model import LogReport
+
+
+def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
+    """Print or write the reading of each log.
+
+    Raises UsageError where the format is one of traces, NoUsableInput where no log holds a number.
+    """
+    if asked.fails_on:
+        raise UsageError("--fail-on judges traces, and only training logs were given")
+    form, output = chosen_format(asked.form, asked.output), asked.output
+    if form == "html":
+        raise UsageError("a training log has no timeline to draw: --format text, json or markdown")
+    reports = [_redacted(report, asked.key) for report in _read(sources)]
+    if form == "json":
+        from ddprof.slices.training_logs.document import logs_document
+
+        text = json.dumps(logs_document(reports), indent=1, allow_nan=False) + "\n"
+    else:
+        from ddprof.slices.training_logs.text import markdown_log, render_log
+
+        render = markdown_log if form == "markdown" else render_log
+        text = "\n".join(render(report, _next(report)) for report in reports)
+    if output is None:
+        tell(text)
+        return
+    write_file(output, text)
+    for report in reports:
+        say(report.sentence)
+    say(f"wrote {output}")
+
+
+def _read(sources: Sequence[Source]) -> list[LogReport]:
+    from ddprof.slices.training_logs.findings.explain import explain_log
+
+    reports, failures = [], []
+    for source in sources:
+        try:
+            reports.append(explain_log(source))
+        except NoUsableInput as error:
+            failures.append(str(error))
+    for failure in failures if reports else ():
+        say(failure)
+    if not reports:
+        raise NoUsableInput(failures[0])
+    return reports
+
+
+def _next(report: LogReport) -> list[str]:
+    pages = dict.fromkeys(f.page for f in report.findings if f.page is not None and f.severity != "info")
+    return [*(f"ddprof explain {page}" for page in pages), "ddprof run -- COMMAND"]
+
+
+def _redacted(report: LogReport, key: bytes | None) -> LogReport:
+    """Timers and operations are names of the frameworks; the file's is the user's."""
+    if key is None:
+        return report
+    from ddprof.report.redaction.redact import redacted_text
+
+    return replace(report, log=replace(report.log, label=redacted_text(report.log.label, key)))
+
+
+ANSWER = SliceAnswer(FORMAT.name, _deliver)

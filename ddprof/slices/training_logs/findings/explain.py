@@ -1,0 +1,135 @@
+"""A text log -> the reading of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddprof.findings import WARNING_SHARE, severity
+from ddprof.readers.source import Source
+from ddprof.slices.training_logs.findings import communication, ranks, timers
+from ddprof.slices.training_logs.findings.iterations import summarise
+from ddprof.slices.training_logs.model import (
+    CallRow,
+    IterationSummary,
+    LogFinding,
+    LogReport,
+    TimerRow,
+    TrainingLog,
+)
+from ddprof.slices.training_logs.reading.read import read_training_log
+from ddprof.units import format_share, format_us
+
+LIMITS = (
+    "A log holds no events: what overlaps, what is idle and why is not in it. `ddprof run -- COMMAND` records that, "
+    "with no change to the script."
+)
+_ORDER = {"critical": 0, "warning": 1, "info": 2}
+_NAMED = 5  # of slow iterations, in evidence
+
+
+def explain_log(source: Source) -> LogReport:
+    """The reading of one log. Raises NoUsableInput where no line of it holds a number."""
+    return explain_tables(read_training_log(source))
+
+
+def explain_tables(log: TrainingLog) -> LogReport:
+    """The reading of a log's tables."""
+    summary = summarise(log.iterations)
+    rows = timers.rows_of(log.timers, summary)
+    of_iterations = timers.is_of_iterations(rows, summary)
+    whole = "an iteration" if of_iterations or not rows else "what the timers hold"
+    whole_ms = summary.median_ms if summary is not None and (of_iterations or not rows) else _outermost(rows)
+    calls = communication.rows_of(log.calls, log.sizes)
+    stages = log.sizes.get("pipeline") if log.sizes else None
+    found = [
+        *timers.findings_of(rows, whole, stages),
+        *ranks.findings_of(log.by_rank, log.sizes, whole_ms, whole),
+        *communication.findings_of(log.straggling, summary),
+        *_uneven(summary),
+    ]
+    found.sort(key=lambda finding: (_ORDER[finding.severity], -finding.share))
+    abstained = tuple(_abstained(log, summary, rows, calls, of_iterations))
+    return LogReport(log, _sentence(log, summary, calls, found), summary, rows, calls, tuple(found), abstained, LIMITS)
+
+
+def _outermost(rows: tuple[TimerRow, ...]) -> float | None:
+    return sum(row.longest_ms for row in rows if row.depth == 0) or None
+
+
+def _uneven(summary: IterationSummary | None) -> Iterator[LogFinding]:
+    if summary is None or summary.slow_share < WARNING_SHARE:
+        return
+    worst = sorted(summary.slow, key=lambda iteration: -iteration.mean_ms)[:_NAMED]
+    told = ", ".join(f"{iteration.number} ({format_us(iteration.mean_ms * 1e3)})" for iteration in worst)
+    what = "logged iterations" if summary.every == 1 else f"logged means of {summary.every} iterations"
+    verb = "is" if len(summary.slow) == 1 else "are"
+    text = (
+        f"{len(summary.slow)} of {summary.counted} {what} {verb} far above the usual "
+        f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
+    )
+    yield LogFinding("uneven_iterations", severity(summary.slow_share, 1.0), text, summary.slow_share, (), (told,))
+
+
+def _sentence(
+    log: TrainingLog, summary: IterationSummary | None, calls: tuple[CallRow, ...], found: list[LogFinding]
+) -> str:
+    parts = []
+    if summary is not None:
+        spread = f"{format_us(summary.low_ms * 1e3)} to {format_us(summary.high_ms * 1e3)}"
+        spread += " in eight of ten" if summary.has_deciles else ""
+        usual = format_us(summary.median_ms * 1e3)
+        parts.append(f"An iteration takes {usual} ({spread})" if summary.counted > 1 else f"An iteration takes {usual}")
+    elif calls:
+        total = sum(row.total_ms for row in calls)
+        parts.append(f"{sum(row.count for row in calls)} calls of communication take {format_us(total * 1e3)} in all")
+    else:
+        parts.append("The log holds timers and no time of an iteration")
+    leading = next((finding for finding in found if finding.severity != "info"), None)
+    if leading is not None:
+        parts.append(f"{leading.summary}")
+    else:
+        parts.append("Nothing in the log shows what could be faster")
+    return ". ".join(parts) + "."
+
+
+def _abstained(
+    log: TrainingLog,
+    summary: IterationSummary | None,
+    rows: tuple[TimerRow, ...],
+    calls: tuple[CallRow, ...],
+    of_iterations: bool,
+) -> Iterator[str]:
+    if summary is not None and summary.counted < 3:
+        yield "Variation: fewer than three iterations are logged after the first."
+    if not rows and summary is not None:
+        if "Megatron" in log.writers:
+            yield "Parts of an iteration: no timers in the log (Megatron writes them with `--timing-log-level 2`)."
+        else:
+            yield "Parts of an iteration: no timers in the log."
+    elif rows and summary is not None and not of_iterations:
+        yield (
+            "Shares of an iteration: the timers hold more than one iteration takes, as they do where several are "
+            "added up; shares are of the outermost timers."
+        )
+    if any(log.sizes.get(kind, 1) > 1 for kind in ("context", "expert")) and log.by_rank:
+        yield "Slow ranks: with context or expert parallelism ranks wait for each other inside every timer."
+    elif rows and len({reading.rank for reading in log.by_rank}) < 2:
+        if any(row.of_all_ranks for row in rows):
+            yield "Slow ranks: these timers name none (`--timing-log-option all`)."
+        else:
+            yield "Slow ranks: the timers are of one rank."
+    longest = {
+        row.op: row for row in reversed(calls) if row.logged_ratio is not None
+    }  # by total time, of each operation
+    for row in longest.values():
+        if row.logged_ratio is None or communication.ALIKE[0] < row.logged_ratio < communication.ALIKE[1]:
+            continue
+        yield (
+            f"The log's own bandwidth: its bus bandwidth of {row.op} is {row.logged_ratio:.1f} times what size and "
+            "time give, as some versions of DeepSpeed count; the table has the latter."
+        )
+    if calls and any(row.busbw_gbs is None and row.size_bytes for row in calls):
+        yield (
+            "Bus bandwidth of some calls: their time is too short for two decimals, or their group or the meaning of "
+            "their size is not in the log."
+        )

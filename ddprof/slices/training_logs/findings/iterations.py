@@ -1,0 +1,42 @@
+"""How long an iteration takes and how evenly, from the lines about iterations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median, quantiles
+
+from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration
+
+# Robust standard deviations beyond the median: 1.4826 times the median deviation is one of a normal distribution, and
+# beyond five lies one of three million.
+OUTLIER = 5 * 1.4826
+
+
+def summarise(iterations: Sequence[LoggedIteration]) -> IterationSummary | None:
+    """The iterations without the first line of each start, which holds the warm-up; all of them where that is all."""
+    if not iterations:
+        return None
+    later = [now for before, now in pairwise(iterations) if now.number > before.number]
+    counted = later or list(iterations)
+    times = [iteration.mean_ms for iteration in counted]
+    middle = median(times)
+    bound = middle + OUTLIER * median(abs(time - middle) for time in times)
+    slow = [iteration for iteration in counted if len(counted) > 2 and iteration.mean_ms > bound]
+    steps = Counter(now.number - before.number for before, now in pairwise(iterations))
+    deciles = quantiles(times, n=10, method="inclusive") if len(times) >= DECILES_FROM else [min(times), max(times)]
+    rates = [iteration.tflops for iteration in counted if iteration.tflops is not None]
+    batches = [iteration.batch / iteration.mean_ms * 1e3 for iteration in counted if iteration.batch is not None]
+    return IterationSummary(
+        lines=len(iterations),
+        counted=len(counted),
+        every=max(1, steps.most_common(1)[0][0]) if steps else 1,
+        median_ms=middle,
+        low_ms=deciles[0],
+        high_ms=deciles[-1],
+        slow=tuple(slow),
+        slow_share=sum(iteration.mean_ms - middle for iteration in slow) / sum(times),
+        tflops=median(rates) if rates else None,
+        samples_per_s=median(batches) if batches else None,
+    )

@@ -1,0 +1,136 @@
+"""Timers -> one row each, typical of an iteration, with its share of it; and what the rows show."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from ddprof.findings import WARNING_SHARE, severity
+from ddprof.slices.training_logs.findings.nesting import ONCE, depth, parent
+from ddprof.slices.training_logs.model import IterationSummary, LogFinding, TimerReading, TimerRow
+from ddprof.units import format_share, format_us
+
+LOADING = ("batch-generator", "batch_input")
+# What a rank does on its own, but for collectives of its model-parallel groups: there ranks can be compared.
+OWN_WORK = ("forward-compute", *LOADING)
+SYNCHRONISING = (
+    *("all-grads-sync", "grads-all-reduce", "grads-reduce-scatter", "params-all-gather", "backward-reduce-model-grads"),
+    *("layernorm-grads-all-reduce", "embedding-grads-all-reduce", "backward-params-all-reduce"),
+    *("backward-layernorm-all-reduce", "backward-embedding-all-reduce", "backward-gather-model-params"),
+    *("bwd_allreduce", "backward_allreduce", "bwd_allreduce_microstep", "backward_allreduce_microstep"),
+    "optimizer_allgather",
+)
+# Timers of one iteration, each by its longest rank, can add up to a little more than the iteration.
+_MORE_THAN_ALL = 1.05
+
+
+def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | None) -> tuple[TimerRow, ...]:
+    """The timers of an iteration, each below the one that it is part of; without the first reading of each, which is
+    of the warm-up."""
+    given: dict[str, list[TimerReading]] = defaultdict(list)
+    for reading in readings:
+        if not ONCE.search(reading.name):
+            given[reading.name].append(reading)
+    typical = {name: _typical(of[1:] if len(of) > 1 else of) for name, of in given.items()}
+    outermost = sum(longest for name, (longest, _) in typical.items() if parent(name, typical) is None)
+    fits = iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
+    whole = iterations.median_ms if iterations is not None and fits else outermost
+    return tuple(
+        TimerRow(
+            name,
+            depth(name, typical),
+            max(1, len(given[name]) - 1),
+            typical[name][0],
+            typical[name][1],
+            typical[name][0] / whole if whole > 0 else None,
+            given[name][0].of_all_ranks,
+        )
+        for name in _in_order(typical)
+    )
+
+
+def is_of_iterations(rows: Sequence[TimerRow], iterations: IterationSummary | None) -> bool:
+    """Whether shares are of the iteration: not where the timers are longer, as those are that count several."""
+    outermost = sum(row.longest_ms for row in rows if row.depth == 0)
+    return iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
+
+
+def findings_of(rows: Sequence[TimerRow], whole: str, stages: int | None) -> Iterator[LogFinding]:
+    """Loading, communication outside computation, and ranks that are far apart. `whole`: what the shares are of."""
+    yield from _loading(rows, whole)
+    yield from _synchronising(rows, whole)
+    yield from _apart(rows, whole, stages)
+
+
+def _loading(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
+    for row in rows:
+        if row.name in LOADING and row.share is not None and row.share >= WARNING_SHARE:
+            whose = "on the longest rank" if row.of_all_ranks else "on the rank that writes"
+            summary = f"Loading data takes {format_share(row.share)} of {whole} {whose} ({row.name})"
+            told = (f"{_span(row)}, median of {row.counted}",)
+            yield LogFinding("data_loading", _grade(row.share), summary, row.share, (), told, "input_starved")
+
+
+def _synchronising(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
+    known = {row.name for row in rows}
+    outer = [row for row in rows if row.name in SYNCHRONISING and parent(row.name, known) not in SYNCHRONISING]
+    share = sum(row.share or 0.0 for row in outer)
+    if share < WARNING_SHARE:
+        return
+    told = [_span(row) for row in sorted(outer, key=lambda row: -row.longest_ms)]
+    waited = sum(row.longest_ms - row.shortest_ms for row in outer if row.shortest_ms is not None)
+    if waited > 0:
+        told.append(
+            f"the rank that comes last has the shortest time: up to {format_us(waited * 1e3)} of it is waiting for it"
+        )
+    else:
+        told.append("waiting for late ranks is in it, which these timers do not tell apart")
+    summary = f"Communication that no computation hides takes {format_share(share)} of {whole}"
+    yield LogFinding("exposed_communication", _grade(share), summary, share, (), tuple(told))
+
+
+def _apart(rows: Sequence[TimerRow], whole: str, stages: int | None) -> Iterator[LogFinding]:
+    by_name = {row.name: row for row in rows}
+    for name in OWN_WORK:
+        row = by_name.get(name)
+        if row is None or row.shortest_ms is None or row.share is None or not row.longest_ms:
+            continue
+        apart_ms = row.longest_ms - row.shortest_ms
+        share = row.share * apart_ms / row.longest_ms
+        inner = by_name.get("batch-generator") if name == "forward-compute" else None
+        if inner is not None and inner.shortest_ms is not None:
+            share -= row.share * max(0.0, inner.longest_ms - inner.shortest_ms) / row.longest_ms
+        if share < WARNING_SHARE:
+            continue
+        # Stages of a pipeline, and ranks that receive a batch in place of loading it, differ as they should.
+        judged = stages == 1 and name == "forward-compute"
+        told = [f"{_span(row)}, median of {row.counted}"]
+        if not judged:
+            told.append("stages of a pipeline, and ranks that are handed their batch by others, differ as they should")
+        summary = f"The ranks are up to {format_share(share)} of {whole} apart in {name}; the log names none"
+        yield LogFinding("ranks_apart", _grade(share) if judged else "info", summary, share, (), tuple(told))
+
+
+def _typical(of: Sequence[TimerReading]) -> tuple[float, float | None]:
+    shortest = [reading.shortest_ms for reading in of if reading.shortest_ms is not None]
+    return median(reading.longest_ms for reading in of), median(shortest) if shortest else None
+
+
+def _in_order(typical: dict[str, tuple[float, float | None]]) -> list[str]:
+    def below(of: str | None) -> Iterator[str]:
+        inside = [name for name in typical if parent(name, typical) == of]
+        for name in sorted(inside, key=lambda name: -typical[name][0]):
+            yield name
+            yield from below(name)
+
+    return list(below(None))
+
+
+def _span(row: TimerRow) -> str:
+    longest = format_us(row.longest_ms * 1e3)
+    return f"{row.name} {longest if row.shortest_ms is None else f'{format_us(row.shortest_ms * 1e3)} to {longest}'}"
+
+
+def _grade(share: float) -> str:
+    return severity(share, 1.0)

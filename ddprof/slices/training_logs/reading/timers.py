@@ -1,0 +1,118 @@
+"""Lines of timers: Megatron's in its forms (`--timing-log-option` max, minmax, all; an older one), DeepSpeed's.
+
+    (min, max) time across ranks (ms):
+        forward-backward ...............................: (26094.39, 26095.09)
+    max time across ranks (ms):
+        optimizer ......................................: 3409.92
+    times across ranks (ms):
+      forward-compute:
+         rank  0: 812.20
+    time (ms) | forward-compute: 31.57 | backward-compute: 41.76 | batch-generator: 5.24
+    [Rank 0] rank=0 time (ms) | fwd: 27.46 | bwd: 73.60 | bwd_inner: 51.05 | bwd_allreduce: 22.50 | step: 72.60
+
+`max` writes the same heading as `minmax` in the releases of 2023, so that the rows alone tell them apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from ddprof.readers.numbers import one_float, one_rank
+from ddprof.slices.training_logs.model import RankReading, TimerReading
+from ddprof.slices.training_logs.reading.fields import fields, number
+
+_HEAD = re.compile(r"(?:\(min, max\)|max) time across ranks \(ms\):")
+_ALL_HEAD = re.compile(r"(?<!\w)times across ranks \(ms\):")
+_NUMBER = r"\d{1,12}\.\d\d"
+_ROW = re.compile(
+    rf"(?P<name>[\w/-]{{1,100}}) \.*: (?:\((?P<least>{_NUMBER}), (?P<most>{_NUMBER})\)|(?P<alone>{_NUMBER})(?=\s*$))"
+)
+_NAME = re.compile(r"^\s*(?P<name>[\w/-]{1,100}):\s*$")
+_RANK = re.compile(rf"^\s*rank\s+(?P<rank>\d{{1,7}}): (?P<ms>{_NUMBER})\s*$")
+_FLAT = re.compile(r"(?:\brank=(?P<rank>\d{1,7}) )?(?<!\w)time \(ms\) \|(?P<rest>.*)")
+_WHO = re.compile(r"\[Rank (?P<rank>\d{1,7})\]")
+_MICROSTEP = "_microstep"
+_DEEPSPEED = re.compile(
+    r"(?:forward|backward|fwd|bwd|step|optimizer|pipe)_[a-z_]+|fwd|bwd|forward|backward|step|batch_input"
+)
+
+
+class TimerLines:
+    """Collects timers from the lines of one log. Ranks that share a file are kept apart by who a line is from."""
+
+    def __init__(self) -> None:
+        self.readings: list[TimerReading] = []
+        self.by_rank: list[RankReading] = []
+        self.writers: set[str] = set()
+        self._open: dict[str, tuple[str, int]] = {}  # who -> the kind of block that its next lines are of, its number
+        self._timer: dict[str, str] = {}  # who -> the timer that its next ranks are of
+        self._blocks: dict[tuple[str, str], int] = defaultdict(int)
+
+    def take(self, who: str, text: str) -> None:
+        """Look at the next line."""
+        if "across ranks (ms)" in text:
+            self._begin(who, text)
+        elif "time (ms) |" in text and (flat := _FLAT.search(text)) is not None:
+            self._open.pop(who, None)
+            self._flat(who, text, flat)
+        elif who in self._open:
+            self._go_on(who, text)
+
+    def _begin(self, who: str, text: str) -> None:
+        kind = "rows" if _HEAD.search(text) else "ranks" if _ALL_HEAD.search(text) else ""
+        if kind:
+            self._open[who] = kind, self._next(kind, "")
+            self._timer.pop(who, None)
+            self._rows(self._open[who][1], text.split("across ranks (ms):", 1)[1])
+
+    def _next(self, kind: str, of: str) -> int:
+        self._blocks[kind, of] += 1
+        return self._blocks[kind, of]
+
+    def _go_on(self, who: str, text: str) -> None:
+        kind, block = self._open[who]
+        if kind == "rows":
+            if not self._rows(block, text) and " iteration " in text:
+                del self._open[who]
+        elif (found := _RANK.match(text)) is not None and who in self._timer:
+            rank, ms = one_rank(found["rank"]), one_float(found["ms"])
+            if rank is not None and ms is not None:
+                self.by_rank.append(RankReading(self._timer[who], block, rank, ms))
+                self.writers.add("Megatron")
+        elif (named := _NAME.match(text)) is not None:
+            self._timer[who] = named["name"]
+        else:
+            del self._open[who]
+
+    def _rows(self, block: int, text: str) -> bool:
+        found = None
+        for found in _ROW.finditer(text):
+            longest, shortest = one_float(found["most"] or found["alone"]), one_float(found["least"])
+            if longest is not None:
+                self.readings.append(TimerReading(found["name"], block, longest, shortest, True))
+                self.writers.add("Megatron")
+        return found is not None
+
+    def _flat(self, who: str, text: str, found: re.Match[str]) -> None:
+        """DeepSpeed's timers of micro steps are parts of those of the step, which it logs as well."""
+        marked = _WHO.search(text)
+        rank = one_rank(found["rank"] or (marked["rank"] if marked else None))
+        keys = [key.strip() for key in re.findall(r"([\w/ -]{1,100}):", found["rest"])]
+        said = [(key, number(value)) for key, (_, value) in zip(keys, fields(found["rest"]), strict=False)]
+        first = next((key for key, _ in said), "")
+        block = self._next("flat", f"{who}/{rank}/{first}")
+        for name, ms in said:
+            if ms is None or ms < 0:
+                continue
+            self.readings.append(TimerReading(name, block, ms, None, False))
+            self.writers.add("DeepSpeed" if _DEEPSPEED.fullmatch(name) else "Megatron")
+            if rank is not None:
+                self.by_rank.append(RankReading(name, block, rank, ms))
+
+
+def without_microsteps(readings: list[TimerReading]) -> list[TimerReading]:
+    """The readings without those of micro steps where the same timer is there for the whole step."""
+    names = {reading.name for reading in readings}
+    parts = {name for name in names if name.endswith(_MICROSTEP) and name.removesuffix(_MICROSTEP) in names}
+    return [reading for reading in readings if reading.name not in parts]

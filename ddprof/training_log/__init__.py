@@ -1,1 +1,0 @@
-"""What the text log of a training job says: its tables, and the reading of them."""

@@ -32,10 +32,7 @@ def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
 
 PID = 111 << 24
 RPD = {
-    "rocpd_string": (
-        "id string",
-        [(1, "gemm"), (2, "hipLaunch"), (3, "KernelExecution"), (4, "CopyHostToDevice")],
-    ),
+    "rocpd_string": ("id string", [(1, "gemm"), (2, "hipLaunch"), (3, "KernelExecution"), (4, "CopyHostToDevice")]),
     "rocpd_op": (
         "id gpuId queueId start end description_id opType_id",
         [(n, 0, 1, 1000 * n, 1000 * n + 400, 1, 3 + n % 2) for n in range(1, 7)],

@@ -28,10 +28,7 @@ def process(tmp_path: Path, inner: list[str | int] | None, source: str | None, w
         {"kind": "frames", "from": 0, "frames": frames},
         {"kind": "sources", "from": 0, "sources": [None, None, source, "return 1", None, None]},
         {"kind": "stacks", "from": 0, "stacks": stacks},
-        {
-            "kind": "counts",
-            "counts": COUNTS[inner is not None],
-        },
+        {"kind": "counts", "counts": COUNTS[inner is not None]},
     ]
     path = tmp_path / f"rank0.worker{worker}.1.stacks.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from ddprof.trackers import target
 from ddprof.trackers.target import TRACKERS
 
-Invoke = Callable[..., tuple[int, str, str]]
 # Trains until the tracker's folder holds a number that was logged meanwhile; prints the trackers in this process.
 SCRIPT = """
 import sys, time
@@ -44,7 +42,7 @@ def no_folder_is_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("tracker", TRACKERS)
 def test_a_missing_library_is_one_line_that_names_the_extra(
-    ddprof: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tracker: str
+    ddprof, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tracker: str
 ) -> None:
     monkeypatch.setattr(target, "find_spec", lambda _: None)
     for words in (
@@ -57,7 +55,7 @@ def test_a_missing_library_is_one_line_that_names_the_extra(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_report_to_a_tracker(ddprof: Invoke, saved: Path, tmp_path: Path) -> None:
+def test_a_report_to_a_tracker(ddprof, saved: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -71,7 +69,7 @@ def test_a_report_to_a_tracker(ddprof: Invoke, saved: Path, tmp_path: Path) -> N
     assert (folder / "ddprof-report.html").read_bytes() == file.read_bytes()
 
 
-def test_a_redacted_report_stays_redacted_in_a_tracker(ddprof: Invoke, saved: Path, tmp_path: Path) -> None:
+def test_a_redacted_report_stays_redacted_in_a_tracker(ddprof, saved: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     saved.write_text(saved.read_text().replace('"mnist"', '"secretproject"'))
     words = ["report", str(saved), "-o", str(tmp_path / "r.html"), "--redact"]
@@ -83,9 +81,7 @@ def test_a_redacted_report_stays_redacted_in_a_tracker(ddprof: Invoke, saved: Pa
         assert b"secretproject" not in file.read_bytes() and str(tmp_path).encode() not in file.read_bytes()
 
 
-def test_a_tracker_that_does_not_take_it_is_told_and_the_file_is_written(
-    ddprof: Invoke, saved: Path, tmp_path: Path
-) -> None:
+def test_a_tracker_that_does_not_take_it_is_told_and_the_file_is_written(ddprof, saved: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     (tmp_path / "tb").write_text("no folder")
     code, _, err = ddprof("report", str(saved), "-o", str(tmp_path / "r.html"), "--to", f"tensorboard:{tmp_path}/tb")

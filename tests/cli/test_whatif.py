@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-Invoke = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +20,7 @@ def repo_root_module() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
-def test_a_prediction_as_text_and_as_json(ddprof: Invoke, sample: str) -> None:
+def test_a_prediction_as_text_and_as_json(ddprof, sample: str) -> None:
     code, out, _ = ddprof("whatif", sample, "--no-cache", "--set", "loader=ready")
     assert code == 0 and "as recorded" in out and "then:" in out
     code, out, _ = ddprof("whatif", sample, "--no-cache", "--set", "loader=ready", "--format", "json")
@@ -34,7 +31,7 @@ def test_a_prediction_as_text_and_as_json(ddprof: Invoke, sample: str) -> None:
     assert document["levels"][-1]["step_us"] == document["predicted_step_us"]
 
 
-def test_the_settings_are_listed(ddprof: Invoke) -> None:
+def test_the_settings_are_listed(ddprof) -> None:
     code, out, _ = ddprof("whatif", "--list")
     assert code == 0 and "bucket_cap_mb" in out and "num_workers" in out
 
@@ -48,13 +45,13 @@ def test_the_settings_are_listed(ddprof: Invoke) -> None:
         (("plan", "buckets", "SAMPLE", "--now", "bucket_cap_mb"), "KEY=VALUE"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(ddprof: Invoke, sample: str, arguments: tuple[str, ...], says: str) -> None:
+def test_wrong_usage_is_one_line_and_code_2(ddprof, sample: str, arguments: tuple[str, ...], says: str) -> None:
     code, out, err = ddprof(*(sample if a == "SAMPLE" else a for a in arguments))
     assert (code, out) == (2, "")
     assert says in err and len(err.strip().splitlines()) == 1
 
 
-def test_plans_print_a_curve_and_json(ddprof: Invoke, sample: str) -> None:
+def test_plans_print_a_curve_and_json(ddprof, sample: str) -> None:
     code, out, _ = ddprof("plan", "loader", sample, "--no-cache", "--now", "num_workers=2")
     assert code == 0 and "num_workers" in out and "advised" in out
     code, out, _ = ddprof("plan", "loader", sample, "--no-cache", "--now", "num_workers=2", "--format", "json")
@@ -67,7 +64,7 @@ SHAPE = ("--params", "7e9", "--layers", "32", "--hidden", "4096", "--batch", "64
 
 
 @pytest.mark.parametrize("kind", ["scale", "sharding"])
-def test_a_model_without_a_run_is_planned(ddprof: Invoke, kind: str) -> None:
+def test_a_model_without_a_run_is_planned(ddprof, kind: str) -> None:
     code, out, _ = ddprof("plan", kind, *SHAPE, "--world", "16")
     assert code == 0 and "MFU" in out and "assumed:" in out and "does not fit" in out
     code, out, _ = ddprof("plan", kind, *SHAPE, "--world", "16", "--format", "json")
@@ -87,14 +84,12 @@ def test_a_model_without_a_run_is_planned(ddprof: Invoke, kind: str) -> None:
         (("plan", "scale", *SHAPE, "--layers", "31", "--batch", "7", "--world", "64"), 4, "cannot be divided"),
     ],
 )
-def test_plans_that_make_no_sense_are_one_line(
-    ddprof: Invoke, arguments: tuple[str, ...], code: int, says: str
-) -> None:
+def test_plans_that_make_no_sense_are_one_line(ddprof, arguments: tuple[str, ...], code: int, says: str) -> None:
     ended, out, err = ddprof(*arguments)
     assert (ended, out) == (code, "") and says in err
 
 
-def test_a_run_is_scaled_and_sharded(ddprof: Invoke, repo_root_module: Path) -> None:
+def test_a_run_is_scaled_and_sharded(ddprof, repo_root_module: Path) -> None:
     sample = str(repo_root_module / "sample_traces" / "no_overlap")
     code, out, _ = ddprof("plan", "scale", sample, "--world", "16", "--no-cache")
     assert code == 0 and "now" in out and "assumed:" in out
@@ -113,7 +108,7 @@ def test_a_run_is_scaled_and_sharded(ddprof: Invoke, repo_root_module: Path) -> 
     ],
 )
 def test_every_command_that_reads_a_run_takes_an_engine_and_ranks(
-    ddprof: Invoke, sample: str, command: tuple[str, ...]
+    ddprof, sample: str, command: tuple[str, ...]
 ) -> None:
     given = [sample if part == "SAMPLE" else part for part in command]
     for option, value in (("--engine", "elsewhere"), ("--ranks", "sample:none")):
@@ -122,6 +117,6 @@ def test_every_command_that_reads_a_run_takes_an_engine_and_ranks(
         assert value in err and err.count("\n") == 1
 
 
-def test_a_prediction_from_some_ranks(ddprof: Invoke, sample: str) -> None:
+def test_a_prediction_from_some_ranks(ddprof, sample: str) -> None:
     code, out, _ = ddprof("whatif", sample, "--no-cache", "--ranks", "0", "--set", "loader=ready")
     assert code == 0 and "as recorded" in out

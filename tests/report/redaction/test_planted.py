@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from ddprof.report.redaction.redact import redacted_text
 from tests.cli.conftest import ddprof as _ddprof
 from tests.report.redaction.planting import Secrets, found, plant
 
-Invoke = Callable[..., tuple[int, str, str]]
 ddprof = _ddprof  # a fixture
 
 
@@ -36,9 +34,7 @@ def other(repo_root: Path, tmp_path_factory: pytest.TempPathFactory, secrets: Se
     return plant(repo_root / "sample_traces" / "sync" / "traces", tmp_path_factory.mktemp("other"), secrets)
 
 
-def test_the_run_is_still_analyzed_and_full_of_secrets(
-    ddprof: Invoke, run: Path, secrets: Secrets, tmp_path: Path
-) -> None:
+def test_the_run_is_still_analyzed_and_full_of_secrets(ddprof, run: Path, secrets: Secrets, tmp_path: Path) -> None:
     code, out, _ = ddprof("analyze", str(run), "--format", "json")
     assert code == 0 and json.loads(out)["verdict"]["bound"] != "none"
     assert len(secrets.all) >= 200
@@ -70,7 +66,7 @@ def test_the_run_is_still_analyzed_and_full_of_secrets(
     ids=" ".join,
 )
 def test_no_secret_is_in_a_redacted_output(
-    ddprof: Invoke, run: Path, other: Path, secrets: Secrets, tmp_path: Path, options: tuple[str, ...]
+    ddprof, run: Path, other: Path, secrets: Secrets, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     places = {"RUN": str(run), "OTHER": str(other)}
     stated = [places.get(word, word.replace("OUT", str(tmp_path / "out"))) for word in options]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from ddprof.report.json.contract import to_contract
+from ddprof.report.model import Report
 
 
 def _act(root: Path, folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
@@ -16,15 +20,17 @@ def _act(root: Path, folder: Path, **inputs: str) -> subprocess.CompletedProcess
     program = binary / "ddprof"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m ddprof.cli.main "$@"\n')
     program.chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{binary}:{os.environ['PATH']}",
-        "REPORT": str(folder / "report.html"),
-        **inputs,
-    }
-    environment["GITHUB_STEP_SUMMARY"] = str(folder / "summary.md")
+    own = {"PATH": f"{binary}:{os.environ['PATH']}", "REPORT": str(folder / "report.html")}
+    environment = {**os.environ, **own, "GITHUB_STEP_SUMMARY": str(folder / "summary.md"), **inputs}
     command = ["bash", str(root / ".ci" / "action")]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def saved(tmp_path: Path, straggler_report: Report) -> Path:
+    file = tmp_path / "saved.json"
+    file.write_text(json.dumps(to_contract(straggler_report)))
+    return file
 
 
 def test_a_failed_gate_leaves_its_evidence(repo_root: Path, tmp_path: Path, saved: Path) -> None:
@@ -36,7 +42,7 @@ def test_a_failed_gate_leaves_its_evidence(repo_root: Path, tmp_path: Path, save
     assert (tmp_path / "report.json").read_text().startswith("{")
 
 
-@pytest.mark.parametrize("limit", ["", "5%"])
+@pytest.mark.parametrize("limit", [pytest.param("", marks=pytest.mark.slow), "5%"])
 def test_an_unchanged_run_passes_against_its_baseline(repo_root: Path, tmp_path: Path, saved: Path, limit: str) -> None:
     done = _act(repo_root, tmp_path, RUN=str(saved), BASELINE=str(saved), MAX_REGRESSION=limit, FAIL_ON="warning")
     assert done.returncode == 0, done.stderr

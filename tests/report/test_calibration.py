@@ -90,7 +90,7 @@ def test_a_report_quotes_what_is_known(straggler_report: Report) -> None:
     assert from_contract(json.loads(json.dumps(document))).calibration == quoted.calibration
 
 
-def test_the_user_file_follows_the_environment(tmp_path: Path) -> None:
+def test_the_user_file_follows_the_environment() -> None:
     assert calibration.user_file({"XDG_DATA_HOME": "/x"}) == Path("/x/ddprof/calibration.jsonl")
     assert calibration.user_file({"DDPROF_DATA_HOME": "/y", "XDG_DATA_HOME": "/x"}) == Path("/y/calibration.jsonl")
 

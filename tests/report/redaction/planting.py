@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from html import escape
-from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -62,21 +61,14 @@ def plant(source: Path, folder: Path, secrets: Secrets) -> Path:
         stem = f"rank{rank}.{secrets.of('host', 'name').replace('.', '-').replace(' ', '-')}.{100 + rank}.0"
         document = json.loads(gzip.decompress(file.read_bytes()))
         (run / f"{stem}.stacks.jsonl").write_text(_stacks(document, secrets))
-        (run / f"{stem}.0.pt.trace.json.gz").write_bytes(
-            gzip.compress(json.dumps(_trace(document, rank, secrets)).encode())
-        )
+        trace = json.dumps(_trace(document, rank, secrets)).encode()
+        (run / f"{stem}.0.pt.trace.json.gz").write_bytes(gzip.compress(trace))
         (run / f"{stem}.sidecar.json").write_text(json.dumps(_sidecar(rank, secrets)))
         lines = [{"worker": 0, "pid": 1, "index": n, "start_ns": n, "end_ns": n + 1, "note": "x"} for n in range(3)]
-        (run / f"{stem}.workers.jsonl").write_text(
-            "".join(json.dumps(secrets.planted(x, "worker")) + "\n" for x in lines)
-        )
-    manifest = {
-        "schema": "ddprof.run/1",
-        "command": "python train.py",
-        "cwd": "/home",
-        "hosts": {"0": "a"},
-        "exit_code": 0,
-    }
+        workers = "".join(json.dumps(secrets.planted(line, "worker")) + "\n" for line in lines)
+        (run / f"{stem}.workers.jsonl").write_text(workers)
+    manifest = {"schema": "ddprof.run/1", "command": "python train.py", "cwd": "/home", "exit_code": 0}
+    manifest["hosts"] = {"0": "a"}
     (run / "manifest.json").write_text(json.dumps(secrets.planted(manifest, "manifest")))
     (run / f"{secrets.of('file', 'notes')}.json").write_text(json.dumps(secrets.planted({"a": "b"}, "strange")))
     (run / f"{secrets.of('file', 'damaged')}.pt.trace.json").write_text('{"traceEvents": [{"ph": "X", "name": "cut')
@@ -137,8 +129,9 @@ def _sidecar(rank: int, secrets: Secrets) -> dict[str, Any]:
 
 def found(secrets: list[str], output: bytes) -> list[str]:
     """Secrets that are in an output: as they are, in lower case, escaped, or inside what is packed in it."""
-    texts = [part.decode("utf-8", "replace").lower() for part in _unpacked(output)]
-    return [secret for secret in secrets if any(form in text for form, text in product(_forms(secret), texts))]
+    text = "\0".join(part.decode("utf-8", "replace").lower() for part in _unpacked(output))
+    stems = {stem for stem in STEMS if any(form in text for form in _forms(stem))}  # most outputs hold none
+    return [s for s in secrets if s[:-4] in stems and any(form in text for form in _forms(s))]
 
 
 def _forms(secret: str) -> set[str]:

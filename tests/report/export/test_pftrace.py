@@ -6,6 +6,7 @@ import gzip
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import numpy as np
 import pytest
 
 from ddprof.analyzers.engine import Options, load_runs
-from ddprof.model import EVENTS, RankTrace
 from ddprof.readers import read
 from ddprof.report.export.perfetto import write_perfetto
 from ddprof.report.export.pftrace import _crossing, _lanes
@@ -149,15 +149,11 @@ def test_ranges_that_cross_go_to_another_lane() -> None:
     assert _lanes(np.zeros(5, np.int64), np.array(starts), dur).tolist() == [0, 0, 1, 2, 0]
 
 
-def test_crossing_ranges_keep_their_lengths(straggler_report: Report, repo_root: Path, tmp_path: Path) -> None:
-    (run,) = load_runs([str(repo_root / "sample_traces" / "late_loader" / "traces")], Options(cache=False))
-    trace: RankTrace = read(next(iter(run.sources.values())))
-    rows = trace.events.take(np.arange(4))
+def test_crossing_ranges_keep_their_lengths(straggler_report: Report, written: Any, tmp_path: Path) -> None:
+    first = written[0][0]
+    rows = first.trace.events.take(np.arange(4))
     rows = rows.replace(track=np.zeros(4), ts_ns=[-10, 0, 40, 60], dur_ns=[50, 50, 40, 0])
-    assert rows.schema is EVENTS
-    from dataclasses import replace
-
-    item = RankSlices(0, replace(trace, events=rows), 0, run.job.ranks[0].steps.take(np.zeros(0, int)))
+    item = RankSlices(0, replace(first.trace, events=rows), 0, first.steps.take(np.zeros(0, int)))
     file = tmp_path / "x.pftrace"
     assert write_perfetto(file, straggler_report, [item], []) == 4
     back = Trace(file.read_bytes())

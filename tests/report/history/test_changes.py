@@ -24,13 +24,17 @@ def run(report: Report, number: int, mean_us: float, spread_us: float = 200.0, *
     return f"run-{number}", replace(report, steps=steps, run=told)
 
 
+def runs(report: Report, means_us: list[float], spread_us: float = 200.0) -> list[PastRun]:
+    return history([run(report, n, mean_us, spread_us) for n, mean_us in enumerate(means_us)])
+
+
 def changes(entries: list[PastRun]) -> list[tuple[str, str]]:
     return [(entry.name, entry.change) for entry in entries if entry.change]
 
 
 def test_a_step_change_is_marked_once_and_at_its_run(straggler_report: Report) -> None:
     means_us = [100e3, 100.4e3, 99.7e3, 100.1e3, 120e3, 120.3e3, 119.8e3, 90e3]
-    entries = history([run(straggler_report, n, mean_us) for n, mean_us in enumerate(means_us)])
+    entries = runs(straggler_report, means_us)
     assert changes(entries) == [("run-4", "slower"), ("run-7", "faster")]
     assert entries[4].change_us == pytest.approx(19.9e3)
     assert headline(entries).startswith("8 runs, 2 changes of the step; the last at run-7: faster by")
@@ -39,14 +43,12 @@ def test_a_step_change_is_marked_once_and_at_its_run(straggler_report: Report) -
 def test_runs_that_vary_among_themselves_are_no_change(straggler_report: Report) -> None:
     """Each differs from the one before by far more than its own steps do; the fourth is one more run like these."""
     means_us = [100e3, 100.9e3, 100e3, 100.8e3, 102.2e3]
-    assert changes(history([run(straggler_report, n, mean_us, 50.0) for n, mean_us in enumerate(means_us)])) == [
-        ("run-4", "slower")
-    ]
+    assert changes(runs(straggler_report, means_us, 50.0)) == [("run-4", "slower")]
 
 
 def test_steps_that_creep_are_a_change_told_with_the_run_where_that_began(straggler_report: Report) -> None:
     """Each run is half a percent slower than the one before: none of them alone is a change."""
-    entries = history([run(straggler_report, n, 100e3 + 500 * n + 60 * (-1) ** n, 50.0) for n in range(6)])
+    entries = runs(straggler_report, [100e3 + 500 * n + 60 * (-1) ** n for n in range(6)], 50.0)
     assert [(e.name, e.change, e.since) for e in entries if e.change] == [("run-4", "slower", "run-0")]
     assert entries[4].change_us == pytest.approx(2e3, rel=0.05)
     assert "slower by 2 ms little by little since run-0" in render_text(entries)
@@ -63,8 +65,7 @@ def test_runs_that_vary_by_chance_do_not_creep() -> None:
 
 
 def test_noise_of_the_steps_is_no_change(straggler_report: Report) -> None:
-    means_us = [100e3, 103e3, 99e3]
-    assert changes(history([run(straggler_report, n, mean_us, 30e3) for n, mean_us in enumerate(means_us)])) == []
+    assert changes(runs(straggler_report, [100e3, 103e3, 99e3], 30e3)) == []
 
 
 def test_order_is_that_of_time_and_runs_without_steps_are_left_out(straggler_report: Report) -> None:

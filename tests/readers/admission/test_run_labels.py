@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from run_folders import rank_file
+from reading import rank_file
 
 from ddprof.readers import discover
 from ddprof.readers.admission.run_labels import labels

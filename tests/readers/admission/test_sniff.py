@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from malformed import FOLDER
-from shared_formats import FORMATS
+from reading import FORMATS, MALFORMED
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
@@ -26,7 +25,7 @@ def test_an_execution_trace_is_recognised(shared_dir: Path) -> None:
 )
 def test_what_is_no_trace_is_one_true_line(shared_dir: Path, name: str, reason: str) -> None:
     with pytest.raises(NoUsableInput, match=f"{name}: {reason}") as caught:
-        discover([shared_dir / FOLDER / name])
+        discover([shared_dir / MALFORMED / name])
     assert "\n" not in str(caught.value)
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import kineto_text as kt
 import numpy as np
 import pytest
-from kineto_traces import trace_of
-from malformed import issues
+from reading import issues, trace_of
 
 from ddprof.readers import Source, read
 from ddprof.readers.columns.numbers import FARTHEST_NS, MAX_NS, lengths_ns, near_each_other

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import kineto_text as kt
 import pytest
-from kineto_traces import times, trace_of
+from reading import times, trace_of
 
 from ddprof.model import Kind
 
@@ -16,24 +16,13 @@ pytestmark = pytest.mark.usefixtures("decoding")
 @pytest.mark.parametrize(
     ("category", "kind"),
     [
-        ("cpu_op", Kind.CPU_OP),
-        ("Operator", Kind.CPU_OP),
-        ("user_annotation", Kind.ANNOTATION),
-        ("gpu_user_annotation", Kind.GPU_ANNOTATION),
-        ("kernel", Kind.KERNEL),
-        ("Kernel", Kind.KERNEL),
-        ("gpu_memcpy", Kind.MEMCPY),
-        ("Memcpy", Kind.MEMCPY),
-        ("gpu_memset", Kind.MEMSET),
-        ("Memset", Kind.MEMSET),
-        ("cuda_runtime", Kind.RUNTIME),
-        ("Runtime", Kind.RUNTIME),
-        ("cuda_driver", Kind.RUNTIME),
-        ("xpu_runtime", Kind.RUNTIME),
-        ("privateuse1_runtime", Kind.RUNTIME),
-        ("mtia_ccp_events", Kind.KERNEL),
-        ("cuda_sync", Kind.SYNC),
-        ("overhead", Kind.OVERHEAD),
+        *((name, Kind.CPU_OP) for name in ("cpu_op", "Operator")),
+        *((name, Kind.KERNEL) for name in ("kernel", "Kernel", "mtia_ccp_events")),
+        *((name, Kind.MEMCPY) for name in ("gpu_memcpy", "Memcpy")),
+        *((name, Kind.MEMSET) for name in ("gpu_memset", "Memset")),
+        *((name, Kind.RUNTIME) for name in ("cuda_runtime", "Runtime", "cuda_driver", "xpu_runtime")),
+        *(("privateuse1_runtime", Kind.RUNTIME), ("cuda_sync", Kind.SYNC), ("overhead", Kind.OVERHEAD)),
+        *(("user_annotation", Kind.ANNOTATION), ("gpu_user_annotation", Kind.GPU_ANNOTATION)),
     ],
 )
 def test_categories_of_every_vendor(tmp_path: Path, category: str, kind: Kind) -> None:

@@ -12,7 +12,7 @@ from random import Random
 
 import kineto_text as kt
 import pytest
-from run_folders import EVENTS, rank_file, ranks_of, read_all
+from reading import EVENTS, rank_file, ranks_of, read_all
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover

@@ -13,7 +13,7 @@ import fsspec
 import kineto_text as kt
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from run_folders import EVENTS, our_run, ranks_of, read_all
+from reading import EVENTS, our_run, ranks_of, read_all
 
 from ddprof.errors import NoUsableInput
 from ddprof.outside.stores import remote_file

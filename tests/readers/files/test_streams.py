@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from malformed import broken, healthy, issues
+from reading import broken, healthy, issues
 
 from ddprof.readers import Source, read
 from ddprof.readers.files.streams import open_blocks

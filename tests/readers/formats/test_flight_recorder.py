@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from shared_formats import FORMATS, traces
+from reading import FORMATS, traces
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.companions.flight_recorder import load_dump

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from shared_formats import FORMATS, names, traces
+from reading import FORMATS, names, traces
 
 from ddprof.model import Kind, RankTrace
 

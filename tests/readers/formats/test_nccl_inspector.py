@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shared_formats import names, traces
+from reading import names, traces
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Kind

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shared_formats import FORMATS, names, traces
+from reading import FORMATS, names, traces
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import DEVICE_KINDS, Kind

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from shared_formats import FORMATS, names, traces
+from reading import FORMATS, names, traces
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from shared_formats import traces
+from reading import traces
 
 from ddprof.model import Kind
 from ddprof.readers.formats.op_timeline import TimelineOperations, _with_waits

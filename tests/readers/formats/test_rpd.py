@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shared_formats import FORMATS, names, traces
+from reading import FORMATS, names, traces
 
 from ddprof.errors import DdprofError
 from ddprof.model import DEVICE_KINDS, Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shared_formats import names, traces
+from reading import names, traces
 from xspaces import PlaneMaker, space
 
 from ddprof.api import analyze

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import kineto_text as kt
 import pytest
-from malformed import issues
+from reading import issues
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import RankTrace

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from malformed import broken, healthy, issues
+from reading import broken, healthy, issues
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.json_text.salvage import Salvager

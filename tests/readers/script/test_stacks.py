@@ -7,7 +7,7 @@ from pathlib import Path
 import kineto_text as kt
 import numpy as np
 import pytest
-from kineto_traces import trace_of
+from reading import trace_of
 
 from ddprof.model import RankTrace
 from ddprof.readers.script.stacks import Script, traced_modules, traced_script

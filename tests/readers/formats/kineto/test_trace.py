@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kineto_traces import times, trace_of
-from malformed import broken, healthy, issues
+from reading import broken, healthy, issues, times, trace_of
 
 from ddprof.readers import Source, read
 from ddprof.readers.files import unpacking

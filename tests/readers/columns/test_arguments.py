@@ -19,14 +19,8 @@ def test_collective_arguments(tmp_path: Path) -> None:
         kt.span("record_param_comms", 0, 10, **{"External id": 5, "Process Group Ranks": "[0, 1, 2, 3]", **arguments}),
         kt.kernel("ncclDevKernel_AllGather_RING_LL", 30, 10, **{"External id": 5, "correlation": 9, **arguments}),
     ]
-    config = {
-        "pg_name": "1",
-        "pg_desc": "undefined",
-        "backend_config": "cuda:nccl",
-        "pg_size": 4,
-        "ranks": [0, 1, 2, 3],
-    }
-    header = {"distributedInfo": {"rank": 2, "world_size": 8, "backend": "nccl", "pg_config": [config]}}
+    told = {"pg_name": "1", "pg_desc": "undefined", "backend_config": "cuda:nccl", "pg_size": 4, "ranks": [0, 1, 2, 3]}
+    header = {"distributedInfo": {"rank": 2, "world_size": 8, "backend": "nccl", "pg_config": [told]}}
     trace = trace_of(tmp_path / "t.json", events, header=header)
     rows = list(trace.collectives.rows())
     assert [r["row"] for r in rows] == [0, 1]

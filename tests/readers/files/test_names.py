@@ -32,6 +32,4 @@ def test_ranks_in_names(name: str, rank: int | None) -> None:
 
 
 def test_windows_of_one_process_have_one_name() -> None:
-    assert (
-        without_stamp("h_77.1623143089861.pt.trace.json") == without_stamp("h_77.1623143099861.pt.trace.json") == "h_77"
-    )
+    assert {without_stamp(f"h_77.{stamp}.pt.trace.json") for stamp in (1623143089861, 1623143099861)} == {"h_77"}

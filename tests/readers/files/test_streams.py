@@ -6,10 +6,12 @@ import gzip
 from pathlib import Path
 from random import Random
 
+import kineto_text as kt
 import numpy as np
 import pytest
 from reading import broken, healthy, issues
 
+from ddprof.model import RankTrace
 from ddprof.readers import Source, read
 from ddprof.readers.files.streams import open_blocks
 
@@ -51,26 +53,19 @@ def test_truncation_keeps_what_came_before(shared_dir: Path, name: str) -> None:
 
 
 def test_garbage_after_and_inside_gzip(tmp_path: Path) -> None:
-    text = b'{"traceEvents": [' + b",".join(
-        b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": %d, "dur": 1}' % i for i in range(20000)
-    )
-    packed = gzip.compress(text + b"]}")
-    (tmp_path / "after.gz").write_bytes(packed + b"trailing")
-    after = read(Source(str(tmp_path / "after.gz"), "kineto"))
-    assert len(after.events) == 20000 and "ignored" in issues(after)
+    def read_bytes(content: bytes) -> RankTrace:
+        (tmp_path / "t.gz").write_bytes(content)
+        return read(Source(str(tmp_path / "t.gz"), "kineto"))
+
+    text = kt.render([kt.span("op", i * 1000, 1000) for i in range(5000)])
+    packed, half = gzip.compress(text), len(text) // 2
+    after = read_bytes(packed + b"trailing")
+    assert len(after.events) == 5000 and "ignored" in issues(after)
     middle = bytearray(packed)
     middle[len(packed) // 2 : len(packed) // 2 + 40] = b"\0" * 40
-    (tmp_path / "inside.gz").write_bytes(bytes(middle))
-    inside = read(Source(str(tmp_path / "inside.gz"), "kineto"))
-    assert 0 < len(inside.events) <= 20000 and "error:" in issues(inside)
-    assert len(read(Source(str(_two_members(tmp_path, text)), "kineto")).events) == 20000
-
-
-def _two_members(folder: Path, text: bytes) -> Path:
-    half = len(text) // 2
-    path = folder / "members.gz"
-    path.write_bytes(gzip.compress(text[:half]) + gzip.compress(text[half:] + b"]}"))
-    return path
+    inside = read_bytes(bytes(middle))
+    assert 0 < len(inside.events) <= 5000 and "error:" in issues(inside)
+    assert len(read_bytes(gzip.compress(text[:half]) + gzip.compress(text[half:])).events) == 5000
 
 
 def _unpacked(path: Path) -> tuple[bytes, str | None]:
@@ -92,7 +87,7 @@ def test_a_wrong_checksum_at_the_end_costs_nothing_but_a_note(tmp_path: Path, pa
 
 
 def test_a_flipped_bit_costs_only_what_comes_after_it(tmp_path: Path) -> None:
-    text = b"".join(b"%d %d " % (n, n * n) for n in range(100_000))
+    text = b"".join(b"%d %d " % (n, n * n) for n in range(30_000))
     packed = gzip.compress(text)
     for place in (0.2, 0.5, 0.9):
         broken = bytearray(packed)

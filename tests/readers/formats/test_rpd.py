@@ -13,7 +13,6 @@ from reading import FORMATS, names, traces
 
 from ddprof.errors import DdprofError
 from ddprof.model import DEVICE_KINDS, Kind
-from ddprof.readers import discover, read
 from ddprof.tables import NULL
 
 
@@ -57,10 +56,7 @@ NSYS = {
     ),
     "NVTX_EVENTS": (
         "start end globalTid text textId eventType",
-        [
-            (1000 * n - 90, 1000 * n + 90, PID + 5, f"aten::mm, op_id = {n}, sizes = [[2, 2]]", None, 59)
-            for n in range(6)
-        ],
+        [(1000 * n, 1000 * n + 90, PID + 5, f"aten::mm, op_id = {n}, sizes = [[2, 2]]", None, 59) for n in range(6)],
     ),
     "ThreadNames": ("globalTid nameId", [(PID + 5, 3)]),
     "TARGET_INFO_GPU": ("id name totalMemory computeMajor computeMinor smCount", [(0, "A100", 1 << 36, 8, 0, 108)]),
@@ -87,13 +83,15 @@ def write(path: Path, tables: dict[str, Any], cell: tuple[str, int] | None, odd:
 def events(path: Path) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        traces = [read(source) for source in discover([path]).sources]
-    for trace in traces:
-        assert (trace.events["dur_ns"] >= 0).all()
-    return sum(len(trace.events) for trace in traces)
+        found = traces(path)
+    assert all((trace.events["dur_ns"] >= 0).all() for trace in found)
+    return sum(len(trace.events) for trace in found)
 
 
-@pytest.mark.parametrize(("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS)])
+both = pytest.mark.parametrize(("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS)])
+
+
+@both
 def test_an_odd_cell_costs_no_more_than_its_row(tmp_path: Path, name: str, tables: dict[str, Any]) -> None:
     path = tmp_path / name
     write(path, tables, None, None)
@@ -106,10 +104,8 @@ def test_an_odd_cell_costs_no_more_than_its_row(tmp_path: Path, name: str, table
                 assert events(path) >= before - 1, (table, columns.split()[at], odd)
 
 
-@pytest.mark.parametrize(("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS)])
-def test_missing_tables_and_columns_are_absent_facts_or_one_line(
-    tmp_path: Path, name: str, tables: dict[str, Any]
-) -> None:
+@both
+def test_missing_tables_and_columns_are_absent_facts_or_one_line(tmp_path: Path, name: str, tables: Any) -> None:
     path = tmp_path / name
     less = [{other: given for other, given in tables.items() if other != table} for table in tables]
     for table, (columns, rows) in tables.items():

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from reading import trace_of
 
-from ddprof.model import RankTrace
 from ddprof.readers.script.stacks import Script, traced_modules, traced_script
 from ddprof.tables import NULL
 
@@ -52,8 +51,7 @@ def test_threads_are_apart_and_calls_of_the_same_function_share_a_stack() -> Non
         [(1, 5, 25, "a.py(1): f"), (0, 0, 50, "a.py(1): main"), (0, 0, 10, "a.py(1): f"), (0, 30, 50, "a.py(1): f")]
     )
     assert told(script) == [(0, 10, 0, "main/f"), (5, 25, 1, "f"), (10, 30, 0, "main"), (30, 50, 0, "main/f")]
-    assert len(script.stacks) == 3
-    assert len(script.frames) == 2
+    assert (len(script.stacks), len(script.frames)) == (3, 2)
 
 
 def test_frames_that_begin_or_end_together_nest_and_touching_calls_are_one_span() -> None:
@@ -98,13 +96,19 @@ def test_whatever_the_frames_the_spans_of_a_thread_do_not_overlap() -> None:
 def test_deep_recursion_keeps_every_level() -> None:
     depth = 200
     script = of([(0, level, 2 * depth - level, "a.py(1): f") for level in range(depth)])
-    assert len(script.stacks) == depth
-    assert len(script.spans) == 2 * depth - 1
+    assert (len(script.stacks), len(script.spans)) == (depth, 2 * depth - 1)
 
 
 @pytest.mark.usefixtures("decoding")
 def test_a_trace_with_stacks_has_them_beside_its_events(tmp_path: Path) -> None:
-    trace = _with_frames(tmp_path)
+    events = [
+        kt.span("train.py(3): main", 0, 3 * MS, "python_function"),
+        kt.span("Python GC", 10, 50, "python_function"),
+        kt.span("aten::mm", 20, 5),
+        kt.span("train.py(40): short", 100, 99 * US, "python_function"),
+        kt.span("train.py(88): save", 2 * MS, 300 * US, "python_function"),
+    ]
+    trace = trace_of(tmp_path / "t.json", events)
     assert [trace.strings[name] for name in trace.events["name"]] == ["Python GC", "aten::mm"]
     assert told(Script(trace.script_spans, trace.script_stacks, trace.script_frames)) == [
         (0, 2 * MS, 0, "main"), (2 * MS, 2 * MS + 300 * US, 0, "main/save"),
@@ -113,19 +117,6 @@ def test_a_trace_with_stacks_has_them_beside_its_events(tmp_path: Path) -> None:
     assert trace.script_frames["is_user"].tolist() == [True, True]
     tid = trace.tracks["tid"][trace.script_spans["track"]]
     assert tid.tolist() == [str(trace.tracks["tid"][trace.events["track"][0]])] * 3
-
-
-def _with_frames(folder: Path) -> RankTrace:
-    return trace_of(
-        folder / "t.json",
-        [
-            kt.span("train.py(3): main", 0, 3 * MS, "python_function"),
-            kt.span("Python GC", 10, 50, "python_function"),
-            kt.span("aten::mm", 20, 5),
-            kt.span("train.py(40): short", 100, 99 * US, "python_function"),
-            kt.span("train.py(88): save", 2 * MS, 300 * US, "python_function"),
-        ],
-    )
 
 
 def test_calls_of_modules_are_stacks_of_their_own() -> None:

@@ -48,21 +48,17 @@ def test_what_to_type_next_is_of_the_report_above_it(ddprof, saved: Path, tmp_pa
 )
 def test_a_files_suffix_chooses_the_format(ddprof, saved: Path, tmp_path: Path, name: str, start: str) -> None:
     code, out, err = ddprof("analyze", str(saved), "-o", str(tmp_path / "new" / name))
-    assert (code, out) == (0, "")
-    assert (tmp_path / "new" / name).read_text().startswith(start)
-    assert "rank 2 is late" in err
-    assert not list((tmp_path / "new").glob(".*"))
+    assert (code, out) == (0, "") and (tmp_path / "new" / name).read_text().startswith(start)
+    assert "rank 2 is late" in err and not list((tmp_path / "new").glob(".*"))
 
 
 def test_html_is_the_file_of_ddprof_report(ddprof, saved: Path, tmp_path: Path) -> None:
     analyzed, reported = tmp_path / "a.html", tmp_path / "r.html"
     assert ddprof("analyze", str(saved), "-o", str(analyzed))[0] == 0
     assert ddprof("report", str(saved), "-o", str(reported))[0] == 0
-    assert analyzed.read_text() == reported.read_text()
-    assert 'id="findings"' in analyzed.read_text()
+    assert analyzed.read_text() == reported.read_text() and 'id="findings"' in analyzed.read_text()
     code, _, err = ddprof("analyze", str(saved), str(saved), "--format", "html")
-    assert code == 2
-    assert "an HTML report holds one run, but 2 were found" in err
+    assert code == 2 and "an HTML report holds one run, but 2 were found" in err
 
 
 @pytest.mark.parametrize(
@@ -74,9 +70,10 @@ def test_a_gate_that_fails_exits_with_3_after_the_report(ddprof, saved: Path, ex
     assert code == 3 and "STRAGGLER-BOUND" in out and err.startswith("ddprof: gate failed: ")
 
 
-@pytest.mark.parametrize(
-    "expression", ["comm.*", "host.*", "comm_wait>90%", "step>0.2s", "exposed_comm<1us", "idle>50%"]
-)
+PASSES = ["comm.*", "host.*", "comm_wait>90%", "step>0.2s", "exposed_comm<1us", "idle>50%"]
+
+
+@pytest.mark.parametrize("expression", PASSES)
 def test_a_gate_that_passes_exits_with_0(ddprof, saved: Path, expression: str) -> None:
     assert ddprof("analyze", str(saved), "--fail-on", expression)[0] == 0
 

@@ -36,31 +36,24 @@ def test_python_dash_m_is_the_same_program() -> None:
 
 def test_help_names_every_command_and_exit_code(ddprof) -> None:
     code, out, _ = ddprof("--help")
-    assert code == 0
-    assert all(f"\n  {name} " in out for name in cli_main.COMMANDS)
+    assert code == 0 and all(f"\n  {name} " in out for name in cli_main.COMMANDS)
     assert not any(f"\n  {name} " in out for name in cli_main.UNLISTED)
     assert all(f"\n    {number}  " in out for number in range(5))
-
-
-def test_help_of_the_developers_group_names_its_commands(ddprof) -> None:
     code, out, _ = ddprof("dev", "--help")
-    assert code == 0
-    assert all(f"\n  {name} " in out for name in DEVELOPERS)
+    assert code == 0 and all(f"\n  {name} " in out for name in DEVELOPERS)
     assert all(ddprof("dev", name, "--help")[1] for name in DEVELOPERS)
 
 
 @pytest.mark.parametrize("name", [*cli_main.COMMANDS, *cli_main.UNLISTED])
 def test_every_command_exists_and_has_help(ddprof, name: str) -> None:
     found = importlib.import_module({**cli_main.COMMANDS, **cli_main.UNLISTED}[name][0]).command
-    assert isinstance(found, click.Command)
-    assert ddprof(name, "--help")[0] == 0
+    assert isinstance(found, click.Command) and ddprof(name, "--help")[0] == 0
 
 
 @pytest.mark.parametrize("arguments", [("analyze",), ("analyze", "x", "--format", "xml"), ("--wrong",)])
 def test_usage_errors_exit_with_2(ddprof, arguments: tuple[str, ...]) -> None:
     code, out, err = ddprof(*arguments)
-    assert (code, out) == (2, "")
-    assert "Error" in err
+    assert (code, out) == (2, "") and "Error" in err
 
 
 @pytest.mark.parametrize(
@@ -83,13 +76,10 @@ def test_status_of_a_folder_that_is_missing(ddprof, tmp_path: Path) -> None:
     assert code == 4 and "nosuch: no such folder" in err
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(ddprof, shell: str) -> None:
-    code, out, _ = ddprof("completion", shell)
-    assert code == 0 and "_DDPROF_COMPLETE" in out
-
-
-def test_completion_completes_commands(ddprof, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_scripts_and_what_they_complete(ddprof, monkeypatch: pytest.MonkeyPatch) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        code, out, _ = ddprof("completion", shell)
+        assert code == 0 and "_DDPROF_COMPLETE" in out
     for name, value in {"_DDPROF_COMPLETE": "bash_complete", "COMP_WORDS": "ddprof ana", "COMP_CWORD": "1"}.items():
         monkeypatch.setenv(name, value)
     assert "plain,analyze" in ddprof()[1]
@@ -113,8 +103,7 @@ for line in (["run", "--out", sys.argv[1], "--", "true"], ["analyze", sys.argv[2
 def test_what_is_heavy_is_imported_by_who_needs_it_and_stores_by_who_names_one(sample, tmp_path: Path) -> None:
     done = _run("-c", LOADED, str(tmp_path), sample("healthy"), check=True)
     package, told_help, run, analyze = (set(json.loads(x)) for x in done.stdout.splitlines() if x.startswith('["'))
-    assert not HEAVY & package and not HEAVY & told_help
-    assert not STORES & (run | analyze)
+    assert not HEAVY & package and not HEAVY & told_help and not STORES & (run | analyze)
 
 
 def test_a_reader_that_leaves_is_no_error(saved: Path) -> None:

@@ -17,14 +17,8 @@ from ddprof.doctor.machine import _file_system, _quota, _shared_memory, machine
 from ddprof.doctor.model import State
 from ddprof.doctor.training import _told, training
 
-FOUND = {
-    "python": "3.11.7",
-    "torch": "2.13.0",
-    "backends": [],
-    "devices": [],
-    "host_events": 1,
-    "flight_recorder": False,
-}
+FOUND = {"python": "3.11.7", "torch": "2.13.0", "backends": [], "devices": [], "host_events": 1}
+FOUND["flight_recorder"] = False
 
 
 def test_extras_are_those_that_can_be_installed(repo_root: Path) -> None:
@@ -36,7 +30,7 @@ def test_extras_are_those_that_can_be_installed(repo_root: Path) -> None:
     assert set(known) - told == {"bench", "docs", "frameworks", "dev"}  # for ddprof's own developers
 
 
-def test_an_extra_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_or_compiled_says_what_is_lost_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(distribution: str) -> str:
         raise PackageNotFoundError(distribution)
 
@@ -44,9 +38,6 @@ def test_an_extra_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.M
     extras = [part for part in installation() if part.name.startswith("extra")]
     assert {part.state for part in extras} == {State.MISSING}
     assert "pip install 'ddprof[dask]'" in [part.remedy for part in extras]
-
-
-def test_parts_that_were_not_compiled_say_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddprof.doctor.installation.find_spec", lambda _: None)
     parts = next(part for part in installation() if part.name == "compiled parts")
     assert parts.state is State.MISSING and "three times as long" in parts.said and "C compiler" in parts.remedy

@@ -24,17 +24,9 @@ def test_rank_four_labelled_zero_is_found_out(shared_dir: Path, tmp_path: Path) 
     assert by_name[wrong.name] == 4
     assert sorted(r for r in by_name.values() if r is not None) == list(range(8))
     assert ["device 4" in n.effect for n in notes] == [True]
-
-
-@pytest.mark.usefixtures("decoding")
-def test_a_missing_header_leaves_the_rank_to_the_file_name(shared_dir: Path) -> None:
+    # A missing header leaves the rank to the file name.
     identity = broken(shared_dir, "no_distributedInfo_rank5.json.gz").identity
     assert (identity.rank, identity.source) == (5, "file name")
-
-
-def test_stated_ranks_are_kept() -> None:
-    stated = [Identity(3, "distributedInfo", 4), Identity(1, "sidecar", 4)]
-    assert resolve_identities(stated, ["a", "b"]) == (stated, [])
 
 
 def test_unknown_ranks_follow_process_ids_then_names_and_take_the_vacant_ones() -> None:
@@ -70,7 +62,9 @@ def test_a_duplicate_without_evidence_is_left_out() -> None:
     assert "another window" in notes[0].effect and "left out" in notes[0].effect
 
 
-def test_files_that_were_renamed_among_each_other_are_said() -> None:
+def test_stated_ranks_are_kept_and_files_that_were_renamed_among_each_other_are_said() -> None:
+    stated = [Identity(3, "distributedInfo", 4), Identity(1, "sidecar", 4)]
+    assert resolve_identities(stated, ["a", "b"]) == (stated, [])
     stated = [Identity(1, "distributedInfo", 2), Identity(0, "distributedInfo", 2)]
     result, (note,) = resolve_identities(stated, ["rank0.json", "rank1.json"])
     assert result == stated

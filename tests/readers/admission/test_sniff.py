@@ -34,9 +34,7 @@ def test_a_literal_of_a_mark_alone_is_no_mark() -> None:
     assert Sample(b'[{"name": "NEGOTIATE_ALLREDUCE"}]').has(mark, literals)
     assert not Sample(b'[{"name": "NEGOTIATE_2"}]').has(mark, literals)
     assert not Sample(b'[{"name": "aten::add"}]').has(mark, literals)
-
-
-def test_what_libkineto_begins_is_its_own_whatever_words_its_events_hold() -> None:
+    # What libkineto begins is its own whatever words its events hold.
     named_alike = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "NEGOTIATE_ALLREDUCE"}]}'
     assert sniff(Sample(named_alike)).format == "kineto"
     assert sniff(Sample(named_alike.replace(b'"schemaVersion": 1, ', b""))).format == "horovod"

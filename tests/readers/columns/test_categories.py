@@ -27,8 +27,7 @@ pytestmark = pytest.mark.usefixtures("decoding")
 )
 def test_categories_of_every_vendor(tmp_path: Path, category: str, kind: Kind) -> None:
     trace = trace_of(tmp_path / "t.json", [kt.span("x", 1000, 10, category)])
-    assert trace.events["kind"].tolist() == [kind]
-    assert trace.top["categories"] == {category: 1}
+    assert trace.events["kind"].tolist() == [kind] and trace.top["categories"] == {category: 1}
 
 
 def test_unknown_categories_are_device_work_where_they_say_so_and_named_where_not(tmp_path: Path) -> None:
@@ -43,13 +42,8 @@ def test_unknown_categories_are_device_work_where_they_say_so_and_named_where_no
 
 
 def test_python_frames_are_counted_but_only_garbage_collections_are_events(tmp_path: Path) -> None:
-    events = [
-        kt.span("model.py(3): forward", 0, 99_999, "python_function"),
-        kt.span("model.py(3): forward", 200_000, 100_000, "python_function"),
-        kt.span("Python GC", 10, 50, "python_function"),
-        kt.span("aten::mm", 20, 5),
-    ]
+    frames = (("model.py(3): forward", 0, 99_999), ("model.py(3): forward", 200_000, 100_000), ("Python GC", 10, 50))
+    events = [*(kt.span(*frame, "python_function") for frame in frames), kt.span("aten::mm", 20, 5)]
     trace = trace_of(tmp_path / "t.json", events)
-    assert [row[0] for row in times(trace)] == ["Python GC", "aten::mm"]
-    assert len(trace.script_spans) == 1
+    assert [row[0] for row in times(trace)] == ["Python GC", "aten::mm"] and len(trace.script_spans) == 1
     assert trace.top["categories"]["python_function"] == 3

@@ -53,8 +53,7 @@ def test_odd_values(value: object, expected: int) -> None:
 
 def test_integers_as_text_and_out_of_range() -> None:
     assert to_int64([1, "128", 3.0, None, "x", 10159970886766084423]).tolist() == [1, 128, 3, NULL, NULL, NULL]
-    assert to_int64([1, 2]).dtype == np.int64
-    assert one_int(float("nan")) == NULL
+    assert to_int64([1, 2]).dtype == np.int64 and one_int(float("nan")) == NULL
 
 
 @pytest.mark.parametrize("value", [-1, LARGEST_RANK + 1, 10**40, "9" * 6000, None, True, [3], {}, float("nan"), "x"])

@@ -18,13 +18,7 @@ LINES: list[dict[str, Any]] = [
     {"kind": "stacks", "from": 0, "stacks": [[-1, 0], [-1, 1]]},
     {"kind": "threads", "from": 0, "threads": [["MainThread", 77], ["feeds", None]]},
     {"kind": "counts", "counts": [[1, 1, 0, 5, 500, 0], [1, 0, 1, 2, 200, 7]], "cpu_ns": [[0, 9]]},
-    {
-        "kind": "samples",
-        "at_ns": 1000,
-        "period_ns": 10,
-        "samples": [[20, 10, 0, 0, 1, 1], [5, 10, 3, 0, 1, 1]],
-        "step": 5,
-    },
+    {"kind": "samples", "at_ns": 1000, "period_ns": 10, "samples": [[20, 10, 0, 0, 1, 1], [5, 10, 3, 0, 1, 1]]},
     {"kind": "frames", "from": 2, "frames": [["/job/train.py", "evaluate", 20]]},
     {"kind": "stacks", "from": 2, "stacks": [[1, 2]]},
     {"kind": "counts", "counts": [[2, 1, 0, 1, 100, 0]]},
@@ -79,8 +73,7 @@ def test_an_instruction_of_no_line_costs_no_frame(tmp_path: Path) -> None:
     """CPython gives -1 for some instructions, of a comprehension for example."""
     frames = {"kind": "frames", "from": 0, "frames": [["", "...", 0], ["/job/train.py", "main", -1]]}
     process, notes = read_one(tmp_path / "a.stacks.jsonl", [LINES[0], frames, *LINES[2:]])
-    assert notes == []
-    assert process.frames[1] == ("/job/train.py", "main", 0)
+    assert notes == [] and process.frames[1] == ("/job/train.py", "main", 0)
 
 
 @pytest.mark.parametrize("lost", range(len(LINES)))
@@ -109,14 +102,10 @@ def test_numbers_that_name_nothing_are_noted(tmp_path: Path, line: dict[str, Any
 @pytest.mark.parametrize(
     "line",
     [
-        {"kind": "counts", "counts": [[-1, 0, 0, 1, 1, 0]]},
-        {"kind": "counts", "counts": [[1, 0, 0, 1, 1 << 60, 0]]},
+        *({"kind": "counts", "counts": [row]} for row in ([-1, 0, 0, 1, 1, 0], [1, 0, 0, 1, 1 << 60, 0])),
         {"kind": "samples", "at_ns": float("nan"), "period_ns": 1, "samples": []},
         {"kind": "frames", "from": -5, "frames": [["a", "b", 1]]},
-        {"kind": "frames", "from": 0, "frames": {"a": 1}},
-        {"kind": "what"},
-        [],
-        "\x00\xff",
+        *({"kind": "frames", "from": 0, "frames": {"a": 1}}, {"kind": "what"}, [], "\x00\xff"),
     ],
 )
 def test_values_of_the_wrong_kind_cost_their_line(tmp_path: Path, line: Any) -> None:

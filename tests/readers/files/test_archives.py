@@ -58,12 +58,14 @@ def test_damaged_archives_are_one_line(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
-def test_archives_are_folders(tmp_path: Path, kind: str) -> None:
+def test_archives_are_folders_with_members_in_any_order(tmp_path: Path, kind: str) -> None:
     ranks = {f"run/rank{r}.json": rank_file(tmp_path / "in" / f"rank{r}.json", r).read_bytes() for r in range(2)}
     inventory = discover([_archive(tmp_path / f"run.{kind}", ranks, kind)])
     assert [t.identity.rank for t in read_all(inventory)] == [0, 1]
     assert [size for _, size in ranks_of(inventory)] == [2]
     assert inventory.sources[0].label.endswith("!run/rank0.json")
+    path = str(_archive(tmp_path / "a", {name: name.encode() for name in "abc"}, kind))
+    assert [read_small(path, name) for name in "cabbca"] == [name.encode() for name in "cabbca"]
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
@@ -74,13 +76,7 @@ def test_every_byte_is_read_once_for_the_look_and_once_for_the_traces(
     opened: list[str] = []
     make = archives._opened
     monkeypatch.setattr(archives, "_opened", lambda path: opened.append(path) or make(path))
-    assert len(read_all(discover([path]))) == 100
-    assert len(opened) <= 2
-
-
-def test_members_in_any_order(tmp_path: Path) -> None:
-    path = str(_tar(tmp_path / "a", {name: name.encode() for name in "abc"}, "gz"))
-    assert [read_small(path, name) for name in "cabbca"] == [name.encode() for name in "cabbca"]
+    assert len(read_all(discover([path]))) == 100 and len(opened) <= 2
 
 
 def test_what_lies_before_the_damage_of_an_archive_is_read(tmp_path: Path) -> None:
@@ -98,16 +94,15 @@ def test_what_lies_before_the_damage_of_an_archive_is_read(tmp_path: Path) -> No
     assert "damaged archive (bad checksum)" in issues(discover([path]))
 
 
-def test_archives_in_archives_are_said(tmp_path: Path) -> None:
+def test_archives_in_archives_and_more_members_than_any_run_has_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner = _zip(tmp_path / "inner", {"rank1.json": TRACE}).read_bytes()
     packed = gzip.compress(_tar(tmp_path / "inner.tar", {"rank2.json": TRACE}).read_bytes())
     inventory = discover([_zip(tmp_path / "outer", {"rank0.json": TRACE, "in.zip": inner, "in.tgz": packed})])
     assert [s.member for s in inventory.sources] == ["rank0.json"]
     told = sorted(note.issue.partition("!")[2] for note in inventory.health)
     assert told == [f"in.{kind}: an archive inside an archive" for kind in ("tgz", "zip")]
-
-
-def test_more_members_than_any_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "MAX_MEMBERS", 2)
     inventory = discover([_tar(tmp_path / "a.tar", {f"rank{r}.json": TRACE for r in range(4)})])
     assert len(inventory.sources) == 2 and "more than 2 files in one archive" in issues(inventory)
@@ -127,7 +122,7 @@ def test_a_bomb_is_unpacked_no_further_than_its_bound(tmp_path: Path, monkeypatc
     assert issues(inventory).count("unpacks to more than 250 times its size") >= 2
 
 
-def test_a_member_with_a_wrong_checksum_is_read_and_said(tmp_path: Path) -> None:
+def test_a_member_with_a_wrong_checksum_is_read_and_a_damaged_one_costs_no_other(tmp_path: Path) -> None:
     path = _zip(tmp_path / "a.zip", {"rank0.json": TRACE, "rank1.json": TRACE})
     content = bytearray(path.read_bytes())
     at = content.rindex(b"PK\x01\x02") + 16  # the checksum of the last member in the directory
@@ -136,9 +131,6 @@ def test_a_member_with_a_wrong_checksum_is_read_and_said(tmp_path: Path) -> None
     first, second = read_all(discover([path]))
     assert len(first.events) == len(second.events) == len(EVENTS)
     assert first.health != second.health and "its checksum is not that of its content" in issues(second)
-
-
-def test_a_damaged_member_costs_no_other(tmp_path: Path) -> None:
     path = _zip(tmp_path / "a.zip", {f"rank{rank}.json": TRACE for rank in range(3)})
     content = bytearray(path.read_bytes())
     at = content.index(b"rank1.json") + 30

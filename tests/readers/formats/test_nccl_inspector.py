@@ -91,10 +91,9 @@ def of_op(record: dict[str, Any], op: str) -> dict[str, Any]:
 
 def test_each_function_of_a_communicator_counts_on_its_own(tmp_path: Path) -> None:
     """Sharded training calls both, numbered alike; of v4.0 a rank may have logged the one and its peer the other."""
-    first = [of_op(line(0, n), "AllGather") for n in range(3)]
-    second = [of_op(line(1, n), "ReduceScatter") for n in range(3)]
-    seen = [{r["seq"] for r in trace.collectives.rows()} for trace in traces(write(tmp_path, {0: first, 1: second}))]
-    assert not seen[0] & seen[1]
+    log = {r: [of_op(line(r, n), op) for n in range(3)] for r, op in enumerate(("AllGather", "ReduceScatter"))}
+    first, second = ({r["seq"] for r in trace.collectives.rows()} for trace in traces(write(tmp_path, log)))
+    assert not first & second
 
 
 def test_sizes_are_those_of_the_whole(tmp_path: Path) -> None:

@@ -54,8 +54,7 @@ def test_every_event_comes_back_in_order(
     if b"\xed" in text:  # lone surrogates are not UTF-8: the strict decoder refuses them, salvage replaces them
         return
     found, source = read_all(text, block)
-    assert found == events
-    assert source.damage.spots == 0 and not source.damage.truncated
+    assert found == events and source.damage.spots == 0 and not source.damage.truncated
     assert json.loads(source.header + b"]" + source.footer)["after"] == [{"x": other}]
 
 

@@ -78,16 +78,13 @@ def test_what_an_iteration_line_says_beside_its_time() -> None:
         assert (first.tflops, first.batch) == told
 
 
-def test_timers_of_the_step_stand_for_those_of_its_micro_steps() -> None:
+def test_timers_of_the_step_stand_for_those_of_its_micro_steps_and_tell_shortest_and_longest_rank() -> None:
     log = read(BY_NAME["deepspeed_accelerate"])
-    assert {reading.name for reading in log.timers} == {
-        *("forward", "backward", "backward_inner", "backward_allreduce", "step"),
-        *("optimizer_allgather", "optimizer_gradients", "optimizer_step"),
-    }
+    names = (
+        "forward backward backward_inner backward_allreduce step optimizer_allgather optimizer_gradients optimizer_step"
+    )
+    assert {reading.name for reading in log.timers} == set(names.split())
     assert {reading.name for reading in read(BY_NAME["deepspeed_neox"]).timers} >= {"forward_microstep"}
-
-
-def test_shortest_and_longest_rank() -> None:
     readings = {reading.name: reading for reading in read(BY_NAME["megatron_alcf"]).timers}
     assert (readings["optimizer"].shortest_ms, readings["optimizer"].longest_ms) == (3407.56, 3409.92)
     assert readings["optimizer"].of_all_ranks
@@ -145,9 +142,7 @@ def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
     told = [(r.name, r.shortest_ms, r.longest_ms) for r in log.timers]
     assert told == [("forward-backward", 1.0, 2.0), ("optimizer", 3.0, 4.0)]
     assert [(r.rank, r.ms) for r in log.by_rank] == [(0, 5.0), (1, 6.0)]
-
-
-def test_two_records_in_one_line_and_a_bar_drawn_again(tmp_path: Path) -> None:
+    # Two records in one line, and a bar drawn again.
     line = BY_NAME["megatron_mixtral"].read_text().split("\n")[0]
     bar = BY_NAME["nemo_bar"].read_text().rstrip("\n")
     log = read_text(tmp_path, f"{line}{line.replace(' 71/', ' 72/')}\n{bar}\r{bar}\r\n")

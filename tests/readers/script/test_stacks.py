@@ -55,21 +55,16 @@ def test_threads_are_apart_and_calls_of_the_same_function_share_a_stack() -> Non
 
 
 def test_frames_that_begin_or_end_together_nest_and_touching_calls_are_one_span() -> None:
-    script = of(
-        [
-            (0, 0, 20, "a.py(1): outer"), (0, 0, 20, "a.py(2): inner"),
-            (0, 20, 30, "a.py(1): outer"), (0, 20, 30, "a.py(2): inner"),
-        ]
-    )  # fmt: skip
+    calls = [
+        (0, start, end, name) for start, end in ((0, 20), (20, 30)) for name in ("a.py(1): outer", "a.py(2): inner")
+    ]
+    script = of(calls)
     assert told(script) in ([(0, 30, 0, "outer/inner")], [(0, 30, 0, "inner/outer")])
 
 
-def test_calls_of_modules_are_told_by_their_python_frames() -> None:
+def test_calls_of_modules_are_told_by_their_python_frames_and_a_frame_follows_on_the_one_before() -> None:
     assert told(of([(0, 0, 9, "nn.Module: Block_0"), (0, 1, 8, "m.py(3): forward")])) == [(1, 8, 0, "forward")]
     assert not len(of([(0, 0, 9, "nn.Module: Block_0")]).spans)
-
-
-def test_a_frame_that_begins_before_the_last_one_ended_follows_on_it() -> None:
     script = of([(0, 0, 100, "a.py(1): main"), (0, 10, 31, "a.py(2): first"), (0, 30, 90, "a.py(3): second")])
     assert told(script) == [
         (0, 10, 0, "main"), (10, 30, 0, "main/first"), (30, 90, 0, "main/second"), (90, 100, 0, "main"),
@@ -81,9 +76,8 @@ def test_whatever_the_frames_the_spans_of_a_thread_do_not_overlap() -> None:
     for _ in range(50):
         start, length = draw.integers(0, 60, 30), draw.integers(1, 40, 30)
         names = [f"a.py({n % 7 + 1}): f{n % 7}" for n in range(30)]
-        frames = [
-            (n % 2, int(s), int(s + d), name) for n, (s, d, name) in enumerate(zip(start, length, names, strict=True))
-        ]
+        rows = enumerate(zip(start.tolist(), length.tolist(), names, strict=True))
+        frames = [(n % 2, s, s + d, name) for n, (s, d, name) in rows]
         spans = of(frames).spans
         for track in (0, 1):
             own = spans.take(spans["track"] == track)

@@ -68,5 +68,4 @@ def test_workers_of_a_rank_are_one_sum_and_the_rank_itself_is_none(tmp_path: Pat
     both = [process(tmp_path, None, "x.acquire()", worker) for worker in (0, 1)]
     assert [(line.samples, line.share) for line in worker_lines(both)] == [(6, 0.75), (2, 0.25)]
     both[0].worker = None
-    assert worker_lines(both)[0].samples == 3
-    assert worker_lines([]) == ()
+    assert worker_lines(both)[0].samples == 3 and worker_lines([]) == ()

@@ -86,8 +86,7 @@ def test_tables_read_back_and_are_documented(straggler_report: Report, tmp_path:
     assert all(column.meaning in guide for table in tables.values() for column in table.schema.columns)
     write_tables(tmp_path, tables, "csv")
     head, first, *_ = (tmp_path / "findings.csv").read_text().splitlines()
-    assert head.startswith("place,id,severity,ranks")
-    assert first.startswith("1,input.straggler,critical,2")
+    assert head.startswith("place,id,severity,ranks") and first.startswith("1,input.straggler,critical,2")
 
 
 def test_rank_lists() -> None:

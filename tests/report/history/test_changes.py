@@ -82,7 +82,7 @@ def test_another_kind_of_job_begins_anew(straggler_report: Report) -> None:
     assert "ranks" in entries[1].why and entries[1].change_us is None
 
 
-def test_text_and_json_say_the_same(straggler_report: Report) -> None:
+def test_text_and_json_say_the_same_and_dates_and_commits_survive_the_contract(straggler_report: Report) -> None:
     entries = history([run(straggler_report, 0, 100e3), run(straggler_report, 1, 130e3, commit="c0ffee" * 7)])
     text, document = render_text(entries), json.loads(json.dumps(to_json(entries), allow_nan=False))
     assert "▲ run-1" in text and "slower by 30 ms" in text and "commit c0ffeec0ff" in text and "2023-11-14" in text
@@ -90,9 +90,6 @@ def test_text_and_json_say_the_same(straggler_report: Report) -> None:
     assert (first["change"], second["change"]) == (None, "slower")
     assert second["change_us"] == pytest.approx(30e3) and second["commit"] == "c0ffee" * 7 and first["commit"] is None
     assert second["started_unix_s"] - first["started_unix_s"] == HOUR_S
-
-
-def test_dates_and_commits_survive_the_contract(straggler_report: Report) -> None:
     _, report = run(straggler_report, 0, 1e5, commit="abc")
     again = from_contract(to_contract(report))
     assert (again.run.started_unix_s, again.run.commit) == (1.7e9, "abc")

@@ -108,11 +108,8 @@ def _trace(document: dict[str, Any], rank: int, secrets: Secrets) -> dict[str, A
 
 def _sidecar(rank: int, secrets: Secrets) -> dict[str, Any]:
     document = {
-        "rank": rank,
-        "world_size": 3,
-        "host": "node",
+        **{"rank": rank, "world_size": 3, "host": "node", "parallelism": ["ddp"], "errors": ["could not open file"]},
         "device": {"name": "NVIDIA H100", "uuid": "GPU-1", "pci_address": "0000:01"},
-        "parallelism": ["ddp"],
         "process_groups": [{"name": "0", "desc": "default_pg", "ranks": [0, 1, 2]}],
         "optimizer": {"class": "AdamW", "fused": False, "foreach": True},
         "parameters": {"count": 1000, "dtype": "float32"},
@@ -121,7 +118,6 @@ def _sidecar(rank: int, secrets: Secrets) -> dict[str, Any]:
         "communication_environment": {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": "INFO"},
         "syncs": [{"start_ns": 1, "end_ns": 2, "where": "train.py:17", "what": "item"}],
         "nccl": {"transports": ["SHM"], "lines": ["NET/IB : Using mlx5_0"]},
-        "errors": ["could not open file"],
         "versions": {"torch": "2.9", "python": "3.11"},
     }
     return {"schema": "ddprof.run/1", "state": "exit", **secrets.planted(document, "sidecar")}

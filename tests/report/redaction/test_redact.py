@@ -29,14 +29,11 @@ def private_report(straggler_report: Report) -> Report:
     return dataclasses.replace(straggler_report, findings=(finding,), health=(note,), verdict=verdict)
 
 
-def test_no_secret_is_left(private_report: Report) -> None:
+def test_no_secret_is_left_and_numbers_and_verdict_stay(private_report: Report) -> None:
     hidden = redacted(private_report, b"key")
     for text in (json.dumps(to_contract(hidden)), render_summary(hidden)):
         assert [secret for secret in (*SECRETS, "alice@corp.com", "shard/zeta") if secret in text] == []
-
-
-def test_numbers_and_verdict_stay(private_report: Report) -> None:
-    before, after = to_contract(private_report), to_contract(redacted(private_report, b"key"))
+    before, after = to_contract(private_report), to_contract(hidden)
     for section in ("steps", "ledger", "efficiency", "replay"):
         assert after[section] == before[section]
     assert after["verdict"]["bound"] == before["verdict"]["bound"]
@@ -49,8 +46,7 @@ def test_numbers_and_verdict_stay(private_report: Report) -> None:
 def test_the_same_name_has_the_same_hash_everywhere(private_report: Report) -> None:
     hidden = redacted(private_report, b"key")
     assert hidden.run.hosts[0] == hidden.run.hosts[1] != hidden.run.hosts[2]
-    assert hidden.run.hosts[2] in hidden.findings[0].summary
-    assert hidden.run.hosts[2] in hidden.clock.hosts
+    assert hidden.run.hosts[2] in hidden.findings[0].summary and hidden.run.hosts[2] in hidden.clock.hosts
     redaction = Redaction(private_report, b"key")
     assert redaction.text(redaction.report().run.hosts[2]) == hidden.run.hosts[2]  # what is hidden stays as it is
     assert redacted(private_report, b"key") == hidden

@@ -86,9 +86,7 @@ def test_epoch_fractions_are_exact(tmp_path: Path) -> None:
     trace = trace_of(tmp_path / "t.json", events)
     assert trace.events["ts_ns"].tolist() == [base + i * 1_000_003 for i in range(500)]
     assert trace.events["dur_ns"].tolist() == [1_001 + i for i in range(500)] and trace.has_base_time
-
-
-def test_base_time_is_added_wherever_it_stands(tmp_path: Path) -> None:
+    # The base time is added wherever it stands.
     header = {"baseTimeNanoseconds": 1_760_000_000_000_000_000}
     for layout in ("compact", "header_last", "indented"):
         trace = trace_of(tmp_path / "t.json", [kt.span("a", 4458676000982367, 17619)], layout, header)
@@ -135,9 +133,7 @@ def test_defects_are_counted_and_said(tmp_path: Path, event: dict[str, Any], iss
     assert (trace.events["dur_ns"] >= 0).all() and (trace.events["dur_ns"] < 10**9).all()
     assert [h for h in trace.health if re.search(issue, h.issue)]
     assert any("1 null events" in h.issue for h in trace.health)
-
-
-def test_missing_ids_are_null_and_parents_come_before_children(tmp_path: Path) -> None:
+    # Missing ids are null, and parents come before children.
     trace = trace_of(tmp_path / "t.json", [kt.span("child", 100, 5), kt.span("parent", 100, 50)])
     assert [t[0] for t in times(trace)] == ["parent", "child"]
     assert trace.events["correlation"].tolist() == [NULL, NULL]

@@ -15,7 +15,7 @@ from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.readers import Source, discover, read
 
 SOME = (
-    "single_rank/resnet50_v100_workers4/worker0.1623212756351.pt.trace.json.gz",
+    pytest.param("single_rank/resnet50_v100_workers4/worker0.1623212756351.pt.trace.json.gz", marks=pytest.mark.slow),
     "single_rank/ddp_a100_collective_args/nccl_data.json.gz",
     "single_rank/ddp_v100_ns_timestamps/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
     "single_rank/qwen_mi300x/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",

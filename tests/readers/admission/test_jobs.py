@@ -68,14 +68,11 @@ def test_files_are_one_job_where_they_show_it(recordings: list[Recording], jobs:
     assert split_jobs(recordings) == jobs
 
 
-def test_other_world_sizes_are_other_jobs() -> None:
+def test_other_world_sizes_and_silent_files_are_jobs_of_their_own() -> None:
     recordings = [stated(0), stated(0, 8), stated(1), stated(1, 8)]
     assert split_jobs(recordings) == [[0, 2], [1, 3]]
     (note,) = admission_notes(split_jobs(recordings), recordings)
     assert "different world sizes (4, 8)" in note.issue and "each alone" in note.effect
-
-
-def test_silent_files_are_runs_of_their_own() -> None:
     recordings = [silent("amp.json"), silent("fp32.json", at_s=2)]
     assert split_jobs(recordings) == [[0], [1]]
     (note,) = admission_notes(split_jobs(recordings), recordings)

@@ -39,9 +39,7 @@ def test_messages_state_their_peers(tmp_path: Path) -> None:
     events = [kt.span("record_param_comms", 5 * at, 1, **both, **way) for at, way in enumerate(ways)]
     trace = trace_of(tmp_path / "t.json", events)
     assert [(r["src"], r["dst"], r["in_bytes"]) for r in trace.collectives.rows()] == [(None, 1, 40), (1, None, 40)]
-
-
-def test_gloo_annotations_become_collectives_with_the_size_of_their_tensors(tmp_path: Path) -> None:
+    # Annotations of gloo become collectives with the size of their tensors.
     shapes = {"Input Dims": [[1000], [5, 2]], "Input type": ["float", "double"]}
     trace = trace_of(tmp_path / "t.json", [kt.span("gloo:all_reduce", 0, 10, "user_annotation", **shapes)])
     (row,) = trace.collectives.rows()

@@ -40,11 +40,14 @@ def test_a_value_of_another_type_is_missing_and_said(tmp_path: Path) -> None:
     assert "rank0.sidecar.json: dataloader.num_workers, steps, gc[1] and 3 more not of the type" in note.issue
 
 
-def test_one_odd_step_costs_no_other(tmp_path: Path) -> None:
+def test_one_odd_step_costs_no_other_and_ranks_and_times_beyond_belief_are_missing(tmp_path: Path) -> None:
     steps = [{"index": 0, "start_ns": 0, "end_ns": 9}, {"index": True, "start_ns": 9, "end_ns": 8}, None]
     found, _ = read(tmp_path, {"steps": steps})
     assert found.steps == (StepTimes(index=0, start_ns=0, end_ns=9), StepTimes(start_ns=9, end_ns=8))
     assert [step.length_ns for step in found.steps] == [9, None]
+    found, (note,) = read(tmp_path, {"rank": 10**9, "world_size": -1, "gc": [{"start_ns": 1, "dur_ns": 2**63 - 1}]})
+    assert (found.rank, found.world_size, found.gc) == (None, None, ())
+    assert "rank, world_size, gc[0]" in note.issue
 
 
 @pytest.mark.parametrize(
@@ -71,9 +74,3 @@ def test_a_file_that_unpacks_to_more_than_any_sidecar_or_holds_other_things_is_n
     assert found == Sidecar() and "unpacks to more than 32 MiB" in note.issue
     found, (note,) = read(tmp_path, {"gc": [[]] * 20_000})
     assert found == Sidecar() and "more than 10000 values are not of the type documented" in note.issue
-
-
-def test_ranks_and_times_beyond_belief_are_missing(tmp_path: Path) -> None:
-    found, (note,) = read(tmp_path, {"rank": 10**9, "world_size": -1, "gc": [{"start_ns": 1, "dur_ns": 2**63 - 1}]})
-    assert (found.rank, found.world_size, found.gc) == (None, None, ())
-    assert "rank, world_size, gc[0]" in note.issue

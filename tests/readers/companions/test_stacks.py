@@ -45,6 +45,10 @@ def test_all_that_is_written_is_read(tmp_path: Path) -> None:
     assert process.threads == [("MainThread", 77), ("feeds", None)] and process.phases == ["data", "rest"]
     assert process.counts.tolist() == [[1, 1, 0, 5, 500, 0], [1, 0, 1, 2, 200, 7], [2, 1, 0, 1, 100, 0]]
     assert process.samples.tolist() == [[1005, 3, 1, 10], [1020, 0, 1, 10]]
+    # CPython gives -1 as the line of some instructions, of a comprehension for example: that costs no frame.
+    frames = {"kind": "frames", "from": 0, "frames": [["", "...", 0], ["/job/train.py", "main", -1]]}
+    process, notes = read_one(tmp_path / "a.stacks.jsonl", [LINES[0], frames, *LINES[2:]])
+    assert notes == [] and process.frames[1] == ("/job/train.py", "main", 0)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +71,6 @@ def test_windows_and_the_start_are_sampled_at_rates_of_their_own(tmp_path: Path)
     outside = {"kind": "counts", "from_ns": 1100, "to_ns": 9000, "counts": [[1, 1, 0, 3, 300, 0], [2, 2, 0, 1, 900, 0]]}
     process, _ = read_one(tmp_path / "a.stacks.jsonl", [begin, *LINES[1:4], *LINES[5:8], of_window, outside])
     assert process.counts[:, 4].tolist() == [20, 300, 900]
-
-
-def test_an_instruction_of_no_line_costs_no_frame(tmp_path: Path) -> None:
-    """CPython gives -1 for some instructions, of a comprehension for example."""
-    frames = {"kind": "frames", "from": 0, "frames": [["", "...", 0], ["/job/train.py", "main", -1]]}
-    process, notes = read_one(tmp_path / "a.stacks.jsonl", [LINES[0], frames, *LINES[2:]])
-    assert notes == [] and process.frames[1] == ("/job/train.py", "main", 0)
 
 
 @pytest.mark.parametrize("lost", range(len(LINES)))

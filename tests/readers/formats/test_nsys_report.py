@@ -62,9 +62,8 @@ def test_an_nsys_that_fails_is_one_line_that_names_an_export_beside_it(
     report.with_suffix(".sqlite").write_bytes(b"SQLite format 3\0")
     with pytest.raises(NoUsableInput, match=r"what to analyze: my report\.sqlite"):
         discover([report])
-
-
-def test_without_nsys_the_command_is_said(report: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # Without any nsys the command is said.
+    report.with_suffix(".sqlite").unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoUsableInput, match="nsys export --type sqlite FILE"):
         discover([report])

@@ -101,23 +101,19 @@ def test_a_damaged_header_costs_no_event(tmp_path: Path, header: bytes) -> None:
     assert len(trace.events) == 40 and "the values around the event list are damaged" in issues(trace)
 
 
-BOMB_BYTES = 1 << 17
+BOMB_BYTES = 1 << 16
 SPAN = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},'
 
 
 @pytest.mark.parametrize(
     "piece",
     [
-        *(b'{"', b'{"{"', b"{},", b'{"ph":"X","args":{"ts":1},', b"[", b"\\", b'],"traceName":'),
-        *(
-            pytest.param(piece, marks=pytest.mark.slow)
-            for piece in (b"{", b" ", b"{ ", b'"', b'{\\"', b'{"a":', b'{"ph":', b"]", b"}", b"] ", b",", b'{"a":[]}]')
-        ),
-        pytest.param(b'"distributedInfo":{', marks=pytest.mark.slow),
+        *(b"{", b" ", b"{ ", b'"', b'{"', b'{\\"', b'{"{"', b'{"a":', b'{"ph":', b'{"ph":"X","args":{"ts":1},'),
+        *(b"[", b"]", b"}", b"] ", b"{},", b",", b"\\", b'{"a":[]}]', b'],"traceName":', b'"distributedInfo":{'),
     ],
 )
 def test_time_is_linear_in_text_that_is_no_events(tmp_path: Path, piece: bytes) -> None:
-    """Each text takes a tenth of a second; in quadratic time it would be minutes, and no fast test may take that."""
+    """Each text takes a tenth of a second; in quadratic time it would be minutes, and no fast test may."""
     odd = piece * (BOMB_BYTES // len(piece))
     texts = (b'{"traceEvents": [' + SPAN + odd + SPAN + b"]}", b"{" + odd, b'{"traceEvents": [], ' + odd)
     for text in (*texts, b"[" + SPAN + odd, b"[" + SPAN[:-1] + odd):
@@ -130,9 +126,7 @@ def test_damage_everywhere_is_given_up_and_said(tmp_path: Path, monkeypatch: pyt
     text = b'{"traceEvents": [' + SPAN + b'{"ph":"X",1},' * 50 + SPAN + b"{}]}"
     trace = read_text(tmp_path / "t.json", text)
     assert len(trace.events) == 1 and "51 events (98 %) missing" in issues(trace)
-
-
-def test_a_list_that_does_not_begin_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A list that does not begin is not waited for.
     monkeypatch.setattr(start, "MAX_HEADER_BYTES", 1 << 16)
     with pytest.raises(NoUsableInput, match="without a list of trace events"):
         read_text(tmp_path / "t.json", b'{"a": "' + b"x" * (1 << 20) + b'", "traceEvents": [' + SPAN[:-1] + b"]}")

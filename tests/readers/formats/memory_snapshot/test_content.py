@@ -55,14 +55,11 @@ def test_odd_values_are_left_out(tmp_path: Path) -> None:
     assert not len(device.blocks) and not len(device.segments)
 
 
-def test_a_stack_is_looked_at_once(tmp_path: Path) -> None:
+def test_a_stack_is_looked_at_once_and_one_list_not_many_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = FORWARD * 50
     events = [{"action": "alloc", "addr": at, "size": 1, "time_us": at, "frames": shared} for at in range(10_000)]
     snapshot = read(tmp_path, {"segments": [], "device_traces": [events]})  # as a tree: four million values
     assert len(snapshot.stacks) == 1 and len(snapshot.devices[0].events) == 10_000
-
-
-def test_one_list_referred_to_many_times_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_EVENTS", 5_000)
     trace = [{"action": "alloc", "addr": 1, "size": 1}] * 1_000
     with pytest.raises(NoUsableInput, match="more than 5000 events"):

@@ -28,12 +28,9 @@ ENGINE = frames(
     ("??", 0, "torch::autograd::Engine::evaluate_function"),
 )
 OPTIMIZER = frames((f"{TORCH}/optim/adam.py", 150, "_init_group"), ("/home/me/train.py", 41, "main"))
-PARAMETERS = frames(
-    (f"{TORCH}/nn/modules/module.py", 1300, "convert"),
-    (f"{TORCH}/nn/modules/module.py", 930, "_apply"),
-    (f"{TORCH}/nn/modules/module.py", 1340, "to"),
-    ("/home/me/train.py", 20, "main"),
-)
+MODULE = f"{TORCH}/nn/modules/module.py"
+MOVED = ((MODULE, 1300, "convert"), (MODULE, 930, "_apply"), (MODULE, 1340, "to"))
+PARAMETERS = frames(*MOVED, ("/home/me/train.py", 20, "main"))
 BATCH = frames(("/home/me/train.py", 35, "main"))
 
 

@@ -105,6 +105,7 @@ def main() -> None:
 
 def _guarded(call: Callable[[], Any]) -> int:
     """Run the command; every error meant for the user is one line on stderr and an exit code."""
+    stdout = sys.stdout
     try:
         result = call()
     except click.exceptions.Exit as done:
@@ -118,8 +119,10 @@ def _guarded(call: Callable[[], Any]) -> int:
     except DdprofError as error:
         click.echo(f"ddprof: {error}", err=True)
         return error.exit_code
-    except BrokenPipeError:
-        return _reader_left()
+    except SystemExit:
+        if sys.stdout is stdout:
+            raise
+        return _reader_left()  # click met it, puts a wrapper in place of the stream, and would exit with 1
     return result if isinstance(result, int) else 0
 
 

@@ -31,6 +31,12 @@ def ddprof(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return invoke
 
 
+@pytest.fixture(scope="session")
+def sample(repo_root: Path) -> Callable[[str], str]:
+    """`sample("healthy")` -> the folder of that shipped sample."""
+    return lambda name: str(repo_root / "sample_traces" / name)
+
+
 @pytest.fixture
 def saved(tmp_path: Path, straggler_report: Report) -> Path:
     """The synthetic report as the JSON file that `--format json` would have written."""

@@ -1,4 +1,4 @@
-"""`ddprof compare`, `report`, `demo` and `explain` on the command line."""
+"""`ddprof compare` and `explain` on the command line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from ddprof.report.model import Report
 
 def _saved(file: Path, report: Report, factor: float, **run: object) -> str:
     """The report with every time of the step scaled, as a file."""
-    steps = dataclasses.replace(
-        report.steps,
-        wall_us=report.steps.wall_us * factor,
-        per_step_us=tuple(v * factor for v in report.steps.per_step_us),
-    )
+    wall_us, per_step_us = report.steps.wall_us * factor, tuple(v * factor for v in report.steps.per_step_us)
+    steps = dataclasses.replace(report.steps, wall_us=wall_us, per_step_us=per_step_us)
     changed = dataclasses.replace(report, steps=steps, run=dataclasses.replace(report.run, **run))
     file.write_text(json.dumps(to_contract(changed)))
     return str(file)
@@ -37,8 +34,7 @@ def test_a_regression_over_the_limit_exits_with_3(
 ) -> None:
     after = _saved(tmp_path / "after.json", straggler_report, factor)
     got, out, err = ddprof("compare", before, after, "--max-regression", limit)
-    assert got == code
-    assert ("Slower" if factor > 1 else "Faster") in out
+    assert got == code and ("Slower" if factor > 1 else "Faster") in out
     assert err.startswith("ddprof: gate failed: the step is 10 ms (10 %) slower") == (code == 3)
 
 
@@ -47,8 +43,7 @@ def test_a_gate_sees_only_what_is_new(ddprof, tmp_path: Path, before: str, strag
     assert ddprof("compare", before, after, "--fail-on", "warning")[0] == 0
     clean = _saved(tmp_path / "clean.json", dataclasses.replace(straggler_report, findings=()), 1.0)
     code, _, err = ddprof("compare", clean, after, "--fail-on", "warning")
-    assert code == 3
-    assert "input.straggler" in err
+    assert code == 3 and "input.straggler" in err
 
 
 def test_gates_refuse_different_jobs(ddprof, tmp_path: Path, before: str, straggler_report: Report) -> None:
@@ -59,33 +54,16 @@ def test_gates_refuse_different_jobs(ddprof, tmp_path: Path, before: str, stragg
     assert ddprof("compare", before, after, "--max-regression", "5%", "--allow-different")[0] == 3
 
 
-def test_json_comparison(ddprof, before: str) -> None:
+def test_json_comparison_and_a_limit_that_cannot_be_read(ddprof, before: str) -> None:
     code, out, err = ddprof("compare", before, before, "--format", "json")
-    assert (code, err) == (0, "")
-    assert json.loads(out)["schema"] == "ddprof.compare/1"
-
-
-def test_a_limit_that_cannot_be_read_is_usage(ddprof, before: str) -> None:
+    assert (code, err, json.loads(out)["schema"]) == (0, "", "ddprof.compare/1")
     assert ddprof("compare", before, before, "--max-regression", "5 percent")[0] == 2
-
-
-def test_report_writes_one_file(ddprof, tmp_path: Path, before: str) -> None:
-    file = tmp_path / "x.html"
-    code, out, err = ddprof("report", before, "-o", str(file))
-    assert (code, out) == (0, "")
-    assert f"wrote {file}" in err
-    assert "node-b" in file.read_text()
-    assert ddprof("report", before, "-o", str(file), "--redact")[0] == 0
-    assert "node-b" not in file.read_text()
 
 
 def test_explain_lists_and_explains(ddprof) -> None:
     code, out, _ = ddprof("explain")
-    assert code == 0
-    assert "input.straggler" in out
+    assert code == 0 and "input.straggler" in out
     code, out, _ = ddprof("explain", "input.straggler")
-    assert code == 0
-    for heading in ("What it detects", "How to fix", "Limits", "Sources"):
-        assert heading in out
+    assert code == 0 and all(words in out for words in ("What it detects", "How to fix", "Limits", "Sources"))
     code, out, err = ddprof("explain", "input.nonsense")
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -5,44 +5,30 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Invoke = Callable[..., tuple[int, str, str]]
 
-
-def test_only_the_arrows_of_the_chosen_ranks_are_counted(ddprof: Invoke, repo_root: Path, tmp_path: Path) -> None:
-    shutil.copytree(repo_root / "sample_traces" / "slow_gpu", tmp_path / "run")
-    for ranks, least in (("0-3", 1), ("0", 0)):
-        code, _, err = ddprof("export", str(tmp_path / "run"), "--ranks", ranks, "-o", str(tmp_path / "x.json.gz"))
-        assert code == 0
+def test_only_the_arrows_of_the_chosen_ranks_are_counted(ddprof, sample, tmp_path: Path) -> None:
+    for ranks, has_arrows in (("0-3", True), ("0", False)):
+        code, _, err = ddprof("export", sample("slow_gpu"), "--ranks", ranks, "-o", str(tmp_path / "x.json.gz"))
         document = json.loads(gzip.decompress((tmp_path / "x.json.gz").read_bytes()))
         arrows = sum(event["ph"] == "s" for event in document["traceEvents"])
-        assert f" and {arrows} waits to " in err
-        assert (arrows > 0) is bool(least)
+        assert code == 0 and f" and {arrows} waits to " in err and (arrows > 0) is has_arrows
 
 
-def test_a_saved_report_is_named_where_it_has_no_events_to_write(
-    ddprof: Invoke, repo_root: Path, tmp_path: Path
-) -> None:
-    _, report, _ = ddprof("analyze", str(repo_root / "sample_traces" / "slow_gpu"), "--format", "json", "--no-cache")
-    saved = tmp_path / "saved.json"
-    saved.write_text(report, encoding="utf-8")
+def test_a_saved_report_is_named_where_it_has_no_events_to_write(ddprof, saved: Path, tmp_path: Path) -> None:
     code, _, err = ddprof("export", str(saved), "-o", str(tmp_path / "x.json"))
-    assert (code, len(err.splitlines())) == (4, 1)
-    assert str(saved) in err and "holds no events" in err
+    assert (code, len(err.splitlines())) == (4, 1) and str(saved) in err and "holds no events" in err
     assert ddprof("export", str(saved), "--to", "csv", "-o", str(tmp_path / "tables"))[0] == 0
 
 
-def test_the_kernel_table_is_exported_and_sums_to_the_ledger(ddprof: Invoke, repo_root: Path, tmp_path: Path) -> None:
-    shutil.copytree(repo_root / "sample_traces" / "slow_gpu", tmp_path / "run")
+def test_the_kernel_table_is_exported_and_sums_to_the_ledger(ddprof, sample, tmp_path: Path) -> None:
     busy = ("compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy")
     for extra in ((), ("--redact",)):
         out = tmp_path / f"tables{len(extra)}"
-        assert ddprof("export", str(tmp_path / "run"), "--to", "csv", "-o", str(out), *extra)[0] == 0
+        assert ddprof("export", sample("slow_gpu"), "--to", "csv", "-o", str(out), *extra)[0] == 0
         kernels = list(csv.DictReader((out / "kernels.csv").open(encoding="utf-8")))
         causes = list(csv.DictReader((out / "rank_causes.csv").open(encoding="utf-8")))
         for rank in {row["rank"] for row in causes}:
@@ -53,14 +39,13 @@ def test_the_kernel_table_is_exported_and_sums_to_the_ledger(ddprof: Invoke, rep
 
 
 def test_many_slices_are_written_in_the_format_of_perfetto(
-    ddprof: Invoke, repo_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ddprof, sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = str(repo_root / "sample_traces" / "slow_gpu")
     monkeypatch.chdir(tmp_path)
-    assert ddprof("export", run)[0] == 0
+    assert ddprof("export", sample("slow_gpu"))[0] == 0
     monkeypatch.setattr("ddprof.cli.export.MOST_AS_TEXT", 10)
-    assert ddprof("export", run)[0] == 0
-    assert ddprof("export", run, "-o", "own.json")[0] == 0  # the name decides
+    assert ddprof("export", sample("slow_gpu"))[0] == 0
+    assert ddprof("export", sample("slow_gpu"), "-o", "own.json")[0] == 0  # the name decides
     written = {file.name: file for file in tmp_path.iterdir()}
     assert sorted(written) == ["ddprof-trace.json.gz", "ddprof-trace.pftrace.gz", "own.json"]
     assert gzip.decompress(written["ddprof-trace.pftrace.gz"].read_bytes())[:1] == b"\n"  # the first packet

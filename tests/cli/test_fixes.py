@@ -6,62 +6,59 @@ import gzip
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ddprof.settings.fixes_file import parse_fixes
 
-Invoke = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(sample, tmp_path: Path) -> Path:
     """A sample as a run folder; its training thread makes the batches, so that their cost is known."""
     folder = tmp_path / "run"
-    shutil.copytree(Path(__file__).resolve().parents[2] / "sample_traces" / "starved_loader" / "traces", folder)
+    shutil.copytree(f"{sample('starved_loader')}/traces", folder)
     for trace in folder.glob("*.json.gz"):
         text = gzip.decompress(trace.read_bytes()).replace(b"_MultiProcessing", b"_SingleProcess")
         trace.write_bytes(gzip.compress(text, 1))
-    if not (folder / "manifest.json").exists():
-        (folder / "manifest.json").write_text("{}")
+    (folder / "manifest.json").write_text("{}")
     return folder
 
 
-def test_a_run_folder_gets_its_fixes_once(ddprof: Invoke, run: Path) -> None:
-    code, out, _ = ddprof("analyze", str(run), "--no-cache")
+def test_a_run_folder_gets_its_fixes_once(ddprof, run: Path) -> None:
+    code, out, _ = ddprof("analyze", str(run))
     path = run / "FIXES.toml"
     assert code == 0 and f"Next: ddprof run --apply {path} -- COMMAND" in out
     (first, *_) = parse_fixes(path.read_text())
     assert first.values["num_workers"] and first.finding.startswith("input.")
     path.write_text(path.read_text() + "# mine\n")
-    ddprof("analyze", str(run), "--no-cache")
+    ddprof("analyze", str(run))
     assert path.read_text().endswith("# mine\n")
-    code, out, _ = ddprof("analyze", str(run), "--no-cache", "--format", "json")
+    code, out, _ = ddprof("analyze", str(run), "--format", "json")
     (fix, *_) = json.loads(out)["findings"][0]["fixes"]
     assert fix["applies"]["num_workers"] == first.values["num_workers"] and fix["at"] == []
+    assert "FIXES.toml: " not in out  # it is no trace
 
 
-def test_other_inputs_get_none_unless_it_is_asked_for(ddprof: Invoke, run: Path, tmp_path: Path) -> None:
+def test_other_inputs_get_none_unless_it_is_asked_for(ddprof, run: Path, tmp_path: Path) -> None:
     (run / "manifest.json").unlink()
-    ddprof("analyze", str(run), "--no-cache")
+    ddprof("analyze", str(run))
     assert not (run / "FIXES.toml").exists()
-    code, _, _ = ddprof("analyze", str(run), "--no-cache", "--fixes", str(tmp_path / "mine.toml"))
+    code, _, _ = ddprof("analyze", str(run), "--fixes", str(tmp_path / "mine.toml"))
     assert code == 0 and parse_fixes((tmp_path / "mine.toml").read_text())
-    ddprof("analyze", str(run), "--no-cache", "--redact", "--fixes", str(tmp_path / "redacted.toml"))
+    ddprof("analyze", str(run), "--redact", "--fixes", str(tmp_path / "redacted.toml"))
     assert not (tmp_path / "redacted.toml").exists()
 
 
-def test_a_plan_as_fixes(ddprof: Invoke, run: Path, tmp_path: Path) -> None:
-    words = ("plan", "loader", str(run), "--no-cache", "--now", "num_workers=0")
+def test_a_plan_as_fixes(ddprof, run: Path, tmp_path: Path) -> None:
+    words = ("plan", "loader", str(run), "--now", "num_workers=0")
     code, _, err = ddprof(*words, "--fixes", str(tmp_path / "plan.toml"))
     assert code == 0 and "next: ddprof run --apply" in err
     (fix,) = parse_fixes((tmp_path / "plan.toml").read_text())
     assert set(fix.values) == {"num_workers"}
 
 
-def test_fixes_become_a_patch_that_git_applies(ddprof: Invoke, tmp_path: Path) -> None:
+def test_fixes_become_a_patch_that_git_applies(ddprof, tmp_path: Path) -> None:
     pytest.importorskip("libcst")
     script = tmp_path / "train.py"
     script.write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=8)\n")
@@ -75,9 +72,3 @@ def test_fixes_become_a_patch_that_git_applies(ddprof: Invoke, tmp_path: Path) -
     assert "DataLoader(data, batch_size=8, num_workers=4)" in script.read_text()
     code, out, err = ddprof("patch", str(fixes), "--root", str(tmp_path))
     assert code == 4 and out == "" and "none of its 2 fixes changes a script" in err
-
-
-def test_fixes_beside_the_traces_are_no_trace(ddprof: Invoke, run: Path) -> None:
-    for _ in range(2):
-        code, out, _ = ddprof("analyze", str(run), "--no-cache", "--format", "json")
-    assert code == 0 and (run / "FIXES.toml").exists() and "FIXES.toml: " not in out

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ddprof.trackers import target
 from ddprof.trackers.target import TRACKERS
 
-Invoke = Callable[..., tuple[int, str, str]]
+needs_tensorboard = pytest.mark.skipif(find_spec("tensorboard") is None, reason="tensorboard is not installed")
 # Trains until the tracker's folder holds a number that was logged meanwhile; prints the trackers in this process.
 SCRIPT = """
 import sys, time
@@ -42,37 +43,40 @@ def no_folder_is_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", None)
 
 
+def logged(folder: Path) -> Any:
+    """TensorBoard's own reading of what was logged."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(folder))
+    read.Reload()
+    return read
+
+
 @pytest.mark.parametrize("tracker", TRACKERS)
 def test_a_missing_library_is_one_line_that_names_the_extra(
-    ddprof: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tracker: str
+    ddprof, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tracker: str
 ) -> None:
     monkeypatch.setattr(target, "find_spec", lambda _: None)
-    for words in (
-        ["report", str(tmp_path), "--to", tracker],
-        ["run", "--out", str(tmp_path / "runs"), "--log-to", tracker, "--", "true"],
-    ):
+    run = ("run", "--out", str(tmp_path / "runs"), "--log-to", tracker, "--", "true")
+    for words in (("report", str(tmp_path), "--to", tracker), run):
         code, out, err = ddprof(*words)
-        assert (code, out) == (2, "")
-        assert f"pip install 'ddprof[{tracker}]'" in err and err.count("\n") == 1
+        assert (code, out, err.count("\n")) == (2, "", 1) and f"pip install 'ddprof[{tracker}]'" in err
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_report_to_a_tracker(ddprof: Invoke, saved: Path, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+@needs_tensorboard
+def test_a_report_to_a_tracker(ddprof, saved: Path, tmp_path: Path) -> None:
     file = tmp_path / "r.html"
     code, _, err = ddprof("report", str(saved), "-o", str(file), "--to", f"tensorboard:{tmp_path / 'tb'}")
     assert code == 0 and f"wrote {file}" in err and "tensorboard --logdir" in err, err
     (folder,) = (tmp_path / "tb").iterdir()
-    read = EventAccumulator(str(folder))
-    read.Reload()
+    read = logged(folder)
     assert read.Scalars("ddprof/step_ms")[0].value == 100
     assert (folder / "ddprof-report.html").read_bytes() == file.read_bytes()
 
 
-def test_a_redacted_report_stays_redacted_in_a_tracker(ddprof: Invoke, saved: Path, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+@needs_tensorboard
+def test_a_redacted_report_stays_redacted_in_a_tracker(ddprof, saved: Path, tmp_path: Path) -> None:
     saved.write_text(saved.read_text().replace('"mnist"', '"secretproject"'))
     words = ["report", str(saved), "-o", str(tmp_path / "r.html"), "--redact"]
     assert ddprof(*words, "--to", f"tensorboard:{tmp_path / 'tb'}")[0] == 0
@@ -83,51 +87,36 @@ def test_a_redacted_report_stays_redacted_in_a_tracker(ddprof: Invoke, saved: Pa
         assert b"secretproject" not in file.read_bytes() and str(tmp_path).encode() not in file.read_bytes()
 
 
-def test_a_tracker_that_does_not_take_it_is_told_and_the_file_is_written(
-    ddprof: Invoke, saved: Path, tmp_path: Path
-) -> None:
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+@needs_tensorboard
+def test_a_tracker_that_does_not_take_it_is_told_and_the_file_is_written(ddprof, saved: Path, tmp_path: Path) -> None:
     (tmp_path / "tb").write_text("no folder")
     code, _, err = ddprof("report", str(saved), "-o", str(tmp_path / "r.html"), "--to", f"tensorboard:{tmp_path}/tb")
     assert code == 1 and "tensorboard: not written: " in err and "Traceback" not in err
     assert (tmp_path / "r.html").exists()
 
 
+@needs_tensorboard
 @pytest.mark.torch
 def test_a_job_is_logged_while_it_runs_and_judged_when_it_has_ended(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     logs = tmp_path / "tb"
     options = ["--out", str(tmp_path / "runs"), "--log-to", f"tensorboard:{logs}"]
     job = [sys.executable, "-c", SCRIPT, str(logs)]
-    done = subprocess.run(
-        [sys.executable, "-m", "ddprof.cli.run", *options, "--", *job],
-        env={**os.environ, "DDPROF_LOG_PERIOD_S": "0.2", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 3, done.stderr  # the job's own
-    assert done.stdout == "imported: []\n"
+    line = [sys.executable, "-m", "ddprof.cli.run", *options, "--", *job]
+    environment = {**os.environ, "DDPROF_LOG_PERIOD_S": "0.2", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "imported: []\n"), done.stderr  # the job's own
     assert "tensorboard: " in done.stderr
     (folder,) = logs.iterdir()
     assert folder.name == f"ddprof-{(tmp_path / 'runs' / 'latest').resolve().name}"
-    read = EventAccumulator(str(folder))
-    read.Reload()
+    read = logged(folder)
     assert read.Scalars("ddprof/live/rank/0/step_ms")[0].value > 0
-    assert read.Scalars("ddprof/rank/0/step_ms")[0].value > 0
-    assert read.Tensors("ddprof/verdict")
+    assert read.Scalars("ddprof/rank/0/step_ms")[0].value > 0 and read.Tensors("ddprof/verdict")
     assert "<!doctype html>" in (folder / "ddprof-report.html").read_text(encoding="utf-8")
 
 
+@needs_tensorboard
 def test_a_job_without_a_trace_says_so_to_the_tracker(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     options = ["--out", str(tmp_path / "runs"), "--log-to", f"tensorboard:{tmp_path / 'tb'}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "ddprof.cli.run", *options, "--", "sleep", "2"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = [sys.executable, "-m", "ddprof.cli.run", *options, "--", "true"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "no verdict for the trackers" in done.stderr

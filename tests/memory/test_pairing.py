@@ -34,9 +34,7 @@ def test_any_events_give_what_a_replay_one_by_one_gives(events: list[tuple[bool,
         curve.append(sum(held.values()))
     blocks = paired(events)
     found = held_bytes(blocks, len(events))
-    assert found.tolist() == curve
-    assert (found >= 0).all()
-    assert blocks.lost == lost
+    assert found.tolist() == curve and (found >= 0).all() and blocks.lost == lost
     for number in range(-1, len(events)):
         assert int(blocks.size_bytes[blocks.at(number)].sum()) == curve[number + 1]
 

@@ -10,10 +10,8 @@ from ddprof.outside.meant import meant
 @pytest.mark.parametrize(
     ("word", "wanted"),
     [
-        ("analyse", "analyze"),
-        ("input.stragler", "input.straggler"),
-        ("numworkers", "num_workers"),
-        ("NUM-WORKERS", "num_workers"),
+        *(("analyse", "analyze"), ("input.stragler", "input.straggler")),
+        *(("numworkers", "num_workers"), ("NUM-WORKERS", "num_workers")),
     ],
 )
 def test_the_word_that_was_meant(word: str, wanted: str) -> None:

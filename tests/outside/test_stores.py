@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from ddprof.outside.stores import ATTEMPTS, CONNECT_S, driver_options
@@ -26,20 +27,16 @@ def test_without_settings_a_store_is_asked_as_often_as_the_standard_mode_does() 
     assert driver_options(URL) == {"config_kwargs": wanted}
 
 
-@pytest.mark.parametrize(("variable", "value"), [("AWS_MAX_ATTEMPTS", "7"), ("AWS_RETRY_MODE", "adaptive")])
-def test_what_a_variable_says_of_retries_stays(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
-    monkeypatch.setenv(variable, value)
-    assert driver_options(URL) == {"config_kwargs": {"connect_timeout": CONNECT_S}}
-
-
-def test_what_the_config_file_says_of_retries_stays(settings: Path) -> None:
-    settings.write_text("[default]\nmax_attempts = 9\n")
+@pytest.mark.parametrize("stated", ["AWS_MAX_ATTEMPTS=7", "AWS_RETRY_MODE=adaptive", ""])
+def test_what_a_variable_or_the_config_file_says_of_retries_stays(monkeypatch, settings: Path, stated: str) -> None:
+    if stated:
+        monkeypatch.setenv(*stated.split("="))
+    else:
+        settings.write_text("[default]\nmax_attempts = 9\n")
     assert driver_options(URL) == {"config_kwargs": {"connect_timeout": CONNECT_S}}
 
 
 def test_what_fsspec_is_configured_with_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fsspec
-
     own = {"connect_timeout": 60, "signature_version": "s3v4"}
     monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": own})
     assert {**driver_options(URL)["config_kwargs"], **own} == driver_options(URL)["config_kwargs"]

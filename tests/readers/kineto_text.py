@@ -9,7 +9,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from hypothesis import strategies as st
+
 LAYOUTS = ("compact", "indented", "one_per_line", "header_last", "list", "lines", "bom", "crlf")
+JSON = st.recursive(  # any value
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
 _NUMBER = re.compile(r'"@@(-?[0-9.]+)@@"')
 
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ddprof.readers.xplane.messages import _messages
+from ddprof.report.export.protobuf import varint
 
 START_NS = 1_790_000_000_000_000_000
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while True:
-        out.append(value & 127 | (128 if value > 127 else 0))
-        value >>= 7
-        if not value:
-            return bytes(out)
 
 
 def space(*planes: Any) -> bytes:

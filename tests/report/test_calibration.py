@@ -68,14 +68,10 @@ def test_pipes_and_links_are_neither_waited_for_nor_followed(tmp_path: Path) -> 
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-def test_a_record_in_both_files_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DDPROF_DATA_HOME", str(tmp_path / "data"))
-    for folder in (tmp_path / "data", tmp_path / "run"):
-        calibration.append(folder / calibration.FILE, record())
-    assert len(calibration.of_run([tmp_path / "run"])) == 1
-
-
-def test_disturbed_runs_are_not_counted() -> None:
+def test_disturbed_runs_are_not_counted_and_the_interval_of_a_mean_needs_three_steps() -> None:
+    assert mean_interval([1.0, 2.0]) is None
+    low, high = mean_interval([9.0, 10.0, 11.0, 10.0]) or (0.0, 0.0)
+    assert 9.0 < low < 10.0 < high < 11.0
     records = [record(), record("outside"), record("noise"), record("disturbed"), record(finding="host.gc")]
     assert calibration.like(records, ("input.straggler",), ()) == Calibration(1, 3)
     assert calibration.like(records, (), ("loader_workers",)) == Calibration(2, 4)
@@ -90,12 +86,12 @@ def test_a_report_quotes_what_is_known(straggler_report: Report) -> None:
     assert from_contract(json.loads(json.dumps(document))).calibration == quoted.calibration
 
 
-def test_the_user_file_follows_the_environment(tmp_path: Path) -> None:
+def test_the_user_file_follows_the_environment_and_a_record_in_both_files_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DDPROF_DATA_HOME", str(tmp_path / "data"))
+    for folder in (tmp_path / "data", tmp_path / "run"):
+        calibration.append(folder / calibration.FILE, record())
+    assert len(calibration.of_run([tmp_path / "run"])) == 1
     assert calibration.user_file({"XDG_DATA_HOME": "/x"}) == Path("/x/ddprof/calibration.jsonl")
     assert calibration.user_file({"DDPROF_DATA_HOME": "/y", "XDG_DATA_HOME": "/x"}) == Path("/y/calibration.jsonl")
-
-
-def test_the_interval_of_a_mean_needs_three_steps() -> None:
-    assert mean_interval([1.0, 2.0]) is None
-    low, high = mean_interval([9.0, 10.0, 11.0, 10.0]) or (0.0, 0.0)
-    assert 9.0 < low < 10.0 < high < 11.0

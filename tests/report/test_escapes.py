@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ddprof.findings import Evidence, Finding, Fix
+from ddprof.findings import Evidence, Fix
 from ddprof.outside.plain_text import clean
 from ddprof.report.comparison import text as comparison_text
 from ddprof.report.comparison.compare import compare
@@ -36,24 +36,19 @@ EVIL = "x" + "".join(SIGNS) + "<img src=x onerror=alert(1)>|`*[a](javascript:b)\
 def evil(straggler_report: Report) -> Report:
     """A report with all of them behind every text, as a damaged or made-up file could have it."""
     fix = Fix(EVIL, EVIL, EVIL, EVIL, EVIL, f"- a\n+ b{EVIL}")
-    finding = dataclasses.replace(
-        straggler_report.findings[0],
-        summary=EVIL,
-        id="input.straggler" + EVIL,
-        evidence=(Evidence(EVIL, 1, 0.0, 1.0, EVIL),),
-        fixes=(fix,),
-    )
-    run = rewritten(straggler_report.run, lambda text: text + EVIL)
-    found: tuple[Finding, ...] = (finding,)
+    evidence = (Evidence(EVIL, 1, 0.0, 1.0, EVIL),)
+    stated = {"summary": EVIL, "id": "input.straggler" + EVIL, "evidence": evidence, "fixes": (fix,)}
+    changed = {
+        name: rewritten(getattr(straggler_report, name), lambda text: text + EVIL)
+        for name in ("run", "verdict", "abstentions")
+    }
     return dataclasses.replace(
         straggler_report,
-        run=run,
-        findings=found,
+        findings=(dataclasses.replace(straggler_report.findings[0], **stated),),
         health=(HealthItem(EVIL, EVIL),),
         checked=(EVIL,),
-        verdict=rewritten(straggler_report.verdict, lambda text: text + EVIL),
         clock=ClockInfo({EVIL: HostClockInfo(), "b": HostClockInfo()}, EVIL),
-        abstentions=rewritten(straggler_report.abstentions, lambda text: text + EVIL),
+        **changed,
     )
 
 

@@ -21,9 +21,8 @@ def _report(*found: tuple[float, tuple[Fix, ...]]) -> Report:
         for number, (gain, fixes) in enumerate(found)
     )
     ledger = Ledger(job={"wall_us": 100.0, "compute": 100.0})
-    return Report(
-        RunInfo(2, (0, 1), name="r"), Steps(3, "profiler_step", 100.0), ledger, Verdict("input", "Slow"), findings
-    )
+    run, steps = RunInfo(2, (0, 1), name="r"), Steps(3, "profiler_step", 100.0)
+    return Report(run, steps, ledger, Verdict("input", "Slow"), findings)
 
 
 def test_the_larger_gain_sets_a_thing_that_two_findings_want() -> None:
@@ -43,10 +42,7 @@ def test_the_larger_gain_sets_a_thing_that_two_findings_want() -> None:
     assert applicable(from_contract(to_contract(report))) == applicable(report)
 
 
-def test_what_cannot_be_applied_leaves_no_file() -> None:
+def test_what_cannot_be_applied_leaves_no_file_and_each_line_gets_a_fix() -> None:
     assert fixes_file(_report((40.0, (_fix({}), _fix({"bucket_cap_mb": 0.2}))))) is None
-
-
-def test_one_fix_for_each_line_that_makes_such_objects() -> None:
     report = _report((40.0, (_fix({"reshard_after_forward": False}, ("a.py:1", "a.py:9")),)))
     assert [fix.at for fix, _, _ in applicable(report)] == ["a.py:1", "a.py:9"]

@@ -38,21 +38,14 @@ def test_lines_keep_to_the_width(straggler_report: Report, width: int) -> None:
 def test_at_most_five_findings_are_shown(straggler_report: Report) -> None:
     many = tuple(dataclasses.replace(straggler_report.findings[0], summary=f"cause {n}") for n in range(8))
     text = render_text(dataclasses.replace(straggler_report, findings=many))
-    assert "5. [critical]" in text
-    assert "6. [critical]" not in text
-    assert "and 3 smaller" in text
+    assert "5. [critical]" in text and "6. [critical]" not in text and "and 3 smaller" in text
 
 
 def _every_rendering(report: Report) -> dict[str, str]:
     opened = OpenRun(report)
     (page,) = findings_page.exhibits(View(opened, {}, (opened,)))
-    return {
-        "text": render_text(report),
-        "markdown": render_markdown(report),
-        "notebook": render_summary(report),
-        "file": render_pages(opened),
-        "dashboard": page.reading,
-    }
+    told = {"text": render_text(report), "markdown": render_markdown(report), "notebook": render_summary(report)}
+    return {**told, "file": render_pages(opened), "dashboard": page.reading}
 
 
 def test_no_verdict_never_reads_as_fine(straggler_report: Report) -> None:
@@ -82,13 +75,9 @@ def _ledger(compute: float) -> Ledger:
     return Ledger({}, {"wall_us": 1e5, **times})
 
 
-def test_nothing_found_is_said(straggler_report: Report) -> None:
+def test_nothing_found_and_nothing_measured_are_said(straggler_report: Report) -> None:
     text = render_text(dataclasses.replace(straggler_report, findings=()))
-    assert "Findings: none" in text
-    assert "Checked, not found: host.gc" in text
-
-
-def test_nothing_measured_is_said(straggler_report: Report) -> None:
+    assert "Findings: none" in text and "Checked, not found: host.gc" in text
     text = render_text(dataclasses.replace(straggler_report, ledger=Ledger()))
     assert "unknown (no step could be measured)" in text
 
@@ -98,8 +87,7 @@ def test_a_terminal_gets_a_box_and_no_markup_from_names(straggler_report: Report
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=100, color_system="truecolor")
     print_report(console, dataclasses.replace(straggler_report, run=run))
-    assert "╭" in stream.getvalue()
-    assert "[bold]x[/bold]?]0;owned?" in stream.getvalue()
+    assert "╭" in stream.getvalue() and "[bold]x[/bold]?]0;owned?" in stream.getvalue()
 
 
 def test_markdown_cannot_be_broken_by_names(straggler_report: Report) -> None:
@@ -107,19 +95,11 @@ def test_markdown_cannot_be_broken_by_names(straggler_report: Report) -> None:
     text = render_markdown(dataclasses.replace(straggler_report, findings=(finding,)))
     row = next(line for line in text.splitlines() if "input.straggler" in line)
     assert row.count("|") - row.count("\\|") == 6
-    assert "<img" not in text
-    assert "\\[d\\]\\(http" in text
-    assert "\\@t" in text
+    assert "<img" not in text and "\\[d\\]\\(http" in text and "\\@t" in text
 
 
 def test_markdown_says_what_the_report_says(straggler_report: Report) -> None:
     text = render_markdown(straggler_report, ["ddprof explain input.straggler"])
-    for words in (
-        "### STRAGGLER-BOUND",
-        "| compute | 60.1 ms | 60 % |",
-        "rank 2",
-        r"36 ms \(33 to 38 ms\) per step",
-        "95 %",
-        "```diff",
-    ):
+    table = ("### STRAGGLER-BOUND", "| compute | 60.1 ms | 60 % |", "rank 2")
+    for words in (*table, r"36 ms \(33 to 38 ms\) per step", "95 %", "```diff"):
         assert words in text

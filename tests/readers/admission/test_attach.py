@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from run_folders import our_run
+from reading import issues, our_run, read_all
 
 from ddprof.readers import discover, read
 from ddprof.sidecar import Sidecar
@@ -17,7 +17,7 @@ def test_a_damaged_companion_is_a_note_not_a_failure(tmp_path: Path) -> None:
     (tmp_path / "run" / "rank0.host.100.0.sidecar.json").write_text('{"schema": "ddprof.run/1", "rank"')
     trace = read(discover([tmp_path / "run"]).sources[0])
     assert trace.sidecar == Sidecar() and trace.identity.source == "file name"
-    assert any("sidecar.json: not usable" in h.issue for h in trace.health)
+    assert "sidecar.json: not usable" in issues(trace)
 
 
 def test_ranks_of_a_tensorflow_job_are_one_run_with_their_sidecars(tmp_path: Path) -> None:
@@ -30,11 +30,8 @@ def test_ranks_of_a_tensorflow_job_are_one_run_with_their_sidecars(tmp_path: Pat
         (tmp_path / f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
     inventory = discover([tmp_path])
     assert [len(sources) for _, sources in inventory.runs] == [2]
-    traces = [read(source) for source in inventory.sources]
-    assert [(t.format, t.identity.rank, t.identity.source, t.identity.world_size) for t in traces] == [
-        ("tensorflow", 0, "sidecar", 2),
-        ("tensorflow", 1, "sidecar", 2),
-    ]
+    told = [(t.format, t.identity.rank, t.identity.source, t.identity.world_size) for t in read_all(inventory)]
+    assert told == [("tensorflow", rank, "sidecar", 2) for rank in range(2)]
 
 
 def test_what_an_archive_holds_beside_the_traces_is_said(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import fsspec
 import kineto_text as kt
 import pytest
-from malformed import FOLDER
-from run_folders import EVENTS, read_all
+from reading import EVENTS, MALFORMED, read_all
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
@@ -23,9 +22,9 @@ def test_names_do_not_matter(tmp_path: Path) -> None:
     inventory = discover([tmp_path])
     assert [Path(s.path).name for s in inventory.sources] == ["a.dat", "b"]
     assert [len(t.events) for t in read_all(inventory)] == [5, 5]
-    texts = [f"{h.issue} ({h.severity})" for h in inventory.health]
-    assert any("d.json: an empty file (warning)" in t for t in texts)
-    assert any("1 other file (JSON, but not a trace) (info)" in t for t in texts)
+    texts = " ".join(f"{h.issue} ({h.severity})" for h in inventory.health)
+    assert "d.json: an empty file (warning)" in texts
+    assert "1 other file (JSON, but not a trace) (info)" in texts
 
 
 def test_fsspec_urls(tmp_path: Path) -> None:
@@ -38,21 +37,18 @@ def test_fsspec_urls(tmp_path: Path) -> None:
         discover(["memory://ddprof-test/nothing"])
 
 
-def test_events_after_megabytes_of_metadata(tmp_path: Path) -> None:
+def test_events_after_megabytes_of_metadata_and_paths_without_any(tmp_path: Path) -> None:
+    with pytest.raises(NoUsableInput, match="no such file or folder"):
+        discover([tmp_path / "nothing"])
+    with pytest.raises(NoUsableInput, match="no trace found"):
+        discover([tmp_path])
     header = {"metadata": {"text": "x" * 3_000_000, "decoy": '"traceEvents": ['}}
     kt.write(tmp_path / "t.json", EVENTS, header=header)
     assert [len(t.events) for t in read_all(discover([tmp_path]))] == [5]
 
 
-def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(NoUsableInput, match="no such file or folder"):
-        discover([tmp_path / "nothing"])
-    with pytest.raises(NoUsableInput, match="no trace found"):
-        discover([tmp_path])
-
-
 @pytest.mark.usefixtures("decoding")
 def test_the_folder_as_a_whole_names_every_file_it_leaves_out(shared_dir: Path) -> None:
-    inventory = discover([shared_dir / FOLDER])
+    inventory = discover([shared_dir / MALFORMED])
     named = " ".join(s.path for s in inventory.sources) + " ".join(h.issue for h in inventory.health)
-    assert all(path.name in named for path in (shared_dir / FOLDER).glob("[!.]*"))
+    assert all(path.name in named for path in (shared_dir / MALFORMED).glob("[!.]*"))

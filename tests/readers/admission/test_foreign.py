@@ -6,9 +6,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from reading import traces
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers import discover, read
+from ddprof.readers import discover
 
 FILES = {
     "nsys export": b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal (CLI)",
@@ -30,21 +31,17 @@ def test_a_file_of_another_tool_is_refused_by_name(tmp_path: Path, words: str, n
     assert "\n" not in str(refused.value)
 
 
-def test_several_execution_traces_are_called_so(tmp_path: Path) -> None:
+def test_several_execution_traces_and_the_database_of_dlprof_are_called_so(tmp_path: Path) -> None:
     for rank in range(2):
         (tmp_path / f"chakra.{rank}.json").write_bytes(FILES["an execution trace"])
     with pytest.raises(NoUsableInput, match="2 files are execution traces"):
         discover([str(tmp_path)])
-
-
-def test_the_database_of_dlprof_is_told_from_an_empty_capture(tmp_path: Path) -> None:
     path = tmp_path / "dlprof_dldb.sqlite"
     with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE read_only_model_info (id INTEGER)")
-        database.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, globalTid INTEGER)")
+        for table in ("read_only_model_info (id INTEGER)", "NVTX_EVENTS (start INTEGER, globalTid INTEGER)"):
+            database.execute(f"CREATE TABLE {table}")
     with pytest.raises(NoUsableInput, match="DLProf"):
-        for _, sources in discover([str(path)]).runs:
-            read(sources[0])
+        traces(path)
 
 
 @pytest.mark.parametrize("content", [b'{"version": "https://git-lfs"}', b"\n\n{}", b"version 2\n"])

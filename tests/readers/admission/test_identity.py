@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from malformed import FOLDER, broken
+from reading import MALFORMED, broken
 
 from ddprof.model import Identity
 from ddprof.readers import discover, read, resolve_identities
@@ -16,7 +16,7 @@ def test_rank_four_labelled_zero_is_found_out(shared_dir: Path, tmp_path: Path) 
     for path in (shared_dir / "traces/multi_rank/dlrm_ddp_v100_8ranks").iterdir():
         if not path.name.startswith("worker4"):
             (tmp_path / path.name).symlink_to(path)
-    wrong = shared_dir / FOLDER / "duplicate_rank0_is_really_rank4.json.gz"
+    wrong = shared_dir / MALFORMED / "duplicate_rank0_is_really_rank4.json.gz"
     (tmp_path / wrong.name).symlink_to(wrong)
     traces = [read(s) for s in discover([tmp_path]).sources]
     identities, notes = resolve_identities([t.identity for t in traces], [t.path for t in traces])
@@ -24,29 +24,18 @@ def test_rank_four_labelled_zero_is_found_out(shared_dir: Path, tmp_path: Path) 
     assert by_name[wrong.name] == 4
     assert sorted(r for r in by_name.values() if r is not None) == list(range(8))
     assert ["device 4" in n.effect for n in notes] == [True]
-
-
-@pytest.mark.usefixtures("decoding")
-def test_a_missing_header_leaves_the_rank_to_the_file_name(shared_dir: Path) -> None:
+    # A missing header leaves the rank to the file name.
     identity = broken(shared_dir, "no_distributedInfo_rank5.json.gz").identity
     assert (identity.rank, identity.source) == (5, "file name")
 
 
-def test_stated_ranks_are_kept() -> None:
-    stated = [Identity(3, "distributedInfo", 4), Identity(1, "sidecar", 4)]
-    assert resolve_identities(stated, ["a", "b"]) == (stated, [])
-
-
-def test_unknown_ranks_follow_process_ids_then_names() -> None:
+def test_unknown_ranks_follow_process_ids_then_names_and_take_the_vacant_ones() -> None:
     by_pid, notes = resolve_identities([Identity(None, "order", pid=9), Identity(None, "order", pid=4)], ["a", "b"])
     assert [(i.rank, i.source) for i in by_pid] == [(1, "content"), (0, "content")]
     assert "process ids" in notes[0].effect
     by_name, notes = resolve_identities([Identity(None, "order"), Identity(None, "order")], ["b", "a"])
     assert [(i.rank, i.source) for i in by_name] == [(1, "order"), (0, "order")]
     assert "file names" in notes[0].effect
-
-
-def test_unknown_ranks_take_the_vacant_ones() -> None:
     known = [Identity(0, "distributedInfo", 3), Identity(None, "order"), Identity(2, "file name")]
     resolved, _ = resolve_identities(known, ["a", "b", "c"])
     assert [i.rank for i in resolved] == [0, 1, 2]
@@ -59,12 +48,9 @@ def duplicate(second: Identity, path: str = "x") -> tuple[Identity, str]:
     return resolved[0], notes[0].effect
 
 
-def test_a_duplicate_goes_where_its_device_says() -> None:
+def test_a_duplicate_goes_where_its_device_or_its_name_says() -> None:
     found, effect = duplicate(Identity(0, "distributedInfo", 4, pid=2, local_device=2))
     assert (found.rank, found.source) == (2, "content") and "device 2" in effect
-
-
-def test_a_duplicate_goes_where_its_name_says() -> None:
     found, effect = duplicate(Identity(0, "distributedInfo", 4, pid=2, local_device=None), "trace_rank1.json")
     assert found.rank == 1 and "name says 1" in effect
 
@@ -76,7 +62,9 @@ def test_a_duplicate_without_evidence_is_left_out() -> None:
     assert "another window" in notes[0].effect and "left out" in notes[0].effect
 
 
-def test_files_that_were_renamed_among_each_other_are_said() -> None:
+def test_stated_ranks_are_kept_and_files_that_were_renamed_among_each_other_are_said() -> None:
+    stated = [Identity(3, "distributedInfo", 4), Identity(1, "sidecar", 4)]
+    assert resolve_identities(stated, ["a", "b"]) == (stated, [])
     stated = [Identity(1, "distributedInfo", 2), Identity(0, "distributedInfo", 2)]
     result, (note,) = resolve_identities(stated, ["rank0.json", "rank1.json"])
     assert result == stated

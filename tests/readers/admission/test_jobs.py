@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ddprof.model import Identity
 from ddprof.readers.admission.jobs import admission_notes, split_jobs
 from ddprof.readers.admission.recording import Recording
@@ -24,61 +26,57 @@ def silent(path: str, at_s: float = 0.0, **more: object) -> Recording:
     return replace(Recording(Identity(None, "order"), path, window_ns=window), **more)
 
 
-def test_files_that_state_ranks_of_one_world_are_one_job() -> None:
-    assert split_jobs([stated(r) for r in range(4)]) == [[0, 1, 2, 3]]
+SMALL = {("0,1", seq): ("all_reduce", 100) for seq in range(4)}
+LARGE = {("0,1", seq): ("all_reduce", 900) for seq in range(4)}
 
 
-def test_other_world_sizes_are_other_jobs() -> None:
+def pair(names: str, apart_s: float, communications: int = 3) -> list[Recording]:
+    """Two silent files that communicate."""
+    starts_s = (0.0, apart_s)
+    return [silent(n, at_s=s, communications=communications) for n, s in zip(names.split(), starts_s, strict=True)]
+
+
+def in_group(*changes: dict[str, object]) -> list[Recording]:
+    """Two silent files that used one process group."""
+    files = [silent(name, communications=1, group_ranks=WORLD) for name in ("x.json", "y.json")]
+    return [replace(file, **more) for file, more in zip(files, changes or ({}, {}), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("recordings", "jobs"),
+    [
+        pytest.param([stated(r) for r in range(4)], [[0, 1, 2, 3]], id="ranks of one world"),
+        pytest.param([silent("trace.json"), silent("trace1.json")], [[0], [1]], id="a number alone"),
+        pytest.param([silent("trace0.json"), silent("trace1.json")], [[0], [1]], id="numbers, but neither has a peer"),
+        pytest.param(pair("rank0.json rank1.json", 0.5), [[0, 1]], id="numbers of one time that communicate"),
+        pytest.param(pair("rank0.json rank1.json", 5.0), [[0], [1]], id="numbers of two times"),
+        pytest.param(pair("rank0.json amp_rank1.json", 0.5), [[0], [1]], id="numbers behind other names"),
+        pytest.param(in_group(), [[0, 1]], id="a process group in common at one time"),
+        pytest.param(in_group({}, {"communications": 0}), [[0], [1]], id="a group that one does not use"),
+        pytest.param(
+            [silent("x.json", numbered=SMALL), silent("y.json", at_s=9, numbered=SMALL)], [[0, 1]],
+            id="the same collectives, whatever their clocks say",
+        ),
+        pytest.param([stated(0, numbered=SMALL), stated(1, numbered=LARGE)], [[0], [1]], id="other collectives"),
+        pytest.param(
+            [stated(r, at_s=at) for at in (0.0, 60.0) for r in (0, 1)], [[0, 1], [2, 3]], id="two recordings of a job"
+        ),
+        pytest.param([stated(0), stated(1, at_s=3600.0), stated(2)], [[0, 1, 2]], id="a clock that is an hour off"),
+    ],
+)  # fmt: skip
+def test_files_are_one_job_where_they_show_it(recordings: list[Recording], jobs: list[list[int]]) -> None:
+    assert split_jobs(recordings) == jobs
+
+
+def test_other_world_sizes_and_silent_files_are_jobs_of_their_own() -> None:
     recordings = [stated(0), stated(0, 8), stated(1), stated(1, 8)]
     assert split_jobs(recordings) == [[0, 2], [1, 3]]
     (note,) = admission_notes(split_jobs(recordings), recordings)
     assert "different world sizes (4, 8)" in note.issue and "each alone" in note.effect
-
-
-def test_silent_files_are_runs_of_their_own() -> None:
     recordings = [silent("amp.json"), silent("fp32.json", at_s=2)]
     assert split_jobs(recordings) == [[0], [1]]
     (note,) = admission_notes(split_jobs(recordings), recordings)
     assert "different times" in note.issue and "ddprof compare" in note.effect
-
-
-def test_a_number_in_a_name_alone_connects_nothing() -> None:
-    assert split_jobs([silent("trace.json"), silent("trace1.json")]) == [[0], [1]]
-    assert split_jobs([silent("trace0.json"), silent("trace1.json")]) == [[0], [1]]  # neither has a peer
-
-
-def test_numbered_names_connect_files_of_one_time_that_communicate() -> None:
-    def job(at_s: float) -> list[Recording]:
-        names = ("rank0.json", "rank1.json")
-        return [silent(n, at_s=i * at_s, communications=3) for i, n in enumerate(names)]
-
-    assert split_jobs(job(0.5)) == [[0, 1]]
-    assert split_jobs(job(5.0)) == [[0], [1]]
-    other = [replace(r, path=p) for r, p in zip(job(0.5), ("rank0.json", "amp_rank1.json"), strict=True)]
-    assert split_jobs(other) == [[0], [1]]
-
-
-def test_a_process_group_in_common_connects_files_of_one_time() -> None:
-    pair = [silent(n, communications=1, group_ranks=WORLD) for n in ("x.json", "y.json")]
-    assert split_jobs(pair) == [[0, 1]]
-    assert split_jobs([pair[0], replace(pair[1], communications=0)]) == [[0], [1]]
-
-
-def test_collectives_decide_whether_files_with_one_number_are_one_job() -> None:
-    small = {("0,1", seq): ("all_reduce", 100) for seq in range(4)}
-    large = {("0,1", seq): ("all_reduce", 900) for seq in range(4)}
-    same = [silent("x.json", numbered=small), silent("y.json", at_s=9, numbered=small)]
-    assert split_jobs(same) == [[0, 1]]  # whatever their clocks say
-    assert split_jobs([stated(0, numbered=small), stated(1, numbered=large)]) == [[0], [1]]
-
-
-def test_two_recordings_of_one_job_are_two_runs() -> None:
-    recordings = [stated(r, at_s=at) for at in (0.0, 60.0) for r in (0, 1)]
-    assert split_jobs(recordings) == [[0, 1], [2, 3]]
-
-
-def test_a_clock_that_is_an_hour_off_leaves_its_rank_in_the_job() -> None:
-    assert split_jobs([stated(0), stated(1, at_s=3600.0), stated(2)]) == [[0, 1, 2]]
 
 
 def test_thousands_of_ranks_are_put_together_without_comparing_all_pairs() -> None:
@@ -86,20 +84,15 @@ def test_thousands_of_ranks_are_put_together_without_comparing_all_pairs() -> No
 
 
 def test_files_that_called_other_collectives_of_one_group_at_one_time_are_apart() -> None:
-    def pair(sequences: tuple[int, int], at_s: float) -> list[Recording]:
-        first = stated(0, communications=9, sequences={"0,1,2,3": (10, 20)})
-        return [first, stated(1, at_s=at_s, communications=9, sequences={"0,1,2,3": sequences})]
-
-    assert split_jobs(pair((15, 25), 0.2)) == [[0, 1]]
-    assert split_jobs(pair((21, 31), 0.2)) == [[0], [1]]
-    assert split_jobs(pair((21, 31), 0.8)) == [[0, 1]]  # windows of one job that opened at different times
+    first = stated(0, communications=9, sequences={"0,1,2,3": (10, 20)})
+    # The last: windows of one job that opened at different times.
+    for numbers, at_s, jobs in (((15, 25), 0.2, 1), ((21, 31), 0.2, 2), ((21, 31), 0.8, 1)):
+        second = stated(1, at_s=at_s, communications=9, sequences={"0,1,2,3": numbers})
+        assert len(split_jobs([first, second])) == jobs
 
 
 def test_members_of_a_group_that_only_one_of_them_used_are_apart() -> None:
-    def pair(one: set[tuple[int, ...]], other: set[tuple[int, ...]]) -> list[Recording]:
-        groups = frozenset(one), frozenset(other)
-        return [stated(r, communications=9, group_ranks=own) for r, own in enumerate(groups)]
-
-    assert split_jobs(pair({(0, 1), (0, 2)}, {(0, 1), (1, 3)})) == [[0, 1]]
-    assert split_jobs(pair({(0, 2)}, {(1, 3)})) == [[0, 1]]  # no group holds both
-    assert split_jobs(pair({(0, 1), (0, 2)}, {(0, 1, 2, 3)})) == [[0], [1]]
+    both, neither = ({(0, 1), (0, 2)}, {(0, 1), (1, 3)}), ({(0, 2)}, {(1, 3)})  # no group holds both
+    for groups, jobs in ((both, 1), (neither, 1), (({(0, 1), (0, 2)}, {(0, 1, 2, 3)}), 2)):
+        used = [stated(r, communications=9, group_ranks=frozenset(own)) for r, own in enumerate(groups)]
+        assert len(split_jobs(used)) == jobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from run_folders import rank_file
+from reading import rank_file
 
 from ddprof.readers import discover
 from ddprof.readers.admission.run_labels import labels
@@ -23,27 +23,20 @@ def _recorded(folder: Path) -> Path:
 def test_a_folder_of_traces_is_called_by_its_job(tmp_path: Path) -> None:
     mnist, gpt = _recorded(tmp_path / "mnist" / "traces"), _recorded(tmp_path / "gpt" / "profiler_logs")
     assert _named(mnist) == ["mnist"] and _named(mnist.parent) == ["mnist"]
-    assert _named(mnist, gpt) == ["mnist", "gpt"]
-    assert sorted(_named(tmp_path)) == ["gpt", "mnist"]
+    assert _named(mnist, gpt) == ["mnist", "gpt"] and sorted(_named(tmp_path)) == ["gpt", "mnist"]
 
 
 def test_runs_that_would_be_called_alike_keep_their_folders(tmp_path: Path) -> None:
+    assert labels(["", "logs"], ["/traces", "/logs"]) == ["traces", "logs"]  # no part tells: the last is the name
     _recorded(tmp_path / "mnist" / "traces"), _recorded(tmp_path / "mnist" / "profile")
     assert sorted(_named(tmp_path)) == ["mnist/profile", "mnist/traces"]
     assert sorted(_named(tmp_path / "mnist")) == ["profile", "traces"]
 
 
-def test_a_number_or_any_other_word_tells_a_run(tmp_path: Path) -> None:
+def test_any_other_word_tells_a_run_and_the_name_of_a_file_where_there_is_one(tmp_path: Path) -> None:
     for name in ("trace_2", "traces_amp", "tracer-bullet"):
         assert _named(_recorded(tmp_path / name)) == [name]
-
-
-def test_one_file_is_called_by_its_name_where_that_tells_and_else_by_its_folder(tmp_path: Path) -> None:
     rank_file(tmp_path / "mnist" / "trace.json", 0)
     assert _named(tmp_path / "mnist") == _named(tmp_path / "mnist" / "trace.json") == ["mnist"]
     rank_file(tmp_path / "logs" / "amp.json", 0)
     assert _named(tmp_path / "logs") == ["amp"]
-
-
-def test_where_no_part_tells_the_last_is_the_name() -> None:
-    assert labels(["", "logs"], ["/traces", "/logs"]) == ["traces", "logs"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from run_folders import our_run, rank_file, ranks_of, read_all
+from reading import our_run, rank_file, ranks_of, read_all
 
 from ddprof.readers import discover
 
@@ -20,14 +20,9 @@ def test_unrelated_folders_are_separate_runs_and_hosts_are_one(tmp_path: Path) -
 def test_a_run_folder_gives_the_last_window_with_its_companions(tmp_path: Path) -> None:
     our_run(tmp_path / "run", windows=2, restarts=2)
     inventory = discover([tmp_path / "run"])
-    assert [Path(s.path).name for s in inventory.sources] == [
-        "rank0.host.110.1.1.pt.trace.json",
-        "rank1.host.111.1.1.pt.trace.json",
-    ]
-    assert [Path(s.sidecar_path or "").name for s in inventory.sources] == [
-        "rank0.host.110.1.sidecar.json",
-        "rank1.host.111.1.sidecar.json",
-    ]
+    stems = ("rank0.host.110.1", "rank1.host.111.1")
+    assert [Path(s.path).name for s in inventory.sources] == [f"{stem}.1.pt.trace.json" for stem in stems]
+    assert [Path(s.sidecar_path or "").name for s in inventory.sources] == [f"{stem}.sidecar.json" for stem in stems]
     traces = read_all(inventory)
     assert [[e.collective_seq_id for e in t.flight_recorder] for t in traces] == [[1], [1]]
     assert [(t.identity.rank, t.identity.source) for t in traces] == [(0, "sidecar"), (1, "sidecar")]
@@ -46,8 +41,5 @@ def test_tensorboard_windows_of_one_process(tmp_path: Path) -> None:
     for rank, pid in ((0, 77), (1, 78)):
         for stamp in (1623143089861, 1623143099861):
             rank_file(tmp_path / f"host_{pid}.{stamp}.pt.trace.json", rank)
-    inventory = discover([tmp_path])
-    assert [Path(s.path).name for s in inventory.sources] == [
-        "host_77.1623143099861.pt.trace.json",
-        "host_78.1623143099861.pt.trace.json",
-    ]
+    found = [Path(source.path).name for source in discover([tmp_path]).sources]
+    assert found == [f"host_{pid}.1623143099861.pt.trace.json" for pid in (77, 78)]

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from malformed import FOLDER
-from shared_formats import FORMATS
+from reading import FORMATS, MALFORMED
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
@@ -26,7 +25,7 @@ def test_an_execution_trace_is_recognised(shared_dir: Path) -> None:
 )
 def test_what_is_no_trace_is_one_true_line(shared_dir: Path, name: str, reason: str) -> None:
     with pytest.raises(NoUsableInput, match=f"{name}: {reason}") as caught:
-        discover([shared_dir / FOLDER / name])
+        discover([shared_dir / MALFORMED / name])
     assert "\n" not in str(caught.value)
 
 
@@ -35,9 +34,7 @@ def test_a_literal_of_a_mark_alone_is_no_mark() -> None:
     assert Sample(b'[{"name": "NEGOTIATE_ALLREDUCE"}]').has(mark, literals)
     assert not Sample(b'[{"name": "NEGOTIATE_2"}]').has(mark, literals)
     assert not Sample(b'[{"name": "aten::add"}]').has(mark, literals)
-
-
-def test_what_libkineto_begins_is_its_own_whatever_words_its_events_hold() -> None:
+    # What libkineto begins is its own whatever words its events hold.
     named_alike = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "NEGOTIATE_ALLREDUCE"}]}'
     assert sniff(Sample(named_alike)).format == "kineto"
     assert sniff(Sample(named_alike.replace(b'"schemaVersion": 1, ', b""))).format == "horovod"

@@ -7,30 +7,20 @@ from pathlib import Path
 
 import kineto_text as kt
 import pytest
-from kineto_traces import trace_of
+from reading import trace_of
 
 pytestmark = pytest.mark.usefixtures("decoding")
 
 
 def test_collective_arguments(tmp_path: Path) -> None:
-    arguments = {
-        "Collective name": "_allgather_base",
-        "In msg nelems": 1000,
-        "Out msg nelems": 4000,
-        "Group size": 4,
-        "dtype": "BFloat16",
-        "Process Group Name": "1",
-        "Process Group Description": "mesh_tp",
-        "Seq": 17,
-    }
+    arguments = {"Collective name": "_allgather_base", "In msg nelems": 1000, "Out msg nelems": 4000, "Group size": 4}
+    arguments |= {"dtype": "BFloat16", "Process Group Name": "1", "Process Group Description": "mesh_tp", "Seq": 17}
     events = [
         kt.span("record_param_comms", 0, 10, **{"External id": 5, "Process Group Ranks": "[0, 1, 2, 3]", **arguments}),
         kt.kernel("ncclDevKernel_AllGather_RING_LL", 30, 10, **{"External id": 5, "correlation": 9, **arguments}),
     ]
-    config = [
-        {"pg_name": "1", "pg_desc": "undefined", "backend_config": "cuda:nccl", "pg_size": 4, "ranks": [0, 1, 2, 3]}
-    ]
-    header = {"distributedInfo": {"rank": 2, "world_size": 8, "backend": "nccl", "pg_config": config}}
+    told = {"pg_name": "1", "pg_desc": "undefined", "backend_config": "cuda:nccl", "pg_size": 4, "ranks": [0, 1, 2, 3]}
+    header = {"distributedInfo": {"rank": 2, "world_size": 8, "backend": "nccl", "pg_config": [told]}}
     trace = trace_of(tmp_path / "t.json", events, header=header)
     rows = list(trace.collectives.rows())
     assert [r["row"] for r in rows] == [0, 1]
@@ -44,14 +34,12 @@ def test_collective_arguments(tmp_path: Path) -> None:
 
 
 def test_messages_state_their_peers(tmp_path: Path) -> None:
-    send = {"Collective name": "send", "In msg nelems": 10, "dtype": "Float", "Process Group Name": "3", "Dst Rank": 1}
-    recv = {"Collective name": "recv", "In msg nelems": 10, "dtype": "Float", "Process Group Name": "3", "Src Rank": 1}
-    events = [kt.span("record_param_comms", 0, 1, **send), kt.span("record_param_comms", 5, 1, **recv)]
+    both = {"In msg nelems": 10, "dtype": "Float", "Process Group Name": "3"}
+    ways = ({"Collective name": "send", "Dst Rank": 1}, {"Collective name": "recv", "Src Rank": 1})
+    events = [kt.span("record_param_comms", 5 * at, 1, **both, **way) for at, way in enumerate(ways)]
     trace = trace_of(tmp_path / "t.json", events)
     assert [(r["src"], r["dst"], r["in_bytes"]) for r in trace.collectives.rows()] == [(None, 1, 40), (1, None, 40)]
-
-
-def test_gloo_annotations_become_collectives_with_the_size_of_their_tensors(tmp_path: Path) -> None:
+    # Annotations of gloo become collectives with the size of their tensors.
     shapes = {"Input Dims": [[1000], [5, 2]], "Input type": ["float", "double"]}
     trace = trace_of(tmp_path / "t.json", [kt.span("gloo:all_reduce", 0, 10, "user_annotation", **shapes)])
     (row,) = trace.collectives.rows()

@@ -9,8 +9,7 @@ from typing import Any
 import kineto_text as kt
 import numpy as np
 import pytest
-from kineto_traces import trace_of
-from malformed import issues
+from reading import issues, trace_of
 
 from ddprof.readers import Source, read
 from ddprof.readers.numbers import FARTHEST_NS, MAX_NS, lengths_ns, near_each_other
@@ -54,9 +53,7 @@ def test_lengths_are_null_where_an_end_is_missing_and_never_overflow() -> None:
     start = np.array([0, 5, NULL, 3, -MAX_NS, -MAX_NS + 1, 2**63 - 1])
     end = np.array([4, 2, 9, NULL, 4, MAX_NS - 1, NULL])
     assert lengths_ns(start, end).tolist() == [4, -3, NULL, NULL, NULL, 2**63 - 2, NULL]
-
-
-def test_times_far_from_the_middle_one_are_of_no_recording() -> None:
+    # Times far from the middle one are of no recording.
     times = np.array([0, 10, FARTHEST_NS // 2, 2**61, -(2**61), NULL, 2**63 - 1])
     assert near_each_other(times).tolist() == [True, True, True, False, False, False, False]
     assert near_each_other(np.empty(0, np.int64)).tolist() == []

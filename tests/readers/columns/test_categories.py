@@ -6,7 +6,7 @@ from pathlib import Path
 
 import kineto_text as kt
 import pytest
-from kineto_traces import times, trace_of
+from reading import times, trace_of
 
 from ddprof.model import Kind
 
@@ -16,30 +16,18 @@ pytestmark = pytest.mark.usefixtures("decoding")
 @pytest.mark.parametrize(
     ("category", "kind"),
     [
-        ("cpu_op", Kind.CPU_OP),
-        ("Operator", Kind.CPU_OP),
-        ("user_annotation", Kind.ANNOTATION),
-        ("gpu_user_annotation", Kind.GPU_ANNOTATION),
-        ("kernel", Kind.KERNEL),
-        ("Kernel", Kind.KERNEL),
-        ("gpu_memcpy", Kind.MEMCPY),
-        ("Memcpy", Kind.MEMCPY),
-        ("gpu_memset", Kind.MEMSET),
-        ("Memset", Kind.MEMSET),
-        ("cuda_runtime", Kind.RUNTIME),
-        ("Runtime", Kind.RUNTIME),
-        ("cuda_driver", Kind.RUNTIME),
-        ("xpu_runtime", Kind.RUNTIME),
-        ("privateuse1_runtime", Kind.RUNTIME),
-        ("mtia_ccp_events", Kind.KERNEL),
-        ("cuda_sync", Kind.SYNC),
-        ("overhead", Kind.OVERHEAD),
+        *((name, Kind.CPU_OP) for name in ("cpu_op", "Operator")),
+        *((name, Kind.KERNEL) for name in ("kernel", "Kernel", "mtia_ccp_events")),
+        *((name, Kind.MEMCPY) for name in ("gpu_memcpy", "Memcpy")),
+        *((name, Kind.MEMSET) for name in ("gpu_memset", "Memset")),
+        *((name, Kind.RUNTIME) for name in ("cuda_runtime", "Runtime", "cuda_driver", "xpu_runtime")),
+        *(("privateuse1_runtime", Kind.RUNTIME), ("cuda_sync", Kind.SYNC), ("overhead", Kind.OVERHEAD)),
+        *(("user_annotation", Kind.ANNOTATION), ("gpu_user_annotation", Kind.GPU_ANNOTATION)),
     ],
 )
 def test_categories_of_every_vendor(tmp_path: Path, category: str, kind: Kind) -> None:
     trace = trace_of(tmp_path / "t.json", [kt.span("x", 1000, 10, category)])
-    assert trace.events["kind"].tolist() == [kind]
-    assert trace.top["categories"] == {category: 1}
+    assert trace.events["kind"].tolist() == [kind] and trace.top["categories"] == {category: 1}
 
 
 def test_unknown_categories_are_device_work_where_they_say_so_and_named_where_not(tmp_path: Path) -> None:
@@ -54,13 +42,8 @@ def test_unknown_categories_are_device_work_where_they_say_so_and_named_where_no
 
 
 def test_python_frames_are_counted_but_only_garbage_collections_are_events(tmp_path: Path) -> None:
-    events = [
-        kt.span("model.py(3): forward", 0, 99_999, "python_function"),
-        kt.span("model.py(3): forward", 200_000, 100_000, "python_function"),
-        kt.span("Python GC", 10, 50, "python_function"),
-        kt.span("aten::mm", 20, 5),
-    ]
+    frames = (("model.py(3): forward", 0, 99_999), ("model.py(3): forward", 200_000, 100_000), ("Python GC", 10, 50))
+    events = [*(kt.span(*frame, "python_function") for frame in frames), kt.span("aten::mm", 20, 5)]
     trace = trace_of(tmp_path / "t.json", events)
-    assert [row[0] for row in times(trace)] == ["Python GC", "aten::mm"]
-    assert len(trace.script_spans) == 1
+    assert [row[0] for row in times(trace)] == ["Python GC", "aten::mm"] and len(trace.script_spans) == 1
     assert trace.top["categories"]["python_function"] == 3

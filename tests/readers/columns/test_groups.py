@@ -7,8 +7,7 @@ from typing import Any
 
 import kineto_text as kt
 import pytest
-from kineto_traces import trace_of
-from malformed import issues
+from reading import issues, trace_of
 
 from ddprof.readers.numbers import LARGEST_RANK
 
@@ -22,42 +21,23 @@ pytestmark = pytest.mark.usefixtures("decoding")
 def test_abbreviated_groups_come_from_start_and_stride(
     tmp_path: Path, start: int, stride: int, size: int, ranks: tuple[int, ...]
 ) -> None:
-    arguments = {
-        "Collective name": "allreduce",
-        "Group size": size,
-        "Process Group Name": "g",
-        "Process Group Ranks": "[0, 1, 2, ..., 63]",
-        "Global rank start": start,
-        "Global rank stride": stride,
-    }
+    arguments = {"Collective name": "allreduce", "Group size": size, "Process Group Name": "g"}
+    arguments |= {"Process Group Ranks": "[0, 1, 2, ..., 63]", "Global rank start": start, "Global rank stride": stride}
     trace = trace_of(tmp_path / "t.json", [kt.span("record_param_comms", 0, 10, **arguments)])
-    assert [g.ranks for g in trace.process_groups] == [ranks]
-    assert trace.process_groups[0].size == size
+    assert [g.ranks for g in trace.process_groups] == [ranks] and trace.process_groups[0].size == size
 
 
 @pytest.mark.parametrize("odd", [["a"], {"a": 1}, True, 10**30, -1, "9" * 6000, [10**30], float("nan"), None])
 @pytest.mark.parametrize(
     "field",
     [
-        "Process Group Name",
-        "Process Group Description",
-        "Process Group Ranks",
-        "Group size",
-        "Global rank start",
-        "Global rank stride",
-        "Rank",
-        "Seq",
-        "In msg nelems",
-        "dtype",
+        *("Process Group Name", "Process Group Description", "Process Group Ranks", "Group size", "Global rank start"),
+        *("Global rank stride", "Rank", "Seq", "In msg nelems", "dtype"),
     ],
 )
 def test_arguments_of_any_type_leave_a_group_whose_ranks_can_be(tmp_path: Path, field: str, odd: Any) -> None:
-    sound = {
-        "Collective name": "allreduce",
-        "Group size": 2,
-        "Process Group Name": "0",
-        "Process Group Ranks": "[0, 1]",
-    }
+    sound = {"Collective name": "allreduce", "Group size": 2, "Process Group Name": "0"}
+    sound["Process Group Ranks"] = "[0, 1]"
     header = {"distributedInfo": {"rank": 0, "pg_config": [{"pg_name": odd, "pg_size": odd, "ranks": [odd]}]}}
     trace = trace_of(tmp_path / "t.json", [kt.kernel("nccl", 0, 10, **{**sound, field: odd})], header=header)
     assert len(trace.collectives) == 1

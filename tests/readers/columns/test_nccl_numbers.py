@@ -12,7 +12,4 @@ def test_functions_do_not_share_numbers_and_keep_their_order() -> None:
     assert len(set(numbers.values())) == len(numbers)
     for function in functions:
         assert [numbers[function, n] for n in range(20)] == sorted(numbers[function, n] for n in range(20))
-
-
-def test_what_is_no_number() -> None:
     assert number_in_communicator("AllReduce", NULL) == NULL == number_in_communicator("AllReduce", 2**62)

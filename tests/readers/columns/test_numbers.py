@@ -31,12 +31,9 @@ def test_fractions_below_the_limit_are_exact_through_float64(times_ns: list[int]
     assert to_ns([float(t) for t in texts]).tolist() == times_ns
 
 
-def test_the_limit_itself_is_exact_one_ns_below() -> None:
-    at = int(EXACT_FLOAT_US) * 1000 - 1
+def test_fractions_are_exact_one_ns_below_the_limit_and_beyond_it_refused_as_floats() -> None:
+    at = _LIMIT_NS - 1
     assert to_ns([json.loads(f"{Decimal(at) / 1000:f}")]).tolist() == [at]
-
-
-def test_large_fractions_are_refused_as_floats_and_exact_as_decimals() -> None:
     with pytest.raises(InexactFloats):
         to_ns([1694128201435418.123])
     assert to_ns([Decimal("1694128201435418.123"), 5]).tolist() == [1694128201435418123, 5000]
@@ -45,17 +42,9 @@ def test_large_fractions_are_refused_as_floats_and_exact_as_decimals() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (1694128201435418, 1694128201435418000),
-        ("1694128201435418", 1694128201435418000),
+        *((1694128201435418, 1694128201435418000), ("1694128201435418", 1694128201435418000)),
         ("8306017670485.5", 8306017670485500),
-        (None, NULL),
-        ("soon", NULL),
-        (float("nan"), NULL),
-        (float("inf"), NULL),
-        (True, NULL),
-        ([1], NULL),
-        (Decimal("1e300"), NULL),
-        (2**70, NULL),
+        *((odd, NULL) for odd in (None, "soon", float("nan"), float("inf"), True, [1], Decimal("1e300"), 2**70)),
     ],
 )
 def test_odd_values(value: object, expected: int) -> None:
@@ -64,8 +53,7 @@ def test_odd_values(value: object, expected: int) -> None:
 
 def test_integers_as_text_and_out_of_range() -> None:
     assert to_int64([1, "128", 3.0, None, "x", 10159970886766084423]).tolist() == [1, 128, 3, NULL, NULL, NULL]
-    assert to_int64([1, 2]).dtype == np.int64
-    assert one_int(float("nan")) == NULL
+    assert to_int64([1, 2]).dtype == np.int64 and one_int(float("nan")) == NULL
 
 
 @pytest.mark.parametrize("value", [-1, LARGEST_RANK + 1, 10**40, "9" * 6000, None, True, [3], {}, float("nan"), "x"])

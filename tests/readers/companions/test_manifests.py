@@ -47,12 +47,9 @@ def test_each_rank_gets_its_hosts_topology_and_its_own_gpu(tmp_path: Path) -> No
     assert second == HostHardware(Topology({"GPU0-GPU1": "NV18"}), tally)
 
 
-def test_manifests_of_a_run_that_still_runs_or_is_broken(tmp_path: Path) -> None:
+def test_manifests_of_a_run_that_still_runs_or_is_broken_or_says_nonsense(tmp_path: Path) -> None:
     broken = '{"schema":"ddprof.run/1","host":"a","topology":'
     assert hardware(run_of(tmp_path, manifest_json={"host": "b"}, manifest_a_1_json=broken)) == [HostHardware()] * 2
-
-
-def test_nonsense_is_nothing(tmp_path: Path) -> None:
     folder = run_of(tmp_path, manifest_json={"host": "a", "topology": [], "gpus": {"uuid": UUID}})
     assert read_hardware([str(folder / "manifest.json")], Sidecar(host="a")) == HostHardware()
     assert read_hardware([str(folder / "gone.json")], Sidecar(host="a")) == HostHardware()

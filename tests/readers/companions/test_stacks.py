@@ -18,13 +18,7 @@ LINES: list[dict[str, Any]] = [
     {"kind": "stacks", "from": 0, "stacks": [[-1, 0], [-1, 1]]},
     {"kind": "threads", "from": 0, "threads": [["MainThread", 77], ["feeds", None]]},
     {"kind": "counts", "counts": [[1, 1, 0, 5, 500, 0], [1, 0, 1, 2, 200, 7]], "cpu_ns": [[0, 9]]},
-    {
-        "kind": "samples",
-        "at_ns": 1000,
-        "step": 5,
-        "period_ns": 10,
-        "samples": [[20, 10, 0, 0, 1, 1], [5, 10, 3, 0, 1, 1]],
-    },
+    {"kind": "samples", "at_ns": 1000, "period_ns": 10, "samples": [[20, 10, 0, 0, 1, 1], [5, 10, 3, 0, 1, 1]]},
     {"kind": "frames", "from": 2, "frames": [["/job/train.py", "evaluate", 20]]},
     {"kind": "stacks", "from": 2, "stacks": [[1, 2]]},
     {"kind": "counts", "counts": [[2, 1, 0, 1, 100, 0]]},
@@ -51,21 +45,24 @@ def test_all_that_is_written_is_read(tmp_path: Path) -> None:
     assert process.threads == [("MainThread", 77), ("feeds", None)] and process.phases == ["data", "rest"]
     assert process.counts.tolist() == [[1, 1, 0, 5, 500, 0], [1, 0, 1, 2, 200, 7], [2, 1, 0, 1, 100, 0]]
     assert process.samples.tolist() == [[1005, 3, 1, 10], [1020, 0, 1, 10]]
+    # CPython gives -1 as the line of some instructions, of a comprehension for example: that costs no frame.
+    frames = {"kind": "frames", "from": 0, "frames": [["", "...", 0], ["/job/train.py", "main", -1]]}
+    process, notes = read_one(tmp_path / "a.stacks.jsonl", [LINES[0], frames, *LINES[2:]])
+    assert notes == [] and process.frames[1] == ("/job/train.py", "main", 0)
 
 
-def test_one_sample_after_a_long_pause_outweighs_no_other(tmp_path: Path) -> None:
-    """A dear sample on a busy machine: nine of them in a second, then one that stands for five."""
-    counts = [[1, 1, 0, 9, 900, 0], [2, 1, 0, 1, 5000, 0], [1, 0, 1, 2, 200, 7]]
-    lines = [*LINES[:4], *LINES[6:8], {"kind": "counts", "counts": counts}]
-    process, _ = read_one(tmp_path / "a.stacks.jsonl", lines)
-    assert process.counts[:, 4].tolist() == [9 * 590, 590, 200]
-
-
-def test_a_late_answer_keeps_its_time(tmp_path: Path) -> None:
-    """The thread was in that call until it answered."""
-    counts = [[1, 1, 0, 9, 900, 0], [2, 1, 0, 1, 5100, 5000]]
+@pytest.mark.parametrize(
+    ("counts", "times_ns"),
+    [
+        # A dear sample on a busy machine: nine of them in a second, then one that stands for five.
+        ([[1, 1, 0, 9, 900, 0], [2, 1, 0, 1, 5000, 0], [1, 0, 1, 2, 200, 7]], [9 * 590, 590, 200]),
+        # A late answer: the thread was in that call until it answered.
+        ([[1, 1, 0, 9, 900, 0], [2, 1, 0, 1, 5100, 5000]], [900, 5100]),
+    ],
+)
+def test_a_sample_after_a_pause_outweighs_no_other_unless_it_was_late(tmp_path: Path, counts, times_ns) -> None:
     process, _ = read_one(tmp_path / "a.stacks.jsonl", [*LINES[:4], *LINES[6:8], {"kind": "counts", "counts": counts}])
-    assert process.counts[:, 4].tolist() == [900, 5100]
+    assert process.counts[:, 4].tolist() == times_ns
 
 
 def test_windows_and_the_start_are_sampled_at_rates_of_their_own(tmp_path: Path) -> None:
@@ -74,14 +71,6 @@ def test_windows_and_the_start_are_sampled_at_rates_of_their_own(tmp_path: Path)
     outside = {"kind": "counts", "from_ns": 1100, "to_ns": 9000, "counts": [[1, 1, 0, 3, 300, 0], [2, 2, 0, 1, 900, 0]]}
     process, _ = read_one(tmp_path / "a.stacks.jsonl", [begin, *LINES[1:4], *LINES[5:8], of_window, outside])
     assert process.counts[:, 4].tolist() == [20, 300, 900]
-
-
-def test_an_instruction_of_no_line_costs_no_frame(tmp_path: Path) -> None:
-    """CPython gives -1 for some instructions, of a comprehension for example."""
-    frames = {"kind": "frames", "from": 0, "frames": [["", "...", 0], ["/job/train.py", "main", -1]]}
-    process, notes = read_one(tmp_path / "a.stacks.jsonl", [LINES[0], frames, *LINES[2:]])
-    assert notes == []
-    assert process.frames[1] == ("/job/train.py", "main", 0)
 
 
 @pytest.mark.parametrize("lost", range(len(LINES)))
@@ -110,14 +99,10 @@ def test_numbers_that_name_nothing_are_noted(tmp_path: Path, line: dict[str, Any
 @pytest.mark.parametrize(
     "line",
     [
-        {"kind": "counts", "counts": [[-1, 0, 0, 1, 1, 0]]},
-        {"kind": "counts", "counts": [[1, 0, 0, 1, 1 << 60, 0]]},
+        *({"kind": "counts", "counts": [row]} for row in ([-1, 0, 0, 1, 1, 0], [1, 0, 0, 1, 1 << 60, 0])),
         {"kind": "samples", "at_ns": float("nan"), "period_ns": 1, "samples": []},
         {"kind": "frames", "from": -5, "frames": [["a", "b", 1]]},
-        {"kind": "frames", "from": 0, "frames": {"a": 1}},
-        {"kind": "what"},
-        [],
-        "\x00\xff",
+        *({"kind": "frames", "from": 0, "frames": {"a": 1}}, {"kind": "what"}, [], "\x00\xff"),
     ],
 )
 def test_values_of_the_wrong_kind_cost_their_line(tmp_path: Path, line: Any) -> None:
@@ -125,21 +110,22 @@ def test_values_of_the_wrong_kind_cost_their_line(tmp_path: Path, line: Any) -> 
     assert notes == ["1 unreadable lines"] and len(process.counts) == 3
 
 
-def test_a_file_that_claims_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(
-        tmp_path / "a.stacks.jsonl", [*LINES, {"kind": "frames", "from": 1 << 30, "frames": [["a", "b", 1]]}]
-    )
-    processes, (note,) = read_stacks([str(path)])
-    assert processes == [] and "more than 131072 entries" in note.issue
+def test_a_file_that_is_none_or_claims_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.stacks.jsonl"
+
+    def refused() -> str:
+        processes, (note,) = read_stacks([str(path)])
+        assert processes == []
+        return note.issue
+
+    os.mkfifo(path)
+    assert "not a regular file" in refused()
+    path.unlink()
+    written(path, [*LINES, {"kind": "frames", "from": 1 << 30, "frames": [["a", "b", 1]]}])
+    assert "more than 131072 entries" in refused()
     monkeypatch.setattr(stacks, "MAX_ROWS", 2)
-    processes, (note,) = read_stacks([str(written(path, LINES))])
-    assert processes == [] and "more than 2 rows" in note.issue
-
-
-def test_a_file_that_is_none_is_noted(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.stacks.jsonl")
-    processes, (note,) = read_stacks([str(tmp_path / "a.stacks.jsonl")])
-    assert processes == [] and "not a regular file" in note.issue
+    written(path, LINES)
+    assert "more than 2 rows" in refused()
 
 
 def test_only_the_bounded_start_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

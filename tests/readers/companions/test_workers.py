@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import kineto_text as kt
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -22,20 +23,8 @@ BASE_NS = 1_000_000_000_000_000_000
 
 def folder_with(tmp_path: Path, lines: list[str]) -> Path:
     """A run of one rank with two steps and these lines of its workers."""
-    events = [
-        {
-            "ph": "X",
-            "cat": "user_annotation",
-            "name": f"ProfilerStep#{n}",
-            "pid": 1,
-            "tid": 1,
-            "ts": 1000 * n,
-            "dur": 1000,
-        }
-        for n in (1, 2)
-    ]
-    trace = {"schemaVersion": 1, "baseTimeNanoseconds": BASE_NS, "traceEvents": events}
-    (tmp_path / f"{STEM}.0.pt.trace.json").write_text(json.dumps(trace))
+    events = [kt.span(f"ProfilerStep#{n}", 10**6 * n, 10**6, "user_annotation") for n in (1, 2)]
+    kt.write(tmp_path / f"{STEM}.0.pt.trace.json", events, header={"schemaVersion": 1, "baseTimeNanoseconds": BASE_NS})
     sidecar = {"schema": "ddprof.run/1", "rank": 0, "world_size": 1, "host": "host"}
     (tmp_path / f"{STEM}.sidecar.json").write_text(json.dumps(sidecar))
     (tmp_path / f"{STEM}.workers.jsonl").write_text("\n".join(lines))
@@ -74,8 +63,7 @@ def test_fetches_of_the_training_process_are_its_own(tmp_path: Path) -> None:
     own = tuple(Fetch(start_ns=n, dur_ns=50, cpu_ns=20, collate_ns=5, samples=2) for n in range(3))
     fetches, _ = read_fetches(None, Sidecar(fetches=own))
     found = summary(fetches)
-    assert found is not None
-    assert (found.workers, found.fetch_ns, found.samples) == (0, 50, 2)
+    assert found is not None and (found.workers, found.fetch_ns, found.samples) == (0, 50, 2)
     assert summary(np.empty((0, 6), np.int64)) is None
 
 

@@ -23,9 +23,7 @@ def lines(calls: list[Call], log: list[Call]) -> list[int | None]:
 def test_a_call_has_the_line_of_the_one_it_lies_in() -> None:
     log = [own(100, 200, 10), own(300, 400, 11), own(500, None, 12), own(310, 390, 99, peer=1)]
     assert lines([recorded(at) for at in (90, 100, 150, 250, 350, 600)], log) == [None, 10, 10, None, 11, 12]
-
-
-def test_groups_are_apart_and_a_call_inside_another_is_over_before_it() -> None:
+    # Groups are apart, and a call inside another is over before it.
     log = [own(100, 900, 20), own(200, 300, 21), own(100, 900, 22, group="1")]
     assert lines([recorded(250), recorded(500), recorded(500, "1"), recorded(500, "2")], log) == [21, 20, 22, None]
 

@@ -39,18 +39,9 @@ def side_file(path: Path, frames: list[tuple[str, str, int]], at_ns: int, extra:
 
 def sidecar(folder: Path, rank: int, **content: Any) -> None:
     """A rank that had entered collective 5 (rank 0), or only 4 of them."""
-    calls = [
-        {
-            "group": "0",
-            "number": number,
-            "op": "all_reduce",
-            "size": [4],
-            "entered_ns": T0 + number * 10**9,
-            "done": number < 5,
-            "line": {"file": "/job/train.py", "line": 50, "function": "main"},
-        }
-        for number in range(1, 6 - rank)
-    ]
+    line = {"file": "/job/train.py", "line": 50, "function": "main"}
+    about = {"group": "0", "op": "all_reduce", "size": [4], "line": line}
+    calls = [{**about, "number": n, "entered_ns": T0 + n * 10**9, "done": n < 5} for n in range(1, 6 - rank)]
     known = {"rank": rank, "host": "host", "world_size": 2, "calls": calls, "end": {"at_ns": T0 + 60 * 10**9}}
     (folder / f"rank{rank}.host.{76 + rank}.0.sidecar.json").write_text(json.dumps({**known, **content}))
 
@@ -58,16 +49,11 @@ def sidecar(folder: Path, rank: int, **content: Any) -> None:
 def test_a_killed_rank_was_last_where_it_was_sampled_last(tmp_path: Path) -> None:
     sidecar(tmp_path, 0, state="signal")
     sidecar(tmp_path, 1, state="killed")
-    side_file(
-        tmp_path / f"{STEM}.stacks.jsonl",
-        [("/job/train.py", "main", 40), ("/job/data.py", "augment", 9)],
-        T0 + 9 * 10**9,
-    )
+    frames, stacks = [("/job/train.py", "main", 40), ("/job/data.py", "augment", 9)], tmp_path / f"{STEM}.stacks.jsonl"
+    side_file(stacks, frames, T0 + 9 * 10**9)
     hang = explain([str(tmp_path)])
     assert hang.kind == "killed" and "last seen at data.py:9 in augment()" in hang.sentence
-    side_file(
-        tmp_path / f"{STEM}.stacks.jsonl", [("/job/data.py", "augment", 9)], T0 + 10**9
-    )  # a later call tells more
+    side_file(stacks, frames[1:], T0 + 10**9)  # a later call tells more
     assert "last seen at train.py:50 in main()" in explain([str(tmp_path)]).sentence
 
 
@@ -94,30 +80,24 @@ def test_the_loader_worker_that_hangs_is_named_with_its_line(tmp_path: Path) -> 
     sidecar(tmp_path, 0, state="signal")
     frames = [{"file": file, "line": line, "function": function} for file, function, line in reversed(WAITS)]
     sidecar(tmp_path, 1, state="signal", end={"at_ns": T0 + 60 * 10**9, "frames": frames})
-    side_file(
-        tmp_path / f"{STEM}.worker0.90.stacks.jsonl", [FETCHES[0], ("/env/lib/python3.11/queue.py", "get", 1)], T0
-    )
+    waiting = [FETCHES[0], ("/env/lib/python3.11/queue.py", "get", 1)]
+    side_file(tmp_path / f"{STEM}.worker0.90.stacks.jsonl", waiting, T0)
     side_file(tmp_path / f"{STEM}.worker1.91.stacks.jsonl", FETCHES[:2], T0)  # of the epoch before
     side_file(tmp_path / f"{STEM}.worker1.92.stacks.jsonl", FETCHES, T0 + 1, extra='{"kind": "counts"}\nhalf a li')
     hang = explain([str(tmp_path)])
     assert hang.kind == "not_entered" and hang.ranks == (1,)
     waits = "it is at train.py:40 in main() and waits for its loader, whose worker 1 is at data.py:17 in __getitem__()"
     assert waits in hang.sentence
+    line = {"file": "/job/data.py", "line": 17, "function": "__getitem__", "source": None}
     rows = hang_document(hang)["per_rank"]
-    assert [row["loader_workers"] for row in rows] == [
-        [],
-        [{"worker": 1, "line": {"file": "/job/data.py", "line": 17, "function": "__getitem__", "source": None}}],
-    ]
+    assert [row["loader_workers"] for row in rows] == [[], [{"worker": 1, "line": line}]]
 
 
 def test_stacks_that_a_signal_made_count_where_they_are_newer_than_the_answer(tmp_path: Path) -> None:
     sidecar(tmp_path, 0, state="running", end=None)
     sidecar(tmp_path, 1, state="running", end=None, calls=[])
-    answer = {
-        "rank": 1,
-        "at_ns": T0 + 20 * 10**9,
-        "frames": [{"file": "/job/train.py", "line": 12, "function": "before"}],
-    }
+    frame = {"file": "/job/train.py", "line": 12, "function": "before"}
+    answer = {"rank": 1, "at_ns": T0 + 20 * 10**9, "frames": [frame]}
     (tmp_path / f"{STEM}.where.json").write_text(json.dumps(answer))
     dump = tmp_path / f"{STEM}.threads.txt"
     dump.write_text('Current thread 0x1 (most recent call first):\n  File "/job/train.py", line 33 in holds\n')

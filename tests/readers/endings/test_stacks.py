@@ -5,6 +5,8 @@ from __future__ import annotations
 import faulthandler
 from pathlib import Path
 
+import pytest
+
 from ddprof.analyzers.hangs.explain import explain
 from ddprof.readers.endings.stacks import has_stacks, parse_stacks, training_frames
 
@@ -27,19 +29,17 @@ Thread 4250 (idle): "ddprof-control"
 """
 
 
-def test_faulthandler_lists_the_main_thread_last() -> None:
-    frames = training_frames(parse_stacks(FAULTHANDLER.format(op="all_reduce", line=10)))
-    assert [(f.function, f.line) for f in frames] == [("all_reduce", 2500), ("train", 10), ("<module>", 99)]
-
-
-def test_the_last_of_several_dumps_counts() -> None:
-    text = FAULTHANDLER.format(op="all_reduce", line=10) + FAULTHANDLER.format(op="barrier", line=12)
-    assert training_frames(parse_stacks(text))[1].line == 12
-
-
-def test_py_spy_names_the_main_thread() -> None:
-    frames = training_frames(parse_stacks(PY_SPY))
-    assert (frames[0].file, frames[0].line, frames[0].function) == ("train.py", 31, "load")
+@pytest.mark.parametrize(
+    ("text", "frames"),
+    [
+        (FAULTHANDLER.format(op="all_reduce", line=10), [("all_reduce", 2500), ("train", 10), ("<module>", 99)]),
+        ("".join(FAULTHANDLER.format(op=f"op{n}", line=n) for n in (10, 12)), [("op12", 2500), ("train", 12)]),
+        (PY_SPY, [("load", 31), ("<module>", 99)]),
+    ],
+    ids=["faulthandler lists the main thread last", "the last of several dumps counts", "py-spy names the main thread"],
+)
+def test_frames_of_the_training_thread(text: str, frames: list[tuple[str, int]]) -> None:
+    assert [(f.function, f.line) for f in training_frames(parse_stacks(text))][: len(frames)] == frames
 
 
 def test_what_faulthandler_writes_is_read(tmp_path: Path) -> None:
@@ -58,7 +58,4 @@ def test_stacks_alone_tell_who_is_not_inside(tmp_path: Path) -> None:
     hang = explain([str(tmp_path)])
     assert (hang.kind, hang.ranks) == ("not_entered", (2,))
     assert "train.py:31 in load()" in hang.sentence and "train.py:10" in hang.sentence
-
-
-def test_ordinary_text_has_no_stacks() -> None:
     assert not has_stacks("Thread safety\n  of everything (see below)\n")

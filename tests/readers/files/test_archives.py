@@ -12,52 +12,12 @@ from random import Random
 
 import kineto_text as kt
 import pytest
-from run_folders import EVENTS, rank_file, ranks_of, read_all
+from reading import EVENTS, issues, rank_file, ranks_of, read_all
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
 from ddprof.readers.files import archives, unpacking
 from ddprof.readers.files.streams import open_blocks, read_small
-
-
-@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"])
-def test_damaged_archives_are_one_line(tmp_path: Path, kind: str) -> None:
-    sound, random = io.BytesIO(), Random(kind)
-    if kind == "zip":
-        with zipfile.ZipFile(sound, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("rank0.json", random.randbytes(4000))
-    else:
-        with tarfile.open(fileobj=sound, mode=f"w:{kind.partition('.')[2]}") as tar:
-            member = tarfile.TarInfo("rank0.json")
-            member.size = 4000
-            tar.addfile(member, io.BytesIO(random.randbytes(4000)))
-    path = tmp_path / "archive"
-    for _ in range(60):
-        broken = bytearray(sound.getvalue())
-        for _ in range(random.choice((1, 20))):
-            broken[-random.randrange(1, random.choice((100, len(broken))))] = random.randrange(256)
-        path.write_bytes(broken[: random.randrange(len(broken) // 2, len(broken) + 1)])
-        with pytest.raises(NoUsableInput) as refused:
-            discover([path])
-        assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
-def test_archives_are_folders(tmp_path: Path, kind: str) -> None:
-    paths = [rank_file(tmp_path / "in" / f"rank{r}.json", r) for r in range(2)]
-    archive = tmp_path / f"run.{kind}"
-    if kind == "zip":
-        with zipfile.ZipFile(archive, "w") as file:
-            for path in paths:
-                file.write(path, f"run/{path.name}")
-    else:
-        with tarfile.open(archive, "w:gz" if kind.endswith("gz") else "w") as tar:
-            for path in paths:
-                tar.add(path, f"run/{path.name}")
-    inventory = discover([archive])
-    assert [t.identity.rank for t in read_all(inventory)] == [0, 1]
-    assert [size for _, size in ranks_of(inventory)] == [2]
-    assert inventory.sources[0].label.endswith("!run/rank0.json")
 
 
 def _tar(path: Path, contents: dict[str, bytes], kind: str = "") -> Path:
@@ -76,25 +36,47 @@ def _zip(path: Path, contents: dict[str, bytes]) -> Path:
     return path
 
 
+def _archive(path: Path, contents: dict[str, bytes], kind: str) -> Path:
+    return _zip(path, contents) if kind == "zip" else _tar(path, contents, kind[4:])
+
+
 TRACE = kt.render(EVENTS)
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"])
+def test_damaged_archives_are_one_line(tmp_path: Path, kind: str) -> None:
+    random, path = Random(kind), tmp_path / "archive"
+    sound = _archive(path, {"rank0.json": random.randbytes(4000)}, kind).read_bytes()
+    for _ in range(60):
+        broken = bytearray(sound)
+        for _ in range(random.choice((1, 20))):
+            broken[-random.randrange(1, random.choice((100, len(broken))))] = random.randrange(256)
+        path.write_bytes(broken[: random.randrange(len(broken) // 2, len(broken) + 1)])
+        with pytest.raises(NoUsableInput) as refused:
+            discover([path])
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
+def test_archives_are_folders_with_members_in_any_order(tmp_path: Path, kind: str) -> None:
+    ranks = {f"run/rank{r}.json": rank_file(tmp_path / "in" / f"rank{r}.json", r).read_bytes() for r in range(2)}
+    inventory = discover([_archive(tmp_path / f"run.{kind}", ranks, kind)])
+    assert [t.identity.rank for t in read_all(inventory)] == [0, 1]
+    assert [size for _, size in ranks_of(inventory)] == [2]
+    assert inventory.sources[0].label.endswith("!run/rank0.json")
+    path = str(_archive(tmp_path / "a", {name: name.encode() for name in "abc"}, kind))
+    assert [read_small(path, name) for name in "cabbca"] == [name.encode() for name in "cabbca"]
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
 def test_every_byte_is_read_once_for_the_look_and_once_for_the_traces(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contents = {f"rank{r:04}.json": TRACE for r in range(300)}
-    path = _zip(tmp_path / "a", contents) if kind == "zip" else _tar(tmp_path / "a", contents, kind[4:])
+    path = _archive(tmp_path / "a", {f"rank{r:04}.json": TRACE for r in range(100)}, kind)
     opened: list[str] = []
     make = archives._opened
     monkeypatch.setattr(archives, "_opened", lambda path: opened.append(path) or make(path))
-    assert len(read_all(discover([path]))) == 300
-    assert len(opened) <= 2
-
-
-def test_members_in_any_order(tmp_path: Path) -> None:
-    path = str(_tar(tmp_path / "a", {name: name.encode() for name in "abc"}, "gz"))
-    assert [read_small(path, name) for name in "cabbca"] == [name.encode() for name in "cabbca"]
+    assert len(read_all(discover([path]))) == 100 and len(opened) <= 2
 
 
 def test_what_lies_before_the_damage_of_an_archive_is_read(tmp_path: Path) -> None:
@@ -103,33 +85,27 @@ def test_what_lies_before_the_damage_of_an_archive_is_read(tmp_path: Path) -> No
     path.write_bytes(path.read_bytes()[:200_000])
     inventory = discover([path])
     assert [s.member for s in inventory.sources] == ["rank0.json"]
-    assert any("damaged archive (the compressed data ends early)" in note.issue for note in inventory.health)
-
-
-def test_a_header_that_is_damaged_is_not_the_end_of_the_archive(tmp_path: Path) -> None:
+    assert "damaged archive (the compressed data ends early)" in issues(inventory)
+    # A header that is damaged is not the end of the archive.
     path = _tar(tmp_path / "a.tar", {"rank0.json": TRACE, "rank1.json": TRACE})
     content = bytearray(path.read_bytes())
     content[content.index(b"rank1")] ^= 1
     path.write_bytes(content)
-    assert any("damaged archive (bad checksum)" in note.issue for note in discover([path]).health)
+    assert "damaged archive (bad checksum)" in issues(discover([path]))
 
 
-def test_archives_in_archives_are_said(tmp_path: Path) -> None:
+def test_archives_in_archives_and_more_members_than_any_run_has_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner = _zip(tmp_path / "inner", {"rank1.json": TRACE}).read_bytes()
     packed = gzip.compress(_tar(tmp_path / "inner.tar", {"rank2.json": TRACE}).read_bytes())
     inventory = discover([_zip(tmp_path / "outer", {"rank0.json": TRACE, "in.zip": inner, "in.tgz": packed})])
     assert [s.member for s in inventory.sources] == ["rank0.json"]
-    assert sorted(note.issue.partition("!")[2] for note in inventory.health) == [
-        "in.tgz: an archive inside an archive",
-        "in.zip: an archive inside an archive",
-    ]
-
-
-def test_more_members_than_any_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = sorted(note.issue.partition("!")[2] for note in inventory.health)
+    assert told == [f"in.{kind}: an archive inside an archive" for kind in ("tgz", "zip")]
     monkeypatch.setattr(archives, "MAX_MEMBERS", 2)
     inventory = discover([_tar(tmp_path / "a.tar", {f"rank{r}.json": TRACE for r in range(4)})])
-    assert len(inventory.sources) == 2
-    assert any("more than 2 files in one archive" in note.issue for note in inventory.health)
+    assert len(inventory.sources) == 2 and "more than 2 files in one archive" in issues(inventory)
 
 
 def test_a_bomb_is_unpacked_no_further_than_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,11 +119,10 @@ def test_a_bomb_is_unpacked_no_further_than_its_bound(tmp_path: Path, monkeypatc
         assert blocks.damage == "it unpacks to more than 250 times its size: the rest is not read"
     inventory = discover([tmp_path])
     assert [s.member for s in inventory.sources] == ["rank0.json", "rank0.json"]
-    said = [note.issue for note in inventory.health]
-    assert sum("unpacks to more than 250 times its size" in issue for issue in said) >= 2
+    assert issues(inventory).count("unpacks to more than 250 times its size") >= 2
 
 
-def test_a_member_with_a_wrong_checksum_is_read_and_said(tmp_path: Path) -> None:
+def test_a_member_with_a_wrong_checksum_is_read_and_a_damaged_one_costs_no_other(tmp_path: Path) -> None:
     path = _zip(tmp_path / "a.zip", {"rank0.json": TRACE, "rank1.json": TRACE})
     content = bytearray(path.read_bytes())
     at = content.rindex(b"PK\x01\x02") + 16  # the checksum of the last member in the directory
@@ -155,11 +130,7 @@ def test_a_member_with_a_wrong_checksum_is_read_and_said(tmp_path: Path) -> None
     path.write_bytes(content)
     first, second = read_all(discover([path]))
     assert len(first.events) == len(second.events) == len(EVENTS)
-    assert first.health != second.health
-    assert any("its checksum is not that of its content" in note.issue for note in second.health)
-
-
-def test_a_damaged_member_costs_no_other(tmp_path: Path) -> None:
+    assert first.health != second.health and "its checksum is not that of its content" in issues(second)
     path = _zip(tmp_path / "a.zip", {f"rank{rank}.json": TRACE for rank in range(3)})
     content = bytearray(path.read_bytes())
     at = content.index(b"rank1.json") + 30
@@ -167,5 +138,4 @@ def test_a_damaged_member_costs_no_other(tmp_path: Path) -> None:
     path.write_bytes(content)
     inventory = discover([path])
     assert {s.member for s in inventory.sources} >= {"rank0.json", "rank2.json"}
-    said = [note.issue for note in inventory.health] + [n.issue for t in read_all(inventory) for n in t.health]
-    assert any("rank1.json" in issue for issue in said)
+    assert "rank1.json" in " ".join(map(issues, [inventory, *read_all(inventory)]))

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from reading import traces
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers import discover, read
 from ddprof.readers.files import safe_pickle
 
 
@@ -21,9 +21,8 @@ def test_pickles_that_ask_for_code_are_refused(tmp_path: Path) -> None:
             return os.system, (f"touch {tmp_path}/owned",)
 
     (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps({"pg_config": {}, "entries": [Evil()]}, protocol=2))
-    (source,) = discover([tmp_path]).sources
     with pytest.raises(NoUsableInput, match="refused"):
-        read(source)
+        traces(tmp_path)
     assert not (tmp_path / "owned").exists()
 
 

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from shared_formats import FORMATS, traces
+from reading import FORMATS, traces
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.companions.flight_recorder import load_dump
@@ -22,6 +22,9 @@ def test_flight_recorder_json_and_pickle_agree(shared_dir: Path) -> None:
         assert [e.collective_seq_id for e in from_json.entries] == list(range(1, 14))
         assert [e.profiling_name for e in from_json.entries] == [e.profiling_name for e in from_pickle.entries]
         assert from_pickle.pg_config == from_json.pg_config
+    ranks = traces(folder)  # each is one source though it is there twice
+    assert [t.identity.rank for t in ranks] == [0, 1, 2, 3]
+    assert all(t.events["ts_ns"].min() > 10**18 for t in ranks)
 
 
 def test_flight_recorder_without_times_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -31,37 +34,20 @@ def test_flight_recorder_without_times_is_refused_in_one_line(tmp_path: Path) ->
         traces(tmp_path)
 
 
-def test_each_rank_is_one_source_though_it_is_there_twice(shared_dir: Path) -> None:
-    ranks = traces(shared_dir / FORMATS / "flight_recorder")
-    assert [t.identity.rank for t in ranks] == [0, 1, 2, 3]
-    assert all(t.events["ts_ns"].min() > 10**18 for t in ranks)
-
-
 def test_flight_recorder_alone(shared_dir: Path, tmp_path: Path) -> None:
     for rank in range(2):
         name = f"rank{rank}.0.fr.json"
         (tmp_path / name).symlink_to(shared_dir / "traces/cpu_gloo/ddp-cnn-2r-slowrank" / name)
     ranks = traces(tmp_path)
-    assert [(t.identity.rank, t.identity.world_size, t.identity.backend) for t in ranks] == [
-        (0, 2, "gloo"),
-        (1, 2, "gloo"),
-    ]
-    for trace in ranks:
+    for rank, trace in enumerate(ranks):
+        assert (trace.identity.rank, trace.identity.world_size, trace.identity.backend) == (rank, 2, "gloo")
         assert len(trace.collectives) == len(trace.flight_recorder) == 40 and trace.has_base_time
-        assert trace.process_groups[0].ranks == (0, 1)
-        assert (trace.collectives["in_bytes"] > 0).all()
+        assert trace.process_groups[0].ranks == (0, 1) and (trace.collectives["in_bytes"] > 0).all()
     assert (ranks[0].collectives["seq"] == ranks[1].collectives["seq"]).all()
 
 
-ENTRY = {
-    "collective_seq_id": 1,
-    "profiling_name": "gloo:all_reduce",
-    "process_group": ["0", "default_pg"],
-    "time_created_ns": 10**18,
-    "input_sizes": [[2, 3]],
-    "input_dtypes": ["Float"],
-    "is_p2p": False,
-}
+ENTRY = {"collective_seq_id": 1, "profiling_name": "gloo:all_reduce", "process_group": ["0", "default_pg"]}
+ENTRY |= {"time_created_ns": 10**18, "input_sizes": [[2, 3]], "input_dtypes": ["Float"], "is_p2p": False}
 ODD = [None, True, -1, 2**63, 10**30, 1.5, "", "x\x1b\n", [], {}, [[]], [None], [[[1]]], {"a": 1}]
 
 
@@ -71,8 +57,7 @@ def test_one_odd_value_costs_no_other_entry(tmp_path: Path, field: str, value: o
     dump = {"pg_status": {}, "pg_config": {}, "entries": [ENTRY, {**ENTRY, field: value}, value]}
     (tmp_path / "fr_rank_0.json").write_text(json.dumps(dump))
     (trace,) = traces(tmp_path)
-    assert len(trace.collectives) in (1, 2)
-    assert trace.collectives["in_bytes"][0] == 24
+    assert len(trace.collectives) in (1, 2) and trace.collectives["in_bytes"][0] == 24
     assert any("not of the type documented" in note.issue for note in trace.health) or value in (None, {})
 
 

@@ -20,9 +20,6 @@ def test_each_ends_in_its_format_and_is_named_after_it(source: Path) -> None:
     last = ast.parse(source.read_text()).body[-1]
     assert isinstance(last, ast.Assign) and ast.unparse(last.targets[0]) == "FORMAT"
     assert (source.stem if source.parent == FOLDER else source.parent.name) in FORMATS
-
-
-def test_all_of_them_are_in_the_table() -> None:
     assert len(FORMATS) == len(SOURCES)
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from shared_formats import FORMATS, names, traces
+from reading import FORMATS, names, traces
 
 from ddprof.model import Kind, RankTrace
 
@@ -41,11 +41,8 @@ def timeline(folder: Path, *negotiations: tuple[str, str, float, dict[int, float
 def steps(trace: RankTrace) -> list[tuple[float, float]]:
     """Start and length of each step, s."""
     marks = trace.events["kind"] == Kind.ANNOTATION
-    first = trace.events["ts_ns"][marks][0]
-    return [
-        (float(start - first) / 1e9, float(length) / 1e9)
-        for start, length in zip(trace.events["ts_ns"][marks], trace.events["dur_ns"][marks], strict=True)
-    ]
+    start_s, length_s = (trace.events[column][marks] / 1e9 for column in ("ts_ns", "dur_ns"))
+    return list(zip((start_s - start_s[0]).round(6).tolist(), length_s.tolist(), strict=True))
 
 
 def training(count: int) -> list[tuple[str, str, float, dict[int, float], float]]:
@@ -58,23 +55,15 @@ def training(count: int) -> list[tuple[str, str, float, dict[int, float], float]
     return found
 
 
-def test_each_step_reduces_the_same_tensors_once(tmp_path: Path) -> None:
-    for trace in timeline(tmp_path, *training(4)):
-        assert steps(trace) == [(0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 0.7)]
-
-
-def test_what_comes_before_them_occurs_once(tmp_path: Path) -> None:
-    first, _ = timeline(tmp_path, *training(4))
-    assert any("took 30.1 s" in note.issue and "once" in note.effect for note in first.health)
-
-
 def test_without_repetition_the_window_is_one_step(tmp_path: Path) -> None:
-    for trace in timeline(tmp_path, *training(1)):
-        assert steps(trace) == [(0.0, 31.7)]
+    assert [steps(trace) for trace in timeline(tmp_path, *training(1))] == [[(0.0, 31.7)]] * 2
 
 
-def test_what_is_negotiated_side_by_side_runs_side_by_side(tmp_path: Path) -> None:
-    for trace in timeline(tmp_path, *training(4)):
+def test_each_step_reduces_the_same_tensors_once_and_side_by_side(tmp_path: Path) -> None:
+    found = timeline(tmp_path, *training(4))
+    assert any("took 30.1 s" in note.issue and "once" in note.effect for note in found[0].health)
+    for trace in found:
+        assert steps(trace) == [(0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 0.7)]
         kernels = trace.events["kind"] == Kind.KERNEL
         for track in np.unique(trace.events["track"][kernels]):
             mine = kernels & (trace.events["track"] == track)

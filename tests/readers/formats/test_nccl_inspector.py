@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shared_formats import names, traces
+from reading import issues, names, traces
 
+from ddprof.api import analyze
 from ddprof.errors import NoUsableInput
 from ddprof.model import Kind
 from ddprof.readers import discover
@@ -20,15 +21,9 @@ def line(rank: int, number: int, late_us: int = 0, version: str = "v4.1", verbos
     start = START_US + number * 10_000 + late_us
     stop = START_US + number * 10_000 + 5_000
     times = {"kernel_start_ts": start, "kernel_stop_ts": stop, "kernel_record_ts": stop}
-    perf: dict[str, Any] = {
-        "coll": "AllReduce",
-        "coll_sn": number,
-        "coll_msg_size_bytes": 1 << 20,
-        "coll_exec_time_us": stop - start,
-        "coll_timing_source": "kernel_gpu",
-        "coll_algobw_gbs": 1.0,
-        "coll_busbw_gbs": 1.5,
-    }
+    perf: dict[str, Any] = {"coll": "AllReduce", "coll_sn": number, "coll_msg_size_bytes": 1 << 20}
+    perf |= {"coll_exec_time_us": stop - start, "coll_timing_source": "kernel_gpu"}
+    perf |= {"coll_algobw_gbs": 1.0, "coll_busbw_gbs": 1.5}
     if verbose and version == "v4.0":
         kernels = [{"channel_id": 0, **times}, {"channel_id": 1, **times, "kernel_start_ts": start + 3}]
         perf["event_trace_ts"] = {"coll_start_ts": start, "coll_stop_ts": start, "kernel_events": kernels}
@@ -36,18 +31,10 @@ def line(rank: int, number: int, late_us: int = 0, version: str = "v4.1", verbos
         perf["event_trace_ts"] = {"coll_start_ts": start, "coll_stop_ts": start}
         proxy = {"event_type": "ProxyOp", "proxy_start_ts": start, "proxy_stop_ts": stop}
         perf["events"] = [{"event_type": "KernelCh", "channel_id": 0, "event_trace_ts": times}, proxy]
-    return {
-        "header": {"id": "0x7f8c496ae9f661", "comm_name": "unknown", "rank": rank, "n_ranks": 2, "nnodes": 1},
-        "metadata": {
-            "inspector_output_format_version": version,
-            "git_rev": "",
-            "rec_mechanism": "nccl_profiler_interface",
-            "dump_timestamp_us": stop + 500,
-            "hostname": "node0",
-            "pid": 100 + rank,
-        },
-        "coll_perf": perf,
-    }
+    header = {"id": "0x7f8c496ae9f661", "comm_name": "unknown", "rank": rank, "n_ranks": 2, "nnodes": 1}
+    metadata = {"inspector_output_format_version": version, "git_rev": "", "rec_mechanism": "nccl_profiler_interface"}
+    metadata |= {"dump_timestamp_us": stop + 500, "hostname": "node0", "pid": 100 + rank}
+    return {"header": header, "metadata": metadata, "coll_perf": perf}
 
 
 def write(folder: Path, lines: dict[int, list[dict[str, Any]]]) -> Path:
@@ -67,15 +54,11 @@ def test_collectives_with_size_number_and_time(tmp_path: Path, version: str) -> 
     assert [(r["in_bytes"], r["group_size"]) for r in first.collectives.rows()] == [(1 << 20, 2)] * 4
     numbers = [r["seq"] for r in first.collectives.rows()]
     assert numbers == [r["seq"] for r in second.collectives.rows()] and len(set(numbers)) == 4
-    kernels = first.events["dur_ns"][first.events["kind"] == Kind.KERNEL]
-    assert kernels.tolist() == [5_000_000] * 4
-    later = second.events["dur_ns"][second.events["kind"] == Kind.KERNEL]
-    assert later.tolist() == [3_000_000] * 4
+    for trace, length_ns in ((first, 5_000_000), (second, 3_000_000)):
+        assert trace.events["dur_ns"][trace.events["kind"] == Kind.KERNEL].tolist() == [length_ns] * 4
 
 
 def test_who_comes_late_is_said_and_computation_is_not(tmp_path: Path) -> None:
-    from ddprof.api import analyze
-
     late = {0: [line(0, n) for n in range(12)], 1: [line(1, n, 2_000) for n in range(12)]}
     run = analyze(write(tmp_path, late), cache=False)
     assert set(run.collectives["last_rank"]) == {1}
@@ -108,10 +91,9 @@ def of_op(record: dict[str, Any], op: str) -> dict[str, Any]:
 
 def test_each_function_of_a_communicator_counts_on_its_own(tmp_path: Path) -> None:
     """Sharded training calls both, numbered alike; of v4.0 a rank may have logged the one and its peer the other."""
-    first = [of_op(line(0, n), "AllGather") for n in range(3)]
-    second = [of_op(line(1, n), "ReduceScatter") for n in range(3)]
-    seen = [{r["seq"] for r in trace.collectives.rows()} for trace in traces(write(tmp_path, {0: first, 1: second}))]
-    assert not seen[0] & seen[1]
+    log = {r: [of_op(line(r, n), op) for n in range(3)] for r, op in enumerate(("AllGather", "ReduceScatter"))}
+    first, second = ({r["seq"] for r in trace.collectives.rows()} for trace in traces(write(tmp_path, log)))
+    assert not first & second
 
 
 def test_sizes_are_those_of_the_whole(tmp_path: Path) -> None:
@@ -144,20 +126,16 @@ def test_batches_of_v4_3(tmp_path: Path) -> None:
     assert len(names(trace, Kind.KERNEL)) == 4 and len(trace.process_groups) == 1
 
 
-def test_operations_of_nobody_are_counted(tmp_path: Path) -> None:
-    whole = batch(0, [1, 2])
-    (trace,) = traces(write(tmp_path, {0: [*whole, whole[1]]}))
-    assert len(names(trace, Kind.KERNEL)) == 2
-    assert any("1 operations without the line that names" in note.issue for note in trace.health)
-
-
-def test_what_the_ring_overwrote_is_told(tmp_path: Path) -> None:
-    (trace,) = traces(write(tmp_path, {0: [*batch(0, [1, 2]), *batch(0, [9], dropped=6)]}))
-    issues = [note.issue for note in trace.health]
-    assert any("6 operations were overwritten" in issue for issue in issues)
-    assert not any("collectives are in the log" in issue for issue in issues)
-
-
-def test_the_latest_of_each_interval_is_a_sample(tmp_path: Path) -> None:
-    (trace,) = traces(write(tmp_path, {0: [line(0, n, version="v4.0") for n in (1, 40, 80)]}))
-    assert any("3 of 80 collectives are in the log" in note.issue for note in trace.health)
+@pytest.mark.parametrize(
+    ("log", "kernels", "told", "untold"),
+    [
+        ([*batch(0, [1, 2]), batch(0, [1])[1]], 2, "1 operations without the line that names", "overwritten"),
+        ([*batch(0, [1, 2]), *batch(0, [9], dropped=6)], 3, "6 operations were overwritten", "are in the log"),
+        ([line(0, n, version="v4.0") for n in (1, 40, 80)], 3, "3 of 80 collectives are in the log", "overwritten"),
+    ],
+    ids=["operations of nobody", "what the ring overwrote", "the latest of each interval is a sample"],
+)
+def test_what_is_lacking_is_told(tmp_path: Path, log: list[Any], kernels: int, told: str, untold: str) -> None:
+    (trace,) = traces(write(tmp_path, {0: log}))
+    assert len(names(trace, Kind.KERNEL)) == kernels
+    assert told in issues(trace) and untold not in issues(trace)

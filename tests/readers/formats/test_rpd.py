@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shared_formats import FORMATS, names, traces
+from reading import FORMATS, names, traces
 
 from ddprof.errors import DdprofError
 from ddprof.model import DEVICE_KINDS, Kind
-from ddprof.readers import discover, read
 from ddprof.tables import NULL
 
 
@@ -30,40 +29,34 @@ def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
     assert database.copies["size_bytes"].max() == 2_000_000_000
 
 
-PID = 111 << 24
+PID, SIX = 111 << 24, [(n, 1000 * n) for n in range(1, 7)]
 RPD = {
-    "rocpd_string": (
-        "id string",
-        [(1, "gemm"), (2, "hipLaunch"), (3, "KernelExecution"), (4, "CopyHostToDevice")],
-    ),
+    "rocpd_string": ("id string", [(1, "gemm"), (2, "hipLaunch"), (3, "KernelExecution"), (4, "CopyHostToDevice")]),
     "rocpd_op": (
         "id gpuId queueId start end description_id opType_id",
-        [(n, 0, 1, 1000 * n, 1000 * n + 400, 1, 3 + n % 2) for n in range(1, 7)],
+        [(n, 0, 1, t, t + 400, 1, 3 + n % 2) for n, t in SIX],
     ),
-    "rocpd_api": ("id pid tid start end apiName_id", [(n, 9, 9, 1000 * n - 50, 1000 * n, 2) for n in range(1, 7)]),
-    "rocpd_api_ops": ("api_id op_id", [(n, n) for n in range(1, 7)]),
-    "rocpd_copyapi": ("api_ptr_id size", [(n, 64) for n in range(1, 7)]),
+    "rocpd_api": ("id pid tid start end apiName_id", [(n, 9, 9, t - 50, t, 2) for n, t in SIX]),
+    "rocpd_api_ops": ("api_id op_id", [(n, n) for n, _ in SIX]),
+    "rocpd_copyapi": ("api_ptr_id size", [(n, 64) for n, _ in SIX]),
 }
 NSYS = {
     "StringIds": ("id value", [(1, "gemm"), (2, "cudaLaunchKernel_v7000"), (3, "main")]),
     "CUPTI_ACTIVITY_KIND_KERNEL": (
         "start end deviceId streamId correlationId demangledName shortName globalPid",
-        [(1000 * n, 1000 * n + 400, 0, 7, n, 1, 1, PID) for n in range(1, 7)],
+        [(t, t + 400, 0, 7, n, 1, 1, PID) for n, t in SIX],
     ),
     "CUPTI_ACTIVITY_KIND_MEMCPY": (
         "start end deviceId streamId correlationId bytes copyKind srcKind dstKind globalPid",
-        [(1000 * n + 500, 1000 * n + 600, 0, 7, n, 64, 1, 1, 2, PID) for n in range(1, 7)],
+        [(t + 500, t + 600, 0, 7, n, 64, 1, 1, 2, PID) for n, t in SIX],
     ),
     "CUPTI_ACTIVITY_KIND_RUNTIME": (
         "start end globalTid correlationId nameId",
-        [(1000 * n - 50, 1000 * n, PID + 5, n, 2) for n in range(1, 7)],
+        [(t - 50, t, PID + 5, n, 2) for n, t in SIX],
     ),
     "NVTX_EVENTS": (
         "start end globalTid text textId eventType",
-        [
-            (1000 * n - 90, 1000 * n + 90, PID + 5, f"aten::mm, op_id = {n}, sizes = [[2, 2]]", None, 59)
-            for n in range(6)
-        ],
+        [(t, t + 90, PID + 5, f"aten::mm, op_id = {n}, sizes = [[2, 2]]", None, 59) for n, t in SIX],
     ),
     "ThreadNames": ("globalTid nameId", [(PID + 5, 3)]),
     "TARGET_INFO_GPU": ("id name totalMemory computeMajor computeMinor smCount", [(0, "A100", 1 << 36, 8, 0, 108)]),
@@ -90,13 +83,15 @@ def write(path: Path, tables: dict[str, Any], cell: tuple[str, int] | None, odd:
 def events(path: Path) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        traces = [read(source) for source in discover([path]).sources]
-    for trace in traces:
-        assert (trace.events["dur_ns"] >= 0).all()
-    return sum(len(trace.events) for trace in traces)
+        found = traces(path)
+    assert all((trace.events["dur_ns"] >= 0).all() for trace in found)
+    return sum(len(trace.events) for trace in found)
 
 
-@pytest.mark.parametrize(("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS)])
+both = pytest.mark.parametrize(("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS)])
+
+
+@both
 def test_an_odd_cell_costs_no_more_than_its_row(tmp_path: Path, name: str, tables: dict[str, Any]) -> None:
     path = tmp_path / name
     write(path, tables, None, None)
@@ -109,10 +104,8 @@ def test_an_odd_cell_costs_no_more_than_its_row(tmp_path: Path, name: str, table
                 assert events(path) >= before - 1, (table, columns.split()[at], odd)
 
 
-@pytest.mark.parametrize(("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS)])
-def test_missing_tables_and_columns_are_absent_facts_or_one_line(
-    tmp_path: Path, name: str, tables: dict[str, Any]
-) -> None:
+@both
+def test_missing_tables_and_columns_are_absent_facts_or_one_line(tmp_path: Path, name: str, tables: Any) -> None:
     path = tmp_path / name
     less = [{other: given for other, given in tables.items() if other != table} for table in tables]
     for table, (columns, rows) in tables.items():

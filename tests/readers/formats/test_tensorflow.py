@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shared_formats import FORMATS, names, traces
+from reading import FORMATS, names, traces
 
 from ddprof.model import Kind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shared_formats import names, traces
+from reading import names, traces
 from xspaces import PlaneMaker, space
 
 from ddprof.api import analyze
@@ -23,15 +23,8 @@ def host(steps: int = 4) -> PlaneMaker:
 
 
 def tpu(index: int = 0, steps: int = 4) -> PlaneMaker:
-    ops = [
-        event
-        for n in range(steps)
-        for event in (
-            ("while.1", 1000 * n + 100, 700),
-            ("fusion.7", 1000 * n + 100, 300),
-            ("all-reduce.3", 1000 * n + 400, 300),
-        )
-    ]
+    step = (("while.1", 100, 700), ("fusion.7", 100, 300), ("all-reduce.3", 400, 300))
+    ops = [(name, 1000 * n + at, length) for n in range(steps) for name, at, length in step]
     plane = PlaneMaker(f"/device:TPU:{index}").line("XLA Ops", ops, 3)
     plane.line("XLA Modules", [("jit_step", 1000 * n, 900) for n in range(steps)], 2)
     return plane.line("Steps", [(str(n), 1000 * n, 900) for n in range(steps)], 1)
@@ -57,20 +50,16 @@ def test_a_real_profile_of_jax() -> None:
 def test_operations_of_a_tpu_once_and_without_what_holds_them(tmp_path: Path) -> None:
     (trace,) = traces(write(tmp_path, host(), tpu()))
     assert sorted(set(names(trace, Kind.KERNEL))) == ["all-reduce.3", "fusion.7"]
-    assert trace.device.kind == "unknown"
-    assert len(trace.script_frames) == 1
+    assert trace.device.kind == "unknown" and len(trace.script_frames) == 1
     ledger = analyze(write(tmp_path, host(), tpu()), cache=False).report.ledger.job
     assert (ledger["compute"], ledger["comm_transfer"]) == (pytest.approx(300), pytest.approx(300))
     assert sum(value for cause, value in ledger.items() if cause != "wall_us") == pytest.approx(ledger["wall_us"])
 
 
-def test_steps_of_the_device_where_the_host_marks_none(tmp_path: Path) -> None:
+def test_each_device_is_a_rank_and_has_the_steps_where_the_host_marks_none(tmp_path: Path) -> None:
     quiet = PlaneMaker("/host:CPU").line("python", [("PjitFunction(step)", 0, 4000)])
     (trace,) = traces(write(tmp_path, quiet, tpu()))
     assert names(trace, Kind.ANNOTATION) == [f"ProfilerStep#{n}" for n in range(4)]
-
-
-def test_each_device_is_a_rank(tmp_path: Path) -> None:
     found = discover([write(tmp_path, host(), tpu(0), tpu(1))])
     assert [source.part for source in found.sources] == ["/device:TPU:0", "/device:TPU:1"]
     assert [trace.identity.local_device for trace in traces(tmp_path)] == [0, 1]

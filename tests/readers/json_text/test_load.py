@@ -31,36 +31,18 @@ def horovod() -> tuple[str, list[Any]]:
 
 def chrome() -> tuple[str, list[Any]]:
     names = [{"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "/device:GPU:0"}}]
-    spans = [
-        {"ph": "X", "name": f"k{n}", "cat": "kernel", "pid": 7, "tid": 2, "ts": 100 * n, "dur": 50} for n in range(9)
-    ]
-    pairs = [
-        {"ph": ph, "name": "call", "pid": 1, "tid": 1, "ts": ts}
-        for ts, ph in ((1, "B"), (9, "E"), (20, "B"), (15, "E"))
-    ]
+    span = {"ph": "X", "cat": "kernel", "pid": 7, "tid": 2, "dur": 50}
+    spans = [{**span, "name": f"k{n}", "ts": 100 * n} for n in range(9)]
+    call = {"name": "call", "pid": 1, "tid": 1}
+    pairs = [{**call, "ph": ph, "ts": ts} for ts, ph in ((1, "B"), (9, "E"), (20, "B"), (15, "E"))]
     return "c.json", [*names, *spans, *pairs]
 
 
 def op_timeline() -> tuple[str, list[Any]]:
-    names = [
-        {"ph": "M", "name": "thread_name", "pid": dp, "tid": pp, "args": {"name": f"PP rank {pp}"}}
-        for dp in range(2)
-        for pp in range(2)
-    ]
-    spans = [
-        {
-            "ph": "X",
-            "name": "forward-compute",
-            "pid": dp,
-            "tid": pp,
-            "ts": 1000 * s + 10,
-            "dur": 5.5,
-            "args": {"step": s, "mb_id": 1},
-        }
-        for s in range(4)
-        for dp in range(2)
-        for pp in range(2)
-    ]
+    workers = [{"pid": dp, "tid": pp} for dp in range(2) for pp in range(2)]
+    names = [{**w, "ph": "M", "name": "thread_name", "args": {"name": f"PP rank {w['tid']}"}} for w in workers]
+    compute = {"ph": "X", "name": "forward-compute", "dur": 5.5}
+    spans = [{**w, **compute, "ts": 1000 * s + 10, "args": {"step": s, "mb_id": 1}} for s in range(4) for w in workers]
     return "o.json", [*names, *spans]
 
 

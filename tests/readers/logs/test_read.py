@@ -73,38 +73,29 @@ def test_iterations_of_real_logs(name: str, writers: tuple[str, ...], iterations
 
 
 def test_what_an_iteration_line_says_beside_its_time() -> None:
-    first = read(BY_NAME["megatron_mixtral"]).iterations[0]
-    assert (first.tflops, first.batch) == (243.6, 128)
-    assert [(i.tflops, i.batch) for i in read(BY_NAME["megatron_alcf"]).iterations] == [(20.30, 768)]
+    for name, told in (("megatron_mixtral", (243.6, 128)), ("megatron_alcf", (20.30, 768))):
+        first = read(BY_NAME[name]).iterations[0]
+        assert (first.tflops, first.batch) == told
 
 
-def test_timers_of_the_step_stand_for_those_of_its_micro_steps() -> None:
+def test_timers_of_the_step_stand_for_those_of_its_micro_steps_and_tell_shortest_and_longest_rank() -> None:
     log = read(BY_NAME["deepspeed_accelerate"])
-    assert {reading.name for reading in log.timers} == {
-        *("forward", "backward", "backward_inner", "backward_allreduce", "step"),
-        *("optimizer_allgather", "optimizer_gradients", "optimizer_step"),
-    }
+    names = (
+        "forward backward backward_inner backward_allreduce step optimizer_allgather optimizer_gradients optimizer_step"
+    )
+    assert {reading.name for reading in log.timers} == set(names.split())
     assert {reading.name for reading in read(BY_NAME["deepspeed_neox"]).timers} >= {"forward_microstep"}
-
-
-def test_shortest_and_longest_rank() -> None:
     readings = {reading.name: reading for reading in read(BY_NAME["megatron_alcf"]).timers}
     assert (readings["optimizer"].shortest_ms, readings["optimizer"].longest_ms) == (3407.56, 3409.92)
     assert readings["optimizer"].of_all_ranks
 
 
-def test_named_ranks_and_the_sizes_of_the_job(tmp_path: Path) -> None:
+def test_named_ranks_the_sizes_of_the_job_and_the_longest_alone(tmp_path: Path) -> None:
     log = read_text(tmp_path, OF_ALL_RANKS)
-    assert [(r.name, r.rank, r.ms) for r in log.by_rank] == [
-        ("forward-compute", 0, 800.10),
-        ("forward-compute", 1, 812.20),
-        ("batch-generator", 0, 1.10),
-        ("batch-generator", 1, 1.20),
-    ]
+    found = [(r.name, r.rank, r.ms) for r in log.by_rank]
+    assert found[:2] == [("forward-compute", 0, 800.10), ("forward-compute", 1, 812.20)]
+    assert found[2:] == [("batch-generator", 0, 1.10), ("batch-generator", 1, 1.20)]
     assert log.sizes == {"world": 4, "data": 4, "context": 1, "tensor": 1, "pipeline": 1}
-
-
-def test_the_longest_alone(tmp_path: Path) -> None:
     text = "max time across ranks (ms):\n    optimizer ......................................: 3409.92\n"
     (reading,) = read_text(tmp_path, text).timers
     assert (reading.shortest_ms, reading.longest_ms) == (None, 3409.92)
@@ -118,12 +109,9 @@ def test_sizes_are_powers_of_1024_and_rates_stay_as_logged() -> None:
     assert (verbose["all_gather_base"].count, verbose["all_gather_base"].total_ms) == (2, pytest.approx(0.19))
 
 
-def test_a_table_counts_what_its_lines_said(tmp_path: Path) -> None:
+def test_a_table_counts_what_its_lines_said_and_tells_stragglers(tmp_path: Path) -> None:
     both = BY_NAME["deepspeed_verbose_2022"].read_text() + BY_NAME["deepspeed_summary_2025"].read_text()
     assert {call.op for call in read_text(tmp_path, both).calls} == {"broadcast", "barrier"}
-
-
-def test_stragglers(tmp_path: Path) -> None:
     log = read_text(tmp_path, STRAGGLING)
     assert [(c.op, c.size_bytes, c.total_ms) for c in log.calls] == [("all_reduce", 2048, 30.0)]
     (row,) = log.straggling
@@ -146,20 +134,15 @@ def test_launchers_collectors_and_colours_change_no_number(tmp_path: Path, path:
 
 
 def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
-    first = (
-        "(min, max) time across ranks (ms):\n    forward-backward ....: (1.00, 2.00)\n    optimizer ....: (3.00, 4.00)"
-    )
-    second = "times across ranks (ms):\n  forward-compute:\n     rank  0: 5.00\n     rank  1: 6.00"
-    pairs = zip([*first.split("\n"), ""], second.split("\n"), strict=True)
+    first = ["(min, max) time across ranks (ms):", "    forward-backward ....: (1.00, 2.00)"]
+    first += ["    optimizer ....: (3.00, 4.00)", ""]
+    second = ["times across ranks (ms):", "  forward-compute:", "     rank  0: 5.00", "     rank  1: 6.00"]
+    pairs = zip(first, second, strict=True)
     log = read_text(tmp_path, "".join(f"[default0]:{a}\n[default1]:{b}\n" for a, b in pairs))
-    assert [(r.name, r.shortest_ms, r.longest_ms) for r in log.timers] == [
-        ("forward-backward", 1.0, 2.0),
-        ("optimizer", 3.0, 4.0),
-    ]
+    told = [(r.name, r.shortest_ms, r.longest_ms) for r in log.timers]
+    assert told == [("forward-backward", 1.0, 2.0), ("optimizer", 3.0, 4.0)]
     assert [(r.rank, r.ms) for r in log.by_rank] == [(0, 5.0), (1, 6.0)]
-
-
-def test_two_records_in_one_line_and_a_bar_drawn_again(tmp_path: Path) -> None:
+    # Two records in one line, and a bar drawn again.
     line = BY_NAME["megatron_mixtral"].read_text().split("\n")[0]
     bar = BY_NAME["nemo_bar"].read_text().rstrip("\n")
     log = read_text(tmp_path, f"{line}{line.replace(' 71/', ' 72/')}\n{bar}\r{bar}\r\n")

@@ -48,7 +48,7 @@ def lines(samples: list[list[int]] = [], **more: Any) -> str:  # noqa: B006
     return "".join(json.dumps(line) + "\n" for line in content)
 
 
-def tables(tmp_path: Path, *texts: str, traced: Script = NOTHING) -> SampledScript:
+def tables(tmp_path: Path, *texts: str, traced: Script = NOTHING, step_ns: int | None = None) -> SampledScript:
     """The tables of these files."""
     paths = []
     for number, text in enumerate(texts):
@@ -56,52 +56,48 @@ def tables(tmp_path: Path, *texts: str, traced: Script = NOTHING) -> SampledScri
         paths[-1].write_text(text)
     processes, notes = read_stacks([str(path) for path in paths])
     assert notes == []
-    return with_samples(traced, processes, TRACKS.table(TRACK_ROWS))
+    return with_samples(traced, processes, TRACKS.table(TRACK_ROWS), step_ns)
 
 
 def spans(script: SampledScript) -> list[tuple[int, int, str]]:
     """Start, end and innermost function of each span."""
     function = script.frames["function"][script.stacks["frame"]]
-    return [
-        (start, end, str(function[stack]))
-        for start, end, stack in zip(*(script.spans[n].tolist() for n in ("start_ns", "end_ns", "stack")), strict=True)
-    ]
+    columns = (script.spans[name].tolist() for name in ("start_ns", "end_ns", "stack"))
+    return [(start, end, str(function[stack])) for start, end, stack in zip(*columns, strict=True)]
 
 
 def test_frames_are_written_as_in_traces(tmp_path: Path) -> None:
     frames = tables(tmp_path, lines()).frames
     found = {str(file): bool(user) for file, user in zip(frames["file"], frames["is_user"], strict=True)}
-    assert found == {
-        "train.py": True,
-        "data/sets.py": True,
-        "torch/nn/modules/module.py": False,
-        "ddprof/capture/instruments/forward.py": False,
-        "ddprof/capture/guard.py": False,
-        "unheard_of/of.py": False,
-        "<frozen importlib>": False,
-    }
+    others = ("torch/nn/modules/module.py", "ddprof/capture/instruments/forward.py", "ddprof/capture/guard.py")
+    others += ("unheard_of/of.py", "<frozen importlib>")
+    assert found == {"train.py": True, "data/sets.py": True, **dict.fromkeys(others, False)}
 
 
-def test_a_sample_stands_for_the_time_halfway_to_its_neighbours(tmp_path: Path) -> None:
-    samples = [[0, 100, 0, 0, 1, 1], [90, 100, 0, 0, 1, 1], [200, 100, 0, 0, 1, 2], [300, 100, 0, 0, 1, 1]]
+@pytest.mark.parametrize(
+    ("samples", "found"),
+    [
+        pytest.param(
+            [[0, 100, 0, 0, 1, 1], [90, 100, 0, 0, 1, 1], [200, 100, 0, 0, 1, 2], [300, 100, 0, 0, 1, 1]],
+            [(9_950, 10_145, "main"), (10_145, 10_250, "evaluate"), (10_250, 10_350, "main")],
+            id="each stands for the time halfway to its neighbours",
+        ),
+        pytest.param(
+            [[0, 100, 0, 0, 1, 1], [100, 500, 450, 0, 1, 2], [600, 100, 0, 0, 1, 1]],
+            [(9_950, 10_050, "main"), (10_050, 10_575, "evaluate"), (10_575, 10_650, "main")],
+            id="a late answer stands for all the time until it came",
+        ),
+        pytest.param(
+            [[0, 100, 0, 0, 1, 1], [900, 100, 0, 0, 1, 1]],
+            [(9_950, 10_050, "main"), (10_850, 10_950, "main")],
+            id="time without samples belongs to nobody",
+        ),
+    ],
+)
+def test_samples_are_spans(tmp_path: Path, samples: list[list[int]], found: list[tuple[int, int, str]]) -> None:
     script = tables(tmp_path, lines(samples))
-    assert spans(script) == [(9_950, 10_145, "main"), (10_145, 10_250, "evaluate"), (10_250, 10_350, "main")]
-    assert script.spans["track"].tolist() == [1, 1, 1]
-    assert script.spans["resolution_ns"].tolist() == [100, 100, 100]
-
-
-def test_a_late_answer_stands_for_all_the_time_until_it_came(tmp_path: Path) -> None:
-    samples = [[0, 100, 0, 0, 1, 1], [100, 500, 450, 0, 1, 2], [600, 100, 0, 0, 1, 1]]
-    assert spans(tables(tmp_path, lines(samples))) == [
-        (9_950, 10_050, "main"),
-        (10_050, 10_575, "evaluate"),
-        (10_575, 10_650, "main"),
-    ]
-
-
-def test_time_without_samples_belongs_to_nobody(tmp_path: Path) -> None:
-    samples = [[0, 100, 0, 0, 1, 1], [900, 100, 0, 0, 1, 1]]
-    assert spans(tables(tmp_path, lines(samples))) == [(9_950, 10_050, "main"), (10_850, 10_950, "main")]
+    assert spans(script) == found and set(script.spans["track"].tolist()) == {1}
+    assert script.spans["resolution_ns"].tolist() == [100] * len(found)
 
 
 def test_spans_never_overlap_whatever_the_times(tmp_path: Path) -> None:
@@ -115,11 +111,10 @@ def test_sums_over_the_run(tmp_path: Path) -> None:
     script = tables(tmp_path, lines(), lines(worker=3))
     function = script.frames["function"][script.stacks["frame"]]
     rows = [row for row in script.totals.rows() if function[row["stack"]] == "evaluate"]
-    assert {(row["thread"], row["phase"], row["samples"], row["time_ns"], row["late_ns"]) for row in rows} == {
-        ("", "rest", 4, 404, 8),
-        ("feeds", "data", 1, 5, 8),
-        ("worker 3", "rest", 4, 404, 8),
-        ("worker 3", "data", 1, 5, 8),
+    told = {(row["thread"], row["phase"], row["samples"], row["time_ns"], row["late_ns"]) for row in rows}
+    assert told == {
+        *((thread, "rest", 4, 404, 8) for thread in ("", "worker 3")),
+        *((thread, "data", 1, 5, 8) for thread in ("feeds", "worker 3")),
     }
     outer = script.stacks["outer"]
     assert ((outer == NULL) | (outer < range(len(outer)))).all()
@@ -131,8 +126,7 @@ def test_frames_of_the_trace_stay_and_samples_are_summed_beside_them(tmp_path: P
     own = {"start_ns": [1], "end_ns": [2], "track": [0], "stack": [0], "resolution_ns": [0]}
     traced = Script(SCRIPT_SPANS.table(own), stacks, frames)
     script = tables(tmp_path, lines([[0, 100, 0, 0, 1, 1]]), traced=traced)
-    assert spans(script) == [(1, 2, "f")]
-    assert len(script.totals) and (script.totals["stack"] >= 1).all()
+    assert spans(script) == [(1, 2, "f")] and len(script.totals) and (script.totals["stack"] >= 1).all()
     assert str(script.frames["function"][script.stacks["frame"][script.totals["stack"][0]]]) == "main"
 
 
@@ -149,14 +143,10 @@ def test_samples_come_with_the_trace_of_their_rank(tmp_path: Path, tid: int) -> 
     Path(f"{stem}.stacks.jsonl").write_text(lines([[0, 100, 0, 0, 1, 2], [10**9, 100, 0, 0, 1, 2]]))
     ((_, (source,)),) = discover([str(tmp_path)]).runs
     found = read(source)
-    assert len(found.script_totals) == len(STACKS)
-    assert len(found.script_spans) == (1 if tid == TID else 0)
+    assert (len(found.script_totals), len(found.script_spans)) == (len(STACKS), int(tid == TID))
 
 
 @pytest.mark.parametrize(("step_ns", "placed"), [(None, True), (300, True), (299, False)])
 def test_samples_too_far_apart_are_only_summed(tmp_path: Path, step_ns: int | None, placed: bool) -> None:
-    path = tmp_path / "a.stacks.jsonl"
-    path.write_text(lines([[0, 100, 0, 0, 1, 1]]))
-    processes, _ = read_stacks([str(path)])
-    script = with_samples(NOTHING, processes, TRACKS.table(TRACK_ROWS), step_ns)
+    script = tables(tmp_path, lines([[0, 100, 0, 0, 1, 1]]), step_ns=step_ns)
     assert (len(script.spans) > 0) == placed and len(script.totals) == len(STACKS)

@@ -7,9 +7,8 @@ from pathlib import Path
 import kineto_text as kt
 import numpy as np
 import pytest
-from kineto_traces import trace_of
+from reading import trace_of
 
-from ddprof.model import RankTrace
 from ddprof.readers.script.stacks import Script, traced_modules, traced_script
 from ddprof.tables import NULL
 
@@ -52,26 +51,20 @@ def test_threads_are_apart_and_calls_of_the_same_function_share_a_stack() -> Non
         [(1, 5, 25, "a.py(1): f"), (0, 0, 50, "a.py(1): main"), (0, 0, 10, "a.py(1): f"), (0, 30, 50, "a.py(1): f")]
     )
     assert told(script) == [(0, 10, 0, "main/f"), (5, 25, 1, "f"), (10, 30, 0, "main"), (30, 50, 0, "main/f")]
-    assert len(script.stacks) == 3
-    assert len(script.frames) == 2
+    assert (len(script.stacks), len(script.frames)) == (3, 2)
 
 
 def test_frames_that_begin_or_end_together_nest_and_touching_calls_are_one_span() -> None:
-    script = of(
-        [
-            (0, 0, 20, "a.py(1): outer"), (0, 0, 20, "a.py(2): inner"),
-            (0, 20, 30, "a.py(1): outer"), (0, 20, 30, "a.py(2): inner"),
-        ]
-    )  # fmt: skip
+    calls = [
+        (0, start, end, name) for start, end in ((0, 20), (20, 30)) for name in ("a.py(1): outer", "a.py(2): inner")
+    ]
+    script = of(calls)
     assert told(script) in ([(0, 30, 0, "outer/inner")], [(0, 30, 0, "inner/outer")])
 
 
-def test_calls_of_modules_are_told_by_their_python_frames() -> None:
+def test_calls_of_modules_are_told_by_their_python_frames_and_a_frame_follows_on_the_one_before() -> None:
     assert told(of([(0, 0, 9, "nn.Module: Block_0"), (0, 1, 8, "m.py(3): forward")])) == [(1, 8, 0, "forward")]
     assert not len(of([(0, 0, 9, "nn.Module: Block_0")]).spans)
-
-
-def test_a_frame_that_begins_before_the_last_one_ended_follows_on_it() -> None:
     script = of([(0, 0, 100, "a.py(1): main"), (0, 10, 31, "a.py(2): first"), (0, 30, 90, "a.py(3): second")])
     assert told(script) == [
         (0, 10, 0, "main"), (10, 30, 0, "main/first"), (30, 90, 0, "main/second"), (90, 100, 0, "main"),
@@ -83,9 +76,8 @@ def test_whatever_the_frames_the_spans_of_a_thread_do_not_overlap() -> None:
     for _ in range(50):
         start, length = draw.integers(0, 60, 30), draw.integers(1, 40, 30)
         names = [f"a.py({n % 7 + 1}): f{n % 7}" for n in range(30)]
-        frames = [
-            (n % 2, int(s), int(s + d), name) for n, (s, d, name) in enumerate(zip(start, length, names, strict=True))
-        ]
+        rows = enumerate(zip(start.tolist(), length.tolist(), names, strict=True))
+        frames = [(n % 2, s, s + d, name) for n, (s, d, name) in rows]
         spans = of(frames).spans
         for track in (0, 1):
             own = spans.take(spans["track"] == track)
@@ -98,13 +90,19 @@ def test_whatever_the_frames_the_spans_of_a_thread_do_not_overlap() -> None:
 def test_deep_recursion_keeps_every_level() -> None:
     depth = 200
     script = of([(0, level, 2 * depth - level, "a.py(1): f") for level in range(depth)])
-    assert len(script.stacks) == depth
-    assert len(script.spans) == 2 * depth - 1
+    assert (len(script.stacks), len(script.spans)) == (depth, 2 * depth - 1)
 
 
 @pytest.mark.usefixtures("decoding")
 def test_a_trace_with_stacks_has_them_beside_its_events(tmp_path: Path) -> None:
-    trace = _with_frames(tmp_path)
+    events = [
+        kt.span("train.py(3): main", 0, 3 * MS, "python_function"),
+        kt.span("Python GC", 10, 50, "python_function"),
+        kt.span("aten::mm", 20, 5),
+        kt.span("train.py(40): short", 100, 99 * US, "python_function"),
+        kt.span("train.py(88): save", 2 * MS, 300 * US, "python_function"),
+    ]
+    trace = trace_of(tmp_path / "t.json", events)
     assert [trace.strings[name] for name in trace.events["name"]] == ["Python GC", "aten::mm"]
     assert told(Script(trace.script_spans, trace.script_stacks, trace.script_frames)) == [
         (0, 2 * MS, 0, "main"), (2 * MS, 2 * MS + 300 * US, 0, "main/save"),
@@ -113,19 +111,6 @@ def test_a_trace_with_stacks_has_them_beside_its_events(tmp_path: Path) -> None:
     assert trace.script_frames["is_user"].tolist() == [True, True]
     tid = trace.tracks["tid"][trace.script_spans["track"]]
     assert tid.tolist() == [str(trace.tracks["tid"][trace.events["track"][0]])] * 3
-
-
-def _with_frames(folder: Path) -> RankTrace:
-    return trace_of(
-        folder / "t.json",
-        [
-            kt.span("train.py(3): main", 0, 3 * MS, "python_function"),
-            kt.span("Python GC", 10, 50, "python_function"),
-            kt.span("aten::mm", 20, 5),
-            kt.span("train.py(40): short", 100, 99 * US, "python_function"),
-            kt.span("train.py(88): save", 2 * MS, 300 * US, "python_function"),
-        ],
-    )
 
 
 def test_calls_of_modules_are_stacks_of_their_own() -> None:

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from html import escape
-from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -62,21 +61,14 @@ def plant(source: Path, folder: Path, secrets: Secrets) -> Path:
         stem = f"rank{rank}.{secrets.of('host', 'name').replace('.', '-').replace(' ', '-')}.{100 + rank}.0"
         document = json.loads(gzip.decompress(file.read_bytes()))
         (run / f"{stem}.stacks.jsonl").write_text(_stacks(document, secrets))
-        (run / f"{stem}.0.pt.trace.json.gz").write_bytes(
-            gzip.compress(json.dumps(_trace(document, rank, secrets)).encode())
-        )
+        trace = json.dumps(_trace(document, rank, secrets)).encode()
+        (run / f"{stem}.0.pt.trace.json.gz").write_bytes(gzip.compress(trace))
         (run / f"{stem}.sidecar.json").write_text(json.dumps(_sidecar(rank, secrets)))
         lines = [{"worker": 0, "pid": 1, "index": n, "start_ns": n, "end_ns": n + 1, "note": "x"} for n in range(3)]
-        (run / f"{stem}.workers.jsonl").write_text(
-            "".join(json.dumps(secrets.planted(x, "worker")) + "\n" for x in lines)
-        )
-    manifest = {
-        "schema": "ddprof.run/1",
-        "command": "python train.py",
-        "cwd": "/home",
-        "hosts": {"0": "a"},
-        "exit_code": 0,
-    }
+        workers = "".join(json.dumps(secrets.planted(line, "worker")) + "\n" for line in lines)
+        (run / f"{stem}.workers.jsonl").write_text(workers)
+    manifest = {"schema": "ddprof.run/1", "command": "python train.py", "cwd": "/home", "exit_code": 0}
+    manifest["hosts"] = {"0": "a"}
     (run / "manifest.json").write_text(json.dumps(secrets.planted(manifest, "manifest")))
     (run / f"{secrets.of('file', 'notes')}.json").write_text(json.dumps(secrets.planted({"a": "b"}, "strange")))
     (run / f"{secrets.of('file', 'damaged')}.pt.trace.json").write_text('{"traceEvents": [{"ph": "X", "name": "cut')
@@ -116,11 +108,8 @@ def _trace(document: dict[str, Any], rank: int, secrets: Secrets) -> dict[str, A
 
 def _sidecar(rank: int, secrets: Secrets) -> dict[str, Any]:
     document = {
-        "rank": rank,
-        "world_size": 3,
-        "host": "node",
+        **{"rank": rank, "world_size": 3, "host": "node", "parallelism": ["ddp"], "errors": ["could not open file"]},
         "device": {"name": "NVIDIA H100", "uuid": "GPU-1", "pci_address": "0000:01"},
-        "parallelism": ["ddp"],
         "process_groups": [{"name": "0", "desc": "default_pg", "ranks": [0, 1, 2]}],
         "optimizer": {"class": "AdamW", "fused": False, "foreach": True},
         "parameters": {"count": 1000, "dtype": "float32"},
@@ -129,7 +118,6 @@ def _sidecar(rank: int, secrets: Secrets) -> dict[str, Any]:
         "communication_environment": {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": "INFO"},
         "syncs": [{"start_ns": 1, "end_ns": 2, "where": "train.py:17", "what": "item"}],
         "nccl": {"transports": ["SHM"], "lines": ["NET/IB : Using mlx5_0"]},
-        "errors": ["could not open file"],
         "versions": {"torch": "2.9", "python": "3.11"},
     }
     return {"schema": "ddprof.run/1", "state": "exit", **secrets.planted(document, "sidecar")}
@@ -137,8 +125,9 @@ def _sidecar(rank: int, secrets: Secrets) -> dict[str, Any]:
 
 def found(secrets: list[str], output: bytes) -> list[str]:
     """Secrets that are in an output: as they are, in lower case, escaped, or inside what is packed in it."""
-    texts = [part.decode("utf-8", "replace").lower() for part in _unpacked(output)]
-    return [secret for secret in secrets if any(form in text for form, text in product(_forms(secret), texts))]
+    text = "\0".join(part.decode("utf-8", "replace").lower() for part in _unpacked(output))
+    stems = {stem for stem in STEMS if any(form in text for form in _forms(stem))}  # most outputs hold none
+    return [s for s in secrets if s[:-4] in stems and any(form in text for form in _forms(s))]
 
 
 def _forms(secret: str) -> set[str]:

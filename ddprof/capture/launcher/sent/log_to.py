@@ -42,6 +42,7 @@ class LogTo:
 
     def end(self) -> None:
         """Say that the job has ended and wait for the verdict to be written; KeyboardInterrupt ends the waiting."""
+        self.start()  # of a job that was over before the first tick
         if self._process is None:
             return
         process, self._process = self._process, None

@@ -12,45 +12,31 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kineto_traces import times, trace_of
-from malformed import broken, healthy, issues
+from reading import broken, healthy, issues, times, trace_of
 
 from ddprof.readers import Source, read
 from ddprof.readers.files import unpacking
 from ddprof.tables import NULL
 
+pytestmark = pytest.mark.usefixtures("decoding")
 
-@pytest.mark.usefixtures("decoding")
+
 def test_odd_events_are_counted(shared_dir: Path) -> None:
     trace = broken(shared_dir, "odd_events_negdur_nodur_strts_nullargs_rank0.json.gz")
     assert "25 negative durations" in issues(trace)
     assert "25 events without a usable duration" in issues(trace)
-    assert (trace.events["dur_ns"] >= 0).all()
-    assert len(trace.events) > 2000
-
-
-@pytest.mark.usefixtures("decoding")
-def test_nan_and_infinity(shared_dir: Path) -> None:
+    assert (trace.events["dur_ns"] >= 0).all() and len(trace.events) > 2000
     trace = broken(shared_dir, "nan_infinity_literals.json")
-    assert trace.events["dur_ns"].tolist() == [0]
-    assert "1 events without a usable duration" in issues(trace)
+    assert trace.events["dur_ns"].tolist() == [0] and "1 events without a usable duration" in issues(trace)
 
 
-@pytest.mark.usefixtures("decoding")
-def test_no_events(shared_dir: Path) -> None:
+def test_what_is_missing_is_said(shared_dir: Path) -> None:
     trace = broken(shared_dir, "empty_traceEvents.json")
-    assert len(trace.events) == 0
-    assert "error:" in issues(trace) and "no events" in issues(trace)
-
-
-@pytest.mark.usefixtures("decoding")
-def test_no_device_events(shared_dir: Path) -> None:
+    assert len(trace.events) == 0 and "error:" in issues(trace) and "no events" in issues(trace)
     trace = broken(shared_dir, "gpu_events_missing_rank7.json.gz")
-    assert "kernel launches but no device events" in issues(trace)
-    assert trace.identity.rank == 7
+    assert "kernel launches but no device events" in issues(trace) and trace.identity.rank == 7
 
 
-@pytest.mark.usefixtures("decoding")
 def test_a_clock_that_is_off_reads_as_it_is(shared_dir: Path) -> None:
     trace, sound = broken(shared_dir, "clock_offset_plus37s_rank6.json.gz"), healthy(shared_dir, 6)
     shift = trace.events["ts_ns"] - sound.events["ts_ns"]
@@ -74,7 +60,6 @@ def ns(text: str) -> int:
     return round(float(text.strip("@")) * 1000)
 
 
-@pytest.mark.usefixtures("decoding")
 @settings(max_examples=60)
 @given(st.lists(EVENT, min_size=2, max_size=20), st.sampled_from(kt.LAYOUTS), st.integers(40, 4000), st.booleans())
 def test_round_trip_of_random_events_in_random_layouts(
@@ -95,18 +80,13 @@ def test_round_trip_of_random_events_in_random_layouts(
     assert not [h for h in trace.health if h.severity != "info"]
 
 
-@pytest.mark.usefixtures("decoding")
 def test_epoch_fractions_are_exact(tmp_path: Path) -> None:
     base = 1_694_128_201_435_418_001
     events = [kt.span(f"e{i}", base + i * 1_000_003, 1_001 + i) for i in range(500)]
     trace = trace_of(tmp_path / "t.json", events)
     assert trace.events["ts_ns"].tolist() == [base + i * 1_000_003 for i in range(500)]
-    assert trace.events["dur_ns"].tolist() == [1_001 + i for i in range(500)]
-    assert trace.has_base_time
-
-
-@pytest.mark.usefixtures("decoding")
-def test_base_time_is_added_wherever_it_stands(tmp_path: Path) -> None:
+    assert trace.events["dur_ns"].tolist() == [1_001 + i for i in range(500)] and trace.has_base_time
+    # The base time is added wherever it stands.
     header = {"baseTimeNanoseconds": 1_760_000_000_000_000_000}
     for layout in ("compact", "header_last", "indented"):
         trace = trace_of(tmp_path / "t.json", [kt.span("a", 4458676000982367, 17619)], layout, header)
@@ -115,7 +95,6 @@ def test_base_time_is_added_wherever_it_stands(tmp_path: Path) -> None:
     assert not trace_of(tmp_path / "t.json", [kt.span("a", 5000, 10)]).has_base_time
 
 
-@pytest.mark.usefixtures("decoding")
 def test_tracks_know_their_device_and_stream(tmp_path: Path) -> None:
     events = [
         kt.kernel("gemm", 0, 10, device=3, stream=20),
@@ -131,13 +110,13 @@ def test_tracks_know_their_device_and_stream(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.usefixtures("decoding")
-def test_old_external_ids(tmp_path: Path) -> None:
+def test_old_external_ids_and_launches_without_device_events(tmp_path: Path) -> None:
     events = [kt.span("Kernel", 0, 1, "Kernel", **{"external id": 7}), kt.span("op", 5, 1, **{"External id": 8})]
     assert trace_of(tmp_path / "t.json", events).events["external_id"].tolist() == [7, 8]
+    trace = trace_of(tmp_path / "t.json", [kt.span("cudaLaunchKernel", 0, 10, "cuda_runtime", correlation=1)])
+    assert [h.severity for h in trace.health if "no device events" in h.issue] == ["error"]
 
 
-@pytest.mark.usefixtures("decoding")
 @pytest.mark.parametrize(
     ("event", "issue"),
     [
@@ -154,16 +133,7 @@ def test_defects_are_counted_and_said(tmp_path: Path, event: dict[str, Any], iss
     assert (trace.events["dur_ns"] >= 0).all() and (trace.events["dur_ns"] < 10**9).all()
     assert [h for h in trace.health if re.search(issue, h.issue)]
     assert any("1 null events" in h.issue for h in trace.health)
-
-
-@pytest.mark.usefixtures("decoding")
-def test_launches_without_device_events_are_an_error_note(tmp_path: Path) -> None:
-    trace = trace_of(tmp_path / "t.json", [kt.span("cudaLaunchKernel", 0, 10, "cuda_runtime", correlation=1)])
-    assert [h.severity for h in trace.health if "no device events" in h.issue] == ["error"]
-
-
-@pytest.mark.usefixtures("decoding")
-def test_missing_ids_are_null_and_parents_come_before_children(tmp_path: Path) -> None:
+    # Missing ids are null, and parents come before children.
     trace = trace_of(tmp_path / "t.json", [kt.span("child", 100, 5), kt.span("parent", 100, 50)])
     assert [t[0] for t in times(trace)] == ["parent", "child"]
     assert trace.events["correlation"].tolist() == [NULL, NULL]

@@ -17,19 +17,20 @@ from ddprof.slices.doctor.machine import _file_system, _quota, _shared_memory, m
 from ddprof.slices.doctor.model import State
 from ddprof.slices.doctor.training import _told, training
 
-ROOT = Path(__file__).resolve().parents[2]
+FOUND = {"python": "3.11.7", "torch": "2.13.0", "backends": [], "devices": [], "host_events": 1}
+FOUND["flight_recorder"] = False
 
 
-def test_extras_are_those_that_can_be_installed() -> None:
+def test_extras_are_those_that_can_be_installed(repo_root: Path) -> None:
     tomllib = pytest.importorskip("tomllib")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((repo_root / "pyproject.toml").read_text())["project"]
     told = {part.name.removeprefix("extra ") for part in installation() if part.name.startswith("extra ")}
     known = project["optional-dependencies"]
     assert told <= set(known)
     assert set(known) - told == {"bench", "docs", "frameworks", "dev"}  # for ddprof's own developers
 
 
-def test_an_extra_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_or_compiled_says_what_is_lost_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(distribution: str) -> str:
         raise PackageNotFoundError(distribution)
 
@@ -37,10 +38,7 @@ def test_an_extra_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.M
     extras = [part for part in installation() if part.name.startswith("extra")]
     assert {part.state for part in extras} == {State.MISSING}
     assert "pip install 'ddprof[dask]'" in [part.remedy for part in extras]
-
-
-def test_parts_that_were_not_compiled_say_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddprof.slices.doctor.installation.find_spec", lambda _: None)
+    monkeypatch.setattr("ddprof.doctor.installation.find_spec", lambda _: None)
     parts = next(part for part in installation() if part.name == "compiled parts")
     assert parts.state is State.MISSING and "three times as long" in parts.said and "C compiler" in parts.remedy
 
@@ -63,10 +61,7 @@ def test_an_interpreter_that_does_not_answer_is_unknown(python: str, said: str) 
 
 
 def test_kernels_that_are_not_recorded_are_told_with_what_may_hold_the_driver() -> None:
-    found = {
-        "python": "3.11.7", "torch": "2.13.0", "backends": ["nccl"], "devices": ["H100"] * 8, "host_events": 1,
-        "device_events": 0, "nccl": "2.27.3", "flight_recorder": False,
-    }  # fmt: skip
+    found = FOUND | {"backends": ["nccl"], "devices": ["H100"] * 8, "device_events": 0, "nccl": "2.27.3"}
     told = {part.name: part for part in _told(found)}
     assert told["GPU activities"].state is State.MISSING and "CUPTI" in told["GPU activities"].remedy
     assert told["NCCL"].state is State.MISSING and told["profiler"].state is State.OK
@@ -79,8 +74,7 @@ def test_kernels_that_are_not_recorded_are_told_with_what_may_hold_the_driver() 
     ("version", "state"), [("2.3.1+cu121", State.MISSING), ("2.4.0", State.OK), ("3.0.0a0", State.OK)]
 )
 def test_an_old_torch_is_told(version: str, state: State) -> None:
-    found = {"python": "3.11.7", "torch": version, "backends": [], "devices": [], "host_events": 1}
-    assert next(part for part in _told(found) if part.name == "PyTorch").state is state
+    assert next(part for part in _told(FOUND | {"torch": version}) if part.name == "PyTorch").state is state
 
 
 def test_limits_of_a_container_are_told(tmp_path: Path) -> None:
@@ -94,13 +88,10 @@ def test_limits_of_a_container_are_told(tmp_path: Path) -> None:
 
 def test_the_file_system_of_a_run_folder_is_that_of_the_innermost_mount(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
-    mounts.write_text(
-        "/dev/sda / ext4 rw 0 0\nhost:/x /scratch nfs4 rw 0 0\nhost:/y /scratch/my\\040runs lustre rw 0 0\n"
-    )
-    kinds = {
-        place: _file_system(Path(place), mounts) for place in ("/home", "/scratch/a", "/scratch/my runs/b", "/scratchy")
-    }
-    assert kinds == {"/home": "ext4", "/scratch/a": "nfs4", "/scratch/my runs/b": "lustre", "/scratchy": "ext4"}
+    mounted = ("/dev/sda / ext4", "host:/x /scratch nfs4", "host:/y /scratch/my\\040runs lustre")
+    mounts.write_text("".join(f"{line} rw 0 0\n" for line in mounted))
+    kinds = {"/home": "ext4", "/scratch/a": "nfs4", "/scratch/my runs/b": "lustre", "/scratchy": "ext4"}
+    assert {place: _file_system(Path(place), mounts) for place in kinds} == kinds
     assert _file_system(Path("/home"), tmp_path / "none") is None
 
 

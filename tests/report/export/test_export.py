@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from click.testing import CliRunner
 
 from ddprof.causes import CAUSES
-from ddprof.cli.export import parse_ranks
+from ddprof.cli.export import command, parse_ranks
 from ddprof.errors import UsageError
 from ddprof.report.export.columns import report_tables, write_tables
 from ddprof.report.export.perfetto import FINDINGS_PROCESS, _flow
@@ -21,56 +22,34 @@ from ddprof.report.export.slices import Arrow
 from ddprof.report.model import Report
 from ddprof.tables import from_arrow
 
-SAMPLE = "04_slow_gpu_tp2dp2_clock_skew"
-
 
 @pytest.fixture(scope="module")
-def traces(shared_run: Callable[[str], Path]) -> Path:
-    return shared_run(f"oracle_samples/{SAMPLE}/traces")
-
-
-@pytest.fixture(scope="module")
-def exported(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def exported(shared_run: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Events of the exported trace."""
-    from click.testing import CliRunner
-
-    from ddprof.cli.export import command
-
     file = tmp_path_factory.mktemp("export") / "new" / "x.json.gz"
+    traces = shared_run("oracle_samples/04_slow_gpu_tp2dp2_clock_skew/traces")
     done = CliRunner().invoke(command, [str(traces), "-o", str(file)], catch_exceptions=False)
     assert done.exit_code == 0
     with gzip.open(file, "rt") as stream:
         return json.load(stream)["traceEvents"]
 
 
-def test_every_rank_is_a_process_with_steps(exported: list[dict[str, Any]]) -> None:
+def test_every_rank_is_a_process_with_steps_on_one_clock(exported: list[dict[str, Any]]) -> None:
     names = {e["pid"]: e["args"]["name"] for e in exported if e["ph"] == "M" and e["name"] == "process_name"}
-    assert {pid: name.split(" on ")[0] for pid, name in names.items()} == {
-        1: "rank 0",
-        2: "rank 1",
-        3: "rank 2",
-        4: "rank 3",
-        FINDINGS_PROCESS: "ddprof findings",
-    }
-    for rank in range(4):
-        steps = [e for e in exported if e["ph"] == "X" and e["pid"] == rank + 1 and e["tid"] == 0]
-        assert len(steps) >= 3
-
-
-def test_clocks_are_aligned(exported: list[dict[str, Any]]) -> None:
-    """Hosts of the sample are seconds apart; on the run's clock the first steps start together."""
-    firsts = [min(e["ts"] for e in exported if e["ph"] == "X" and e["pid"] == p and e["tid"] == 0) for p in range(1, 5)]
-    assert max(firsts) - min(firsts) < 20_000
-    assert min(firsts) == 0
+    wanted = {**{rank + 1: f"rank {rank}" for rank in range(4)}, FINDINGS_PROCESS: "ddprof findings"}
+    assert {pid: name.split(" on ")[0] for pid, name in names.items()} == wanted
+    steps = [[e["ts"] for e in exported if (e["ph"], e["pid"], e.get("tid")) == ("X", p, 0)] for p in range(1, 5)]
+    assert min(map(len, steps)) >= 3
+    # Hosts of the sample are seconds apart; on the run's clock the first steps start together.
+    firsts = [min(of_rank) for of_rank in steps]
+    assert max(firsts) - min(firsts) < 20_000 and min(firsts) == 0
 
 
 def test_arrows_join_slices_of_two_ranks(exported: list[dict[str, Any]]) -> None:
-    slices = defaultdict(list)
+    slices, ends = defaultdict(list), defaultdict(list)
     for event in exported:
         if event["ph"] == "X":
             slices[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-    ends: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for event in exported:
         if event["ph"] in "sf":
             ends[event["id"]].append(event)
     assert ends
@@ -105,13 +84,9 @@ def test_tables_read_back_and_are_documented(straggler_report: Report, tmp_path:
     assert len(causes) == 4 * len(CAUSES)
     guide = files[-1].read_text()
     assert all(column.meaning in guide for table in tables.values() for column in table.schema.columns)
-
-
-def test_tables_as_csv(straggler_report: Report, tmp_path: Path) -> None:
-    write_tables(tmp_path, report_tables(straggler_report), "csv")
+    write_tables(tmp_path, tables, "csv")
     head, first, *_ = (tmp_path / "findings.csv").read_text().splitlines()
-    assert head.startswith("place,id,severity,ranks")
-    assert first.startswith("1,input.straggler,critical,2")
+    assert head.startswith("place,id,severity,ranks") and first.startswith("1,input.straggler,critical,2")
 
 
 def test_rank_lists() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +34,10 @@ def _run(report: Report, steps_us: list[float], loader_us: list[float]) -> Repor
     return dataclasses.replace(report, steps=steps, ledger=ledger)
 
 
+def _of_world(report: Report, size: int) -> Report:
+    return dataclasses.replace(report, run=dataclasses.replace(report.run, world_size=size))
+
+
 @pytest.fixture
 def slow(straggler_report: Report) -> Report:
     return _run(straggler_report, [100e3, 101e3, 99e3, 100e3, 100e3], [30e3, 31e3, 29e3, 30e3, 30e3])
@@ -44,47 +49,33 @@ def fast(straggler_report: Report) -> Report:
     return dataclasses.replace(run, findings=())
 
 
-def test_the_changed_cause_is_named(slow: Report, fast: Report) -> None:
+def test_the_changed_cause_is_named_in_all_forms(slow: Report, fast: Report) -> None:
     result = compare(slow, fast)
-    assert result.step.outcome == "faster"
-    assert result.step.change_us == pytest.approx(-30e3)
+    assert (result.step.outcome, result.step.change_us) == ("faster", pytest.approx(-30e3))
     assert (result.causes[0].name, result.causes[0].outcome) == ("dataloader", "faster")
     assert {d.name: d.outcome for d in result.causes}["compute"] == "same"
-    assert [f.id for f in result.gone] == ["input.straggler"]
-    assert result.new == result.differences == ()
+    assert [f.id for f in result.gone] == ["input.straggler"] and result.new == result.differences == ()
     assert "Faster by 30 ms per step (30 %), mostly data loader" in headline(result)
+    for text in (render_text(result), render_markdown(result), render_html(result)):
+        assert "30 ms" in text and "data loader" in text
+    assert json.loads(json.dumps(to_json(result), allow_nan=False))["step"]["change_us"] == -30000.0
 
 
-def test_noise_is_called_noise(straggler_report: Report) -> None:
+def test_noise_is_called_noise_and_too_few_steps_are_said(slow: Report, straggler_report: Report) -> None:
     before = _run(straggler_report, [100e3, 120e3, 80e3, 110e3, 90e3], [0.0] * 5)
     after = _run(straggler_report, [103e3, 123e3, 83e3, 113e3, 93e3], [0.0] * 5)
     assert compare(before, after).step.outcome == "noise"
-
-
-def test_too_few_steps_are_said(slow: Report, straggler_report: Report) -> None:
     result = compare(slow, _run(straggler_report, [50e3, 50e3], [0.0, 0.0]))
-    assert result.step.outcome == "unknown"
-    assert any("only 2 step" in note for note in result.notes)
+    assert result.step.outcome == "unknown" and any("only 2 step" in note for note in result.notes)
 
 
-def test_different_jobs_are_not_comparable(slow: Report, fast: Report) -> None:
+def test_different_jobs_are_not_comparable_and_a_run_without_steps_is_refused(slow: Report, fast: Report) -> None:
     other = dataclasses.replace(fast, run=dataclasses.replace(fast.run, world_size=8, device_name="NVIDIA A100"))
     assert len(compare(slow, other).differences) == 2
     assert to_json(compare(slow, other))["comparable"] is False
-
-
-def test_a_run_without_steps_is_refused(slow: Report) -> None:
     empty = dataclasses.replace(slow, steps=Steps(0, "none", float("nan")))
     with pytest.raises(NoUsableInput, match="no measured step"):
         compare(slow, empty)
-
-
-def test_all_forms_agree(slow: Report, fast: Report) -> None:
-    result = compare(slow, fast)
-    for text in (render_text(result), render_markdown(result), render_html(result)):
-        assert "30 ms" in text
-        assert "data loader" in text
-    assert json.loads(json.dumps(to_json(result), allow_nan=False))["step"]["change_us"] == -30000.0
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
@@ -97,26 +88,21 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     assert 0.88 <= hits / 300 <= 0.99
 
 
-def test_step_causes_come_from_the_ledger_table(straggler_report: Report) -> None:
+def test_step_causes_come_from_the_ledger_table_and_survive_the_document(
+    straggler_report: Report, slow: Report
+) -> None:
     rows = {"rank": [0, 0, 1, 1, 0], "step": [0, 1, 0, 1, 0], "cause": [0, 0, 0, 0, 4]}
     table = LEDGER.table({**rows, "dur_ns": [10_000, 20_000, 30_000, 40_000, 5_000]})
     found = step_causes(dataclasses.replace(straggler_report, tables={"ledger": table}))
-    assert found["compute"] == (20.0, 30.0)
-    assert found["dataloader"] == (2.5, 0.0)
-
-
-def test_step_causes_survive_the_document(slow: Report) -> None:
+    assert (found["compute"], found["dataloader"]) == ((20.0, 30.0), (2.5, 0.0))
     assert step_causes(from_contract(json.loads(json.dumps(to_contract(slow))))) == step_causes(slow)
 
 
 def test_runs_on_more_ranks_give_the_scaling_efficiency(slow: Report) -> None:
-    small = dataclasses.replace(slow, run=dataclasses.replace(slow.run, world_size=2))
-    large = dataclasses.replace(_run(slow, [125e3] * 5, [30e3] * 5), run=dataclasses.replace(slow.run, world_size=8))
+    small, large = _of_world(slow, 2), _of_world(_run(slow, [125e3] * 5, [30e3] * 5), 8)
     for result in (compare(small, large), compare(large, small)):
-        assert result.scaling is not None
-        assert (result.scaling.small, result.scaling.large) == (2, 8)
-        assert result.scaling.weak == pytest.approx(0.8)
-        assert result.scaling.strong == pytest.approx(0.2)
+        assert result.scaling is not None and (result.scaling.small, result.scaling.large) == (2, 8)
+        assert (result.scaling.weak, result.scaling.strong) == (pytest.approx(0.8), pytest.approx(0.2))
         assert "scaling from 2 to 8 ranks: 80 % efficient" in " ".join(render_text(result).split())
         assert to_json(result)["scaling"]["weak"] == pytest.approx(0.8)
     assert compare(slow, slow).scaling is None
@@ -125,12 +111,7 @@ def test_runs_on_more_ranks_give_the_scaling_efficiency(slow: Report) -> None:
 @pytest.mark.parametrize(
     ("optimizer", "rates", "samples", "words"),
     [
-        (
-            "SGD",
-            (0.1, 0.1),
-            (64, 128),
-            "takes 128 samples instead of 64; the learning rate stayed 0.1, by the linear rule",
-        ),
+        ("SGD", (0.1, 0.1), (64, 128), "takes 128 samples instead of 64; the learning rate stayed 0.1, by the linear"),
         ("SGD", (0.1, 0.2), (64, 128), "the learning rate went from 0.1 to 0.2, as by the linear rule"),
         ("AdamW", (1e-3, 1e-3), (64, 256), "by the square root rule (Malladi 2022) it would be 0.002"),
         ("AdamW", (1e-3, None), (64, 256), "its learning rate is not known"),
@@ -139,32 +120,21 @@ def test_runs_on_more_ranks_give_the_scaling_efficiency(slow: Report) -> None:
     ],
 )
 def test_another_number_of_ranks_says_what_becomes_of_the_batch(
-    straggler_report: Report,
-    optimizer: str,
-    rates: tuple[float, float | None],
-    samples: tuple[int, int | None],
-    words: str,
+    straggler_report: Report, optimizer: str, rates: tuple[Any, Any], samples: tuple[Any, Any], words: str
 ) -> None:
-    reports = [
-        dataclasses.replace(
-            straggler_report,
-            run=dataclasses.replace(straggler_report.run, world_size=world),
-            training=Training(samples_per_step=of, learning_rate=rate, optimizer=optimizer),
-        )
-        for world, rate, of in zip((4, 8), rates, samples, strict=True)
-    ]
+    reports = []
+    for world, rate, of in zip((4, 8), rates, samples, strict=True):
+        training = Training(samples_per_step=of, learning_rate=rate, optimizer=optimizer)
+        reports.append(dataclasses.replace(_of_world(straggler_report, world), training=training))
     notes = compare(*reports).notes
     assert any(words in note for note in notes) if words else not any("optimizer step" in note for note in notes)
     assert not any("optimizer step" in note for note in compare(reports[0], reports[0]).notes)
 
 
 def test_kernels_are_compared_by_the_noise_of_their_steps() -> None:
-    before = {
-        ("mm", "compute"): [10.0, 11.0, 10.5],
-        ("gone", "compute"): [5.0, 5.0, 5.0],
-        ("add", "compute"): [1.0] * 3,
-    }
-    after = {("mm", "compute"): [14.0, 15.0, 14.5], ("add", "compute"): [1.1] * 3}
+    mm, gone, add = (("mm", "compute"), ("gone", "compute"), ("add", "compute"))
+    before = {mm: [10.0, 11.0, 10.5], gone: [5.0] * 3, add: [1.0] * 3}
+    after = {mm: [14.0, 15.0, 14.5], add: [1.1] * 3}
     found = [(kernel[0], delta.outcome) for kernel, delta in kernel_deltas(before, after, 100.0)]
     assert found == [("gone", "faster"), ("mm", "slower"), ("add", "same")]
     assert kernel_deltas({}, {("new", "compute"): [3.0] * 3}, 100.0)[0][1].before_us == 0.0

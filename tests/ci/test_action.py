@@ -1,0 +1,63 @@
+"""The body of the GitHub Action: reports always, then the gates."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddprof.report.json.contract import to_contract
+from ddprof.report.model import Report
+
+REAL = f'exec {sys.executable} -m ddprof.cli.main "$@"'
+
+
+@pytest.fixture
+def saved(tmp_path: Path, straggler_report: Report) -> Path:
+    file = tmp_path / "saved.json"
+    file.write_text(json.dumps(to_contract(straggler_report)))
+    return file
+
+
+def _act(root: Path, folder: Path, program: str = REAL, **inputs: str) -> subprocess.CompletedProcess[str]:
+    binary = folder / "bin" / "ddprof"
+    binary.parent.mkdir()
+    binary.write_text(f"#!/bin/sh\n{program}\n")
+    binary.chmod(0o755)
+    own = {"PATH": f"{binary.parent}:{os.environ['PATH']}", "REPORT": str(folder / "report.html")}
+    environment = {**os.environ, **own, "GITHUB_STEP_SUMMARY": str(folder / "summary.md"), **inputs}
+    command = ["bash", str(root / ".ci" / "action")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_failed_gate_leaves_its_evidence(repo_root: Path, tmp_path: Path, saved: Path) -> None:
+    done = _act(repo_root, tmp_path, RUN=str(saved), FAIL_ON="host.*\nwarning\n")
+    assert done.returncode == 3, done.stderr
+    assert "gate failed: critical input.straggler" in done.stderr
+    assert "STRAGGLER-BOUND" in (tmp_path / "summary.md").read_text()
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert (tmp_path / "report.json").read_text().startswith("{")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", ["", "5%"])
+def test_an_unchanged_run_passes_against_its_baseline(repo_root: Path, tmp_path: Path, saved: Path, limit: str) -> None:
+    done = _act(repo_root, tmp_path, RUN=str(saved), BASELINE=str(saved), MAX_REGRESSION=limit, FAIL_ON="warning")
+    assert done.returncode == 0, done.stderr
+    assert "No change of the step" in (tmp_path / "summary.md").read_text()
+    assert 'id="compare"' in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("limit", ["", "5%"])
+def test_a_baseline_is_compared_with_and_the_gates_are_its(repo_root: Path, tmp_path: Path, limit: str) -> None:
+    inputs = {"RUN": "run", "BASELINE": "base", "MAX_REGRESSION": limit, "FAIL_ON": "warning", "REPORT": "r.html"}
+    done = _act(repo_root, tmp_path, 'echo "$*" >&2', **inputs)
+    regression = " --max-regression 5%" if limit else ""
+    assert done.returncode == 0 and done.stderr.splitlines() == [
+        *("analyze run -o r.json", "report run --against base -o r.html", "compare base r.json --format markdown"),
+        *("analyze r.json --format markdown", f"compare base r.json --fail-on warning{regression}"),
+    ]

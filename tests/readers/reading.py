@@ -1,0 +1,75 @@
+"""Traces read: of given events, of run folders as capture writes them, and of the real ones, sound and broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import kineto_text as kt
+
+from ddprof.model import Kind, RankTrace
+from ddprof.readers import Inventory, Source, discover, read
+
+MALFORMED, FORMATS = "traces/edge_cases/malformed", "traces/formats"
+EVENTS = [kt.span(f"op {i}", i * 1000, 500) for i in range(5)]
+
+
+def trace_of(path: Path, events: list[Any], layout: str = "compact", header: dict[str, Any] | None = None) -> RankTrace:
+    return read(Source(str(kt.write(path, events, layout, header)), "kineto"))
+
+
+def read_all(inventory: Inventory) -> list[RankTrace]:
+    return [read(source) for source in inventory.sources]
+
+
+def traces(path: Path) -> list[RankTrace]:
+    return read_all(discover([path]))
+
+
+def broken(shared_dir: Path, name: str) -> RankTrace:
+    (trace,) = traces(shared_dir / MALFORMED / name)
+    return trace
+
+
+def healthy(shared_dir: Path, rank: int) -> RankTrace:
+    """The sound trace that the broken ones were made from."""
+    (path,) = (shared_dir / "traces/multi_rank/dlrm_ddp_v100_8ranks").glob(f"worker{rank}_*")
+    return read(Source(str(path), "kineto"))
+
+
+def issues(trace: RankTrace | Inventory) -> str:
+    return "\n".join(f"{h.severity}: {h.issue} -> {h.effect}" for h in trace.health)
+
+
+def names(trace: RankTrace, kind: Kind) -> list[str]:
+    return [trace.strings[n] for n in trace.events["name"][trace.events["kind"] == kind].tolist()]
+
+
+def times(trace: RankTrace) -> list[tuple[str, int, int, int]]:
+    columns = (trace.events[c].tolist() for c in ("name", "ts_ns", "dur_ns", "correlation"))
+    return [(trace.strings[n], ts, dur, c) for n, ts, dur, c in zip(*columns, strict=True)]
+
+
+def ranks_of(inventory: Inventory) -> list[tuple[str, int]]:
+    return [(label, len(sources)) for label, sources in inventory.runs]
+
+
+def rank_file(path: Path, rank: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return kt.write(path, EVENTS, header={"distributedInfo": {"rank": rank, "world_size": 2}})
+
+
+def our_run(folder: Path, windows: int = 2, restarts: int = 1) -> None:
+    """A run folder as the capture writes it."""
+    (folder / ".shim").mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps({"schema": "ddprof.run/1", "world_size": 2}))
+    for rank in range(2):
+        for restart in range(restarts):
+            stem = f"rank{rank}.host.{100 + rank + 10 * restart}.{restart}"
+            sidecar = {"schema": "ddprof.run/1", "state": "exit", "rank": rank, "world_size": 2, "restart": restart}
+            (folder / f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
+            for window in range(windows):
+                kt.write(folder / f"{stem}.{window}.pt.trace.json", EVENTS)
+                dump = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": [{"collective_seq_id": window}]}
+                (folder / f"{stem}.{window}.fr.json").write_text(json.dumps(dump))

@@ -1,0 +1,44 @@
+"""The verdict, the step and the findings as HTML are safe and complete; the file is tested in tests/dashboard."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ddprof.findings import Evidence
+from ddprof.report.html.parts import render_summary
+from ddprof.report.model import Ledger, Report
+from tests.dashboard.onefile_reader import File
+
+EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[31m"
+
+
+def test_names_from_traces_are_text(straggler_report: Report) -> None:
+    run = dataclasses.replace(straggler_report.run, name=EVIL, hosts=dict.fromkeys(range(4), EVIL), device_name=EVIL)
+    evidence = (Evidence(EVIL, 2, 0.0, 1.0, EVIL),)
+    finding = dataclasses.replace(straggler_report.findings[0], summary=EVIL, evidence=evidence, fixes=())
+    verdict = dataclasses.replace(straggler_report.verdict, headline=EVIL, bound=EVIL)
+    text = render_summary(dataclasses.replace(straggler_report, findings=(finding,), run=run, verdict=verdict))
+    page = File(text)
+    assert page.scripts == {} and not [name for name, _ in page.attributes if name.startswith("on")]
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in text and "\x1b" not in text
+
+
+def test_the_summary_is_a_fragment_that_says_what_the_report_says(straggler_report: Report) -> None:
+    text = render_summary(straggler_report)
+    for words in ("STRAGGLER-BOUND", "rank 2", "36 ms (33 to 38 ms) per step", "num_workers", "@scope (.ddprof)"):
+        assert words in text
+    assert "<html" not in text
+
+
+def test_a_report_without_steps_renders(straggler_report: Report) -> None:
+    steps = dataclasses.replace(straggler_report.steps, count=0, wall_us=float("nan"), per_step_us=())
+    empty = dataclasses.replace(straggler_report, steps=steps, ledger=Ledger(), findings=(), what_if=())
+    assert "no step could be measured" in render_summary(empty)
+    File(render_summary(empty))
+
+
+def test_a_patch_keeps_its_lines_and_is_escaped_once(straggler_report: Report) -> None:
+    fix = dataclasses.replace(straggler_report.findings[0].fixes[0], patch='a("<b>")\nb()')
+    finding = dataclasses.replace(straggler_report.findings[0], fixes=(fix,))
+    text = render_summary(dataclasses.replace(straggler_report, findings=(finding,)))
+    assert "<pre>a(&quot;&lt;b&gt;&quot;)\nb()</pre>" in text

@@ -13,7 +13,7 @@ except ModuleNotFoundError: print(gc.isenabled())
 module = import_lasting("ddprof.analyzers.engine"); count = gc.get_freeze_count()
 again = import_lasting("ddprof.analyzers.engine")
 print(module.__name__, again is module, count > 10_000, gc.get_freeze_count() == count, gc.isenabled())
-gc.disable(); import_lasting("ddprof.cli.mcp"); print(gc.isenabled())
+gc.disable(); import_lasting("ddprof.slices.assistants.command"); print(gc.isenabled())
 """
 
 

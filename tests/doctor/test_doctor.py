@@ -38,7 +38,7 @@ def test_what_is_not_installed_or_compiled_says_what_is_lost_and_how_to_get_it(m
     extras = [part for part in installation() if part.name.startswith("extra")]
     assert {part.state for part in extras} == {State.MISSING}
     assert "pip install 'ddprof[dask]'" in [part.remedy for part in extras]
-    monkeypatch.setattr("ddprof.doctor.installation.find_spec", lambda _: None)
+    monkeypatch.setattr("ddprof.slices.doctor.installation.find_spec", lambda _: None)
     parts = next(part for part in installation() if part.name == "compiled parts")
     assert parts.state is State.MISSING and "three times as long" in parts.said and "C compiler" in parts.remedy
 

@@ -55,8 +55,14 @@ class WandbRun:
             self._run.log_artifact(artifact)
 
     def close(self) -> None:
-        """Finish writing; in shared mode the run goes on."""
+        """Finish writing; in shared mode the run goes on.
+
+        What `finish` returns before is written by the library's own process: its end is awaited, so that the files of
+        an offline run are whole once they are told of. Another run that this process has open keeps it.
+        """
         self._run.finish()
+        if wandb.run is None:
+            wandb.teardown()
 
 
 def settings(shared: bool, environment: Mapping[str, str]) -> dict[str, Any]:

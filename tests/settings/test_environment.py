@@ -23,12 +23,9 @@ def test_the_allocators_other_options_stay(base: dict[str, str], expected: dict[
     assert variables([parse_set("expandable_segments=true")], base) == expected
 
 
-def test_only_settings_of_the_environment_become_variables() -> None:
+def test_what_becomes_a_variable_and_whether_it_reached_a_rank() -> None:
     fixes = [parse_set(text) for text in ("omp_num_threads=3", "NCCL_PROTO=LL", "num_workers=2")]
     assert variables(fixes, {}) == {"OMP_NUM_THREADS": "3", "NCCL_PROTO": "LL"}
-
-
-def test_a_rank_sees_whether_a_variable_reached_it() -> None:
     assert differs("NCCL_PROTO", "LL", {"NCCL_PROTO": "LL"}) == ""
     assert "is Simple in this process" in (differs("NCCL_PROTO", "LL", {"NCCL_PROTO": "Simple"}) or "")
     assert "is not set" in (differs("omp_num_threads", 2, {}) or "")

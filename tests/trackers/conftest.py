@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ddprof.report.model import Report
 from ddprof.trackers.content import Content, of_report
+from ddprof.trackers.sending import Sending
+from ddprof.trackers.target import Target
 
 
 @pytest.fixture
@@ -17,6 +21,21 @@ def content(tmp_path: Path, straggler_report: Report) -> Content:
     html = tmp_path / "r.html"
     html.write_text("<!doctype html><title>the report</title>", encoding="utf-8")
     return of_report(straggler_report, html, "/runs/mnist")
+
+
+@pytest.fixture
+def send() -> Callable[..., tuple[list[str], list[str]]]:
+    """A call that sends contents with their steps to a tracker; the trackers that failed and what was said."""
+
+    def sent(target: Target, name: str, *contents: tuple[Content, int], live: bool = False) -> Any:
+        told: list[str] = []
+        sending = Sending([target], name, told.append, live)
+        for content, step in contents:
+            sending.log(content, step)
+        sending.close()
+        return sending.failed, told
+
+    return sent
 
 
 @pytest.fixture(autouse=True)

@@ -23,8 +23,7 @@ def test_the_verdict_of_a_run(content: Content) -> None:
     assert content.words["ddprof/bound"] == "straggler"
     assert "loader of rank 2" in content.words["ddprof/verdict"]
     assert content.words["ddprof/findings"] == "input.straggler, comm.bandwidth_bound"
-    assert content.words["ddprof/run"] == "/runs/mnist"
-    assert "| where the step goes |" in content.markdown
+    assert content.words["ddprof/run"] == "/runs/mnist" and "| where the step goes |" in content.markdown
 
 
 def test_what_was_not_measured_is_not_said(straggler_report: Report) -> None:
@@ -37,8 +36,7 @@ def test_what_was_not_measured_is_not_said(straggler_report: Report) -> None:
         ledger=replace(straggler_report.ledger, per_rank={}, job={}),
         findings=(),
     )
-    assert of_report(empty, None).numbers == {}
-    assert of_running([]) == Content()
+    assert of_report(empty, None).numbers == {} and of_running([]) == Content()
 
 
 def test_more_ranks_than_a_person_looks_at_are_told_by_their_extremes() -> None:
@@ -53,28 +51,21 @@ def test_more_ranks_than_a_person_looks_at_are_told_by_their_extremes() -> None:
     }
 
 
+MS = 1_000_000
+
+
 def live(rank: int, step_ms: int, data_ms: int) -> LiveRank:
-    steps = tuple(
-        Step(
-            number=number,
-            start_ns=number * 1_000_000_000,
-            end_ns=number * 1_000_000_000 + step_ms * 1_000_000,
-            data_ns=data_ms * 1_000_000,
-            forward_ns=1_000_000,
-            backward_ns=0,
-            optimizer_ns=0,
-            collective_ns=0,
-            profiled=False,
-        )
-        for number in range(5)
-    )
+    def step(number: int) -> Step:
+        start_ns = number * 1_000_000_000
+        return Step(number, start_ns, start_ns + step_ms * MS, data_ms * MS, MS, 0, 0, 0, False)
+
+    steps = tuple(step(number) for number in range(5))
     return LiveRank(rank, "h", steps, 5, 0)
 
 
 def test_a_running_job_is_told_by_its_step_timers() -> None:
     told = of_running([live(0, 100, 1), live(1, 100, 41)])
-    assert told.numbers["ddprof/live/step_ms"] == 100
-    assert told.numbers["ddprof/live/rank/1/step_ms"] == 100
+    assert told.numbers["ddprof/live/step_ms"] == 100 and told.numbers["ddprof/live/rank/1/step_ms"] == 100
     assert (told.numbers["ddprof/live/late_rank"], told.numbers["ddprof/live/late_ms"]) == (1, 40)
     assert told.words["ddprof/live/late"] == "rank 1 is late by 40.0 ms per step, in data"
     even = of_running([live(0, 100, 1), live(1, 100, 1)])

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ddprof.trackers.content import Content
-from ddprof.trackers.sending import Sending
 from ddprof.trackers.target import Target
 
 pytest.importorskip("wandb", reason="wandb is not installed")
@@ -60,15 +59,14 @@ def item_key(item: Any) -> str:
     return item.key or ".".join(item.nested_key)
 
 
-def sent(content: Content, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: bool = False) -> tuple[Any, ...]:
+def sent(
+    content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: bool = False
+) -> tuple[Any, ...]:
     """(the run, its history, its summary, its artifacts, what was said)."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    told: list[str] = []
-    sending = Sending([Target("wandb", "vision")], "late run", told.append, live)
-    sending.log(content, 7)
-    sending.close()
-    assert sending.failed == [], told
+    failed, told = send(Target("wandb", "vision"), "late run", (content, 7), live=live)
+    assert failed == [], told
     found = list(records(tmp_path))
     history = [{item_key(i): json.loads(i.value_json) for i in r.history.item} for r in found if r.HasField("history")]
     summary = {item_key(i): json.loads(i.value_json) for r in found if r.HasField("summary") for i in r.summary.update}
@@ -81,8 +79,10 @@ def sent(content: Content, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live
     return run, history, summary, artifacts, told
 
 
-def test_a_new_run_named_like_ours(content: Content, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, history, summary, artifacts, told = sent(content, tmp_path, monkeypatch)
+def test_a_new_run_named_like_ours(
+    content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, history, summary, artifacts, told = sent(content, send, tmp_path, monkeypatch)
     assert (run.display_name, run.project) == ("late run", "vision")
     (row,) = history
     assert {key: row[key] for key in content.numbers} == dict(content.numbers)
@@ -93,9 +93,9 @@ def test_a_new_run_named_like_ours(content: Content, tmp_path: Path, monkeypatch
     assert len(told) == 1 and "wandb sync" in told[0]
 
 
-def test_the_run_of_the_script(content: Content, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_of_the_script(content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_RUN_ID", "abc123")
-    run, *_ = sent(content, tmp_path, monkeypatch, live=True)
+    run, *_ = sent(content, send, tmp_path, monkeypatch, live=True)
     assert (run.run_id, run.display_name) == ("abc123", "")
 
 
@@ -103,16 +103,14 @@ def test_a_second_writer_beside_the_script_shares_the_run_where_there_is_a_serve
     from ddprof.trackers.wandb_run import settings
 
     assert settings(True, {})["mode"] == "shared" and settings(True, {})["x_primary"] is False
-    assert "mode" not in settings(False, {})
-    assert "mode" not in settings(True, {"WANDB_MODE": "offline"})
+    assert "mode" not in settings(False, {}) and "mode" not in settings(True, {"WANDB_MODE": "offline"})
 
 
-def test_without_a_login_one_line_says_so(content: Content, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_login_one_line_says_so(
+    content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in {"WANDB_MODE": "online", "WANDB_API_KEY": "", "HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    told: list[str] = []
-    sending = Sending([Target("wandb")], "r", told.append)
-    sending.log(content)
-    sending.close()
-    assert sending.failed == ["wandb"] and len(told) == 1 and "\n" not in told[0]
+    failed, told = send(Target("wandb"), "r", (content, 0))
+    assert failed == ["wandb"] and len(told) == 1 and "\n" not in told[0]

@@ -46,14 +46,11 @@ def test_the_chosen_settings_are_a_fixes_file_and_a_patch(tmp_path: Path) -> Non
     assert "predicted 50 % (range 45 % to 55 %)" in " ".join(words.split()) and "95 % interval" in words
 
 
-def test_nothing_to_keep_leaves_no_file_and_says_how_small_a_gain_would_have_been_seen(tmp_path: Path) -> None:
+def test_nothing_to_keep_leaves_no_file_and_says_what_was_not_tried(tmp_path: Path) -> None:
     answer, left = _answer(tmp_path, Job(noise=0.02), _loader(4))
     assert left == handover.Handover() and not (tmp_path / "FIXES.toml").exists()
     words = "\n".join(result_text(answer, left))
     assert words.startswith("NOTHING TO CHANGE") and "lost      num_workers=4" in words
-
-
-def test_without_any_candidate_it_says_what_was_not_tried(tmp_path: Path) -> None:
     answer, left = _answer(tmp_path, Job())
     words = " ".join("\n".join(result_text(answer, left)).split())
     assert "no setting removes a cause that costs 3.0 % of the step or more" in words and "1 run," in words

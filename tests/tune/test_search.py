@@ -54,8 +54,7 @@ def test_of_values_that_gain_the_same_the_smaller_is_kept(tmp_path: Path) -> Non
 def test_where_nothing_helps_nothing_is_kept_and_soon(tmp_path: Path) -> None:
     answer, made = _searched(tmp_path, Job(noise=0.02), FOUR, BUCKETS)
     assert answer.verdict == NOTHING and not answer.chosen and answer.measured is None
-    assert set(_states(answer).values()) == {"lost"}
-    assert len(made.made) < 25
+    assert set(_states(answer).values()) == {"lost"} and len(made.made) < 25
 
 
 def test_a_winner_whose_later_pairs_take_its_gain_back_is_not_kept(tmp_path: Path) -> None:
@@ -152,8 +151,7 @@ def test_whoever_resumes_ends_where_an_uninterrupted_search_ends(tmp_path: Path)
         resumed = TrialJournal(tmp_path / f"cut{cut}", state, again.run, Silent())
         resumed.baseline("diagnosis")
         answer = result(resumed, search(resumed, (FOUR, TWO, BUCKETS)))
-        assert len(again.made) == len(made.made) - cut
-        assert answer == whole
+        assert len(again.made) == len(made.made) - cut and answer == whole
 
 
 @pytest.mark.parametrize("first_s", [60.0, 80.0, 100.0, 150.0, 300.0])
@@ -198,16 +196,13 @@ def test_predictions_that_were_put_to_the_test_are_recorded(tmp_path: Path) -> N
     assert lost.settings == ("num_workers=2",) and lost.outcome == "outside" and lost.measured_low_us is None
 
 
-def test_short_jobs_are_ended_a_step_early_and_shorter_ones_refused() -> None:
+def test_which_steps_are_timed() -> None:
     def made(steps: int) -> Trial:
         return Trial("diagnosis", (), "000", 1.0, steps=steps)
 
     assert shortened(made(30)) == RunPlan(10, 19, 30) and shortened(made(15)) == RunPlan(5, 9, 15)
     with pytest.raises(NoUsableInput, match="too few to compare"):
         shortened(made(8))
-
-
-def test_steps_that_are_fed_from_what_was_fetched_before_are_not_timed() -> None:
     deep = candidate("num_workers", 8)
     assert with_warm_up(RunPlan(10, 40), [deep]) == RunPlan(18, 40)
     assert with_warm_up(RunPlan(10, 19, 30), [deep]) == RunPlan(13, 16, 30)

@@ -22,10 +22,7 @@ def test_every_core_has_one_rank_at_most(cores: range, ranks: int, expected: lis
     assert [list(share(list(cores), rank, ranks)) for rank in range(ranks)] == expected
 
 
-def test_a_rank_beyond_those_of_the_host_gets_none() -> None:
-    assert share([0, 1, 2, 3], 2, 2) == ()
-
-
-def test_all_usable_cores_are_kept() -> None:
+def test_usable_cores_are_kept_and_a_rank_too_many_gets_none() -> None:
     usable = os.sched_getaffinity(0)
     assert set(in_order(usable)) == usable
+    assert share([0, 1, 2, 3], 2, 2) == ()

@@ -10,62 +10,47 @@ import pytest
 import runs
 from runs import REPO, SCRIPTS, TWO_RANKS, Captured, ddprof_run
 
-from ddprof.settings.catalogue import (
-    AUTOCAST,
-    CATALOGUE,
-    COMM_HOOK,
-    COMPILE,
-    DDP,
-    DEEPSPEED,
-    FSDP2,
-    LOADER,
-    OPTIMIZER,
-    PREFETCHING,
-    PROCESS,
-    ZERO_GRAD,
-    Effect,
-)
+from ddprof.settings import catalogue
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 STEPS = "20"
 VALUES = {
-    LOADER: (
+    catalogue.LOADER: (
         *("num_workers=2", "prefetch_factor=4", "pin_memory=true", "persistent_workers=true"),
         *("multiprocessing_context=spawn", "multiprocessing_context=fork", "multiprocessing_context=forkserver"),
     ),
-    DDP: (
-        *(
-            "bucket_cap_mb=1",
-            "bucket_cap_mb=100",
-            "first_bucket_mb=0.05",
-            "gradient_as_bucket_view=true",
-            "static_graph=true",
-        ),
+    catalogue.DDP: (
+        *("bucket_cap_mb=1", "bucket_cap_mb=100", "first_bucket_mb=0.05", "gradient_as_bucket_view=true"),
+        "static_graph=true",
         *("broadcast_buffers=false", "find_unused_parameters=false"),
     ),
-    FSDP2: ("reshard_after_forward=true", "reshard_after_forward=false"),
-    PREFETCHING: ("forward_prefetch_units=2", "backward_prefetch_units=2"),
-    COMM_HOOK: ("gradient_compression=bf16",),
-    AUTOCAST: ("autocast=bf16",),
-    COMPILE: ("compile=true",),
-    OPTIMIZER: ("fused=true", "foreach=true", "foreach=false"),
-    ZERO_GRAD: ("set_to_none=true",),
-    DEEPSPEED: ("overlap_comm=true", "reduce_bucket_size=100000", "allgather_bucket_size=100000"),
-    PROCESS: (
+    catalogue.FSDP2: ("reshard_after_forward=true", "reshard_after_forward=false"),
+    catalogue.PREFETCHING: ("forward_prefetch_units=2", "backward_prefetch_units=2"),
+    catalogue.COMM_HOOK: ("gradient_compression=bf16",),
+    catalogue.AUTOCAST: ("autocast=bf16",),
+    catalogue.COMPILE: ("compile=true",),
+    catalogue.OPTIMIZER: ("fused=true", "foreach=true", "foreach=false"),
+    catalogue.ZERO_GRAD: ("set_to_none=true",),
+    catalogue.DEEPSPEED: ("overlap_comm=true", "reduce_bucket_size=100000", "allgather_bucket_size=100000"),
+    catalogue.PROCESS: (
         *("gc_interval=5", "omp_num_threads=2", "cpu_affinity=per-rank", "expandable_segments=true", "tf32=true"),
         *("NCCL_PROTO=Simple", "NCCL_MAX_NCHANNELS=8", "NCCL_NVLS_ENABLE=0"),
     ),
 }
 # Another kernel may round the last bit otherwise: said in the catalogue.
-ROUNDED = {"fused", "foreach", *(name for name, setting in CATALOGUE.items() if setting.effect is Effect.NUMBERS)}
-ALL = (LOADER, OPTIMIZER, ZERO_GRAD, PROCESS)
-WRAPPED = (AUTOCAST, COMPILE)
+ROUNDED = {
+    "fused",
+    "foreach",
+    *(name for name, setting in catalogue.CATALOGUE.items() if setting.effect is catalogue.Effect.NUMBERS),
+}
+ALL = (catalogue.LOADER, catalogue.OPTIMIZER, catalogue.ZERO_GRAD, catalogue.PROCESS)
+WRAPPED = (catalogue.AUTOCAST, catalogue.COMPILE)
 WORKLOADS = {
-    "mnist_ddp": (*ALL, DDP, COMM_HOOK, *WRAPPED),
-    "resnet50_ddp": (*ALL, DDP, COMM_HOOK, *WRAPPED),
-    "gpt_fsdp2": (*ALL, FSDP2, PREFETCHING, *WRAPPED),
-    "bert_accelerate": (*ALL, DDP, COMM_HOOK, *WRAPPED),
-    "deepspeed_zero": (*ALL, DEEPSPEED),
+    "mnist_ddp": (*ALL, catalogue.DDP, catalogue.COMM_HOOK, *WRAPPED),
+    "resnet50_ddp": (*ALL, catalogue.DDP, catalogue.COMM_HOOK, *WRAPPED),
+    "gpt_fsdp2": (*ALL, catalogue.FSDP2, catalogue.PREFETCHING, *WRAPPED),
+    "bert_accelerate": (*ALL, catalogue.DDP, catalogue.COMM_HOOK, *WRAPPED),
+    "deepspeed_zero": (*ALL, catalogue.DEEPSPEED),
 }
 # Workers and their settings on a loader that has some.
 WITH_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context")

@@ -24,8 +24,7 @@ def _call(*args: Any, **kwargs: Any) -> ConstructorCall:
 def test_a_value_goes_where_the_script_gave_it() -> None:
     changed = _call(1, 5).with_values({"second": 7, "third": 8})
     assert (changed.args, dict(changed.kwargs)) == ((1, 7), {"third": 8})
-    assert _call(1, 5).arguments() == {"first": 1, "second": 5, "third": 3}
-    assert _call().arguments() is None
+    assert _call(1, 5).arguments() == {"first": 1, "second": 5, "third": 3} and _call().arguments() is None
     assert _call(1).takes("third") and not _call(1).takes("fourth")
 
 

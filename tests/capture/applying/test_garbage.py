@@ -45,8 +45,7 @@ def _steps(count: int) -> list[int]:
 
 
 def test_all_is_collected_at_the_interval_and_at_no_other_time(schedule: CollectionSchedule) -> None:
-    assert schedule.why_not() == "no optimizer has stepped in this process"
-    assert _steps(10) == [1, 3, 6, 9]
+    assert schedule.why_not() == "no optimizer has stepped in this process" and _steps(10) == [1, 3, 6, 9]
     assert not gc.isenabled() and schedule.why_not() == ""
     gc.enable()
     assert schedule.why_not() == "the script has switched garbage collection on again"
@@ -54,8 +53,7 @@ def test_all_is_collected_at_the_interval_and_at_no_other_time(schedule: Collect
 
 def test_a_script_that_collects_by_itself_is_left_alone(schedule: CollectionSchedule) -> None:
     gc.disable()
-    assert _steps(7) == []
-    assert schedule.why_not() == "the script has switched garbage collection off itself"
+    assert _steps(7) == [] and schedule.why_not() == "the script has switched garbage collection off itself"
 
 
 def test_forked_children_collect_as_python_does(schedule: CollectionSchedule) -> None:
@@ -63,5 +61,4 @@ def test_forked_children_collect_as_python_does(schedule: CollectionSchedule) ->
     child = os.fork()
     if not child:
         os._exit(0 if gc.isenabled() else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert not gc.isenabled()
+    assert os.waitpid(child, 0)[1] == 0 and not gc.isenabled()

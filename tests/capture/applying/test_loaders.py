@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from appliers import applying, told  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402

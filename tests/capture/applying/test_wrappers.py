@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
 from enum import Enum
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from appliers import applying, told
+
+from ddprof.capture.applying import wrappers
+from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.settings.wanted import parse_set
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from appliers import applying, told  # noqa: E402
-
-from ddprof.capture.applying.outcomes import Outcomes  # noqa: E402
-from ddprof.capture.applying.wrappers import (  # noqa: E402
-    DdpSettingsApplier,
-    DeepSpeedSettingsApplier,
-    Fsdp1SettingsApplier,
-    Fsdp2SettingsApplier,
-)
-from ddprof.settings.wanted import parse_set  # noqa: E402
-
 pytestmark = pytest.mark.torch
 
 
 def test_ddp_takes_all_its_settings_at_once(alone: None) -> None:
     stated = ("bucket_cap_mb=12.5", "gradient_as_bucket_view=true", "static_graph=true", "broadcast_buffers=false")
     wrap = torch.nn.parallel.DistributedDataParallel
-    with applying(DdpSettingsApplier, *stated, "find_unused_parameters=false") as outcomes:
+    with applying(wrappers.DdpSettingsApplier, *stated, "find_unused_parameters=false") as outcomes:
         model = wrap(torch.nn.Linear(3, 2), find_unused_parameters=True)
     assert (model.gradient_as_bucket_view, model.static_graph, model.broadcast_buffers) == (True, True, False)
     assert model.find_unused_parameters is False and model.bucket_bytes_cap == 12.5 * 2**20
@@ -42,7 +33,7 @@ def test_ddp_takes_all_its_settings_at_once(alone: None) -> None:
 
 def test_the_first_bucket_of_ddp_is_that_of_one_object(alone: None) -> None:
     wrap, default = torch.nn.parallel.DistributedDataParallel, torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
-    with applying(DdpSettingsApplier, "first_bucket_mb=0.25", "static_graph=true") as outcomes:
+    with applying(wrappers.DdpSettingsApplier, "first_bucket_mb=0.25", "static_graph=true") as outcomes:
         model, stated = wrap(torch.nn.Linear(3, 2)), wrap(torch.nn.Linear(3, 2), bucket_cap_mb=7)
     assert model._bucket_config.first_bucket_bytes_cap == 1 << 18 and model.static_graph
     assert default == torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
@@ -60,7 +51,7 @@ def test_a_constructor_that_raises_leaves_torchs_constant(alone: None, monkeypat
                 raise ValueError("no")
 
     monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", Refusing)
-    with applying(DdpSettingsApplier, "first_bucket_mb=2") as outcomes:
+    with applying(wrappers.DdpSettingsApplier, "first_bucket_mb=2") as outcomes:
         Refusing(None)
     assert seen == [2 << 20, 1 << 20] and "ValueError: no; made as the script has it" in told(outcomes)[0][3]
 
@@ -71,7 +62,7 @@ def test_a_setting_that_this_torch_lacks_is_told(alone: None, monkeypatch: pytes
             self.bucket_cap_mb = bucket_cap_mb
 
     monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", Old)
-    with applying(DdpSettingsApplier, "static_graph=true", "bucket_cap_mb=50") as outcomes:
+    with applying(wrappers.DdpSettingsApplier, "static_graph=true", "bucket_cap_mb=50") as outcomes:
         assert Old(torch.nn.Linear(3, 2)).bucket_cap_mb == 50
     assert told(outcomes) == [
         ("static_graph", False, None, "this version or class has no such argument"),
@@ -99,7 +90,7 @@ class _Sharded:
 )
 def test_fsdp1_names_resharding_by_its_strategies(stated: str, given: str | None, strategy: str, applied: bool) -> None:
     source = SimpleNamespace(ShardingStrategy=Strategy, BackwardPrefetch=Prefetch, FullyShardedDataParallel=_Sharded)
-    with applying(Fsdp1SettingsApplier, stated, "backward_prefetch=post", module=source) as outcomes:
+    with applying(wrappers.Fsdp1SettingsApplier, stated, "backward_prefetch=post", module=source) as outcomes:
         model = _Sharded(None, Strategy[given] if given else None)
     assert model.strategy.name == strategy and model.prefetch is Prefetch.BACKWARD_POST
     assert told(outcomes)[-1][1] is True and told(outcomes)[0][1] is applied
@@ -115,13 +106,15 @@ def test_deepspeed_reads_a_changed_copy_of_the_scripts_configuration(tmp_path: P
     given = {"zero_optimization": {"stage": 2, "overlap_comm": False}, "steps": 1}
     (tmp_path / "ds.json").write_text(json.dumps(given))
     for config in (given, str(tmp_path / "ds.json")):
-        with applying(DeepSpeedSettingsApplier, "overlap_comm=true", "reduce_bucket_size=5000", module=source) as found:
+        with applying(
+            wrappers.DeepSpeedSettingsApplier, "overlap_comm=true", "reduce_bucket_size=5000", module=source
+        ) as found:
             read = DeepSpeedConfig(config).read
         assert read["zero_optimization"] == {"stage": 2, "overlap_comm": True, "reduce_bucket_size": 5000}
         assert told(found) == [("overlap_comm", True, False, ""), ("reduce_bucket_size", True, None, "")]
     assert given["zero_optimization"] == {"stage": 2, "overlap_comm": False}
     for other in ({"zero_optimization": {"stage": 0}}, {}):
-        with applying(DeepSpeedSettingsApplier, "overlap_comm=true", module=source) as found:
+        with applying(wrappers.DeepSpeedSettingsApplier, "overlap_comm=true", module=source) as found:
             assert DeepSpeedConfig(other).read is other
         assert told(found)[0][3] == "ZeRO is off in the configuration"
 
@@ -135,7 +128,8 @@ def test_a_function_that_two_modules_have_is_changed_once() -> None:
     outcomes = Outcomes([parse_set("reshard_after_forward=false")])
     source, again = ModuleType("source"), ModuleType("again")
     source.fully_shard = fully_shard  # type: ignore[attr-defined]
-    first, second = (Fsdp2SettingsApplier(None, outcomes, name) for name in ("source", "again"))  # type: ignore[arg-type]
+    make: Any = wrappers.Fsdp2SettingsApplier
+    first, second = (make(None, outcomes, name) for name in ("source", "again"))
     first.install(source)
     again.fully_shard = source.fully_shard  # type: ignore[attr-defined]
     second.install(again)

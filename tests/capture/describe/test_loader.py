@@ -23,8 +23,7 @@ class Stream(data.IterableDataset):  # type: ignore[misc, name-defined]
 @pytest.mark.parametrize("batch_size", [4, None])
 def test_an_iterable_data_set_has_settings_and_no_sampler(batch_size: int | None) -> None:
     described = describe_loader.describe(data.DataLoader(Stream(), batch_size=batch_size, pin_memory=False))
-    assert described["dataset"] == "Stream"
-    assert described["num_workers"] == 0
+    assert described["dataset"] == "Stream" and described["num_workers"] == 0
     assert described["batch_size"] == batch_size
     assert (described["sampler"], described["dataset_length"], described["batches_per_epoch"]) == (None, None, None)
 
@@ -36,5 +35,4 @@ def test_a_sampler_without_a_length_is_described() -> None:
 
     described = describe_loader.describe(data.DataLoader(range(8), sampler=Endless()))
     sampler: Any = described["sampler"]
-    assert sampler["class"] == "Endless"
-    assert described["batches_per_epoch"] is None
+    assert sampler["class"] == "Endless" and described["batches_per_epoch"] is None

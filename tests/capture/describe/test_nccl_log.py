@@ -32,20 +32,13 @@ def test_what_it_chose(tmp_path: Path) -> None:
     assert nccl_log.read(path) == {
         "version": "2.27.3+cuda12.9",
         "network": "IB",
-        "transports": {
-            "P2P/CUMEM": 2,
-            "NET/IB/GDRDMA": 2,
-            "NET/Socket": 1,
-            "SHM": 1,
-            "NET/AWS Libfabric/GDRDMA": 1,
-        },
+        "transports": {"P2P/CUMEM": 2, "NET/IB/GDRDMA": 2, "NET/Socket": 1, "SHM": 1, "NET/AWS Libfabric/GDRDMA": 1},
     }
 
 
 def test_a_log_that_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "nccl.log"
-    assert nccl_log.read(None) is None
-    assert nccl_log.read(path) is None
+    assert nccl_log.read(None) is None and nccl_log.read(path) is None
     path.write_bytes(b"\xff\0 NCCL INFO Channel 00/0 : via")
     assert nccl_log.read(path) == {"version": None, "network": None, "transports": {}}
 
@@ -53,8 +46,7 @@ def test_a_log_that_says_nothing(tmp_path: Path) -> None:
 def test_asks_for_a_file_that_exists_and_takes_it_away_unused(tmp_path: Path) -> None:
     environment: dict[str, str] = {"HOME": str(tmp_path)}
     path = nccl_log.ask(tmp_path, environment)
-    assert path is not None
-    assert path.is_file()
+    assert path is not None and path.is_file()
     assert environment["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid())) == str(path)
     assert (environment["NCCL_DEBUG"], environment["NCCL_DEBUG_SUBSYS"]) == ("INFO", "INIT")
     nccl_log.clear(path)
@@ -63,28 +55,19 @@ def test_asks_for_a_file_that_exists_and_takes_it_away_unused(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "environment",
-    [
-        {"NCCL_DEBUG": "WARN"},
-        {"NCCL_DEBUG_FILE": "/dev/null"},
-        {"NCCL_DEBUG_SUBSYS": "COLL"},
-        {"WORLD_SIZE": "4096"},
-    ],
+    [{"NCCL_DEBUG": "WARN"}, {"NCCL_DEBUG_FILE": "/dev/null"}, {"NCCL_DEBUG_SUBSYS": "COLL"}, {"WORLD_SIZE": "4096"}],
     ids=lambda environment: next(iter(environment)),
 )
 def test_leaves_it_alone(tmp_path: Path, environment: dict[str, str]) -> None:
     before = dict(environment)
-    assert nccl_log.ask(tmp_path, environment) is None
-    assert environment == before
+    assert nccl_log.ask(tmp_path, environment) is None and environment == before
     assert not list(tmp_path.iterdir())
 
 
-def test_leaves_settings_files_alone(tmp_path: Path) -> None:
+def test_leaves_settings_files_alone_and_changes_nothing_where_it_cannot_write(tmp_path: Path) -> None:
     settings = tmp_path / "nccl.conf"
     settings.write_text("NCCL_DEBUG=WARN\n")
     assert nccl_log.ask(tmp_path, {"NCCL_CONF_FILE": str(settings)}) is None
-
-
-def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     environment: dict[str, str] = {}
     with pytest.raises(OSError, match="gone"):
         nccl_log.ask(tmp_path / "gone", environment)

@@ -27,15 +27,12 @@ def test_a_call_is_inside_until_it_is_left(tmp_path: Path) -> None:
     assert not read_calls(log.path)[1]["done"]  # it ended by an exception
 
 
-def test_the_oldest_calls_make_room(tmp_path: Path) -> None:
+def test_the_oldest_calls_make_room_and_a_text_that_does_not_fit_is_left_out(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "rank0.calls")
     for number in range(CAPACITY + 5):
         log.leave(log.enter(described(PLACE), number, -1, 20, number + 1), number + 2)
     numbers = [call["number"] for call in read_calls(log.path)]
     assert numbers == list(range(5, CAPACITY + 5))
-
-
-def test_a_text_that_does_not_fit_is_left_out_and_breaks_nothing(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "rank0.calls")
     log.enter(described((*PLACE[:4], "/" + "x" * 900, "train")), 1, -1, 20, 1)
     log.enter(described(PLACE), 2, -1, 20, 2)

@@ -15,7 +15,8 @@ from ddprof.capture.files.layout import host_label
 from ddprof.capture.launcher.hang.answers import ask_by_signal
 from ddprof.readers.endings.stacks import parse_stacks, training_frames
 
-pytestmark = pytest.mark.skipif(answer_signal() is None, reason="no real-time signals here")
+NUMBER = answer_signal() or 0
+pytestmark = pytest.mark.skipif(not NUMBER, reason="no real-time signals here")
 
 PROGRAM = """
 import ctypes, faulthandler, os, signal, sys
@@ -54,57 +55,48 @@ class Child:
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
+        assert self.process.stdout is not None and self.process.stdout.readline() == "ready\n"
         self.name = f"rank0.{host_label()}.{self.process.pid}.0"
         self.path = folder / f"{self.name}.threads.txt"
 
-    def end(self) -> None:
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.communicate()
 
 
 def written(path: Path) -> str:
     """What is in the file once something is, and its writer has finished with it."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while time.monotonic() < until and "<module>" not in path.read_text():
         time.sleep(0.01)
     return path.read_text()
 
 
 def test_the_stack_of_a_thread_that_keeps_the_lock_is_written(tmp_path: Path) -> None:
-    child = Child(tmp_path, "holds")
-    try:
+    with Child(tmp_path, "holds") as child:
         assert ask_by_signal(tmp_path, [child.name]) == [child.name]
         frames = training_frames(parse_stacks(written(child.path)))
         assert [frame.function for frame in frames] == ["holds_the_lock", "<module>"]
         assert child.process.poll() is None
-    finally:
-        child.end()
 
 
 def test_a_handler_of_the_script_stays(tmp_path: Path) -> None:
-    child = Child(tmp_path, "registered")
-    try:
-        assert not child.path.exists()
-        assert ask_by_signal(tmp_path, [child.name]) == []
-        number = answer_signal()
-        assert number is not None
-        os.kill(child.process.pid, number)
+    with Child(tmp_path, "registered") as child:
+        assert not child.path.exists() and ask_by_signal(tmp_path, [child.name]) == []
+        os.kill(child.process.pid, NUMBER)
         assert "holds_the_lock" in written(tmp_path / "own.txt")
-    finally:
-        child.end()
 
 
 def test_a_signal_that_comes_too_late_is_nothing(tmp_path: Path) -> None:
     child = Child(tmp_path, "ends")
-    number = answer_signal()
-    assert number is not None and child.process.stdout is not None
-    assert child.process.stdout.readline() == "False\n"
-    assert not handles(child.process.pid, number)
+    assert child.process.stdout is not None
+    assert child.process.stdout.readline() == "False\n" and not handles(child.process.pid, NUMBER)
     child.path.touch()
     assert ask_by_signal(tmp_path, [child.name]) == []
-    os.kill(child.process.pid, number)
+    os.kill(child.process.pid, NUMBER)
     child.process.communicate("")
     assert child.process.returncode == 0
 

@@ -11,20 +11,16 @@ import pytest
 from ddprof.capture.files.storage import MAX_JSON_BYTES, compress, names_in, open_to_append, read_object, write_json
 
 
-def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_nothing_and_compression_no_plain_file(tmp_path: Path) -> None:
     target = tmp_path / "folder-in-the-way"
     target.mkdir()
     with pytest.raises(OSError):
         write_json(target, {"a": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["folder-in-the-way"]
-
-
-def test_compress_replaces_the_plain_file(tmp_path: Path) -> None:
     plain = tmp_path / "t.json"
     plain.write_text('{"a": 1}')
     packed = compress(plain)
-    assert not plain.exists()
-    assert gzip.decompress(packed.read_bytes()) == b'{"a": 1}'
+    assert not plain.exists() and gzip.decompress(packed.read_bytes()) == b'{"a": 1}'
 
 
 def odd_files(folder: Path) -> dict[str, Path]:
@@ -54,12 +50,9 @@ def test_what_is_no_object_is_refused_by_name(tmp_path: Path, content: bytes) ->
         read_object(tmp_path / "a.json")
 
 
-def test_numbers_that_json_has_not_are_missing(tmp_path: Path) -> None:
+def test_numbers_that_json_has_not_are_missing_and_large_files_not_read(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": NaN, "b": [-Infinity, 1]}')
     assert read_object(tmp_path / "a.json") == {"a": None, "b": [None, 1]}
-
-
-def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "a.json").open("wb") as stream:
         stream.truncate(MAX_JSON_BYTES + 1)
     with pytest.raises(OSError, match=r"larger than 64 MiB.*a\.json"):
@@ -77,8 +70,7 @@ def test_links_in_place_of_our_files_are_not_followed(tmp_path: Path) -> None:
     compress(tmp_path / "t.json")
     with pytest.raises(OSError):
         open_to_append(tmp_path / "lines")
-    assert mine.read_text() == "precious"
-    assert read_object(tmp_path / "a.json") == {"a": 1}
+    assert mine.read_text() == "precious" and read_object(tmp_path / "a.json") == {"a": 1}
     assert gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == b"{}"
 
 

@@ -24,16 +24,12 @@ class Watching(Silent):
         """Overridden."""
 
 
-def test_a_hook_that_nobody_overrides_is_not_kept() -> None:
+def test_only_hooks_that_are_overridden_are_kept_and_few_stand_on_the_step_path() -> None:
     hub: Any = SimpleNamespace()
     watching = Watching(hub)
     listeners = Listeners([Silent(hub), watching, Silent(hub)])
     assert listeners.window_closed == [watching.window_closed]
     assert listeners.window_opened == listeners.step_ended == listeners.optimizer_stepped == []
-
-
-def test_few_of_ours_stand_on_the_step_path() -> None:
-    """A further one is called between all steps of the first two and of windows, or at every optimizer step."""
     hub: Any = SimpleNamespace(guard=Guard())
     listeners = Listeners(instrumentors(hub))
     assert [type(hook.__self__).__name__ for hook in listeners.step_ended] == ["ForwardPasses", "GradientTimes"]

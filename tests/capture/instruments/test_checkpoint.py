@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from io import BytesIO
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,21 +15,24 @@ from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSa
 from ddprof.capture.journal import Journal
 
 
+def make_hub() -> Any:
+    return SimpleNamespace(
+        guard=Guard(),
+        journal=Journal(),
+        tracker=SimpleNamespace(last_end_ns=0, phase=REST),
+        observed=SimpleNamespace(training_thread=None),
+        annotator=SimpleNamespace(open=lambda name: None),
+    )
+
+
 class Job:
     """A job with a `torch.save` that takes as long as it is told, and a clock of its own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 1_000
         monkeypatch.setattr("ddprof.capture.instruments.checkpoint.time.time_ns", lambda: self.now_ns)
-        self.tracker = SimpleNamespace(last_end_ns=0, phase=REST)
-        self.observed = SimpleNamespace(training_thread=None)
-        self.hub: Any = SimpleNamespace(
-            guard=Guard(),
-            journal=Journal(),
-            tracker=self.tracker,
-            observed=self.observed,
-            annotator=SimpleNamespace(open=lambda name: None),
-        )
+        self.hub = make_hub()
+        self.tracker, self.observed = self.hub.tracker, self.hub.observed
         self.torch: Any = ModuleType("torch")
         self.torch.save = self.torch.load = self.wait
         TorchSave(self.hub).install(self.torch)
@@ -41,14 +43,17 @@ class Job:
     def wait(self, ns: int) -> None:
         self.now_ns += ns
 
+    def phase(self, ns: int) -> None:
+        self.tracker.last_end_ns = self.now_ns
+
     @property
     def pauses(self) -> list[tuple[str, int, int]]:
         return [(one["what"], one["dur_ns"], one["calls"]) for one in self.hub.journal.checkpoints]
 
 
 @pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
-    yield Job(monkeypatch)
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    return Job(monkeypatch)
 
 
 def test_a_distributed_save_is_one_save_whatever_it_calls(job: Job) -> None:
@@ -56,32 +61,22 @@ def test_a_distributed_save_is_one_save_whatever_it_calls(job: Job) -> None:
     assert job.pauses == [("torch.distributed.checkpoint.save", 200, 1)]
 
 
-def test_files_written_one_after_another_are_one_save(job: Job) -> None:
-    for _ in range(3):
-        job.torch.save(100)
-        job.wait(10)
-    assert job.pauses == [("torch.save", 320, 3)]
-
-
-def test_a_phase_between_two_saves_parts_them(job: Job) -> None:
-    job.torch.save(100)
-    job.wait(10)
-    job.tracker.last_end_ns = job.now_ns
-    job.torch.save(100)
-    assert [calls for _, _, calls in job.pauses] == [1, 1]
-
-
-def test_a_break_longer_than_the_writing_parts_two_saves(job: Job) -> None:
-    job.torch.save(100)
-    job.wait(5_000)
-    job.torch.save(100)
-    assert len(job.pauses) == 2
-
-
-def test_a_load_is_no_part_of_a_save(job: Job) -> None:
-    job.torch.save(100)
-    job.torch.load(100)
-    assert [what for what, _, _ in job.pauses] == ["torch.save", "torch.load"]
+@pytest.mark.parametrize(
+    ("calls", "pauses"),
+    [
+        ([("save", 100), ("wait", 10)] * 3, [("torch.save", 320, 3)]),
+        ([("save", 100), ("wait", 10), ("phase", 0), ("save", 100)], [("torch.save", 100, 1)] * 2),
+        ([("save", 100), ("wait", 5_000), ("save", 100)], [("torch.save", 100, 1)] * 2),
+        ([("save", 100), ("load", 100)], [("torch.save", 100, 1), ("torch.load", 100, 1)]),
+    ],
+    ids=["one after another", "a phase between", "a break longer than the writing", "a load"],
+)
+def test_what_belongs_together_is_one_pause(
+    job: Job, calls: list[tuple[str, int]], pauses: list[tuple[str, int, int]]
+) -> None:
+    for what, ns in calls:
+        {"save": job.torch.save, "load": job.torch.load, "wait": job.wait, "phase": job.phase}[what](ns)
+    assert job.pauses == pauses
 
 
 def test_what_a_loader_reads_is_no_pause(job: Job) -> None:
@@ -93,15 +88,13 @@ def test_what_a_loader_reads_is_no_pause(job: Job) -> None:
     assert job.pauses == [("torch.load", 5, 1)]
 
 
-def test_a_thread_that_saves_beside_the_training_is_no_pause(job: Job) -> None:
+def test_only_the_thread_that_trains_has_pauses_whichever_it_is(job: Job) -> None:
     job.observed.training_thread = threading.get_ident()
     other = threading.Thread(target=job.torch.save, args=(100,))
     other.start()
     other.join()
     assert job.pauses == []
 
-
-def test_the_thread_that_trains_need_not_be_the_main_one(job: Job) -> None:
     def train() -> None:
         job.observed.training_thread = threading.get_ident()
         job.torch.save(100)
@@ -114,15 +107,8 @@ def test_the_thread_that_trains_need_not_be_the_main_one(job: Job) -> None:
 
 @pytest.mark.torch
 def test_a_real_distributed_checkpoint_of_many_tensors_is_one_save(tmp_path: Any) -> None:
-    torch = pytest.importorskip("torch")
-    dcp = pytest.importorskip("torch.distributed.checkpoint")
-    hub: Any = SimpleNamespace(
-        guard=Guard(),
-        journal=Journal(),
-        tracker=SimpleNamespace(last_end_ns=0, phase=REST),
-        observed=SimpleNamespace(training_thread=None),
-        annotator=SimpleNamespace(open=lambda name: None),
-    )
+    torch, dcp = pytest.importorskip("torch"), pytest.importorskip("torch.distributed.checkpoint")
+    hub = make_hub()
     watching = TorchSave(hub), DistributedCheckpoint(hub)
     watching[0].install(torch)
     watching[1].install(dcp)

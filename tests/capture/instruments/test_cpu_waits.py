@@ -14,6 +14,8 @@ import pytest
 from ddprof.capture.instruments import cpu_waits
 from ddprof.capture.instruments.cpu_waits import CpuContention
 
+TICKS_NS = 20e6  # the kernel books a tick at a time
+
 
 def watching() -> CpuContention:
     hub: Any = SimpleNamespace()
@@ -66,8 +68,7 @@ def test_a_thread_of_the_script_that_computes_is_named_and_its_waits_are_not_the
         release.set()
         spinning.join()
     (window,) = waits.recorded()["cpu_waits"]["windows"]
-    assert window["waited_ns"] == 300
-    assert window["beside"] == [{"name": "spins", "cpu_ns": 20_000}]
+    assert window["waited_ns"] == 300 and window["beside"] == [{"name": "spins", "cpu_ns": 20_000}]
 
 
 def test_a_machine_that_does_not_count_says_nothing(tasks: Path) -> None:
@@ -87,5 +88,5 @@ def test_the_real_counters_follow_what_the_process_does() -> None:
         pass
     waits.window_closed()
     (window,) = waits.recorded()["cpu_waits"]["windows"]
-    assert 80e6 <= window["cpu_ns"] <= 1.1 * window["dur_ns"]  # the kernel books a tick at a time
-    assert window["cpu_ns"] + window["waited_ns"] <= 1.2 * window["dur_ns"]
+    assert 80e6 <= window["cpu_ns"] <= window["dur_ns"] + TICKS_NS
+    assert window["cpu_ns"] + window["waited_ns"] <= window["dur_ns"] + 2 * TICKS_NS

@@ -15,41 +15,28 @@ from ddprof.capture.journal import Journal
 pytestmark = pytest.mark.torch
 
 
-def seen(batch: Any) -> Journal:
-    """The journal after a batch was handed out."""
-    guard, journal = Guard(), Journal()
+def make_loading(begin: Any = None, end: Any = None) -> tuple[DataLoading, Journal]:
+    """The instrument, installed, and what it writes to."""
+    journal = Journal()
     observed = SimpleNamespace(saw_loader=lambda loader: None, trains_with=lambda loader: None)
-    hub: Any = SimpleNamespace(
-        guard=guard,
-        journal=journal,
-        observed=observed,
-        tracker=SimpleNamespace(index=0),
-        begin=None,
-        end=None,
-        unmarked=[],
-    )
+    told = {"observed": observed, "tracker": SimpleNamespace(index=0), "begin": begin, "end": end, "unmarked": []}
+    hub: Any = SimpleNamespace(guard=Guard(), journal=journal, **told)
     loading = DataLoading(hub)
     loading.install(sys.modules["torch"])
+    return loading, journal
+
+
+def seen(batch: Any) -> Journal:
+    """The journal after a batch was handed out."""
+    loading, journal = make_loading()
     loading.uninstall()
     loading.saw_batch(None, batch)
     return journal
 
 
 def test_a_batch_fetched_without_gradients_once_training_has_begun_is_an_evaluations() -> None:
-    torch = pytest.importorskip("torch")
-    data = sys.modules["torch.utils.data"]
-    guard, journal, ranges = Guard(), Journal(), []
-    hub: Any = SimpleNamespace(
-        guard=guard,
-        journal=journal,
-        observed=SimpleNamespace(saw_loader=lambda loader: None, trains_with=lambda loader: None),
-        tracker=SimpleNamespace(index=0),
-        begin=lambda phase, name=None: ranges.append(name),
-        end=lambda phase, token: None,
-        unmarked=[],
-    )
-    loading = DataLoading(hub)
-    loading.install(torch)
+    torch, data, ranges = pytest.importorskip("torch"), sys.modules["torch.utils.data"], list[Any]()
+    loading, journal = make_loading(lambda phase, name=None: ranges.append(name), lambda phase, token: None)
     try:
         train, held_out = (data.DataLoader(data.TensorDataset(torch.zeros(n, 2)), batch_size=2) for n in (4, 6))
         with torch.no_grad():

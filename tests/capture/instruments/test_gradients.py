@@ -27,7 +27,6 @@ def test_only_the_last_step_of_a_window_is_hooked(first_step: int, last_step: in
         model(torch.ones(1, 2)).sum().backward()
         gradients.step_ended(step)
     gradients.window_closed()
-    assert not gradients._handles
-    assert journal.gradient_ready is not None
+    assert not gradients._handles and journal.gradient_ready is not None
     assert journal.gradient_ready["step"] == last_step
     assert sorted(entry["name"] for entry in journal.gradient_ready["parameters"]) == ["bias", "weight"]

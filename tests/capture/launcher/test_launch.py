@@ -25,4 +25,4 @@ def test_a_launcher_that_is_held_and_resumed_still_waits_for_its_job() -> None:
         os.kill(process.pid, signal.SIGSTOP)
         time.sleep(HELD_S)
         os.kill(process.pid, signal.SIGCONT)
-        assert (process.wait(30), process.stderr.read()) == (7, b"")
+        assert (process.wait(300), process.stderr.read()) == (7, b"")

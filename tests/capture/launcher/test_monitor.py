@@ -32,20 +32,14 @@ def asked(make: Callable[[int, int], Step], steps: int = 150) -> list[tuple[int,
     return [(n, reason) for n, reason in answers if reason]
 
 
-def test_steady_job_is_left_alone() -> None:
+def test_a_steady_job_its_warm_up_and_windows_are_left_alone() -> None:
     assert asked(lambda rank, n: step(n, 20 + (n * 7 % 5) * 0.4)) == []
-
-
-def test_warm_up_and_trace_windows_are_no_evidence() -> None:
     assert asked(lambda rank, n: step(n, 900 if n < 8 or n in (80, 81) else 20, profiled=n == 80)) == []
 
 
-def test_outlier_asks_once() -> None:
+def test_an_outlier_and_a_lasting_slowdown_ask_once() -> None:
     (answer,) = asked(lambda rank, n: step(n, 90 if n == 102 and rank == 1 else 20))
     assert answer == (105, "step 102 took 90 ms, 20 ms is usual")
-
-
-def test_lasting_slowdown_below_the_outlier_limit() -> None:
     (answer,) = asked(lambda rank, n: step(n, 20 if n < 100 else 26), 220)
     assert "26 ms now, 20 ms before" in answer[1]
 
@@ -54,8 +48,7 @@ def test_straggler_is_named_with_its_phase() -> None:
     (answer,) = asked(lambda rank, n: step(n, 40, forward_ms=25 if rank == 1 else 5))
     assert answer[1] == "rank 1 is late by 20 ms per step, in forward"
     late = latest_late(ranks_at(50, lambda rank, n: step(n, 40, forward_ms=25 if rank == 1 else 5)))
-    assert late is not None
-    assert (late.rank, late.phase) == (1, "forward")
+    assert late is not None and (late.rank, late.phase) == (1, "forward")
 
 
 def test_window_is_asked_for_ahead_of_every_rank(tmp_path: Path) -> None:
@@ -75,9 +68,7 @@ def test_monitor_writes_counters_and_its_reason(tmp_path: Path) -> None:
         for rank, ring in enumerate(rings):
             ring.write(step(number, 40, forward_ms=25 if rank == 1 else 5))
         monitor.tick()
-    assert len(monitor.reasons) == 1
-    assert "rank 1 is late" in monitor.reasons[0]
+    assert len(monitor.reasons) == 1 and "rank 1 is late" in monitor.reasons[0]
     (log,) = tmp_path.glob("host.*.7.counters.jsonl")
     sample = json.loads(log.read_text().splitlines()[0])
-    assert sample["cpu"]["jiffies"]["user"] > 0
-    assert sample["memory"]["total_bytes"] > 2**20
+    assert sample["cpu"]["jiffies"]["user"] > 0 and sample["memory"]["total_bytes"] > 2**20

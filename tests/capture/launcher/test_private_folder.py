@@ -67,8 +67,7 @@ def is_private(path: Path) -> bool:
 
 def test_the_processes_of_a_user_find_each_other(shared: Path) -> None:
     first, refused = private_folder()
-    assert (first, refused) == (shared / f"ddprof-{os.getuid()}", None)
-    assert is_private(first)
+    assert (first, refused) == (shared / f"ddprof-{os.getuid()}", None) and is_private(first)
     assert private_folder() == (first, None)
 
 
@@ -76,10 +75,8 @@ def test_the_processes_of_a_user_find_each_other(shared: Path) -> None:
 def test_what_is_not_safely_ours_is_refused(shared: Path, planted: Callable[[Path], object]) -> None:
     planted(shared / f"ddprof-{os.getuid()}")
     path, refused = private_folder()
-    assert is_private(path)
-    assert path.parent == shared
-    assert refused is not None
-    assert refused.startswith(f"{shared}/ddprof-{os.getuid()} is not used (it")
+    assert is_private(path) and path.parent == shared
+    assert refused is not None and refused.startswith(f"{shared}/ddprof-{os.getuid()} is not used (it")
 
 
 def test_ranks_of_one_job_share_the_private_folder(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +99,6 @@ def test_foreign_code_in_the_temporary_folder_is_not_run(shared: Path, out: str)
     run = ddprof_run(
         shared, ["sh", "-c", "python -c 'print(6 * 7)'; exit 7"], "--out", out.format(shared), TMPDIR=str(shared)
     )
-    assert run.code == 7
-    assert "42\n" in run.output
-    assert "STOLEN" not in run.output
-    assert run.output.count(f"ddprof-{os.getuid()} is not used") == 1
+    assert run.code == 7 and "42\n" in run.output
+    assert "STOLEN" not in run.output and run.output.count(f"ddprof-{os.getuid()} is not used") == 1
     assert "Traceback" not in run.output

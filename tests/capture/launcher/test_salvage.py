@@ -15,6 +15,8 @@ from ddprof.capture.files.step import Step
 from ddprof.capture.files.storage import read_object, write_json
 from ddprof.capture.launcher.salvage import salvage
 
+STEM = f"rank0.{host_label()}.{2**22 + 7}.0"  # no process has such an id
+
 
 def step(number: int) -> Step:
     return Step(number, number * 100, number * 100 + 10, 1, 2, 3, 4, 5, False)
@@ -29,12 +31,9 @@ def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:
         ring.write(step(number))
     (tmp_path / f"{stem}.0.pt.trace.json").write_text("{}")
     (tmp_path / f"{stem}.sidecar.json.{pid}.tmp").write_text('{"half":')
-    notes = salvage(tmp_path)
-    content = read_object(tmp_path / f"{stem}.sidecar.json")
-    assert content["state"] == "killed"
-    assert [entry["index"] for entry in content["steps"]] == [0, 1, 2, 3]
-    assert content["windows"][0]["trace_path"] == f"{stem}.0.pt.trace.json"
-    assert len(notes) == 2
+    notes, content = salvage(tmp_path), read_object(tmp_path / f"{stem}.sidecar.json")
+    assert content["state"] == "killed" and [entry["index"] for entry in content["steps"]] == [0, 1, 2, 3]
+    assert content["windows"][0]["trace_path"] == f"{stem}.0.pt.trace.json" and len(notes) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.0.pt.trace.json", f"{stem}.sidecar.json"]
 
 
@@ -43,35 +42,31 @@ def test_salvage_leaves_running_ranks_and_other_hosts_alone(tmp_path: Path) -> N
     elsewhere = tmp_path / "rank1.another-host.4194311.0.ring"
     for path in (alive, elsewhere):
         StepRing(path, {"rank": 0, "host": "h"}).close()
-    assert salvage(tmp_path) == []
-    assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere])
+    assert salvage(tmp_path) == [] and sorted(tmp_path.iterdir()) == sorted([alive, elsewhere])
 
 
 def test_every_field_of_a_killed_ranks_sidecar_may_be_damaged(tmp_path: Path) -> None:
-    stem = f"rank0.{host_label()}.{2**22 + 7}.0"
-    path = tmp_path / f"{stem}.sidecar.json"
+    path = tmp_path / f"{STEM}.sidecar.json"
     for content in documents():
-        ring(tmp_path / f"{stem}.ring")
+        ring(tmp_path / f"{STEM}.ring")
         path.write_bytes(content)
         notes = salvage(tmp_path)
-        assert all(note.startswith((f"{stem}.", "rank 0 did not end in order")) for note in notes)
+        assert all(note.startswith((f"{STEM}.", "rank 0 did not end in order")) for note in notes)
         if b'"state": "running"' in content:
             saved = read_object(path)
-            assert saved["state"] == "killed"
-            assert [s["index"] for s in saved["steps"]][-3:] == [17, 18, 19]
+            assert saved["state"] == "killed" and [s["index"] for s in saved["steps"]][-3:] == [17, 18, 19]
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("which", [".sidecar.json", ".ring"])
 def test_what_cannot_be_salvaged_is_said(tmp_path: Path, which: str, damage: Callable[[Path], object]) -> None:
-    stem = f"rank0.{host_label()}.{2**22 + 7}.0"
-    write_json(tmp_path / f"{stem}.sidecar.json", {"state": "running", "rank": 0})
-    ring(tmp_path / f"{stem}.ring")
-    damage(tmp_path / (stem + which))
+    write_json(tmp_path / f"{STEM}.sidecar.json", {"state": "running", "rank": 0})
+    ring(tmp_path / f"{STEM}.ring")
+    damage(tmp_path / (STEM + which))
     (note, *_) = salvage(tmp_path) or ["nothing to say"]
     unharmed = {(".ring", damage) for damage in (DAMAGES["gone"], DAMAGES["unreadable"])}
     unharmed |= {
         (".sidecar.json", DAMAGES[name]) for name in ("gone", "link to nothing", "unreadable", "an empty object")
     }
     if (os.getuid() and damage is DAMAGES["unreadable"]) or (which, damage) not in unharmed:
-        assert note.startswith(f"{stem}.")
+        assert note.startswith(f"{STEM}.")

@@ -13,17 +13,12 @@ from ddprof.capture.launcher import shim
 from ddprof.capture.launcher.shim import ENV_SHIM, SHIM, obstacle
 
 
-def test_environment_of_the_job_gains_two_variables_only(tmp_path: Path) -> None:
+def test_a_jobs_environment_gains_two_variables_and_its_code_lies_where_ddprof_is_installed(tmp_path: Path) -> None:
     before = {"HOME": "/h", "PYTHONPATH": "/mine"}
     after = captured_environment(tmp_path, before)
     assert {name for name in after if after.get(name) != before.get(name)} == {"PYTHONPATH", ENV_SHIM}
     first, settings, own = after["PYTHONPATH"].split(os.pathsep)
-    assert (first, own) == (str(SHIM), "/mine")
-    assert not Path(settings).exists()
-
-
-def test_what_starts_in_a_job_lies_where_ddprof_is_installed(tmp_path: Path) -> None:
-    """Nothing that is imported is written anywhere: nobody can put his own code in its place."""
+    assert (first, own) == (str(SHIM), "/mine") and not Path(settings).exists()
     assert Path(shim.__file__).parents[1] / "shim" == SHIM
     assert sorted(path.name for path in SHIM.iterdir() if path.suffix == ".py") == ["__init__.py", "sitecustomize.py"]
     captured_environment(tmp_path / "run", {})

@@ -24,8 +24,7 @@ def test_time_outside_phases_is_taken_step_by_step(tmp_path: Path) -> None:
 
 def test_every_field_of_a_sidecar_may_be_damaged(tmp_path: Path) -> None:
     """A note names the file and the effect, and the rank is not missing: its file's name says who it is."""
-    path = tmp_path / "rank0.h.7.0.sidecar.json"
-    damaged = 0
+    path, damaged = tmp_path / "rank0.h.7.0.sidecar.json", 0
     for content in documents():
         path.write_bytes(content)
         summary = summarize(tmp_path)
@@ -42,6 +41,5 @@ def test_one_damaged_sidecar_does_not_say_how_many_ranks_there_are(tmp_path: Pat
         write_json(tmp_path / f"rank{rank}.h.7.0.sidecar.json", {"world_size": size})
     write_json(tmp_path / f"rank{1 << 40}.h.7.0.sidecar.json", {"world_size": 4})
     summary = summarize(tmp_path)
-    assert (summary.world_size, summary.ranks) == (4, (0, 1, 2, 3, 4))
-    assert len(summary.notes) == 1
+    assert (summary.world_size, summary.ranks) == (4, (0, 1, 2, 3, 4)) and len(summary.notes) == 1
     assert summary.notes[0].startswith("rank4.h.7.0.sidecar.json: damaged: ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,33 +18,27 @@ FAKE_TORCH = "__version__ = '1.0'\n"  # too old for capture, which says so: proo
 REACHED = "torch 1.0 is older than"
 
 
-def python(code: str, base: Mapping[str, str], program: str = sys.executable) -> tuple[str, str]:
-    """Standard output and error of `python -c code`."""
-    done = subprocess.run(
-        [program, "-c", code], cwd="/", env=dict(base), capture_output=True, text=True, timeout=60, check=True
-    )
+def ran(base: Mapping[str, str], *command: str) -> tuple[str, str]:
+    """Standard output and error of a command."""
+    done = subprocess.run(command, cwd="/", env=dict(base), capture_output=True, text=True, check=True)
     return done.stdout, done.stderr
 
 
+def python(code: str, base: Mapping[str, str], program: str = sys.executable) -> tuple[str, str]:
+    return ran(base, program, "-c", code)
+
+
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Path]:
+def job(tmp_path: Path) -> Path:
     """A folder with a script `train.py` to be, and a torch that capture refuses."""
     (tmp_path / "torch.py").write_text(FAKE_TORCH)
-    yield tmp_path
+    return tmp_path
 
 
 def run_script(folder: Path, code: str, **extra: str) -> tuple[str, str]:
     """Standard output and error of a captured `python folder/train.py`."""
     (folder / "train.py").write_text(code)
-    done = subprocess.run(
-        [sys.executable, str(folder / "train.py")],
-        env=captured_environment(folder / "run", environment(**extra)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout, done.stderr
+    return ran(captured_environment(folder / "run", environment(**extra)), sys.executable, str(folder / "train.py"))
 
 
 @pytest.mark.parametrize("name", ["ddprof", "analyzers", "workloads", "dashboard", "sitecustomize", "capture"])
@@ -53,8 +47,7 @@ def test_a_module_of_the_user_is_the_users_and_capture_works(job: Path, name: st
     (job / f"{name}.py").write_text("whose = 'the user'\n")
     order = f"import {name}; import torch" if first else f"import torch; import {name}"
     out, err = run_script(job, f"{order}; print({name}.whose, {name}.__file__)")
-    assert out.split() == ["the", "user", str(job / f"{name}.py")]
-    assert REACHED in err
+    assert out.split() == ["the", "user", str(job / f"{name}.py")] and REACHED in err
     assert err.count("\n") == 1
 
 
@@ -72,40 +65,31 @@ def test_nothing_of_ours_is_importable_in_the_users_environment(tmp_path: Path) 
     found, rest = out.splitlines()
     assert found.split()[:4] == ["None"] * 4
     assert str(SHIM) in found  # on PYTHONPATH, for processes yet to be started
-    assert rest == "False []"
-    assert REACHED in err
+    assert rest == "False []" and REACHED in err
 
 
-def test_a_sitecustomize_of_the_user_still_runs(tmp_path: Path) -> None:
+def test_a_sitecustomize_of_the_user_runs_and_without_one_there_is_none(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("import sys; sys.own_sitecustomize = __file__\n")
     base = captured_environment(tmp_path / "run", environment(PYTHONPATH=str(own)))
     out, err = python("import sys, sitecustomize as s; print(sys.own_sitecustomize, s.__file__)", base)
-    assert out.split() == [str(own / "sitecustomize.py")] * 2
-    assert err == ""
-
-
-def test_without_a_sitecustomize_of_the_user_there_is_none(tmp_path: Path) -> None:
+    assert out.split() == [str(own / "sitecustomize.py")] * 2 and err == ""
     code = (
         "import sys\nprint('sitecustomize' in sys.modules)\n"
         "try: import sitecustomize\nexcept ImportError as error: print(error)"
     )
     out, err = python(code, captured_environment(tmp_path, environment()))
-    assert out.splitlines() == ["False", "No module named 'sitecustomize'"]
-    assert err == ""
+    assert out.splitlines() == ["False", "No module named 'sitecustomize'"] and err == ""
 
 
 def test_broken_settings_do_not_stop_python(job: Path) -> None:
     base = captured_environment(job / "run", environment())
     broken = {name: value.replace("skip_steps", "skipped") for name, value in base.items()}
     (job / "train.py").write_text("import torch\nprint('runs')\n")
-    done = subprocess.run(
-        [sys.executable, str(job / "train.py")], env=broken, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "runs\n"
-    assert done.stderr.startswith("ddprof: no capture in this process: ValueError: the settings of ddprof run are")
-    assert done.stderr.count("\n") == 1
+    out, err = ran(broken, sys.executable, str(job / "train.py"))
+    assert out == "runs\n" and err.count("\n") == 1
+    assert err.startswith("ddprof: no capture in this process: ValueError: the settings of ddprof run are")
 
 
 @pytest.mark.parametrize("lost", ["PYTHONPATH", ENV_SHIM])

@@ -33,19 +33,15 @@ def test_a_stack_is_told_by_its_frames_and_callers() -> None:
     assert frames[frame] == ("<string>", "second", 3)
     while outer != OUTERMOST:
         outer, frame = stacks[outer]
-    assert frames[frame][0].endswith(("runpy>", ".py"))
-    assert table.new_stacks() == (len(stacks), [])
+    assert frames[frame][0].endswith(("runpy>", ".py")) and table.new_stacks() == (len(stacks), [])
     table.number(stack_of(_made("third")))
     told, new = table.new_frames()
     assert told == len(frames) and ("<string>", "third", 3) in new and not set(new) & set(frames)
     assert table.new_stacks()[0] == len(stacks)
 
 
-def test_a_function_that_calls_itself_stands_once() -> None:
+def test_a_function_that_calls_itself_stands_once_and_a_deep_stack_is_cut() -> None:
     assert len(stack_of(_deep(300))) == len(stack_of(_deep(0)))
-
-
-def test_a_deep_stack_is_cut_at_its_outer_end() -> None:
     frames = "".join(f"def f{n}():\n    return f{n + 1}()\n" for n in range(400))
     space: dict[str, FrameType] = {}
     exec(f"import sys\n{frames}def f400():\n    return sys._getframe()\nframe = f0()", space)
@@ -60,5 +56,4 @@ def test_full_tables_give_number_0(monkeypatch: pytest.MonkeyPatch) -> None:
     table = StackTable()
     numbers = [table.number(stack_of(_made(f"f{n}"))) for n in [*range(150), 0]]
     assert numbers[0] > 0 and numbers[-2] == 0
-    assert len(table.new_stacks()[1]) <= 140 and len(table.new_frames()[1]) == 130
-    assert numbers[-1] == numbers[0]
+    assert len(table.new_stacks()[1]) <= 140 and len(table.new_frames()[1]) == 130 and numbers[-1] == numbers[0]

@@ -8,7 +8,10 @@ import signal
 import subprocess
 import sys
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter_ns
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,16 +77,25 @@ def native(on_boundary: Boundary) -> Any:
     return make("native", on_boundary)
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT as Python has it at a terminal: whoever runs tests in the background has them take no notice of it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_the_guard_leads_the_timers_in_c() -> None:
     guard, tracker = Guard(), native(lambda index: False)
     guard.lead(tracker)
     assert tracker.begin(FORWARD) is True
     tracker.end(FORWARD, True)
     assert guard.spent_ns == 0
+    began_ns = perf_counter_ns()
     guard.time_hooks(True)
     tracker.end(FORWARD, tracker.begin(FORWARD))
     guard.time_hooks(False)
-    assert 0 < guard.spent_ns < 1e7
+    assert 0 < guard.spent_ns < perf_counter_ns() - began_ns
     guard.time_hooks(True)
     assert guard.spent_ns == 0
     guard.disable()
@@ -96,11 +108,10 @@ def test_the_guard_leads_the_timers_in_c() -> None:
 @pytest.mark.parametrize("arguments", [(), ("x",), (9,), (-1,), (2**70,)])
 def test_what_is_no_phase_is_nothing(arguments: tuple[Any, ...]) -> None:
     tracker = native(lambda index: False)
-    assert tracker.begin(*arguments) is None
-    assert tracker.end(*arguments, True) is None
+    assert tracker.begin(*arguments) is None and tracker.end(*arguments, True) is None
 
 
-def test_an_interrupt_between_two_steps_is_the_jobs() -> None:
+def test_an_interrupt_between_two_steps_is_the_jobs(ctrl_c: None) -> None:
     def interrupted(index: int) -> bool:
         signal.raise_signal(signal.SIGINT)
         return False
@@ -113,17 +124,13 @@ def test_an_interrupt_between_two_steps_is_the_jobs() -> None:
 
 
 def test_a_ring_that_cannot_be_mapped_is_refused(tmp_path: Path) -> None:
-    class Gone:
-        place = (str(tmp_path / "missing").encode(), 4096, 4)
-
-    class Wrong:
-        place = (b"x", 4096, 0)
-
+    gone = SimpleNamespace(place=(str(tmp_path / "missing").encode(), 4096, 4))
+    wrong = SimpleNamespace(place=(b"x", 4096, 0))
     tracker = native(lambda index: False)
     with pytest.raises(FileNotFoundError):
-        tracker.write_to(Gone())
+        tracker.write_to(gone)
     with pytest.raises(ValueError, match="capacity"):
-        tracker.write_to(Wrong())
+        tracker.write_to(wrong)
     with pytest.raises(AttributeError):
         tracker.write_to(3)
 
@@ -206,14 +213,9 @@ def test_a_ring_that_is_cut_short_does_not_end_the_job(tmp_path: Path, first: st
     make("native", lambda index: False)
     done = subprocess.run(
         [sys.executable, "-c", CUT, str(tmp_path / "a.ring"), first, then],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parents[1]),
-            "ASAN_OPTIONS": "detect_leaks=0:handle_sigbus=0",
-        },
+        env={**os.environ, **QUIET_SANITIZER, "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     if then == "nothing" and first != "faulthandler between":  # put over ours later, it is in charge

@@ -42,37 +42,27 @@ class Loop:
         return [mark for mark in self.marks if mark > first] == list(range(first + 1, self.iterations))
 
 
-def by_hand(steps: UnmarkedSteps) -> None:
-    steps.fetch_begins()
-    steps.forward_begins(MODEL)
-    steps.backward_ended()
+def looping(*events: object) -> Callable[[UnmarkedSteps], None]:
+    """An iteration of these events: a fetch, a backward pass, or the forward pass of a module."""
+
+    def iteration(steps: UnmarkedSteps) -> None:
+        for event in events:
+            if event == "fetch":
+                steps.fetch_begins()
+            elif event == "backward":
+                steps.backward_ended()
+            else:
+                steps.forward_begins(event)
+
+    return iteration
 
 
-def by_hand_without_batches(steps: UnmarkedSteps) -> None:
-    steps.forward_begins(MODEL)
-    steps.forward_begins(LOSS)
-    steps.backward_ended()
-
-
-def inference(steps: UnmarkedSteps) -> None:
-    steps.fetch_begins()
-    steps.forward_begins(MODEL)
-    steps.forward_begins(DECODER)
-
-
-def generation(steps: UnmarkedSteps) -> None:
-    steps.fetch_begins()
-    for _ in range(20):
-        steps.forward_begins(MODEL)
-
-
-def inference_without_batches(steps: UnmarkedSteps) -> None:
-    steps.forward_begins(MODEL)
-    steps.forward_begins(DECODER)
-
-
-def tensors_alone(steps: UnmarkedSteps) -> None:
-    steps.fetch_begins()
+by_hand = looping("fetch", MODEL, "backward")
+by_hand_without_batches = looping(MODEL, LOSS, "backward")
+inference = looping("fetch", MODEL, DECODER)
+generation = looping("fetch", *[MODEL] * 20)
+inference_without_batches = looping(MODEL, DECODER)
+tensors_alone = looping("fetch")
 
 
 @pytest.mark.parametrize(
@@ -89,18 +79,14 @@ def tensors_alone(steps: UnmarkedSteps) -> None:
 def test_each_iteration_is_one_step(iteration: Callable[[UnmarkedSteps], None], kind: int, settled: int) -> None:
     loop = Loop()
     loop.play(iteration, 60)
-    assert loop.steps.kind == kind
-    assert loop.every_iteration_from(settled)
+    assert loop.steps.kind == kind and loop.every_iteration_from(settled)
     assert loop.steps.under_way
 
 
-def test_the_root_is_the_first_module_of_the_loop() -> None:
+def test_the_root_is_the_first_module_and_one_batch_for_ever_ends_no_step() -> None:
     loop = Loop()
     loop.play(inference, 12)
     assert loop.roots == [MODEL]
-
-
-def test_one_batch_used_over_and_over_ends_no_step_for_ever() -> None:
     loop = Loop()
     loop.steps.fetch_begins()
     loop.play(by_hand_without_batches, 200)
@@ -117,29 +103,22 @@ def test_evaluation_between_two_steps_belongs_to_the_step_before_it() -> None:
     assert len(loop.marks) == known + 1
 
 
-def test_a_job_that_has_an_optimizer_is_waited_for() -> None:
+def test_a_job_with_an_optimizer_is_waited_for_and_one_that_is_no_rank_asked_for_once() -> None:
     loop = Loop()
     loop.steps.optimizer_made()
     loop.play(by_hand, 300)
     loop.play(inference, 100)
     assert (loop.marks, loop.asked) == ([], [])
-
-
-def test_a_process_that_may_be_no_rank_is_asked_for_once() -> None:
     loop = Loop(allowed=False)
     loop.play(inference, 100)
     assert (loop.marks, loop.asked) == ([], [FORWARDS])
 
 
-def test_backward_passes_tell_more_than_calls() -> None:
+def test_backward_passes_tell_more_than_calls_and_other_threads_nothing() -> None:
     loop = Loop()
     loop.play(inference, 20)
     loop.play(by_hand, 20)
-    assert loop.asked == [FORWARDS, BACKWARDS]
-    assert loop.every_iteration_from(23)
-
-
-def test_other_threads_mark_nothing() -> None:
+    assert loop.asked == [FORWARDS, BACKWARDS] and loop.every_iteration_from(23)
     loop = Loop()
     thread = threading.Thread(target=loop.play, args=(by_hand, 20))
     thread.start()

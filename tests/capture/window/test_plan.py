@@ -21,29 +21,22 @@ def test_window_plan() -> None:
     assert windows(WindowPlan(2, 3, 1), 16)[:2] == [(2, 4), (6, 8)]  # at least one bare step between two windows
     assert windows(WindowPlan(5, 5, automatic=False), 100) == []
     plan = WindowPlan(5, 3)
-    assert plan.opens_at(5) == "planned"
-    assert plan.last_step == 7
+    assert plan.opens_at(5) == "planned" and plan.last_step == 7
     assert not plan.closes_at(7)
     asked = WindowPlan(5, 5, automatic=False)
     asked.request(50, 2, "asked for")
     assert windows(asked, 100) == [(50, 51)]
 
 
-def test_a_plan_is_idle_only_where_no_window_is_to_come() -> None:
+def test_a_plan_is_idle_where_no_window_is_to_come_and_a_window_ends_where_the_script_says() -> None:
     plan = WindowPlan(3, 2, automatic=False)
     assert plan.idle
     plan.request(10, 1, "asked for")
-    assert not plan.idle
-    assert plan.opens_at(12) == "asked for"
-    assert plan.idle
-    assert not WindowPlan(3, 2).idle
-
-
-def test_a_window_ends_where_the_script_says_so() -> None:
+    assert not plan.idle and plan.opens_at(12) == "asked for"
+    assert plan.idle and not WindowPlan(3, 2).idle
     plan = WindowPlan(3, 5, automatic=False)
     plan.request(10, 5, "asked for")
-    assert plan.opens_at(10) and plan.last_step == 14
-    assert not plan.end_with(11)
+    assert plan.opens_at(10) and plan.last_step == 14 and not plan.end_with(11)
     assert (plan.last_step, plan.closes_at(11), plan.closes_at(12)) == (11, False, True)
     plan.end_with(20)
     assert plan.last_step == 11  # never longer

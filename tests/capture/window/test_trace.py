@@ -23,11 +23,10 @@ def test_windows_leave_no_threads_behind(tmp_path: Path) -> None:
         assert window.open(number, "planned")
         record = window.close(tmp_path / f"rank0.{number}", number)
         assert record is not None and record["trace_path"] == f"rank0.{number}.pt.trace.json.gz"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while window.compressing and time.monotonic() < deadline:
             time.sleep(0.01)
     gc.collect()
     kept = [thing for thing in gc.get_objects() if isinstance(thing, threading.Thread)]
     assert sum(thread.name == "ddprof-compress" for thread in kept) == 1
-    assert len(list(tmp_path.glob("*.gz"))) == 4
-    assert notes == []
+    assert len(list(tmp_path.glob("*.gz"))) == 4 and notes == []

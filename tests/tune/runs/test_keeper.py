@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ddprof.tune.runs import keeper
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are followed by /proc")
-LONGEST_S = 120.0
+LONGEST_S = 300.0
 # Starts a process in a session of its own that takes no notice of SIGTERM, an orphan of it, and goes on as told.
 FAMILY = """
 import os, signal, subprocess, sys, time
@@ -46,6 +47,14 @@ def _start(tmp_path: Path, what: str, timeout_s: float = LONGEST_S) -> subproces
     )
 
 
+def _answer(kept: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """The one line that it says when the job has ended; then it ends."""
+    assert kept.stdout is not None
+    answer: dict[str, Any] = json.loads(kept.stdout.readline())
+    kept.communicate()
+    return answer
+
+
 def _pids(tmp_path: Path) -> list[int]:
     """Of the job's processes, once all are there."""
     _wait(lambda: (tmp_path / "pids").exists())
@@ -68,30 +77,21 @@ def _is_living(pid: int) -> bool:
 
 @pytest.mark.parametrize(("what", "code"), [("0", 0), ("3", 3)])
 def test_what_a_job_leaves_behind_is_ended_and_its_code_told(tmp_path: Path, what: str, code: int) -> None:
-    kept = _start(tmp_path, what)
-    assert kept.stdout is not None
-    answer = json.loads(kept.stdout.readline())
-    kept.communicate()
+    answer = _answer(_start(tmp_path, what))
     assert answer["why"] == "exit" and answer["code"] == code and answer["left"] >= 2
     assert not any(_is_living(pid) for pid in _pids(tmp_path))
     assert (tmp_path / "log").read_text() == "printed by the job\n"
 
 
 def test_a_job_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
-    kept = _start(tmp_path, "hang", timeout_s=5.0)
-    assert kept.stdin is not None and kept.stdout is not None
-    answer = json.loads(kept.stdout.readline())
-    assert answer["why"] == "timeout"
-    kept.stdin.close()
-    kept.wait()
+    assert _answer(_start(tmp_path, "hang", timeout_s=5.0))["why"] == "timeout"
     if (tmp_path / "pids").exists():  # on a loaded machine it may not have come so far
         assert not any(_is_living(pid) for pid in _pids(tmp_path))
 
 
 def test_a_job_is_ended_with_who_waits_for_it(tmp_path: Path) -> None:
     """Standard input ends however the other side ends: closed, or killed."""
-    kept = _start(tmp_path, "hang")
-    pids = _pids(tmp_path)
+    kept, pids = _start(tmp_path, "hang"), _pids(tmp_path)
     assert all(_is_living(pid) for pid in pids) and kept.stdin is not None and kept.stdout is not None
     kept.stdin.close()
     assert json.loads(kept.stdout.readline())["why"] == "told"
@@ -117,8 +117,7 @@ def test_nothing_is_left_where_the_waiting_process_is_killed(tmp_path: Path, num
 
 
 def test_a_first_process_is_ended_where_its_keeper_is_killed(tmp_path: Path) -> None:
-    kept = _start(tmp_path, "hang")
-    pids = _pids(tmp_path)
+    kept, pids = _start(tmp_path, "hang"), _pids(tmp_path)
     kept.kill()
     kept.wait()
     _wait(lambda: not _is_living(pids[0]))

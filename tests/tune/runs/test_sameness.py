@@ -12,19 +12,16 @@ def _held(digest: str, *sample: float, loss: float | None = None) -> dict[str, H
     return {str(rank): Held(f"{digest}{rank}", sample, loss) for rank in (0, 1)}
 
 
-def test_the_same_bits_are_the_same() -> None:
+def test_the_same_bits_are_the_same_and_one_rank_that_differs_is_enough() -> None:
     assert compare(_held("a", 1.0), [_held("b", 1.1), _held("a", 1.0)]).kind == "same"
+    other = {**_held("a", 1.0), "1": Held("z", (1.0,))}
+    assert compare(other, [_held("a", 1.0)] * 2).kind == "differs"
 
 
 def test_other_bits_differ_where_the_baseline_repeats_itself() -> None:
     found = compare(_held("b", 3.0, 4.5, loss=0.2), [_held("a", 3.0, 4.0, loss=0.1)] * 2)
     assert found.kind == "differs" and found.baseline_distance == 0.0 and found.loss == (0.2, 0.1)
     assert found.distance == pytest.approx(0.1)
-
-
-def test_one_rank_that_differs_is_enough() -> None:
-    other = {**_held("a", 1.0), "1": Held("z", (1.0,))}
-    assert compare(other, [_held("a", 1.0)] * 2).kind == "differs"
 
 
 def test_a_baseline_that_varies_is_the_measure_of_its_order_of_magnitude() -> None:

@@ -63,16 +63,13 @@ def test_a_gain_of_twice_the_noise_is_hardly_ever_given_up_early() -> None:
     assert given_up / 2000 < 0.005
 
 
-def test_a_loser_is_given_up_after_two_pairs_and_a_small_sure_gain_is_not_worth_having() -> None:
-    assert outcome([0.1]) == OPEN and outcome([0.1, 0.2]) == LOST
-    assert outcome([math.log(0.98)] * 3) == LOST
+def test_a_loser_is_given_up_after_two_pairs_and_before_the_first_look_there_is_no_interval() -> None:
+    assert outcome([0.1]) == OPEN and outcome([0.1, 0.2]) == LOST and outcome([math.log(0.98)] * 3) == LOST
     small = [math.log(1 - share) for share in (0.031, 0.029, 0.029)]
     assert outcome(small) == OPEN and outcome(small * 4) == LOST
     found = gain([math.log(0.5), math.log(0.51), math.log(0.49)])
-    assert found is not None and found.low is not None and 0 < found.low < found.share < found.high  # type: ignore[operator]
-
-
-def test_before_the_first_look_there_is_no_interval() -> None:
+    assert found is not None and found.low is not None and found.high is not None
+    assert 0 < found.low < found.share < found.high
     assert gain([]) is None and outcome([]) == OPEN
     found = gain([math.log(0.5)])
     assert found is not None and found.low is None and found.share == pytest.approx(0.5)
@@ -81,8 +78,7 @@ def test_before_the_first_look_there_is_no_interval() -> None:
 
 @pytest.mark.parametrize("pairs", [4, 8])
 def test_the_smallest_gain_that_is_told_is_found_in_most_attempts(pairs: int) -> None:
-    generator = np.random.default_rng(7)
-    found = 0
+    generator, found = np.random.default_rng(7), 0
     share = paired.smallest_seen(np.linspace(-0.05, 0.05, pairs).tolist())
     assert share is not None
     noise = float(np.std(np.linspace(-0.05, 0.05, pairs), ddof=1))

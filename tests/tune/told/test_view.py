@@ -24,16 +24,13 @@ def _played(is_terminal: bool) -> str:
     return console.file.getvalue()
 
 
-def test_each_run_has_a_line() -> None:
+def test_each_run_has_a_line_and_who_watches_sees_what_runs() -> None:
     assert _played(is_terminal=False).splitlines() == [
         "ddprof: diagnosis: traced, 50 steps (12 s)",
         "ddprof: baseline: 100 ms per step (made before)",
         "ddprof: num_workers=4: 50 ms per step (12 s)",
         "ddprof: num_workers=8: out of? memory (3 s)",
     ]
-
-
-def test_who_watches_sees_what_runs_the_time_left_and_the_best_so_far() -> None:
     seen = _played(is_terminal=True)
     assert "run 4  num_workers=4  0 s; 250 s of the budget left" in seen
     assert "best run so far 50 ms (num_workers=4), as it is 100 ms" in seen and "ddprof: baseline: 100 ms" in seen

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from appliers import applying, told
+
+from ddprof.capture.applying.wrapped.autocasting import AutocastApplier
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from appliers import applying, told  # noqa: E402
-
-from ddprof.capture.applying.wrapped.autocasting import AutocastApplier  # noqa: E402
-
 pytestmark = pytest.mark.torch
 DDP = ("torch.nn.parallel.distributed", "DistributedDataParallel", "__init__")
 
@@ -36,10 +31,15 @@ class Seeing(torch.nn.Module):  # type: ignore[misc, name-defined]
         return {"y": y, "count": 1}
 
 
+def wrapped(network: Any) -> tuple[Any, Any]:
+    """The network in DDP under the setting, and what came of it."""
+    with applying(AutocastApplier, "autocast=bf16", of=DDP) as outcomes:
+        return torch.nn.parallel.DistributedDataParallel(network), outcomes
+
+
 def test_a_forward_pass_is_made_in_bfloat16_and_gives_float32(alone: None) -> None:
     network = Seeing()
-    with applying(AutocastApplier, "autocast=bf16", of=DDP) as outcomes:
-        model = torch.nn.parallel.DistributedDataParallel(network)
+    model, outcomes = wrapped(network)
     assert told(outcomes) == [("autocast", False, None, "no call of the model was seen")]
     result = model(torch.ones(1, 3))
     assert network.seen == [torch.bfloat16] and result["y"].dtype == torch.float32 and result["count"] == 1
@@ -50,17 +50,12 @@ def test_a_forward_pass_is_made_in_bfloat16_and_gives_float32(alone: None) -> No
     assert vars(copy.deepcopy(network)).get("_compiled_call_impl") is None
 
 
-def test_a_script_with_autocast_of_its_own_keeps_it(alone: None) -> None:
-    with applying(AutocastApplier, "autocast=bf16", of=DDP) as outcomes:
-        model = torch.nn.parallel.DistributedDataParallel(Seeing())
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert model(torch.ones(1, 3))["y"].dtype == torch.bfloat16
+def test_a_script_with_autocast_and_a_model_of_another_precision_are_let_be(alone: None) -> None:
+    model, outcomes = wrapped(Seeing())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(torch.ones(1, 3))["y"].dtype == torch.bfloat16
     assert told(outcomes) == [("autocast", False, None, "the script calls the model under autocast itself")]
-
-
-def test_a_model_of_another_precision_is_let_be(alone: None) -> None:
-    with applying(AutocastApplier, "autocast=bf16", of=DDP) as outcomes:
-        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2, dtype=torch.bfloat16))
+    model, outcomes = wrapped(torch.nn.Linear(3, 2, dtype=torch.bfloat16))
     assert "another precision" in told(outcomes)[0][3] and vars(model).get("_compiled_call_impl") is None
 
 

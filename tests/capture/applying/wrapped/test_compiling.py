@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from appliers import applying, told
+
+from ddprof.capture.applying.wrapped.compiling import CompileApplier
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from appliers import applying, told  # noqa: E402
-
-from ddprof.capture.applying.wrapped.compiling import CompileApplier  # noqa: E402
-
 pytestmark = pytest.mark.torch
 DDP = ("torch.nn.parallel.distributed", "DistributedDataParallel", "__init__")
 STATED = "compile=true"
@@ -30,6 +25,12 @@ class Network(torch.nn.Module):  # type: ignore[misc, name-defined]
     def forward(self, x: Any) -> Any:
         """One product."""
         return self.layer(x) + 1
+
+
+def wrapped(network: Any) -> tuple[Any, Any]:
+    """The network in DDP under the setting, and what came of it."""
+    with applying(CompileApplier, STATED, of=DDP) as outcomes:
+        return torch.nn.parallel.DistributedDataParallel(network), outcomes
 
 
 @pytest.fixture
@@ -57,8 +58,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_model_is_compiled_as_it_is_called(alone: None, compiler: Any) -> None:
     network = Network()
-    with applying(CompileApplier, STATED, of=DDP) as outcomes:
-        model = torch.nn.parallel.DistributedDataParallel(network)
+    model, outcomes = wrapped(network)
     assert "no graph of the model reached the compiler" in told(outcomes)[0][3]
     model(torch.ones(1, 3)).sum().backward()
     assert len(compiler.graphs) == 1 and told(outcomes) == [("compile", True, None, "")]
@@ -67,9 +67,8 @@ def test_a_model_is_compiled_as_it_is_called(alone: None, compiler: Any) -> None
 
 def test_a_compiler_that_fails_leaves_the_job_running(alone: None, compiler: Any) -> None:
     compiler.error = RuntimeError("no C++ compiler\nmore")
-    with applying(CompileApplier, STATED, of=DDP) as outcomes:
-        model = torch.nn.parallel.DistributedDataParallel(Network())
-        assert model(torch.ones(1, 3)).shape == (1, 2)
+    model, outcomes = wrapped(Network())
+    assert model(torch.ones(1, 3)).shape == (1, 2)
     why = "a graph of the model runs as it is: RuntimeError: no C++ compiler"
     assert told(outcomes) == [("compile", False, None, why)]
 
@@ -77,8 +76,7 @@ def test_a_compiler_that_fails_leaves_the_job_running(alone: None, compiler: Any
 def test_what_the_script_compiles_is_let_be(alone: None, compiler: Any) -> None:
     network = Network()
     network.compile(backend=compiler)
-    with applying(CompileApplier, STATED, of=DDP) as outcomes:
-        model = torch.nn.parallel.DistributedDataParallel(network)
+    model, outcomes = wrapped(network)
     assert "the script compiles it" in told(outcomes)[0][3] and vars(model).get("_compiled_call_impl") is None
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 source: Any = pytest.importorskip("torch.distributed.fsdp._fully_shard._fully_shard")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from appliers import applying, told  # noqa: E402
 
 from ddprof.capture.applying.wrapped.prefetching import PrefetchApplier  # noqa: E402
@@ -38,8 +34,7 @@ def test_units_prefetch_those_that_come_next(alone: None) -> None:
         model = _model(4)
         for _ in range(2):
             model(torch.ones(1, 3)).sum().backward()
-    assert _lists(model, KEPT[0]) == [[1, 2], [2, 3], [3], []]
-    assert _lists(model, KEPT[1]) == [[], [0], [1], [2]]
+    assert _lists(model, KEPT[0]) == [[1, 2], [2, 3], [3], []] and _lists(model, KEPT[1]) == [[], [0], [1], [2]]
     assert [(name, done) for name, done, _, _ in told(outcomes)] == [(text.partition("=")[0], True) for text in BOTH]
 
 

@@ -50,20 +50,14 @@ def registered(hook: Any, listening: bool = True) -> tuple[Any, list[str]]:
 )
 def test_a_call_in_a_window_is_named_by_file_line_and_function(hook: Any, function: str) -> None:
     given, ranges = registered(hook)
-    assert given("state", "bucket") == ("state", "bucket")
-    assert ranges[0].startswith("ddprof::comm_hook ")
-    assert ranges[0].endswith(function)
-    assert "test_comm_hooks.py:" in ranges[0]
+    assert given("state", "bucket") == ("state", "bucket") and ranges[0].startswith("ddprof::comm_hook ")
+    assert ranges[0].endswith(function) and "test_comm_hooks.py:" in ranges[0]
     assert ranges[1:] == ["closed"]
 
 
-def test_outside_windows_nothing_is_recorded() -> None:
+def test_outside_windows_and_of_torchs_hooks_nothing_is_recorded() -> None:
     given, ranges = registered(compress, listening=False)
-    assert given("state", "bucket") == ("state", "bucket")
-    assert ranges == []
-
-
-def test_a_hook_of_torch_is_left_alone() -> None:
+    assert given("state", "bucket") == ("state", "bucket") and ranges == []
     hooks = pytest.importorskip("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
     assert registered(hooks.fp16_compress_hook)[0] is hooks.fp16_compress_hook
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,12 +53,7 @@ class Loop:
         return dict(found)
 
 
-def sgd(parameters: Any) -> Any:
-    return torch.optim.SGD(parameters, 0.1)
-
-
-def adam(parameters: Any) -> Any:
-    return torch.optim.AdamW(parameters)
+sgd, adam = partial(torch.optim.SGD, lr=0.1), torch.optim.AdamW
 
 
 @pytest.mark.parametrize("make", [sgd, adam])
@@ -69,15 +65,12 @@ def test_a_layer_without_gradients_is_named(make: Callable[[Any], Any]) -> None:
     assert loop.record["stateful"] == (make is adam)
 
 
-def test_what_gets_a_gradient_later_is_used() -> None:
+def test_what_gets_a_gradient_before_or_later_is_used() -> None:
     loop = Loop(sgd)
     loop.window(("used",), ("used",))
     loop.step("used", "idle")
     assert loop.never() == [] and loop.hub.observed.step_watchers == []
     assert {m["name"]: m["steps"] for m in loop.record["missing"]} == {"idle.weight": [0, 1], "idle.bias": [0, 1]}
-
-
-def test_what_had_a_gradient_before_is_used_where_the_optimizer_remembers() -> None:
     loop = Loop(adam)
     loop.step("used", "idle")
     loop.window(("used",))

@@ -38,7 +38,7 @@ class Followed:
         return [found["repeated"] for found in self.passes.recorded(id(self.loader)) if found["trains"]]
 
 
-def test_without_set_epoch_each_whole_pass_repeats_the_one_before() -> None:
+def test_an_epoch_repeats_the_one_before_without_set_epoch_alone() -> None:
     followed = Followed()
     for _ in range(3):
         followed.epoch()
@@ -46,16 +46,10 @@ def test_without_set_epoch_each_whole_pass_repeats_the_one_before() -> None:
     (found,) = followed.passes.recorded(None)
     assert (found["begun"], found["ended"], found["trains"]) == (3, 3, False)
     assert found["line"]["file"].endswith("test_passes.py")
-
-
-def test_with_set_epoch_none_does() -> None:
     followed = Followed()
     for number in range(3):
         followed.epoch(number)
     assert followed.repeated() == [0]
-
-
-def test_a_peek_at_the_data_is_no_epoch() -> None:
     followed = Followed()
     followed.epoch(batches=1)
     followed.epoch()

@@ -79,8 +79,7 @@ def test_what_is_proven_is_told_once_within_seconds(
     monkeypatch.setattr(watch.os, "kill", lambda *given: ended.append(given))
     monkeypatch.setattr(watch, "runs_here", lambda pid: False)
     job = played(Explained("skipped", "Rank 1 left a call out."), True)
-    assert job.pass_time(40) == [signal.SIGTERM]
-    assert (os.getpid(), signal.SIGTERM) in ended
+    assert job.pass_time(40) == [signal.SIGTERM] and (os.getpid(), signal.SIGTERM) in ended
     assert capfd.readouterr().err.count("the job hangs: no step for 1") == 1
     assert job.watch.found["kind"] == "skipped"
 
@@ -91,8 +90,7 @@ def test_a_rank_that_moves_or_computes_is_no_hang(played: Any, capfd: pytest.Cap
     job.explained = Explained("skipped", "Two calls look alike.")
     assert job.pass_time(300, moving=True) == []
     job.explained = Explained("not_entered", "Rank 1 is elsewhere.", timeout_s=60)
-    assert job.pass_time(300, busy=True) == []
-    assert capfd.readouterr().err == "" and job.watch.found is None
+    assert job.pass_time(300, busy=True) == [] and capfd.readouterr().err == "" and job.watch.found is None
 
 
 def test_what_is_not_proven_waits_for_half_of_the_time_out(played: Any) -> None:
@@ -100,26 +98,22 @@ def test_what_is_not_proven_waits_for_half_of_the_time_out(played: Any) -> None:
     job.pass_time(55)
     assert job.watch.found is None
     job.pass_time(60)
-    assert job.watch.found["kind"] == "not_entered"
-    assert job.watch.found["still_s"] >= 60
+    assert job.watch.found["kind"] == "not_entered" and job.watch.found["still_s"] >= 60
 
 
-def test_steps_that_go_on_take_it_back(played: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_found_is_taken_back_by_steps_and_not_by_the_end_of_ranks(
+    played: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     job = played(Explained("crossed", "Ranks wait for one another."))
     job.pass_time(40)
     job.step()
     job.pass_time(4)
-    assert job.watch.found is None
-    assert "steps go on again" in capfd.readouterr().err
-
-
-def test_ranks_that_end_do_not_take_it_back(played: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    assert job.watch.found is None and "steps go on again" in capfd.readouterr().err
     job = played(Explained("crossed", "Ranks wait for one another."))
     job.pass_time(40)
     (job.folder / f"{STEM}.ring").unlink()
     job.pass_time(4)
-    assert job.watch.found is not None
-    assert "steps go on again" not in capfd.readouterr().err
+    assert job.watch.found is not None and "steps go on again" not in capfd.readouterr().err
 
 
 def test_a_job_that_steps_is_never_asked_and_a_first_step_late(played: Any) -> None:
@@ -144,8 +138,7 @@ def test_a_start_that_takes_long_is_not_counted(tmp_path: Path, monkeypatch: pyt
 
     assert not asked_within(100)
     StepRing(tmp_path / f"{STEM}.ring", {"rank": 0, "host": host_label(), "started_ns": FIRST_NS})
-    assert not asked_within(25)
-    assert asked_within(15)
+    assert not asked_within(25) and asked_within(15)
 
 
 def test_answers_of_a_job_that_did_not_hang_are_removed(played: Any) -> None:

@@ -30,11 +30,16 @@ def sample(second: int) -> dict[str, Any]:
     }
 
 
+def keep(monkeypatch: pytest.MonkeyPatch, seconds: int, minutes: int, slack: int) -> None:
+    for name, value in {"KEPT_SECONDS": seconds, "KEPT_MINUTES": minutes, "_MINUTES_SLACK": slack}.items():
+        monkeypatch.setattr(counter_log, name, value)
+
+
 def lines(folder: Path, suffix: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / f"host.h.1{suffix}").read_text().splitlines()]
 
 
-def test_a_minute_keeps_extremes_means_last_counts_and_reasons() -> None:
+def test_a_minute_keeps_extremes_means_last_counts_and_reasons_of_what_samples_have() -> None:
     minute = summed_up([sample(second) for second in range(60)])
     assert (minute["from_ns"], minute["to_ns"], minute["samples"]) == (BEGIN_NS, BEGIN_NS + 59 * SECOND_NS, 60)
     assert minute["cpu"] == {"jiffies": {"user": 5900, "idle": 53100}, "load_1m": [2.0, 31.5, 61.0]}
@@ -43,9 +48,6 @@ def test_a_minute_keeps_extremes_means_last_counts_and_reasons() -> None:
     assert [gpu["index"] for gpu in minute["gpus"]] == list(range(8))
     assert minute["gpus"][3]["power_mw"] == [300_000, 300_029.5, 300_059]
     assert minute["gpus"][3]["throttled_by"] == {"power cap": 30}
-
-
-def test_a_minute_holds_what_only_some_samples_have() -> None:
     first, second = sample(0), sample(1)
     del first["gpus"]
     second["cpu"]["load_1m"] = None
@@ -55,21 +57,16 @@ def test_a_minute_holds_what_only_some_samples_have() -> None:
 
 
 def test_both_files_stop_growing_and_keep_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counter_log, "KEPT_SECONDS", 100)
-    monkeypatch.setattr(counter_log, "KEPT_MINUTES", 10)
-    monkeypatch.setattr(counter_log, "_MINUTES_SLACK", 5)
-    log = CounterLog(tmp_path / "host.h.1")
-    longest = 0
+    keep(monkeypatch, seconds=100, minutes=10, slack=5)
+    log, longest = CounterLog(tmp_path / "host.h.1"), 0
     for second in range(1500):
         log.add(sample(second))
         longest = max(longest, (tmp_path / "host.h.1.counters.jsonl").stat().st_size)
     kept = lines(tmp_path, ".counters.jsonl")
     assert [line["at_ns"] for line in kept] == [BEGIN_NS + s * SECOND_NS for s in range(1500 - len(kept), 1500)]
-    assert 100 <= len(kept) < 200
-    assert longest < 200 * 1.1 * len(json.dumps(sample(1499)))
+    assert 100 <= len(kept) < 200 and longest < 200 * 1.1 * len(json.dumps(sample(1499)))
     minutes = lines(tmp_path, ".counters-by-minute.jsonl")
-    assert 10 <= len(minutes) < 15
-    assert [line["samples"] for line in minutes] == [60] * len(minutes)
+    assert 10 <= len(minutes) < 15 and [line["samples"] for line in minutes] == [60] * len(minutes)
     assert minutes[-1]["to_ns"] == BEGIN_NS + 1439 * SECOND_NS
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "host.h.1.counters-by-minute.jsonl",
@@ -89,9 +86,7 @@ def started_again(folder: Path, pid: int, seconds: range) -> None:
 
 @pytest.mark.parametrize("pids", [[1] * 12, range(NO_PROCESS, NO_PROCESS + 12)], ids=["same pid", "other pids"])
 def test_the_bound_holds_over_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pids: Sequence[int]) -> None:
-    monkeypatch.setattr(counter_log, "KEPT_SECONDS", 200)
-    monkeypatch.setattr(counter_log, "KEPT_MINUTES", 4)
-    monkeypatch.setattr(counter_log, "_MINUTES_SLACK", 2)
+    keep(monkeypatch, seconds=200, minutes=4, slack=2)
     for start, pid in enumerate(pids):
         started_again(tmp_path, pid, range(start * 130, start * 130 + 130))
         (seconds,) = tmp_path.glob("*.counters.jsonl")
@@ -101,8 +96,7 @@ def test_the_bound_holds_over_restarts(tmp_path: Path, monkeypatch: pytest.Monke
         assert kept == [BEGIN_NS + second * SECOND_NS for second in range(ended - len(kept), ended)]
         assert min(ended, 200) <= len(kept) < 400
         times = [json.loads(line)["to_ns"] for line in minutes.read_text().splitlines()]
-        assert times == sorted(times)
-        assert min(2 * start + 1, 4) <= len(times) < 6
+        assert times == sorted(times) and min(2 * start + 1, 4) <= len(times) < 6
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -115,7 +109,6 @@ def test_a_start_leaves_files_of_others_and_half_lines_alone(tmp_path: Path) -> 
         path.write_text(json.dumps(sample(0)) + "\n")
     started_again(tmp_path, 1, range(3, 6))
     kept = [line["at_ns"] for line in lines(tmp_path, ".counters.jsonl")]
-    assert kept == [BEGIN_NS + second * SECOND_NS for second in range(6)]
-    assert not killed.exists()
+    assert kept == [BEGIN_NS + second * SECOND_NS for second in range(6)] and not killed.exists()
     for path in (other_host, running):
         assert len(path.read_text().splitlines()) == 1

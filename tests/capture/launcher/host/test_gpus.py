@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from ddprof.capture.launcher.host.counters import HostCounters
@@ -12,70 +13,39 @@ from ddprof.capture.launcher.host.nvml import Nvml
 SW_POWER_CAP, GPU_IDLE, HW_THERMAL = 0x4, 0x1, 0x40
 
 
-class Library:
+def library(samples: list[tuple[int, int, int]], busy_percent: int = 90) -> Any:
     """Two GPUs. The second one's throttle reasons, busy percentage and clock are given sample by sample."""
+    given, now = iter(samples), [(0, 0, 0)]
 
-    def __init__(self, second: Iterator[tuple[int, int, int]]) -> None:
-        self._second = second
-        self._now = (0, 0, 0)
-
-    def _number(self, value: Callable[[int], int]) -> Callable[..., int]:
+    def number(value: Callable[[int], int], field: str = "value") -> Callable[..., int]:
         def query(handle: int, *arguments: Any) -> int:
-            arguments[-1]._obj.value = value(handle)
+            setattr(arguments[-1]._obj, field, value(handle))
             return 0
 
         return query
 
-    @property
-    def nvmlDeviceGetPowerUsage(self) -> Callable[..., int]:
+    def power(handle: int) -> int:
         """The first query of a sample."""
+        now[0] = next(given) if handle == 1 else now[0]
+        return 300_000
 
-        def query(handle: int, reference: Any) -> int:
-            if handle == 1:
-                self._now = next(self._second)
-            reference._obj.value = 300_000
-            return 0
-
-        return query
-
-    @property
-    def nvmlDeviceGetClockInfo(self) -> Callable[..., int]:
-        return self._number(lambda handle: self._now[2] if handle else 1900)
-
-    @property
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self) -> Callable[..., int]:
-        return self._number(lambda handle: self._now[0] if handle else 0)
-
-    @property
-    def nvmlDeviceGetEnforcedPowerLimit(self) -> Callable[..., int]:
-        return self._number(lambda handle: 310_000 if handle else 700_000)
-
-    @staticmethod
-    def nvmlDeviceGetUtilizationRates(handle: int, reference: Any) -> int:
-        reference._obj.gpu = 90
-        return 0
-
-    @staticmethod
-    def nvmlDeviceGetTemperature(handle: int, sensor: int, reference: Any) -> int:
-        return 3  # NVML_ERROR_NOT_SUPPORTED
-
-    @staticmethod
-    def nvmlDeviceGetUUID(handle: int, text: Any, size: int) -> int:
+    def uuid(handle: int, text: Any, size: int) -> int:
         text.value = f"GPU-{handle}".encode()
         return 0
 
+    return SimpleNamespace(
+        nvmlDeviceGetPowerUsage=number(power),
+        nvmlDeviceGetClockInfo=number(lambda handle: now[0][2] if handle else 1900),
+        nvmlDeviceGetCurrentClocksThrottleReasons=number(lambda handle: now[0][0] if handle else 0),
+        nvmlDeviceGetEnforcedPowerLimit=number(lambda handle: 310_000 if handle else 700_000),
+        nvmlDeviceGetUtilizationRates=number(lambda handle: busy_percent, "gpu"),
+        nvmlDeviceGetTemperature=lambda *_: 3,  # NVML_ERROR_NOT_SUPPORTED
+        nvmlDeviceGetUUID=uuid,
+    )
 
-class Idle(Library):
-    """The same with GPUs that do nothing."""
 
-    @staticmethod
-    def nvmlDeviceGetUtilizationRates(handle: int, reference: Any) -> int:
-        reference._obj.gpu = 0
-        return 0
-
-
-def watch(samples: list[tuple[int, int, int]], library: type[Library] = Library) -> GpuWatch:
-    gpus = GpuWatch(Nvml(library(iter(samples)), [0, 1]))
+def watch(samples: list[tuple[int, int, int]], busy_percent: int = 90) -> GpuWatch:
+    gpus = GpuWatch(Nvml(library(samples, busy_percent), [0, 1]))
     for _ in samples:
         gpus.sample()
     return gpus
@@ -91,24 +61,20 @@ def test_busy_samples_are_counted_by_reason() -> None:
     assert "max_sm_clock_mhz" not in second  # a library that does not know the query
 
 
-def test_an_idle_gpu_says_nothing() -> None:
-    _, second = watch([(SW_POWER_CAP | GPU_IDLE, 0, 300)], Idle).summary()
+def test_an_idle_gpu_and_a_host_without_the_driver_say_nothing() -> None:
+    _, second = watch([(SW_POWER_CAP | GPU_IDLE, 0, 300)], busy_percent=0).summary()
     assert (second["samples"], second["busy_samples"], second["throttled"]) == (1, 0, {})
     assert "sm_clock_mhz" not in second
+    gpus = GpuWatch(None)
+    gpus.tick()
+    assert not gpus.exists and gpus.summary() == []
 
 
 def test_ticks_are_a_second_apart_and_monitor_mode_books_its_own_samples() -> None:
     samples = [(0, 90, 1000)] * 3
-    gpus = GpuWatch(Nvml(Library(iter(samples)), [0, 1]))
+    gpus = GpuWatch(Nvml(library(samples), [0, 1]))
     gpus.tick()
     gpus.tick()
     assert gpus.summary()[0]["samples"] == 1
     assert [gpu["index"] for gpu in HostCounters(gpus).sample()["gpus"]] == [0, 1]
     assert gpus.summary()[0]["samples"] == 2
-
-
-def test_a_host_without_the_driver() -> None:
-    gpus = GpuWatch(None)
-    gpus.tick()
-    assert not gpus.exists
-    assert gpus.summary() == []

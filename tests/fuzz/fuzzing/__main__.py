@@ -41,9 +41,8 @@ class Group:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns 1 where a case failed."""
     options = _options(arguments)
-    if options.kept is not None:
-        cases = kept(options.kept)
-        return _report(run(cases, options.processes, KEPT_BOUNDS), len(cases), options)
+    if options.kept:
+        return _report(run(kept(), options.processes, KEPT_BOUNDS), len(kept()), options)
     start = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big") * 1_000
     cases = [Case.named(name) for name in options.case] or list(drawn(options.count, start, options.everywhere))
     if not options.case:
@@ -67,8 +66,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m fuzzing", description="Damaged inputs through the command line.")
     parser.add_argument("--count", type=int, default=1_000, help="how many cases")
     parser.add_argument("--seed", type=int, help="number of the first case (default: a new one)")
-    again = "the inputs that failed before, instead of new cases (by one COMMAND: analyze or report)"
-    parser.add_argument("--kept", nargs="?", const="", metavar="COMMAND", help=again)
+    parser.add_argument("--kept", action="store_true", help="the inputs that failed before, instead of new cases")
     parser.add_argument("--everywhere", action="store_true", help="only seeds that every checkout has")
     parser.add_argument("--seconds", type=float, default=MOST_CPU_S, help="CPU time that a case may take")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))

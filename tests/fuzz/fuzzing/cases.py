@@ -129,10 +129,9 @@ def drawn(count: int, start: int, is_everywhere: bool = False) -> Iterator[Case]
         yield _drawn(number, draw.choice(others if others and draw.random() < OTHERS_SHARE else ours))
 
 
-def kept(command: str = "") -> list[Case]:
-    """The inputs that failed before, each read by both decoders; `command`: by this one of KEPT_COMMANDS alone."""
-    numbers = [n for n in range(2 * len(KEPT_COMMANDS)) if command in ("", KEPT_COMMANDS[n // 2][0])]
-    return [Case(name, AS_IT_IS, number) for name in kept_inputs() for number in numbers]
+def kept() -> list[Case]:
+    """The inputs that failed before, each read by both decoders."""
+    return [Case(name, AS_IT_IS, number) for name in kept_inputs() for number in range(2 * len(KEPT_COMMANDS))]
 
 
 @cache

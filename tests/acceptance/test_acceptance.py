@@ -82,18 +82,10 @@ FAULTS = (
 )
 # Script -> package that it needs.
 HEALTHY = {
-    "ddp.py": "torch",
-    "fsdp2.py": "torch",
-    "gan.py": "torch",
-    "accumulation.py": "torch",
-    "distillation.py": "torch",
-    "lbfgs.py": "torch",
-    "compiled.py": "torch",
-    "hf_trainer.py": "transformers",
-    "accelerated.py": "accelerate",
-    "lightning_ddp.py": "lightning",
-    "deepspeed_zero1.py": "deepspeed",
-    "plain_all_reduce.py": "torch",
+    **dict.fromkeys(("ddp.py", "fsdp2.py", "gan.py", "accumulation.py", "distillation.py"), "torch"),
+    **dict.fromkeys(("lbfgs.py", "compiled.py", "plain_all_reduce.py"), "torch"),
+    **{"hf_trainer.py": "transformers", "accelerated.py": "accelerate"},
+    **{"lightning_ddp.py": "lightning", "deepspeed_zero1.py": "deepspeed"},
 }
 
 

@@ -40,14 +40,23 @@ def test_an_amount_takes_the_time_of_the_fault() -> None:
     assert now[0] - before == pytest.approx(0.1)
 
 
-def test_uneven_shards_give_the_culprit_more_in_every_step_and_the_fix_the_mean() -> None:
+@pytest.mark.parametrize(
+    ("fault", "of_first", "of_second"),
+    [("uneven-shards", [0.5] * 8, [1.5] * 8), ("imbalance", [], [])],
+)
+def test_the_fix_of_unequal_work_gives_every_rank_the_mean(
+    fault: str, of_first: list[float], of_second: list[float]
+) -> None:
+    """Uneven shards give the culprit more in every step, imbalance one rank or the other."""
     loading = pytest.importorskip("ddprof.workloads.loading", reason="torch is not installed")
 
-    def work(fix: str, rank: int) -> set[float]:
-        return {loading.share_of_work(Switches("uneven-shards", fix, 0.1, rank, 1), step, 2) for step in range(8)}
+    def work(fix: str, rank: int) -> list[float]:
+        return [loading.share_of_work(Switches(fault, fix, 0.1, rank, 1), step, 2) for step in range(8)]
 
-    assert (work("", 0), work("", 1)) == ({0.5}, {1.5})
-    assert work("balanced", 0) == work("balanced", 1) == {1.0}
+    first, second = work("", 0), work("", 1)
+    assert [sum(pair) for pair in zip(first, second, strict=True)] == [2.0] * 8
+    assert (first, second) == (of_first, of_second) if of_first else len(set(first)) == 2
+    assert work("balanced", 0) == work("balanced", 1) == [1.0] * 8
 
 
 def test_workers_are_those_of_the_command_line_before_those_of_the_fault() -> None:

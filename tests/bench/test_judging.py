@@ -15,23 +15,15 @@ from ddprof.bench.table import BEGIN, END, markdown, put_into
 from ddprof.errors import UsageError
 from ddprof.findings import Finding, Recoverable
 from ddprof.report.model import Ledger, Replay, Report, RunInfo, Steps, Verdict
-from ddprof.workloads.arguments import Switches
 from ddprof.workloads.catalogue import WORKLOADS
 
 PAIR = Pair(WORKLOADS["mnist_ddp"], "slow-host", "host")
 
 
 def report(step_ms: float, *findings: Finding, unprofiled_ms: float | None = None) -> Report:
-    return Report(
-        run=RunInfo(2, (0, 1)),
-        steps=Steps(
-            12, "profiler_step", step_ms * 1e3, unprofiled_us=None if unprofiled_ms is None else unprofiled_ms * 1e3
-        ),
-        ledger=Ledger(),
-        verdict=Verdict("straggler", ""),
-        findings=findings,
-        replay=Replay(0.01),
-    )
+    bare_us = None if unprofiled_ms is None else unprofiled_ms * 1e3
+    steps, verdict = Steps(12, "profiler_step", step_ms * 1e3, unprofiled_us=bare_us), Verdict("straggler", "")
+    return Report(RunInfo(2, (0, 1)), steps, Ledger(), verdict, findings, replay=Replay(0.01))
 
 
 def finding(rank: int, gain_ms: float) -> Finding:
@@ -93,9 +85,8 @@ def test_the_wrong_rank_and_a_failed_run_are_not_right() -> None:
 
 def test_trials_are_merged_by_their_median() -> None:
     def trial(fixed_ms: float, rank: int = 1) -> Judgement:
-        return judge(
-            PAIR, outcome("", 100.0, report(100.0, finding(rank, 40.0))), outcome("host", fixed_ms, report(60.0))
-        )
+        before = outcome("", 100.0, report(100.0, finding(rank, 40.0)))
+        return judge(PAIR, before, outcome("host", fixed_ms, report(60.0)))
 
     assert merged([trial(58.0), trial(70.0), trial(61.0)]).fixed_ms == pytest.approx(61.0)
     assert not merged([trial(60.0), trial(60.0, rank=0)]).found
@@ -119,14 +110,3 @@ def test_the_table_replaces_what_was_between_the_marks(tmp_path: Path) -> None:
     page.write_text("no marks", encoding="utf-8")
     with pytest.raises(UsageError):
         put_into(page, text)
-
-
-def test_the_fix_of_unequal_work_gives_every_rank_the_mean() -> None:
-    loading = pytest.importorskip("ddprof.workloads.loading", reason="torch is not installed")
-
-    def work(fix: str, rank: int) -> list[float]:
-        return [loading.share_of_work(Switches("imbalance", fix, 0.1, rank, 1), step, 2) for step in range(12)]
-
-    assert [sum(pair) for pair in zip(work("", 0), work("", 1), strict=True)] == [2.0] * 12
-    assert len(set(work("", 0))) == 2
-    assert work("balanced", 0) == work("balanced", 1) == [1.0] * 12

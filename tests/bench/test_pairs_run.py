@@ -1,52 +1,87 @@
-"""Real pairs of runs: the fault is found with its rank, and is gone with its fix."""
+"""Pairs of runs: the fault is found with its rank, and is gone with its fix. Recorded ones in the fast tests."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.small_runs import fault, small_run
+from benchmarks.oracle.spec import Fault, Model
+from benchmarks.oracle.write import write
+from ddprof.bench.execute import MEASURED, command
+from ddprof.bench.pairs import pairs
+from ddprof.bench.turns import Turns
+from ddprof.cli import bench as cli
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-ENDING_S = 60
 REPOSITORY = Path(__file__).resolve().parents[2]
+PAIR = "mnist_ddp.loader-straggler.storage"
 
 
-def bench(folder: Path, *arguments: str, timeout_s: int) -> tuple[subprocess.CompletedProcess[str], dict]:
-    results = folder / "results.json"
-    line = [sys.executable, "-m", "ddprof.cli.main", "bench", "workloads", "--out", str(folder), "--results"]
-    with subprocess.Popen(
-        [*line, str(results), *arguments], cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)  # a kill would leave its jobs running for ever
-            process.wait(ENDING_S)
-            raise
-    done = subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
-    return done, json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
+def recorded(folder: Path, step_ms: float, *faults: Fault) -> None:
+    """The folder of a job that has run: traces of two ranks and what it measured of itself."""
+    model = Model(layers=2, params_per_layer=3_000_000)
+    write(simulate(small_run(*faults, ranks=2, steps=4, model=model, loader_us=9_000.0)), folder)
+    (folder / MEASURED).write_text(json.dumps(Turns(step_ms, [step_ms]).as_dict()))
 
 
-@pytest.mark.torch
-def test_one_pair(tmp_path: Path) -> None:
-    done, told = bench(tmp_path, "--only", "mnist_ddp.loader-straggler.storage", timeout_s=300)
-    assert done.returncode == 0, done.stderr
+def test_a_recorded_pair_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (pair,) = pairs([PAIR])
+    recorded(tmp_path / "0" / pair.faulted.name, 90.0, fault("input.straggler", 8.0, 1))
+    recorded(tmp_path / "0" / pair.fixed.name, 50.0)
+    monkeypatch.setattr(cli, "_device", lambda: "cpu")
+    results = tmp_path / "results.json"
+    words = ["workloads", "--only", PAIR, "--reuse", "--out", str(tmp_path), "--results", str(results)]
+    done = CliRunner().invoke(cli.command, words)
+    assert done.exit_code == 0, done.output
+    judge_pair(json.loads(results.read_text(encoding="utf-8")), done.stdout)
+
+
+def test_jobs_are_started_with_their_fault_and_fix(tmp_path: Path) -> None:
+    (pair,) = pairs([PAIR])
+    faulted, fixed = (" ".join(command(job, tmp_path)) for job in (pair.faulted, pair.fixed))
+    assert "--fault loader-straggler" in faulted and "--fix" not in faulted
+    assert "--fault loader-straggler --fix storage" in fixed and f"ddprof.cli.main run --run-dir {tmp_path}" in fixed
+
+
+def judge_pair(told: dict[str, Any], said: str) -> None:
+    """The pair came out right."""
     (pair,) = told["pairs"]
     assert pair["found"] and pair["gone"]
     assert pair["gain_shares"][0] > 0 and pair["gain_shares"][1] > 0
     assert pair["replay_error"] < 0.05
-    assert "| mnist_ddp, loader-straggler, storage | input.straggler [1] | right" in done.stdout
+    assert "| mnist_ddp, loader-straggler, storage | input.straggler [1] | right" in said
+
+
+def bench(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    results = folder / "results.json"
+    line = [sys.executable, "-m", "ddprof.cli.main", "bench", "workloads", "--out", str(folder), "--results"]
+    done = subprocess.run(
+        [*line, str(results), *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    return done, json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_one_pair(tmp_path: Path) -> None:
+    done, told = bench(tmp_path, "--only", PAIR)
+    assert done.returncode == 0, done.stderr
+    judge_pair(told, done.stdout)
 
 
 @pytest.mark.slow
 @pytest.mark.torch
 def test_the_quick_matrix(tmp_path: Path) -> None:
-    done, told = bench(tmp_path, "--quick", timeout_s=1800)
+    done, told = bench(tmp_path, "--quick")
     assert [pair["pair"] for pair in told["pairs"] if not pair["found"]] == [], done.stderr
     assert told["summary"]["sign_right"] == 1.0
 
@@ -56,11 +91,9 @@ def test_the_quick_matrix(tmp_path: Path) -> None:
 def test_faults_of_a_real_pipeline(tmp_path: Path) -> None:
     """What they cost depends on how many cores the two stages have, so only causes and the replay are judged."""
     wanted = ("pipeline_1f1b.stage-imbalance.even", "pipeline_1f1b.few-microbatches.microbatches")
-    done, told = bench(tmp_path, *(part for name in wanted for part in ("--only", name)), timeout_s=1800)
+    done, told = bench(tmp_path, *(part for name in wanted for part in ("--only", name)))
     assert [pair["said"] for pair in told["pairs"] if not pair["found"]] == [], done.stderr
-    assert {pair["finding"]: pair["ranks"] for pair in told["pairs"]} == {
-        "pipeline.imbalance": [1],
-        "pipeline.bubble": [],
-    }
+    found = {pair["finding"]: pair["ranks"] for pair in told["pairs"]}
+    assert found == {"pipeline.imbalance": [1], "pipeline.bubble": []}
     assert told["summary"]["healthy_accused"] == []
     assert all(pair["replay_error"] < 0.05 for pair in told["pairs"])

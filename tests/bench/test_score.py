@@ -34,9 +34,8 @@ def test_every_run_of_a_folder_is_judged(labelled: Runs) -> None:
     mixed = compare(clean.name, label, clean.report, faulty.report)
     assert mixed.false == ("straggler.compute",) and not mixed.bound_right
     assert mixed.wall_error is not None and alike.wall_error is not None and mixed.wall_error > alike.wall_error
-    part = compare(
-        faulty.name, faulty.label, replace(clean.report, run=replace(clean.report.run, ranks=(0,))), faulty.report
-    )
+    first = replace(clean.report, run=replace(clean.report.run, ranks=(0,)))
+    part = compare(faulty.name, faulty.label, first, faulty.report)
     whole = compare(faulty.name, faulty.label, faulty.report)
     assert (part.found, part.wall_error, part.bound_right) == (whole.found, whole.wall_error, whole.bound_right)
 
@@ -115,15 +114,12 @@ def test_command_lists_what_is_not_right(labelled: Runs, tmp_path: Path) -> None
 
 def test_a_mess_has_a_row(labelled: Runs) -> None:
     clean, faulty = labelled("clean.ddp"), labelled("straggler.compute")
-    accused = compare(
-        clean.name,
-        {**clean.label, "mess": ["cold"], "forbidden_ids": ["straggler.compute"], "accept_step_us": [1e3]},
-        replace(clean.report, findings=faulty.report.findings),
-    )
+    cold = {**clean.label, "mess": ["cold"], "forbidden_ids": ["straggler.compute"], "accept_step_us": [1e3]}
+    accused = compare(clean.name, cold, replace(clean.report, findings=faulty.report.findings))
     right = compare(faulty.name, {**faulty.label, "mess": ["cold", "lost"], "skip_ledger": True}, faulty.report)
-    cold, lost = Score((accused, right)).messes()
-    assert (cold["mess"], cold["runs"], cold["right"], cold["healthy"], cold["accused"]) == ("cold", 2, 0.5, 1, 1)
-    assert cold["forbidden"] == 1 and (lost["mess"], lost["runs"], lost["right"]) == ("lost", 1, 1.0)
+    row, lost = Score((accused, right)).messes()
+    assert (row["mess"], row["runs"], row["right"], row["healthy"], row["accused"]) == ("cold", 2, 0.5, 1, 1)
+    assert row["forbidden"] == 1 and (lost["mess"], lost["runs"], lost["right"]) == ("lost", 1, 1.0)
     assert right.ledger_error is None and right.gain_error is not None and right.gain_error < 0.02
     assert accused.wall_error is not None and accused.wall_error > 1 and "forbidden" in fault_text(accused)
     text = as_text(Score((accused, right)))
@@ -145,10 +141,8 @@ def test_independent_runs_are_not_one_job(labelled: Runs) -> None:
     mixed = compare(run.name, label, run.report)
     assert not mixed.right and "2 independent runs, taken for a job of 4 ranks" in fault_text(mixed)
     assert compare(run.name, label, run.report, run.report).right
-    assert (
-        mixed.wall_error is not None
-        and compare(run.name, {**label, "skip_numbers": True}, run.report).wall_error is None
-    )
+    assert mixed.wall_error is not None
+    assert compare(run.name, {**label, "skip_numbers": True}, run.report).wall_error is None
 
 
 def test_a_corpus_without_mess_has_no_such_rows(labelled: Runs) -> None:

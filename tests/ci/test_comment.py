@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a-token"
+Comment = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -109,54 +110,54 @@ def text(tmp_path: Path) -> Path:
     return file
 
 
-def test_it_is_made_once_and_then_updated(script: ModuleType, github: GitHub, job: dict[str, str], text: Path) -> None:
+@pytest.fixture
+def comment(script: ModuleType, job: dict[str, str], text: Path) -> Comment:
+    """Comments with the text, under a name, in a job whose environment is changed so."""
+    return lambda *name, **changed: str(script.main([str(text), *name], job | changed))
+
+
+def test_it_is_made_once_and_then_updated(comment: Comment, github: GitHub, text: Path) -> None:
     github.add("Nice work")
-    assert script.main([str(text)], job) == "commented on pull request 7"
+    assert comment() == "commented on pull request 7"
     text.write_text("Faster by 2 ms", encoding="utf-8")
-    assert script.main([str(text)], job) == "updated the comment on pull request 7"
+    assert comment() == "updated the comment on pull request 7"
     assert [c["body"].partition("\n")[2] or c["body"] for c in github.comments] == ["Nice work", "Faster by 2 ms"]
 
 
-def test_it_is_found_behind_a_hundred_others(
-    script: ModuleType, github: GitHub, job: dict[str, str], text: Path
-) -> None:
+def test_it_is_found_behind_a_hundred_others(comment: Comment, github: GitHub) -> None:
     for number in range(130):
         github.add(f"comment {number}")
-    script.main([str(text)], job)
-    script.main([str(text)], job)
+    comment()
+    comment()
     assert len(github.comments) == 131 and sum("page=2" in line for line in github.asked) == 2
 
 
-def test_two_names_have_a_comment_each(script: ModuleType, github: GitHub, job: dict[str, str], text: Path) -> None:
+def test_two_names_have_a_comment_each(comment: Comment, github: GitHub) -> None:
     for name in ("small", "large", "small"):
-        script.main([str(text), name], job)
+        comment(name)
     assert len(github.comments) == 2
 
 
-def test_a_person_who_copies_the_marker_is_left_alone(
-    script: ModuleType, github: GitHub, job: dict[str, str], text: Path
-) -> None:
+def test_a_person_who_copies_the_marker_is_left_alone(comment: Comment, github: GitHub) -> None:
     github.add("<!-- ddprof: ddprof -->\nmine")
-    script.main([str(text)], job)
+    comment()
     assert github.comments[0]["body"].endswith("mine") and len(github.comments) == 2
 
 
-def test_a_long_text_is_cut_and_says_so(script: ModuleType, github: GitHub, job: dict[str, str], text: Path) -> None:
+def test_a_long_text_is_cut_and_says_so(script: ModuleType, comment: Comment, github: GitHub, text: Path) -> None:
     text.write_text("x" * 100_000, encoding="utf-8")
-    script.main([str(text)], job)
-    (comment,) = github.comments
-    assert len(comment["body"]) == script.MAX_CHARACTERS and comment["body"].endswith(script.CUT)
+    comment()
+    (made,) = github.comments
+    assert len(made["body"]) == script.MAX_CHARACTERS and made["body"].endswith(script.CUT)
 
 
-def test_what_refuses_a_comment_is_said_and_breaks_nothing(
-    script: ModuleType, github: GitHub, job: dict[str, str], text: Path, tmp_path: Path
-) -> None:
-    assert "no token" in script.main([str(text)], job | {"GITHUB_TOKEN": ""})
+def test_what_refuses_a_comment_is_said_and_breaks_nothing(comment: Comment, github: GitHub, tmp_path: Path) -> None:
+    assert "no token" in comment(GITHUB_TOKEN="")
     (tmp_path / "event.json").write_text('{"ref": "refs/heads/main"}')
-    assert "not started by a pull request" in script.main([str(text)], job)
+    assert "not started by a pull request" in comment()
     (tmp_path / "event.json").write_text('{"pull_request": {"number": 7}}')
     github.reads_only = True
-    assert "pull-requests: write" in script.main([str(text)], job)
-    assert "401" in script.main([str(text)], job | {"GITHUB_TOKEN": "another"})
-    assert "could not be reached" in script.main([str(text)], job | {"GITHUB_API_URL": "http://127.0.0.1:9"})
+    assert "pull-requests: write" in comment()
+    assert "401" in comment(GITHUB_TOKEN="another")
+    assert "could not be reached" in comment(GITHUB_API_URL="http://127.0.0.1:9")
     assert github.comments == []

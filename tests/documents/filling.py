@@ -39,7 +39,7 @@ NAMES = (
     (r"--ranks 0,7\b", "--ranks 0,1"),
     (r"--ranks sample:32\b", "--ranks sample:2"),
     (r"--ranks sample:33,417\b", "--ranks sample:2,1"),
-    (r"--count \d+", "--count 2"),
+    (r"--count \d+ --seed \d+", "--count 1 --seed 2"),
     (r"\bOUT/", "generated/"),
     (r"\bOUT\b", "generated"),
     (r"(?<=--max-steps) 20|(?<=train\.py):57", lambda found: " 20" if " " in found[0] else ":35"),
@@ -121,3 +121,9 @@ def takes_long(line: str) -> bool:
 def has_to_train(line: str) -> bool:
     """Whether the line says nothing of use unless the job really runs."""
     return re.search(r"\bddprof (tune|verify) .*-- *\S", line) is not None
+
+
+def shape(line: str) -> tuple[str, ...]:
+    """What tells one `ddprof run` from another while its job does nothing: its options and the launcher."""
+    before, _, job = line.partition(" -- ")
+    return (*sorted({word.split("=")[0] for word in before.split() if word.startswith("-")}), job.split()[0])

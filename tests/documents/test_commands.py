@@ -14,14 +14,18 @@ from collections.abc import Callable
 
 import click
 import pytest
-from filling import NOT_RUN, ends, filled, has_to_train, takes_long, trains
+from filling import NOT_RUN, ends, filled, has_to_train, shape, takes_long, trains
 from scratch import Ended, Scratch, fresh
-from snippets import PAGES, command_lines
+from snippets import PAGES, ROOT, command_lines
 
 from ddprof.cli.main import cli, main
 
+pytestmark = pytest.mark.xdist_group("documents")  # they share the recorded run of the scratch folder
 PAGE_OF = {line: page.name for page in reversed(PAGES) for line in command_lines(page)}
 LINES = [line for line in PAGE_OF if line not in NOT_RUN]
+GATES = re.findall(
+    r"^\| `ddprof ([^`]+)` \| (\d) \| (.*?) ?\|$", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.MULTILINE
+)
 _NEEDED = {"wandb": r"--to wandb", "mlflow": r"--to.* mlflow", "tensorboard": r"tensorboard", "distributed": r"dask"}
 _STARTS_SOMETHING = re.compile(r"[|&;<>*$]|^(?!ddprof )|^ddprof (run|serve|mcp|tune|verify .*--)\b")
 
@@ -101,7 +105,11 @@ def skip_without_library(line: str) -> None:
             pytest.skip(f"{library} is not installed")
 
 
-FAST = [line for line in LINES if not has_to_train(filled(line)) and not takes_long(filled(line))]
+HERE = [line for line in LINES if not has_to_train(filled(line)) and not takes_long(filled(line))]
+TRAINING = [line for line in LINES if trains(filled(line)) and not names_a_command(filled(line))]
+RUNS = [line for line in HERE if line in TRAINING and filled(line).startswith("ddprof run ")]
+ALIKE = set(RUNS) - set({shape(filled(line)): line for line in reversed(RUNS)}.values())
+FAST = [line for line in HERE if line not in ALIKE]  # those alike are run for real, in the slow tests
 ELSEWHERE = [line for line in LINES if takes_long(filled(line))]
 
 
@@ -132,9 +140,6 @@ def test_a_documented_command_line_runs_on_what_is_elsewhere(line: str, here: Ru
     judged(line, here, there)
 
 
-TRAINING = [line for line in LINES if trains(filled(line)) and not names_a_command(filled(line))]
-
-
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize("line", TRAINING, ids=[f"{PAGE_OF[line]}: {line}" for line in TRAINING])
@@ -145,8 +150,27 @@ def test_a_documented_job_is_run_and_recorded(line: str, there: There) -> None:
     assert re.search(r"\d traces? of \d ranks?|^(KEEP|NOTHING|UNDECIDED|outcome)", ended.said, re.MULTILINE), ended.said
 
 
+@pytest.mark.parametrize(("command", "code", "words"), GATES, ids=[row[0] for row in GATES])
+def test_a_gate_ends_as_the_page_says(command: str, code: str, words: str, here: Run) -> None:
+    ended = here(f"ddprof {command} --no-cache")
+    assert ended.code == code and words in ended.said, ended.said
+
+
+def test_the_table_of_gates_is_there() -> None:
+    assert len(GATES) >= 5 and {code for _, code, _ in GATES} == {"0", "3"}
+
+
 def test_what_is_not_run_is_in_the_documents() -> None:
     assert sorted(set(NOT_RUN) - set(PAGE_OF)) == []
+
+
+def test_every_line_has_a_command_and_options_that_there_are() -> None:
+    """Those that are not run, or in the slow tests alone, included."""
+    parts = [part.strip() for line in PAGE_OF for part in re.split(r"[;|]|&&", filled(line))]
+    lines = [part for part in parts if re.match(r"ddprof [a-z]", part) and not part.count('"') % 2]
+    assert len(lines) > 150
+    for line in lines:
+        names_a_command(line)
 
 
 def test_a_command_line_that_is_new_and_wrong_is_found(here: Run) -> None:

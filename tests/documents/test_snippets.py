@@ -22,8 +22,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Pages whose Python other tests run: block after block as a session, and as the script of the scratch folder.
-RUN_ELSEWHERE = {"python.md": "tests/test_python_page.py", "quick-start.md": "tests/documents/scratch.py"}
+pytestmark = pytest.mark.xdist_group("documents")  # they share the recorded run of the scratch folder
+# Pages whose Python other tests run: as the script of the scratch folder.
+RUN_ELSEWHERE = {"quick-start.md": "tests/documents/scratch.py"}
 WANTS_A_GPU = {"memory.md"}  # torch records snapshots of CUDA's allocator alone
 SHOWN = {(page.name, text) for page in PAGES for text in blocks(page, "python")}
 
@@ -34,7 +35,7 @@ def python(page: str) -> str:
 
 
 def test_every_page_with_python_is_run_by_a_test() -> None:
-    here = {"api.md", "dashboard.md", "tuning.md", "ci.md"}
+    here = {"api.md", "dashboard.md", "tuning.md", "ci.md", "python.md"}
     assert {page for page, _ in SHOWN} == here | WANTS_A_GPU | RUN_ELSEWHERE.keys()
 
 
@@ -81,6 +82,21 @@ def test_the_folder_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {}
     exec(compile("import os\n" + python("tuning.md"), "docs/tuning.md", "exec"), names)
     assert names["output"] == "trial-3"
+
+
+def test_a_notebook_as_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("plotly", reason="plotly is not installed (the extra `dashboard`)")
+    cells = blocks(ROOT / "docs" / "python.md", "python")
+    assert len(cells) >= 5
+    (tmp_path / "ddprof-runs").mkdir()
+    (tmp_path / "ddprof-runs" / "latest").symlink_to(ROOT / "sample_traces" / "late_loader" / "traces")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for number, cell in enumerate(cells):
+        exec(compile(cell, f"docs/python.md, block {number}", "exec"), names)
+    assert names["worst"].id == "input.straggler" and names["worst"].ranks == (2,)
+    assert (tmp_path / "report.html").stat().st_size > 50_000
+    assert "<iframe" in names["view"]._repr_html_()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -14,13 +14,13 @@ from fuzzing.cases import Case, kept
 from fuzzing.seeds import shared_folder
 
 FOLDER = Path(__file__).resolve().parent
-COUNT, FIRST = 300, 1_000
+FIRST = 1_000
 TIMEOUT_S = 900
 
 
 def run(out: Path, *arguments: str) -> list[dict[str, Any]]:
     """Groups of failures. The harness runs in a process of its own: its workers are forked from one without threads."""
-    line = [sys.executable, "-m", "fuzzing", "--json", str(out), *arguments]
+    line = [sys.executable, "-m", "fuzzing", "--processes=1", "--json", str(out), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(FOLDER), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         line, cwd=out.parent, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
@@ -30,27 +30,31 @@ def run(out: Path, *arguments: str) -> list[dict[str, Any]]:
     return groups
 
 
-def test_three_hundred_cases(tmp_path: Path) -> None:
-    assert run(tmp_path / "failures.json", "--everywhere", f"--count={COUNT}", f"--seed={FIRST}") == []
+@pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_the_first_cases(count: int, tmp_path: Path) -> None:
+    assert run(tmp_path / "failures.json", "--everywhere", f"--count={count}", f"--seed={FIRST}") == []
 
 
-def test_every_input_that_failed_before(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def failed_again(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Failures of the inputs that failed before, all asked in one process."""
+    return run(tmp_path_factory.mktemp("kept") / "failures.json", "--kept")
+
+
+def test_every_input_that_failed_before(failed_again: list[dict[str, Any]]) -> None:
     """In less time and memory than a new case may take."""
-    assert run(tmp_path / "failures.json", "--kept") == []
+    assert failed_again == []
 
 
 def test_kept_inputs_are_small_and_say_what_they_were() -> None:
     told = json.loads((FOLDER / "found" / "what.json").read_text(encoding="utf-8"))
     folders = {path.name: path for path in (FOLDER / "found").iterdir() if path.is_dir()}
     assert set(told) == set(folders)
-    sizes = {
-        name: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for name, path in folders.items()
-    }
+    sizes = {name: sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) for name, path in folders.items()}
     assert {name: size for name, size in sizes.items() if size > 20_000} == {}
     assert all(0 < len(entry["what"]) < 200 for entry in told.values())
 
 
-@pytest.mark.skipif(shared_folder() is None, reason="no shared folder of broken inputs")
 def test_the_shared_broken_inputs_are_among_the_kept() -> None:
     shared = shared_folder()
     if shared is None or not (shared / "wild" / "broken").is_dir():

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import util
 from pathlib import Path
 
 import pytest
+import traces
 
+from benchmarks.oracle.ledger import CAUSES, booked, per_step
 from ddprof.causes import CAUSE_IDS
-
-_SPEC = util.spec_from_file_location("oracle_traces", Path(__file__).with_name("traces.py"))
-assert _SPEC is not None and _SPEC.loader is not None
-traces = util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(traces)
-
-from benchmarks.oracle.ledger import CAUSES, booked, per_step  # noqa: E402
 
 SAMPLES = 10
 WAITS = ("comm_wait", "pipeline_bubble")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
 
 from benchmarks.oracle.device import Collective, DeviceOp
 from benchmarks.oracle.rank import Occupant

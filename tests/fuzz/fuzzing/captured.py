@@ -117,12 +117,8 @@ def ring(rank: int) -> bytes:
 
 def stacks(rank: int) -> bytes:
     """What was sampled of a rank: every kind of line."""
-    frames = [
-        ["", "...", 0],
-        ["job/train.py", "<module>", 40],
-        ["job/train.py", "evaluate", 12],
-        ["lib/torch/x.py", "f", 3],
-    ]
+    frames = [["", "...", 0], ["job/train.py", "<module>", 40], ["job/train.py", "evaluate", 12]]
+    frames.append(["lib/torch/x.py", "f", 3])
     start = _step_start_ns(FIRST_TRACED)
     samples = [[n * 500_000, 500_000, 1_000, n // 6, n % 6, 1 + n % 3] for n in range(30)]
     counts = [[1 + n % 3, n % 7, n % 2, 5, 500_000_000, 0] for n in range(12)]

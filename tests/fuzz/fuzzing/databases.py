@@ -67,14 +67,11 @@ def rpd() -> Tree:
         links.append((500 + number, number))
         if is_copy:
             copies.append((500 + number, 4096))
-    return {
-        "run/trace.rpd": database(
-            {
-                "rocpd_string": ("id, string", texts),
-                "rocpd_op": ("id, gpuId, queueId, start, end, description_id, opType_id", operations),
-                "rocpd_api": ("id, pid, tid, start, end, apiName_id", calls),
-                "rocpd_api_ops": ("api_id, op_id", links),
-                "rocpd_copyapi": ("api_ptr_id, size", copies),
-            }
-        )
+    tables: dict[str, tuple[str, Sequence[Sequence[Any]]]] = {
+        "rocpd_string": ("id, string", texts),
+        "rocpd_op": ("id, gpuId, queueId, start, end, description_id, opType_id", operations),
+        "rocpd_api": ("id, pid, tid, start, end, apiName_id", calls),
+        "rocpd_api_ops": ("api_id, op_id", links),
+        "rocpd_copyapi": ("api_ptr_id, size", copies),
     }
+    return {"run/trace.rpd": database(tables)}

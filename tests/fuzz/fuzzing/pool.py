@@ -21,7 +21,7 @@ from fuzzing.cases import Case
 from fuzzing.judge import Bounds, Failure
 from fuzzing.worker import Worker
 
-BLOCKED_S = 8.0  # asleep for as long: it waits for what never comes. Wall time would judge the machine's load
+BLOCKED_S = 120.0  # asleep for as long: it waits for what never comes. Less would judge the machine's load
 GRACE_S = 1.0  # to write the stack of what hangs
 _DUMP = "stack.txt"
 CASES_EACH = 400  # then a process is replaced: memory that is lost in one case does not add up
@@ -147,7 +147,7 @@ def _hangs(worker: _Running, bounds: Bounds) -> str:
     """Why a case must be ended now, in words; empty while it may go on."""
     state, cpu_s = _state(worker)
     now = time.monotonic()
-    if cpu_s > worker.cpu_s or state in "RT" or now - worker.looked > BLOCKED_S:  # all of us may have been stopped
+    if cpu_s > worker.cpu_s or state in "RTD" or now - worker.looked > BLOCKED_S:  # all of us may have been stopped
         worker.cpu_s, worker.awake = cpu_s, now
     worker.looked = now
     if cpu_s - worker.cpu_before_s > 1.5 * bounds.cpu_s:

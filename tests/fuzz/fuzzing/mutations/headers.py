@@ -9,25 +9,8 @@ from typing import Any
 from fuzzing.mutations.values import NAN, documents, put
 from fuzzing.tree import Tree
 
-_NUMBERS: tuple[Any, ...] = (
-    -1,
-    0,
-    1,
-    3,
-    63,
-    4_097,
-    10**6,
-    10**9,
-    2**31,
-    2**63,
-    2**64,
-    10**30,
-    1.5,
-    NAN,
-    None,
-    "1",
-    "x",
-)
+_NUMBERS: tuple[Any, ...] = (-1, 0, 1, 3, 63, 4_097, 10**6, 10**9, 2**31, 2**63, 2**64, 10**30)
+_NUMBERS += (1.5, NAN, None, "1", "x")
 _SHAPES: tuple[Any, ...] = (None, [], {}, "x", 7, True, [[]], [None], {"a": 1})
 _BASES = (0, 1, -1, 2**62, 2**63, 10**30, 1.5e18, "1760000000000000000", None, [])
 _NAMES = ("rank{}.json", "rank{}.pt.trace.json", "worker{}_step_1.json", "trace{}.json", "gpu_{}.json")
@@ -94,10 +77,8 @@ def header_device(tree: Tree, draw: Random) -> Tree:
 
     def change(value: dict[str, Any], draw: Random) -> dict[str, Any]:
         keys = ("id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "warpSize", "numSms")
-        return {
-            **value,
-            "deviceProperties": [{draw.choice(keys): draw.choice((*_NUMBERS, *_SHAPES))} for _ in range(2)],
-        }
+        odd = [{draw.choice(keys): draw.choice((*_NUMBERS, *_SHAPES))} for _ in range(2)]
+        return {**value, "deviceProperties": odd}
 
     return _with_header(tree, draw, change)
 

@@ -7,17 +7,9 @@ from random import Random
 
 from fuzzing.tree import Entry, Fifo, Link, Socket, Tree, Unreadable, Vanishing, files, with_file
 
-_ODD_NAMES = (
-    "caf\udce9.json",
-    "rank\udcff0.json",
-    "new\nline.json",
-    "\x1b[31mred.json",
-    "a" * 250,
-    "-o.json",
-    "~",
-    "*",
-)
-_ODD_NAMES += ("rank0.json.tmp", "notes.txt", "latest", "run.sidecar.json", "manifest.json.json", " .json", "é.json")
+_ODD_NAMES = ("caf\udce9.json", "rank\udcff0.json", "new\nline.json", "\x1b[31mred.json", "a" * 250, "-o.json", "~")
+_ODD_NAMES += ("*", "rank0.json.tmp", "notes.txt", "latest", "run.sidecar.json", "manifest.json.json", " .json")
+_ODD_NAMES += ("é.json",)
 
 
 def _name(tree: Tree, draw: Random) -> str:
@@ -68,15 +60,8 @@ def folder_for_file(tree: Tree, draw: Random) -> Tree:
 
 def beside(tree: Tree, draw: Random) -> Tree:
     """Files that have nothing to do with the run."""
-    others = (
-        b"{}",
-        b"",
-        b"PAR1" + b"\0" * 99,
-        b"SQLite format 3\0" + b"\0" * 200,
-        b"\x89PNG",
-        b"PK\x03\x04",
-        b"\x80\x04.",
-    )
+    others = (b"{}", b"", b"PAR1" + b"\0" * 99, b"SQLite format 3\0" + b"\0" * 200, b"\x89PNG", b"PK\x03\x04")
+    others += (b"\x80\x04.",)
     others += (b"<html>", b'{"nodes": [{"fw_parent": 1}]}', b"version https://git-lfs.github.com/spec/v1", b"ARROW1")
     others += (b"\x80\x04cos\nsystem\n(S'true'\ntR.", b"BZh9", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
     return with_file(tree, f"run/{draw.choice(_ODD_NAMES)}", draw.choice(others))

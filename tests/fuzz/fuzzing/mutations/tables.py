@@ -15,21 +15,8 @@ from fuzzing.mutations.values import NAN, slots
 from fuzzing.tree import Tree, files, with_file
 
 _CELLS: tuple[Any, ...] = (None, -1, 0, 2**31, 2**62, 2**63 - 1, -(2**63), 0.5, 1e300, "x", "", b"\xff\xfe", "9" * 300)
-_PICKLED: tuple[Any, ...] = (
-    *_CELLS,
-    NAN,
-    2**64,
-    10**30,
-    True,
-    [],
-    [[]],
-    {},
-    {"a": {}},
-    (1, 2),
-    {1, 2},
-    "\ud800",
-    [None],
-)
+_PICKLED: tuple[Any, ...] = (*_CELLS, NAN, 2**64, 10**30, True, [], [[]], {}, {"a": {}}, (1, 2), {1, 2}, "\ud800")
+_PICKLED += ([None],)
 _CODE = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R."
 _RING_FIELDS = (b"\0" * 8, b"\xff" * 8, struct.pack("<q", 2**62), struct.pack("<q", -(2**62)), struct.pack("<q", 7))
 
@@ -128,9 +115,8 @@ def ring_field(tree: Tree, draw: Random) -> Tree:
     name, content = draw.choice(found)
     at = draw.choice((8, 64, 72, 4096, 4096 + 8 * draw.randrange(320)))
     if draw.random() < 0.3:
-        return with_file(
-            tree, name, content.replace(b'"rank": ', draw.choice((b'"rank":"', b'"rung": ', b'"rank":-')), 1)
-        )
+        odd = draw.choice((b'"rank":"', b'"rung": ', b'"rank":-'))
+        return with_file(tree, name, content.replace(b'"rank": ', odd, 1))
     return with_file(tree, name, content[:at] + draw.choice(_RING_FIELDS) + content[at + 8 :])
 
 

@@ -139,29 +139,10 @@ def pack_again(content: bytes, draw: Random) -> bytes:
     return draw.choice((packed, packed + b"tail", packed[:-4], packed + gzip.compress(b"", mtime=0)))
 
 
+_ON_DISK = (flip, overwrite, cut_out, cut_off, double, zero_block, empty)
+_ON_TEXT = (*_ON_DISK[:5], insert_odd_byte, insert_punctuation, drop_punctuation, odd_word, nest, swap_halves)
+_ON_TEXT += (zero_block, empty, other_encoding, pack_again)
 MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
-    **{
-        f"text_{edit.__name__}": on_text(edit)
-        for edit in (
-            flip,
-            overwrite,
-            cut_out,
-            cut_off,
-            double,
-            insert_odd_byte,
-            insert_punctuation,
-            drop_punctuation,
-            odd_word,
-            nest,
-            swap_halves,
-            zero_block,
-            empty,
-            other_encoding,
-            pack_again,
-        )
-    },
-    **{
-        f"disk_{edit.__name__}": on_disk(edit)
-        for edit in (flip, overwrite, cut_out, cut_off, double, zero_block, empty)
-    },
+    **{f"text_{edit.__name__}": on_text(edit) for edit in _ON_TEXT},
+    **{f"disk_{edit.__name__}": on_disk(edit) for edit in _ON_DISK},
 }

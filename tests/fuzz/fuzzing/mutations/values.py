@@ -64,9 +64,7 @@ def written(value: Any) -> bytes:
 
 def put(tree: Tree, name: str, value: Any) -> dict[str, Entry]:
     """The tree with one JSON file replaced, packed as it was."""
-    before = tree[name]
-    assert isinstance(before, bytes)
-    return with_file(tree, name, packed_like(before, written(value)))
+    return with_file(tree, name, packed_like(_content(tree, name), written(value)))
 
 
 Slot = tuple[Any, Any]  # a dict or list, and the key or index in it
@@ -182,11 +180,8 @@ def repeat_key(tree: Tree, draw: Random) -> Tree:
     name, value, (holder, key) = found
     before = f"{json.dumps(key)}: {json.dumps(holder[key])}"
     text = written(value).decode()
-    return with_file(
-        tree,
-        name,
-        packed_like(_content(tree, name), text.replace(before, f"{before}, {json.dumps(key)}: null", 1).encode()),
-    )
+    text = text.replace(before, f"{before}, {json.dumps(key)}: null", 1)
+    return with_file(tree, name, packed_like(_content(tree, name), text.encode()))
 
 
 def all_of_a_key(tree: Tree, draw: Random) -> Tree:

@@ -90,9 +90,7 @@ def test_kernels_have_real_names_and_a_saved_report_has_none(repo_root: Path, sa
 
 
 def test_what_there_is_can_be_listed() -> None:
-    import ddprof
-
-    assert {"analyze", "AnalyzedRun", "step", "annotate"} <= set(dir(ddprof))
+    assert {"analyze", "AnalyzedRun", "step", "annotate", "capture"} <= set(dir(ddprof))
     assert all(hasattr(ddprof, name) for name in dir(ddprof))
 
 
@@ -162,7 +160,3 @@ def test_pictures_are_figures_with_their_question_answer_and_legend(late: Analyz
     assert len(figure.data) and "var(--" not in figure.to_json()
     with pytest.raises(UsageError, match=r"no picture 'blam' of this run \(did you mean blame\?\); there are steps, "):
         late.plot("blam")
-
-
-def test_the_interface_is_what_dir_shows() -> None:
-    assert {"analyze", "annotate", "capture", "step"} <= set(dir(ddprof))

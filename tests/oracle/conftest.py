@@ -1,0 +1,8 @@
+"""Makes the generator and the helpers of this folder importable: neither is installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[at]) for at in (0, 2)]
